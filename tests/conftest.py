@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.harness.fork_server import close_fork_server
 from tests.tiers import Cpu, Tiers
 from webhook.support.event_loop import EventLoop
 
@@ -63,6 +64,10 @@ def pytest_collection_finish() -> None:
     """Take away what the test modules have read: a server that inherits it would take it for a setting of its own."""
     for name in [name for name in os.environ if name.startswith("PODGATE_TEST_")]:
         del os.environ[name]
+
+
+def pytest_sessionfinish() -> None:
+    close_fork_server()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import pytest
 
 from tests.cli.running import installed
 from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiserver, refuse, until
-from tests.harness.server_process import Files, Serving, serving
+from tests.harness.server_process import Files, Process, Serving, serving, start
 from tests.redis_servers import RedisServer, usual_names
 from tests.redis_servers.inventory import names
 from tests.timeouts import HANG_SECONDS
@@ -46,7 +45,7 @@ _numbers = count()
 class Running:
     """A controller's process, and its plain port."""
 
-    process: asyncio.subprocess.Process
+    process: Process
     plain: str
 
     async def get(self, path: str) -> tuple[int, str]:
@@ -81,12 +80,7 @@ async def controlling(folder: Path, redis: RedisServer) -> AsyncIterator[Running
     policy, log = folder / "policy.yaml", folder / f"controller-{next(_numbers)}.log"
     policy.write_text(POLICY)
     flags = "--policy", str(policy), "--kubeconfig", str(folder / "kubeconfig"), "--store", redis.url
-    with log.open("wb") as stream:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "webhook", "controller", *flags, "--plain-listen", "127.0.0.1:0"),
-            stderr=stream,
-            stdout=stream,
-        )
+    process = start(["-m", "webhook", "controller", *flags, "--plain-listen", "127.0.0.1:0"], log)
     try:
         yield Running(process, await _listening(process, log))
     finally:
@@ -97,7 +91,7 @@ async def controlling(folder: Path, redis: RedisServer) -> AsyncIterator[Running
     assert "Traceback" not in log.read_text()
 
 
-async def _listening(process: asyncio.subprocess.Process, log: Path) -> str:
+async def _listening(process: Process, log: Path) -> str:
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             for line in log.read_text().splitlines():  # noqa: ASYNC240  a few lines

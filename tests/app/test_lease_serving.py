@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import pytest
 
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, drop, fake_apiserver, until
 from tests.harness.raw_http import BODY, eventually, head, line, sized, status
-from tests.harness.server_process import Files, serving
+from tests.harness.server_process import Files, Process, serving, start
 from tests.timeouts import HANG_SECONDS
 
 NAME = "podgate-leader"
@@ -47,7 +46,7 @@ def held(fake: FakeApiServer) -> str | None:
 class Second:
     """A server that may have to wait, and what it has logged so far."""
 
-    process: asyncio.subprocess.Process
+    process: Process
     log: Path
 
     def lines(self) -> list[dict[str, Any]]:
@@ -64,12 +63,8 @@ class Second:
 async def second(files: Files, *arguments: str, code: str = "") -> AsyncIterator[Second]:
     program = ("-c", code) if code else ("-m", "webhook")
     log = files.folder / "second.log"
-    with log.open("wb") as stream:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, *program, "serve", *files.arguments(), *cluster(files), *arguments),
-            stderr=stream,
-            stdout=stream,
-        )
+    command = [*program, "serve", *files.arguments(), *cluster(files), *arguments]
+    process = start(command, log, tree=Path.cwd() if code else None)
     try:
         yield Second(process, log)
     finally:

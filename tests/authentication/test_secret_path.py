@@ -61,10 +61,12 @@ class Reduced(Files):
 
 
 @asynccontextmanager
-async def reduced(folder: Path, *arguments: str, secrets: Sequence[str] = (SECRET,)) -> AsyncIterator[Serving]:
+async def reduced(
+    folder: Path, *arguments: str, secrets: Sequence[str] = (SECRET,), tree: Path | None = None
+) -> AsyncIterator[Serving]:
     """Run a server in reduced mode; calls to it have neither certificate nor token."""
     files = Reduced.at(folder, *secrets)
-    async with serving(files, *arguments) as server:
+    async with serving(files, *arguments, tree=tree) as server:
         server.context = files.pki.context()
         yield server
 

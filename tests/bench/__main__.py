@@ -29,7 +29,7 @@ from tests.bench.connecting import connections
 from tests.bench.empty import empty_server
 from tests.bench.measuring import CONNECTIONS, Target, ratio, report, take_turns
 from tests.bench.traffic import ADMITTED, POLICY, REFUSED, Traffic
-from tests.harness.server_process import Files, serving
+from tests.harness.server_process import TREE, Files, serving
 from tests.redis_servers import RedisServer, program
 
 ROUNDS = 15
@@ -89,7 +89,7 @@ async def bench(variants: Sequence[Variant], rounds: int, calls: int, opened: in
         policy_hash = ""
         admitted, refused = [], []
         for variant in variants:
-            server = serving(files, *common, *variant.arguments, tree=variant.tree)
+            server = serving(files, *common, *variant.arguments, tree=variant.tree or TREE)
             running = await stack.enter_async_context(server)
             policy_hash = json.loads((await running.get("/status"))[1])["policy"]["hash"]
             pid, address = running.process.pid, running.admission

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.harness.fork_server import ForkedProcess, fork_server
 from tests.timeouts import HANG_SECONDS
 
 _REAPER = Path(__file__).with_name("reaper.py")
@@ -39,7 +40,7 @@ class Processes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, subprocess.Popen[bytes] | ForkedProcess] = {}
         self._reaper = subprocess.Popen(
             [sys.executable, "-I", "-S", _REAPER, folder],
             stdin=subprocess.PIPE,
@@ -51,8 +52,15 @@ class Processes:
             self._group = int(said.readline())
 
     def start(self, name: str, command: Sequence[str | Path]) -> None:
+        """Start a program; a command line of this Python is forked from an interpreter that has imported Podgate."""
         assert not self.alive(name), f"{name} runs already"
+        program, *arguments = command
         with self._log(name).open("ab") as log:
+            if program == sys.executable:
+                self._running[name] = fork_server().start(
+                    arguments, log=log.fileno(), folder=self.folder, group=self._group
+                )
+                return
             self._running[name] = subprocess.Popen(
                 [str(part) for part in command],
                 cwd=self.folder,

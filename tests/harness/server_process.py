@@ -5,6 +5,7 @@ import io
 import json
 import signal
 import ssl
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,10 +16,14 @@ from typing import Any
 import aiohttp
 
 from certs.authority import KeyPair
+from tests.harness.fork_server import ForkedProcess, fork_server
 from tests.harness.identity import IDENTITIES, Pki, Signer, jwks
 from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate, as_sent_to_validate, patched
+
+TREE = Path(__file__).parents[2]
+"""The checkout of these tests."""
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -74,12 +79,30 @@ class Files:
         ]
 
 
+class Process:
+    """A process whose end a coroutine waits for."""
+
+    def __init__(self, started: subprocess.Popen[bytes] | ForkedProcess) -> None:
+        self._started = started
+        self.pid = started.pid
+        self.terminate, self.kill, self.send_signal = started.terminate, started.kill, started.send_signal
+
+    @property
+    def returncode(self) -> int | None:
+        return self._started.poll()
+
+    async def wait(self) -> int:
+        while (code := self._started.poll()) is None:  # noqa: ASYNC110 - it ends in another process
+            await asyncio.sleep(0.01)
+        return code
+
+
 @dataclass
 class Serving:
     """A running server as a test sees it."""
 
     files: Files
-    process: asyncio.subprocess.Process
+    process: Process
     admission: str
     plain: str
     session: aiohttp.ClientSession
@@ -152,20 +175,25 @@ def pod(name: str = "web", **spec: Any) -> dict[str, Any]:
     }
 
 
+def start(arguments: list[str], log: Path, tree: Path | None = None) -> Process:
+    """Start `python ARGUMENTS` with a file as its output.
+
+    It is forked from an interpreter that has imported Podgate, unless there is a `tree`, from which it runs alone.
+    """
+    with log.open("wb") as stream:
+        if tree is None:
+            return Process(fork_server().start(arguments, log=stream.fileno(), folder=Path.cwd()))
+        return Process(subprocess.Popen([sys.executable, *arguments], stdout=stream, stderr=stream, cwd=tree))
+
+
 @asynccontextmanager
 async def serving(files: Files, *arguments: str, tree: Path | None = None) -> AsyncIterator[Serving]:
     """Run a server until the block ends, then end it as Kubernetes would; its log must hold no traceback.
 
-    `tree` is a checkout that holds the program, where it is not this one.
+    `tree` is that of `start`.
     """
     log = files.folder / f"server-{len(list(files.folder.glob('server-*.log')))}.log"
-    with log.open("wb") as stream:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "webhook", "serve", *files.arguments(), *arguments),
-            stderr=stream,
-            stdout=stream,
-            cwd=tree,
-        )
+    process = start(["-m", "webhook", "serve", *files.arguments(), *arguments], log, tree)
     async with aiohttp.ClientSession() as session:
         try:
             said = await _listening(process, log)
@@ -181,7 +209,7 @@ async def serving(files: Files, *arguments: str, tree: Path | None = None) -> As
     assert "Traceback" not in log.read_text()
 
 
-async def _listening(process: asyncio.subprocess.Process, log: Path) -> dict[str, Any]:
+async def _listening(process: Process, log: Path) -> dict[str, Any]:
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             text = await asyncio.to_thread(log.read_text)

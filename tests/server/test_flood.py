@@ -22,7 +22,7 @@ from tests.authentication.test_secret_path import SECRET, Reduced, reduced
 from tests.harness.attackers import Attack, attacking
 from tests.harness.identity import Signer
 from tests.harness.raw_http import BODY, eventually, head, line, sized, status
-from tests.harness.server_process import Files, Serving, serving
+from tests.harness.server_process import TREE, Files, Serving, serving
 from tests.harness.stall_meter import Gaps, spinning
 
 SOAK = os.environ.get("PODGATE_TEST_FLOOD", "") == "soak"
@@ -96,7 +96,11 @@ class Good:
 
 @asynccontextmanager
 async def flooded(mode: str, folder: Path) -> AsyncIterator[Serving]:
-    running = reduced(folder, "--drain", "1s") if mode == REDUCED else serving(Files.create(folder), "--drain", "1s")
+    """Run a server of which the memory is measured: in an interpreter of its own."""
+    if mode == REDUCED:
+        running = reduced(folder, "--drain", "1s", tree=TREE)
+    else:
+        running = serving(Files.create(folder), "--drain", "1s", tree=TREE)
     async with running as server:
         yield server
 

@@ -1,0 +1,188 @@
+"""Fork server: an interpreter that has imported Podgate, and forks a process for each of its command lines.
+
+Half of the CPU of a run went into importing the same modules for each server. A forked process differs from one that
+is started as `python -m webhook` in its imports alone; tests of memory and of the command line start theirs alone.
+"""
+
+import gc
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+_LARGEST_REQUEST = 1 << 17  # most of it is the environment
+_PRELOADED = ("webhook", "certs")
+
+
+class ForkedProcess:
+    """A process of the fork server, with the interface of `subprocess.Popen`."""
+
+    cpu_seconds: ClassVar[float] = 0.0
+    """Of all that have ended, and of their own children."""
+
+    def __init__(self, pid: int, result: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._result = result
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code, or the negative number of the signal that ended it."""
+        if self.returncode is None:
+            if not select.select([self._result], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+            with self._result:
+                code, cpu_seconds = self._result.recv(64).split()
+            ForkedProcess.cpu_seconds += float(cpu_seconds)
+            self.returncode = int(code)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    """The tests' end of it; should this process be killed, its end ends all that was forked."""
+
+    def __init__(self) -> None:
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__], stdin=theirs, stdout=subprocess.DEVNULL, process_group=0
+            )
+
+    def start(
+        self, arguments: Sequence[str | Path], *, log: int, folder: Path, group: int | None = None
+    ) -> ForkedProcess:
+        """Start what `python ARGUMENTS` would in a folder, with a file descriptor as its output."""
+        request = {
+            "arguments": [str(one) for one in arguments],
+            "folder": str(folder),
+            "group": group,
+            "environment": dict(os.environ),
+        }
+        result, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            socket.send_fds(self._requests, [json.dumps(request).encode()], [log, theirs.fileno()])
+        return ForkedProcess(int(result.recv(64)), result)
+
+    def close(self) -> None:
+        """End it, and what it has forked."""
+        self._requests.close()
+        self._process.wait()
+
+
+@cache
+def fork_server() -> ForkServer:
+    """Return the one of this process; it is closed at the end of the session."""
+    return ForkServer()
+
+
+def close_fork_server() -> None:
+    if fork_server.cache_info().currsize:
+        fork_server().close()
+
+
+# --- the process ---
+
+
+class Forks:
+    """Forks for each request, and reports how each process ended."""
+
+    def __init__(self) -> None:
+        self._requests = socket.socket(fileno=os.dup(0))
+        self._results: dict[int, tuple[int, socket.socket]] = {}  # by pidfd
+        self._waiting = select.poll()
+        self._waiting.register(self._requests, select.POLLIN)
+
+    def serve(self) -> dict[str, Any]:
+        """Return a request in the process that is to run it; never return in this one."""
+        while True:
+            for ready, _ in self._waiting.poll():
+                if ready in self._results:
+                    self._report(ready)
+                elif request := self._fork():
+                    return request
+
+    def _fork(self) -> dict[str, Any] | None:
+        message, fds, _, _ = socket.recv_fds(self._requests, _LARGEST_REQUEST, 2)
+        if not message:
+            os.killpg(0, signal.SIGKILL)
+        log, result = fds[0], socket.socket(fileno=fds[1])
+        if pid := os.fork():
+            os.close(log)
+            result.send(str(pid).encode())
+            end = os.pidfd_open(pid)
+            self._results[end] = pid, result
+            self._waiting.register(end, select.POLLIN)
+            return None
+        for number in (1, 2):
+            os.dup2(log, number)
+        os.close(log)
+        result.close()
+        self._close()
+        return dict(json.loads(message))
+
+    def _report(self, end: int) -> None:
+        pid, result = self._results.pop(end)
+        self._waiting.unregister(end)
+        os.close(end)
+        _, status, used = os.wait4(pid, 0)
+        with result, suppress(BrokenPipeError):
+            result.send(f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime}".encode())
+
+    def _close(self) -> None:
+        self._requests.close()
+        for end, (_, result) in self._results.items():
+            os.close(end)
+            result.close()
+
+
+def run(request: dict[str, Any]) -> None:
+    """Run a command line of Python: `-m MODULE` or a path, with `-P` or without."""
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    if request["group"]:
+        os.setpgid(0, request["group"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    first, *rest = [one for one in request["arguments"] if one != "-P"]
+    sys.argv = [first, *rest]
+    if first == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(first, run_name="__main__")
+
+
+if __name__ == "__main__":
+    for package in _PRELOADED:
+        for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
+    gc.collect()
+    gc.freeze()
+    run(Forks().serve())
