@@ -37,7 +37,7 @@ THREATS = [
     "Parsing before authentication",
     "API paths made of a tenant's input",
     "A right to list Secrets",
-    "Answers that tell too much",
+    "Information disclosed by answers",
     "Certificates of another purpose",
     "Weak keys",
     "Request smuggling",
