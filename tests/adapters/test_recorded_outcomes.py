@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from tests.harness.raw_http import eventually
 from tests.harness.records import AT_US, policy
 from tests.harness.server_process import Files, pod, serving

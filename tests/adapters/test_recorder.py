@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from tests.harness.records import ADMITTED, AT_NS, AT_US, QUOTA_DENIED, policy
 from tests.harness.server_process import Files, pod, serving
 from webhook.adapters import recorder

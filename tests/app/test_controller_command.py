@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.cli.running import installed
+from tests.cli.command_runner import installed
 from tests.harness.fake_apiserver import LEASES, PODS, FakeApiServer, fake_apiserver, refuse, until
 from tests.harness.server_process import Files, Process, Serving, serving, start
 from tests.redis_servers import RedisServer, usual_names

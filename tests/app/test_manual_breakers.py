@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.app.test_overrides_serving import entry, seen_for_a_while, service, status, until, write
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from tests.harness.server_process import Files, Serving, pod, serving
 from webhook.offline.simulator import Ask
 

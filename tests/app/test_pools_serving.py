@@ -4,7 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from tests.harness.server_process import Files, pod, serving
 from webhook.offline.simulator import Ask
 

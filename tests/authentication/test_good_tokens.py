@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.authentication.hostile_tokens.making import (
+from tests.authentication.hostile_tokens.token_builder import (
     CLUSTER,
     LEEWAY,
     NOW,

@@ -8,7 +8,7 @@ import pytest
 
 from certs.files import write_key_pair
 from tests.authentication.hostile_tokens import HOSTILE
-from tests.authentication.hostile_tokens.making import (
+from tests.authentication.hostile_tokens.token_builder import (
     CLUSTER,
     IDENTITIES,
     LIMITS,

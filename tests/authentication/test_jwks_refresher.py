@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.authentication.hostile_tokens.making import ACCOUNT, BOUND, CLUSTER, World, certificate, good, key
+from tests.authentication.hostile_tokens.token_builder import ACCOUNT, BOUND, CLUSTER, World, certificate, good, key
 from tests.harness.identity import signer
 from tests.timeouts import HANG_SECONDS
 from webhook.authentication.authenticator import Authenticator

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.authentication.hostile_tokens.making import Source
+from tests.authentication.hostile_tokens.token_builder import Source
 from tests.harness.identity import signer
 from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.ports import TokenKey

@@ -23,11 +23,11 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from tests.bench import breaking, evaluation, pods, stalls
+from tests.bench import breaker_cost, evaluation, loop_stalls, pods
 from tests.bench.acquires import acquires
-from tests.bench.connecting import connections
-from tests.bench.empty import empty_server
-from tests.bench.measuring import CONNECTIONS, Target, ratio, report, take_turns
+from tests.bench.baseline_server import empty_server
+from tests.bench.connection_cost import connections
+from tests.bench.server_load import CONNECTIONS, Target, ratio, report, take_turns
 from tests.bench.traffic import ADMITTED, POLICY, REFUSED, Traffic
 from tests.harness.server_process import TREE, Files, serving
 from tests.redis_servers import RedisServer, program
@@ -145,8 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--before", metavar="REVISION", help="measure the server of another commit, too")
     chosen = parser.parse_args(arguments)
     print("\n".join(evaluation.measured(chosen.rounds)))
-    print("\n".join(breaking.measured(chosen.rounds)))
-    print("\n".join(stalls.measured()))
+    print("\n".join(breaker_cost.measured(chosen.rounds)))
+    print("\n".join(loop_stalls.measured()))
     with real_redis() as redis, checked_out(chosen.before) as before:
         print("\n".join(uvloop.run(acquires(redis, chosen.rounds, chosen.pods))))
         print("\n".join(uvloop.run(bench(variants(redis, before), chosen.rounds, chosen.calls))))

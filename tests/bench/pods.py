@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tests.bench.measuring import cpu_seconds
+from tests.bench.server_load import cpu_seconds
 from tests.bench.traffic import typical_pod
 from tests.harness.fake_apiserver import PODS, FakeApiServer, fake_apiserver
 from tests.redis_servers import RedisServer

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench import breaking, evaluation, pods, stalls
+from tests.bench import breaker_cost, evaluation, loop_stalls, pods
 from tests.bench.__main__ import bench, checked_out, real_redis, variants
 from tests.bench.acquires import COLUMNS, acquires
-from tests.bench.measuring import CONNECTIONS, Target, ratio, report
-from tests.bench.rivals import CALLERS, CASES, FULL, GCRA, Case
+from tests.bench.alternatives import CALLERS, CASES, FULL, GCRA, Case
+from tests.bench.server_load import CONNECTIONS, Target, ratio, report
 from tests.bench.traffic import ADMITTED, Traffic
 from tests.redis_servers import RedisServer
 
@@ -78,7 +78,7 @@ def test_it_prints_what_both_halves_of_a_large_pod_cost_in_decodes() -> None:
 
 
 def test_it_prints_what_a_breaker_costs_a_review_when_closed_and_when_it_refuses() -> None:
-    head, *lines = breaking.measured(rounds=2)
+    head, *lines = breaker_cost.measured(rounds=2)
     assert "2 rounds" in head
     shown = [found.groups() for line in lines if (found := re.fullmatch(r"(\w.*?) {2,}(-?[\d.]+)  \(from .*\)", line))]
     told = ("", ", metrics and logs")
@@ -114,8 +114,8 @@ def test_a_ratio_is_taken_round_by_round() -> None:
 
 
 def test_it_prints_the_longest_turns_of_the_loop_beside_an_idle_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalls, "SERVICES", 20)
-    monkeypatch.setattr(stalls, "REPEATS", 2)
-    _, *lines = stalls.measured()
+    monkeypatch.setattr(loop_stalls, "SERVICES", 20)
+    monkeypatch.setattr(loop_stalls, "REPEATS", 2)
+    _, *lines = loop_stalls.measured()
     assert len(lines) == 5
     assert all(re.fullmatch(r"  \S.*? +[\d.]+  \(by the wall [\d.]+, an idle process [\d.]+\)", line) for line in lines)

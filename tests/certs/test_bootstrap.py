@@ -10,8 +10,8 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 
 from certs.cluster.ca_controller import CLIENT, CaController
 from certs.cluster.port_switch import PEMS, PORTS, PortSwitch
-from tests.certs.objects import PLAN, SECRETS, Objects, settle
-from tests.cli.running import Done, podgate
+from tests.certs.memory_objects import PLAN, SECRETS, Objects, settle
+from tests.cli.command_runner import Done, podgate
 from webhook.adapters import kubernetes
 
 

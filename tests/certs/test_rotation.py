@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from certs.authority import BACKDATED, Authority, server_names
 from certs.lifetimes import Lifetimes, renewal
 from certs.rotation import Adopt, Drop, Issue, Make, MarkPublished, Publish, Step, due
-from tests.certs.world import LEAF, NAME, PLACES, START, World, mishap, names_of
+from tests.certs.ca_simulation import LEAF, NAME, PLACES, START, World, mishap, names_of
 from tests.core.strategies import examples
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)

@@ -18,7 +18,7 @@ from certs.cluster.webhooks import CONFIGURATIONS
 from certs.inspection import signed_by
 from certs.tokens.issuer import key_pem, key_set, new_key, public_jwk, sign
 from certs.tokens.rotation import Issuer
-from tests.certs.objects import CONFIG_MAPS, DAY, GROUP, PLAN, SECRETS, START, Objects, expiry, settle
+from tests.certs.memory_objects import CONFIG_MAPS, DAY, GROUP, PLAN, SECRETS, START, Objects, expiry, settle
 from webhook.app.certificates import tasks_of
 from webhook.settings import ControllerSettings
 from webhook.settings.parsing import parse_as

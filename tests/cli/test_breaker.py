@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.app.test_status_command import plain_port
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from tests.core.reporting.test_status import LOOKS, NOW_US, OPEN, snapshot
 from webhook.core.breaker import BreakerView, State
 from webhook.core.overrides_document import load

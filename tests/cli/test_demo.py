@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import BIN, TRACE, Done, installed
+from tests.cli.command_runner import BIN, TRACE, Done, installed
 from tests.redis_servers import RedisServer, program, usual_names
 
 pytestmark = pytest.mark.usefixtures("demos")  # the stories go on while the short tests run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import Done, podgate
+from tests.cli.command_runner import Done, podgate
 from webhook.adapters import overrides_file
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.overrides import Override

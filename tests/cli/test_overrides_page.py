@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from webhook.core.overrides_document import load
 from webhook.core.overrides_document.loading import ACTIONS
 

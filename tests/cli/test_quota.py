@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.app.test_status_command import plain_port
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from tests.core.reporting.test_status import OVERRIDES, snapshot
 from webhook.core.reporting.status import server_document
 

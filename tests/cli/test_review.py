@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import TRACE, Json, installed, podgate, policy_text
+from tests.cli.command_runner import TRACE, Json, installed, podgate, policy_text
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 
 POLICY = policy_text(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from webhook.support.input_files import LARGEST_BYTES
 
 ROOT = Path(__file__).parents[2]

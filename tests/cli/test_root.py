@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.cli.running import BIN, TRACE, installed, podgate, policy_text
+from tests.cli.command_runner import BIN, TRACE, installed, podgate, policy_text
 from tests.core.strategies import examples
 
 POLICY = policy_text(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from certs.tokens.issuer import key_set, new_key, public_jwk, sign
-from tests.cli.running import Done, installed, podgate
+from tests.cli.command_runner import Done, installed, podgate
 
 KEY, OTHER = new_key("ES256"), new_key("ES256")
 JWK = public_jwk(KEY.public_key())

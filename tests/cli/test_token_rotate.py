@@ -9,7 +9,7 @@ import jwt
 import pytest
 
 from certs.files import folder_lock
-from tests.cli.running import BIN, Done, podgate
+from tests.cli.command_runner import BIN, Done, podgate
 from tests.timeouts import HANG_SECONDS
 
 WHO = ("--issuer", "https://podgate", "--audience", "podgate", "--subject", "kube-apiserver", "--client-id", "c")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.generated_workloads import ID, Generated, generated, id_of
 from tests.cluster.identities import Identities

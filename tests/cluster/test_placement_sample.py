@@ -9,7 +9,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import installed
@@ -28,8 +28,8 @@ from tests.cluster.placement.verification import (
     without_empty,
 )
 from tests.core.api_server import defaulted, qos_class
-from tests.core.generating.words import GLOBAL_DEFAULT, NAMESPACE, PRIORITY_CLASSES, RUNTIME_CLASSES
-from tests.core.oracle import neighbours
+from tests.core.generating.vocabulary import GLOBAL_DEFAULT, NAMESPACE, PRIORITY_CLASSES, RUNTIME_CLASSES
+from tests.core.oracle import pod_affinity
 from tests.core.oracle.nodes import Node, node_fits
 from tests.core.oracle.rewriting import HASH_ANNOTATION, faults
 
@@ -141,7 +141,7 @@ def test_who_is_called_again_has_nothing_to_change(everything: list[Outcome]) ->
 
 def test_a_stored_pod_is_what_was_sent_and_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
     for outcome, found in stored:
-        expected = neighbours.stored(patched(outcome))["spec"]
+        expected = pod_affinity.stored(patched(outcome))["spec"]
         for field in OWNED:
             assert found["spec"].get(field) == without_empty(expected.get(field)), (field, outcome.case)
 

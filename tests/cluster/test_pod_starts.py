@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import podgate
+from tests.cli.command_runner import podgate
 from tests.cluster.controller_fixture import MEMORY, Reconciling, reconciled
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities

@@ -18,7 +18,7 @@ from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.installation import KEY, LAST_GOOD, POLICY, RBAC, SERVICE_ACCOUNT
 from tests.cluster.load_balancer import Entrance, Entrances
-from tests.contract.watching import QUICK, Watching, document, following, kept
+from tests.contract.watch_contract import QUICK, Watching, document, following, kept
 from tests.timeouts import HANG_SECONDS
 
 _CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from tests.cluster.binaries import cache
 from tests.cluster.toolchain import locked
-from tests.compose import shipped
-from tests.compose.shipped import Instruction
+from tests.compose import sources
+from tests.compose.sources import Instruction
 
 
 def build(folder: Path) -> Path:
     """Do what the build stage does; return the folder that holds its file system."""
-    stage = shipped.stages()[0]
+    stage = sources.stages()[0]
     dependencies = 1 + next(index for index, one in enumerate(stage) if one.word == "RUN")
     _copy_layer(_layer(stage[:dependencies]), folder)
     _do(stage[dependencies:], folder, folder / _workdir(stage))
@@ -72,9 +72,9 @@ def _copied(words: Sequence[str]) -> list[tuple[Path, Path]]:
     *names, target = words
     found = []
     for name in names:
-        for path in sorted([shipped.ROOT / name, *(shipped.ROOT / name).glob("**/*")]):
-            if path.is_file() and shipped.reaches_the_build(path.relative_to(shipped.ROOT).as_posix()):
-                inside = path.relative_to(shipped.ROOT / name) if (shipped.ROOT / name).is_dir() else Path(name)
+        for path in sorted([sources.ROOT / name, *(sources.ROOT / name).glob("**/*")]):
+            if path.is_file() and sources.reaches_the_build(path.relative_to(sources.ROOT).as_posix()):
+                inside = path.relative_to(sources.ROOT / name) if (sources.ROOT / name).is_dir() else Path(name)
                 found.append((path, target / inside))
     return found
 

@@ -14,13 +14,13 @@ import jsonschema
 import pytest
 
 from tests.cluster.manifests import arguments, pod_spec
-from tests.compose import shipped
+from tests.compose import sources
 from webhook.cli import root
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.quantity import Duration
 
 SCHEMA = Path(__file__).parent / "schema"
-EXAMPLES = shipped.ROOT / "docs" / "examples"
+EXAMPLES = sources.ROOT / "docs" / "examples"
 OURS = ("setup", "podgate", "replica")
 SERVERS = ("podgate", "replica")
 
@@ -48,7 +48,7 @@ def seconds(duration: str) -> float:
 
 
 def test_the_schema_has_no_objection() -> None:
-    assert objections(shipped.composition()) == []
+    assert objections(sources.composition()) == []
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_schema_has_no_objection() -> None:
     ],
 )
 def test_the_schema_objects_to_a_mistake(service: str, key: str, value: Any) -> None:
-    document = copy.deepcopy(shipped.composition())
+    document = copy.deepcopy(sources.composition())
     document["services"][service][key] = value
     assert objections(document) != []
 
@@ -70,19 +70,19 @@ def test_the_schema_is_the_one_that_its_note_says() -> None:
     assert f"`{digest}`" in (SCHEMA / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", shipped.services())
+@pytest.mark.parametrize("name", sources.services())
 def test_what_a_service_names_is_there(name: str) -> None:
-    document, service = shipped.composition(), shipped.services()[name]
+    document, service = sources.composition(), sources.services()[name]
     assert set(service.needs) <= set(document["services"])
     for source in service.mounts.values():
-        assert source in document["volumes"] or (shipped.ROOT / source).is_dir(), source
+        assert source in document["volumes"] or (sources.ROOT / source).is_dir(), source
     for path in re.findall(r"/examples/[\w./-]+", " ".join(service.command)):
         assert (EXAMPLES / path.removeprefix("/examples/")).is_file(), path
 
 
-@pytest.mark.parametrize("name", shipped.services())
+@pytest.mark.parametrize("name", sources.services())
 def test_images_have_a_version_and_no_registry(name: str) -> None:
-    assert re.fullmatch(r"[a-z]+(/[a-z]+)?:\d+\.\d+(\.\d+)?(-[a-z]+)?", shipped.services()[name].image)
+    assert re.fullmatch(r"[a-z]+(/[a-z]+)?:\d+\.\d+(\.\d+)?(-[a-z]+)?", sources.services()[name].image)
 
 
 # --- the command line ---
@@ -90,7 +90,7 @@ def test_images_have_a_version_and_no_registry(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("setup", 3), ("podgate", 1), ("replica", 1)])
 def test_each_command_is_one_that_podgate_understands(name: str, count: int) -> None:
-    commands = shipped.services()[name].podgate_commands
+    commands = sources.services()[name].podgate_commands
     assert len(commands) == count
     for command in commands:
         read(command)
@@ -98,11 +98,11 @@ def test_each_command_is_one_that_podgate_understands(name: str, count: int) -> 
 
 def test_a_flag_that_podgate_does_not_have_is_noticed() -> None:
     with pytest.raises(click.UsageError, match="--polcy"):
-        read([*shipped.services()["podgate"].podgate_commands[0], "--polcy=x"])
+        read([*sources.services()["podgate"].podgate_commands[0], "--polcy=x"])
 
 
 def test_the_token_lives_as_long_as_a_server_accepts() -> None:
-    told = next(words for words in shipped.services()["setup"].podgate_commands if words[:2] == ["token", "issue"])
+    told = next(words for words in sources.services()["setup"].podgate_commands if words[:2] == ["token", "issue"])
     lifetime = read(told).params["expires_in"]
     assert seconds(lifetime) <= seconds("24h"), "--max-token-lifetime"
 
@@ -112,7 +112,7 @@ def test_the_token_lives_as_long_as_a_server_accepts() -> None:
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_listens_where_it_does_in_a_cluster(name: str) -> None:
-    service = shipped.services()[name]
+    service = sources.services()[name]
     flags = dict(word.split("=", 1) for word in service.command if word.startswith("--"))
     [container] = pod_spec()["containers"]
     assert service.command[:2] == container["command"]
@@ -123,7 +123,7 @@ def test_a_server_listens_where_it_does_in_a_cluster(name: str) -> None:
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_is_healthy_when_it_would_be_ready_in_a_cluster(name: str) -> None:
-    service = shipped.services()[name]
+    service = sources.services()[name]
     [container] = pod_spec()["containers"]
     path = container["readinessProbe"]["httpGet"]["path"]
     assert f"'http://127.0.0.1:{service.listens['--plain-listen']}{path}'" in " ".join(service.health_check)
@@ -131,7 +131,7 @@ def test_a_server_is_healthy_when_it_would_be_ready_in_a_cluster(name: str) -> N
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_has_the_time_to_stop_and_the_rights_that_it_has_in_a_cluster(name: str) -> None:
-    service = shipped.services()[name]
+    service = sources.services()[name]
     [container] = pod_spec()["containers"]
     context = container["securityContext"]
     assert seconds(service.given["stop_grace_period"]) == pod_spec()["terminationGracePeriodSeconds"]
@@ -143,26 +143,26 @@ def test_a_server_has_the_time_to_stop_and_the_rights_that_it_has_in_a_cluster(n
 
 def test_only_one_server_is_published_and_only_to_this_machine() -> None:
     published = {
-        name: service.given["ports"] for name, service in shipped.services().items() if "ports" in service.given
+        name: service.given["ports"] for name, service in sources.services().items() if "ports" in service.given
     }
-    ports = shipped.services()["podgate"].listens.values()
+    ports = sources.services()["podgate"].listens.values()
     assert published == {"podgate": [f"127.0.0.1:{port}:{port}" for port in ports]}
 
 
 def test_a_replica_differs_in_nothing_else() -> None:
     own = {"ports", "profiles", "networks"}
     podgate, replica = (
-        {key: value for key, value in shipped.services()[name].given.items() if key not in own} for name in SERVERS
+        {key: value for key, value in sources.services()[name].given.items() if key not in own} for name in SERVERS
     )
     assert podgate == replica
-    assert "podgate" in shipped.services()["replica"].given["networks"]["default"]["aliases"]
+    assert "podgate" in sources.services()["replica"].given["networks"]["default"]["aliases"]
 
 
 def test_whoever_reads_keys_is_their_owner() -> None:
     """They are written by the image's user, and readable by it alone."""
-    for name, service in shipped.services().items():
+    for name, service in sources.services().items():
         if "pki" in service.mounts.values():
-            assert service.given.get("user", shipped.last("USER").rest) == shipped.last("USER").rest, name
+            assert service.given.get("user", sources.last("USER").rest) == sources.last("USER").rest, name
             assert service.is_ours or "user" in service.given, name
 
 

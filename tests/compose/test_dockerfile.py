@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.manifests import pod_spec
-from tests.compose import shipped
+from tests.compose import sources
 
-ROOT = shipped.ROOT
+ROOT = sources.ROOT
 
 
 def project() -> dict[str, Any]:
@@ -40,35 +40,35 @@ def installed(image: Path) -> set[str]:
 
 
 def test_every_stage_is_of_the_python_that_the_project_asks_for() -> None:
-    versions = {stage[0].rest.split()[0] for stage in shipped.stages()}
+    versions = {stage[0].rest.split()[0] for stage in sources.stages()}
     needed = project()["project"]["requires-python"].removeprefix(">=")
     assert versions == {f"python:{needed}-slim"}
 
 
 def test_it_runs_as_the_manifests_say() -> None:
     context = pod_spec()["securityContext"]
-    assert shipped.last("USER").rest == f"{context['runAsUser']}:{context['runAsGroup']}"
+    assert sources.last("USER").rest == f"{context['runAsUser']}:{context['runAsGroup']}"
     [container] = pod_spec()["containers"]
-    assert shipped.last("EXPOSE").listed == [str(port["containerPort"]) for port in container["ports"]]
-    assert container["command"][: len(shipped.last("ENTRYPOINT").listed)] == shipped.last("ENTRYPOINT").listed
-    assert set(shipped.last("ENTRYPOINT").listed) <= set(project()["project"]["scripts"])
+    assert sources.last("EXPOSE").listed == [str(port["containerPort"]) for port in container["ports"]]
+    assert container["command"][: len(sources.last("ENTRYPOINT").listed)] == sources.last("ENTRYPOINT").listed
+    assert set(sources.last("ENTRYPOINT").listed) <= set(project()["project"]["scripts"])
 
 
 def test_its_labels_are_the_projects() -> None:
-    labels = dict(word.split("=", 1) for word in shipped.last("LABEL").listed)
+    labels = dict(word.split("=", 1) for word in sources.last("LABEL").listed)
     about = project()["project"]
     wanted = {"title": about["name"], "version": about["version"], "licenses": about["license"]}
     assert {key: labels[f"org.opencontainers.image.{key}"] for key in wanted} == wanted
     assert labels["org.opencontainers.image.description"] in about["description"]
     [container] = pod_spec()["containers"]
-    assert container["image"] == shipped.own_image() == f"{about['name']}:{about['version']}"
+    assert container["image"] == sources.own_image() == f"{about['name']}:{about['version']}"
 
 
 def test_the_folder_of_the_keys_belongs_to_its_user() -> None:
-    user, group = shipped.last("USER").rest.split(":")
-    made = shipped.last("RUN").listed
+    user, group = sources.last("USER").rest.split(":")
+    made = sources.last("RUN").listed
     assert {f"--owner={user}", f"--group={group}", "--directory"} <= set(made)
-    assert shipped.services()["setup"].mounts == {made[-1]: "pki"}
+    assert sources.services()["setup"].mounts == {made[-1]: "pki"}
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def test_the_folder_of_the_keys_belongs_to_its_user() -> None:
     [".git/config", ".venv/bin/python", "pki/ca.key", "tests/conftest.py", "webhook/__pycache__/x.pyc", "docs/x"],
 )
 def test_the_build_is_given_nothing_of_this(path: str) -> None:
-    assert not shipped.reaches_the_build(path)
+    assert not sources.reaches_the_build(path)
 
 
 def test_the_build_is_given_what_it_copies() -> None:
-    copied = [name for one in shipped.stages()[0] if one.word == "COPY" for name in one.listed[:-1]]
+    copied = [name for one in sources.stages()[0] if one.word == "COPY" for name in one.listed[:-1]]
     assert {"webhook", "certs", "requirements.serve.lock"} <= set(copied)
     for name in copied:
         assert (ROOT / name).exists()
-        assert shipped.reaches_the_build(name), name
+        assert sources.reaches_the_build(name), name
 
 
 # --- its lock ---
@@ -128,6 +128,6 @@ def test_the_image_holds_every_file_of_the_packages(image_folder: Path) -> None:
 
 
 def test_the_entrypoint_runs(image_folder: Path) -> None:
-    command = image_folder / "opt/podgate/bin" / shipped.last("ENTRYPOINT").listed[0]
+    command = image_folder / "opt/podgate/bin" / sources.last("ENTRYPOINT").listed[0]
     done = subprocess.run([command, "--version"], check=True, capture_output=True, text=True, env={})
     assert done.stdout == f"podgate {project()['project']['version']}\n"

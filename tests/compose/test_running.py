@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compose.running import Composition
+from tests.compose.local_processes import Composition
 
 
 def files(folder: Path) -> dict[Path, int]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from tests.contract.staging import STORES, Stage, examples_on, staged
+from tests.contract.store_session import STORES, Stage, examples_on, staged
 from tests.contract.test_counter_store import HandClock
 from tests.core import plans as counter_plans
 from tests.core.breaker.test_random_walks import as_move, offered, plain, plans

@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from tests.contract.exact_deeds import ARGUMENTS, Deed, HandClock, drawn
-from tests.contract.exact_world import World
-from tests.contract.staging import STORES, Stage, staged
+from tests.contract.exact_operations import ARGUMENTS, Deed, HandClock, drawn
+from tests.contract.exact_scenario import World
+from tests.contract.store_session import STORES, Stage, staged
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.contract.racing import CLUSTER, PLANS, cost_of
+from tests.contract.race_worker import CLUSTER, PLANS, cost_of
 from tests.redis_servers import RedisCluster, RedisProgram, RedisServer, program, usual_names
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
@@ -137,7 +137,7 @@ def disturbed(racers: Sequence["subprocess.Popen[bytes]"], servers: Sequence[Red
 
 def raced(url: str, servers: Sequence[RedisServer], folder: Path) -> None:
     """Let the processes race, each writing into a file of the folder, and see that they kept to every limit."""
-    command = [sys.executable, "-m", "tests.contract.racing", url, str(SECONDS)]
+    command = [sys.executable, "-m", "tests.contract.race_worker", url, str(SECONDS)]
     files = [folder / f"racer-{number}.json" for number in range(PROCESSES)]
     with ExitStack() as stack:
         outputs = [stack.enter_context(path.open("wb")) for path in files]

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.contract.staging import Stage, examples_on, staged
 from tests.contract.store_plans import BREAKER_PLANS, GUARDED, LATE_US, LIVE_PLANS, PLANS, START_US
+from tests.contract.store_session import Stage, examples_on, staged
 from tests.contract.store_steps import BREAKER_STEPS, GUARD_STEPS, LIVE_STEPS, STEPS, TEN_MINUTES_US, Step, Store, done
 from tests.contract.test_counter_store import SECOND_US, HandClock
 from tests.redis_servers import RedisServer, names

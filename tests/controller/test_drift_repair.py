@@ -1,6 +1,6 @@
 """The store is held against the cluster: what it lacks comes back, what it has too much goes, and how much is said."""
 
-from tests.controller.world import WEB, World, compiled, pod
+from tests.controller.controller_simulation import WEB, World, compiled, pod
 from webhook.core.overrides import WindowReset
 from webhook.core.quota import Sighting
 

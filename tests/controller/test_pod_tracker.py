@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from tests.controller.world import WEB, World, compiled, pod
+from tests.controller.controller_simulation import WEB, World, compiled, pod
 from tests.timeouts import HANG_SECONDS
 from webhook.controller.pending_sightings import MOST, PendingSightings
 from webhook.controller.pod_index import GONE_MAX, GONE_US, PodIndex

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.controller.world import World, pod
+from tests.controller.controller_simulation import World, pod
 
 NAMES = ("web-a", "web-b", "web-c")
 DEEDS = {

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from tests.controller.starting import DEADLINE, GATE, Starting
-from tests.controller.world import SECOND_US
+from tests.controller.controller_simulation import SECOND_US
+from tests.controller.start_simulation import DEADLINE, GATE, Starting
 from tests.core.strategies import examples
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.start_outcome import StartResult

@@ -1,6 +1,6 @@
 """A Pod that never came to be is given back once; one that did, however briefly, never."""
 
-from tests.controller.world import World, compiled, pod
+from tests.controller.controller_simulation import World, compiled, pod
 from webhook.ports import Continuity
 
 

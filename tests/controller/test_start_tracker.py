@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tests.controller.starting import CRASHING, DEADLINE, GATE, STARTS, Starting
+from tests.controller.controller_simulation import compiled, pod
+from tests.controller.start_simulation import CRASHING, DEADLINE, GATE, STARTS, Starting
 from tests.controller.test_pod_tracker import until
-from tests.controller.world import compiled, pod
 from webhook.controller import outcome_sender, start_tracker
 from webhook.core.breaker import State
 from webhook.ports import PodLookup

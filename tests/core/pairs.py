@@ -6,7 +6,7 @@ from typing import TypeVar
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.core.generating.echoes import Pair, pairs, real_pairs
+from tests.core.generating.equivalent_pods import Pair, pairs, real_pairs
 
 _QUIET = list(HealthCheck)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.core.generating.words import Json
+from tests.core.generating.vocabulary import Json
 
 LADDERS: dict[str, tuple[tuple[str | float, ...], ...]] = {
     "cpu": (("50m", "0.05"), ("100m", "0.1", 0.1), ("500m", ".5", 0.5, "5e-1"), ("1", "1e0", "1000m", 1), ("8", 8.0)),

@@ -6,7 +6,7 @@ from typing import Any
 import jsonpatch
 import msgspec
 
-from tests.core.generating.words import HASH
+from tests.core.generating.vocabulary import HASH
 from tests.core.oracle.nodes import Json
 from webhook.core.admission.mutation import rewrite
 from webhook.core.kubernetes.pod import Pod

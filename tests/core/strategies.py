@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from hypothesis import settings
 
-from tests.core.generating.echoes import Pair, pairs, real_pairs, whole_pairs
-from tests.core.generating.illegal import illegal_pods
+from tests.core.generating.equivalent_pods import Pair, pairs, real_pairs, whole_pairs
+from tests.core.generating.invalid_pods import illegal_pods
 from tests.core.generating.nodes import some_node_labels
 from tests.core.generating.pods import pods, real_pods
 from tests.core.generating.policies import Governed, drawn_placements, governed, policies, real_policies, services
 from tests.core.generating.tolerations import tolerations
-from tests.core.generating.words import HASH, ODD, OUR_ANNOTATION, OUR_LABEL, REAL, REGION, ZONE, Json, fields
+from tests.core.generating.vocabulary import HASH, ODD, OUR_ANNOTATION, OUR_LABEL, REAL, REGION, ZONE, Json, fields
 from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Placement
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fields.case_review import gate_of, outcome, pod_of, rewritten
 from tests.fields.cases import FILES, Row, path_of, refresh, rows
-from tests.fields.judging import gate_of, outcome, pod_of, rewritten
 
 each_file = pytest.mark.parametrize("file", FILES, ids=path_of)
 

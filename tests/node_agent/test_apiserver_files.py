@@ -23,7 +23,7 @@ from certs.errors import CertsError
 from certs.files import write
 from certs.tokens.issuer import key_pem, new_key, sign
 from certs.tokens.rotation import TokenState, TokenStep
-from tests.cli.running import BIN, Done, podgate
+from tests.cli.command_runner import BIN, Done, podgate
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.logs import JsonLines, Logs
 from webhook.app.node_agent import NodeCheck, _check_periodically

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import certs.files
-from tests.cli.running import podgate, policy_text
+from tests.cli.command_runner import podgate, policy_text
 from webhook.support.input_files import LARGEST_BYTES
 
 ENDLESS = "/dev/zero"

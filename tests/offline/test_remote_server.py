@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from certs.files import write_key_pair
-from tests.cli.running import BIN, Done
+from tests.cli.command_runner import BIN, Done
 from tests.harness.server_process import POLICY, Files, Serving, pod, serving
 from tests.redis_servers import RedisServer, usual_names
 from webhook.offline.simulator import Ask

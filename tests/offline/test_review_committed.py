@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.running import Json, podgate, policy_text
+from tests.cli.command_runner import Json, podgate, policy_text
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}},\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Done, Json, podgate, policy_text
+from tests.cli.command_runner import Done, Json, podgate, policy_text
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask, admission_review
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controller.world import compiled
+from tests.controller.controller_simulation import compiled
 from tests.harness.server_process import Files
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock, VirtualClock

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Json, podgate, policy_text
+from tests.cli.command_runner import Json, podgate, policy_text
 
 POLICY = policy_text(
     "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}},"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import Json, installed, podgate
+from tests.cli.command_runner import Json, installed, podgate
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import Json, podgate
+from tests.cli.command_runner import Json, podgate
 
 ROOT = Path(__file__).parents[2]
 REPLAYS = ROOT / "tests/replay/replays"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import installed, podgate
+from tests.cli.command_runner import installed, podgate
 from webhook.errors import UserError
 from webhook.settings import ControllerSettings, Settings, flag_of, parse, parse_as, variable_of
 

@@ -11,7 +11,7 @@ from tests.authentication.hostile_tokens import (
     signature,
     size,
 )
-from tests.authentication.hostile_tokens.making import Hostile
+from tests.authentication.hostile_tokens.token_builder import Hostile
 
 HOSTILE: tuple[Hostile, ...] = tuple(
     case

@@ -9,7 +9,7 @@ from dataclasses import replace
 import jwt
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.authentication.hostile_tokens.making import Draft, Hostile, good, large_curve
+from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, good, large_curve
 from webhook.authentication.reasons import AuthFailure
 
 _SECRETS = {

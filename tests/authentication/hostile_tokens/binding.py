@@ -8,7 +8,7 @@ from dataclasses import replace
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.authentication.hostile_tokens.making import (
+from tests.authentication.hostile_tokens.token_builder import (
     LEEWAY,
     MINE,
     OTHER,

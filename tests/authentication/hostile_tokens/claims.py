@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.authentication.hostile_tokens.making import (
+from tests.authentication.hostile_tokens.token_builder import (
     ACCOUNT,
     CLUSTER,
     LEEWAY,

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.authentication.hostile_tokens.making import Draft, Hostile, good, spelt
+from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, good, spelt
 from webhook.authentication.reasons import AuthFailure
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

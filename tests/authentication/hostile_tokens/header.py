@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.authentication.hostile_tokens.making import STRANGER, Draft, Hostile, key, raw_header
+from tests.authentication.hostile_tokens.token_builder import STRANGER, Draft, Hostile, key, raw_header
 from webhook.authentication.reasons import AuthFailure
 
 _SURPLUS: dict[str, dict[str, object]] = {

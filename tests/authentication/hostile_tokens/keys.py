@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import jwt
 
-from tests.authentication.hostile_tokens.making import (
+from tests.authentication.hostile_tokens.token_builder import (
     ACCOUNT,
     BOUND,
     CLUSTER,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from tests.authentication.hostile_tokens.making import (
+from tests.authentication.hostile_tokens.token_builder import (
     CLUSTER,
     IDENTITIES,
     ISSUER,

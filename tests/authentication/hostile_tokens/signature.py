@@ -6,7 +6,7 @@ from dataclasses import replace
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
-from tests.authentication.hostile_tokens.making import Draft, Hostile, good, key, signed
+from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, good, key, signed
 from webhook.authentication.reasons import AuthFailure
 
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551

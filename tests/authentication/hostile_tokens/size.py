@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.authentication.hostile_tokens.making import Draft, Hostile, raw_claims, raw_header, spelt
+from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, raw_claims, raw_header, spelt
 from webhook.authentication.reasons import AuthFailure
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kwok import is_usable, node
-from tests.core.generating.words import HOME, NODE_NAMES, REGION, ZONE
+from tests.core.generating.vocabulary import HOME, NODE_NAMES, REGION, ZONE
 
 Json = dict[str, Any]
 _KEYS = (REGION, ZONE, "disk", "a/b")

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.core.generating.words import NAMESPACE, OUR_LABEL, SERVICE, THEIR_SCHEDULER
+from tests.core.generating.vocabulary import NAMESPACE, OUR_LABEL, SERVICE, THEIR_SCHEDULER
 from tests.core.pairs import accepted
 from tests.core.resource_strategies import pod_resources, resource_rules
 from webhook.core.document import Purpose, load

@@ -7,7 +7,7 @@ from typing import Any
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.placement.review_tap import HALVES, Exchange, Tap
 from tests.cluster.placement.sample import Case, elsewhere, is_for_a_scheduler_here
-from tests.core.generating.words import NAMESPACE
+from tests.core.generating.vocabulary import NAMESPACE
 
 Json = dict[str, Any]
 UNMATCHED = "unmatched"

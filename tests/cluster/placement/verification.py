@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.cluster.placement.sample_run import Outcome
-from tests.core.oracle import neighbours, policy
+from tests.core.oracle import pod_affinity, policy
 from tests.core.oracle.classes import conflicts
 from tests.core.oracle.nodes import Node, any_term_fits, selector_fits, terms_of
 from tests.core.ranges_model import amounts
@@ -60,12 +60,12 @@ def denied_fields(outcome: Outcome) -> Iterator[str]:
 def _denied_spreads(outcome: Outcome) -> Iterator[str]:
     pod, placement = outcome.case.pod, outcome.case.placement
     wanted = {
-        (one["topologyKey"], one["whenUnsatisfiable"]): neighbours.spread(one, pod)
+        (one["topologyKey"], one["whenUnsatisfiable"]): pod_affinity.spread(one, pod)
         for one in policy.spreads(placement, outcome.case.service)
     }
     for index, one in enumerate(pod["spec"].get("topologySpreadConstraints") or []):
         meaning = wanted.get((one["topologyKey"], one["whenUnsatisfiable"]))
-        if meaning is not None and meaning != neighbours.spread(one, pod):
+        if meaning is not None and meaning != pod_affinity.spread(one, pod):
             yield f"spec.topologySpreadConstraints[{index}]"
 
 

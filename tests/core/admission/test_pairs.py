@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from tests.core.judging import disagreements, found_wrong, not_needed
+from tests.core.oracle_comparison import disagreements, found_wrong, not_needed
 from tests.core.pairs import accepted, drawn
 from tests.core.rewriting import patch_of, rewritten
 from tests.core.strategies import Pair, examples, pairs, whole_pairs

@@ -8,7 +8,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from tests.core import api_server
-from tests.core.generating.words import Json
+from tests.core.generating.vocabulary import Json
 from tests.core.ranges_model import Box, all_boxes, all_settled, amount, is_ignored, named, owed
 from tests.core.resource_strategies import LADDERS, pod_resources, resource_rules
 from tests.core.strategies import examples

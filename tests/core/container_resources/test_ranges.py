@@ -6,7 +6,7 @@ import jsonpatch
 import msgspec
 import pytest
 
-from tests.core.generating.words import Json
+from tests.core.generating.vocabulary import Json
 from webhook.core.container_resources import RangePlan, operations, qos_change, qos_class, violations
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tests.core.generating.words import (
+from tests.core.generating.vocabulary import (
     GLOBAL_DEFAULT,
     OUR_PRIORITY,
     OUR_RUNTIME,

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.core.generating.words import HOME, NODE_KEYS, NODE_NAMES, PREFERRED, REQUIRED, Json, Taste, built
+from tests.core.generating.vocabulary import HOME, NODE_KEYS, NODE_NAMES, PREFERRED, REQUIRED, Json, Taste, built
 
 _OPERATORS = st.sampled_from(["In", "In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
 _BOUNDS = st.sampled_from(["0", "1", "1", HOME, HOME, "3", "abc", "99999999999999999999"])

@@ -5,10 +5,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.core.generating import neighbours, nodes
+from tests.core.generating import nodes, pod_affinity
 from tests.core.generating.classes import priorities, runtimes, schedulers
 from tests.core.generating.tolerations import tolerations
-from tests.core.generating.words import (
+from tests.core.generating.vocabulary import (
     CONCERNS,
     HASH,
     NAMESPACE,
@@ -69,8 +69,8 @@ def _containers(taste: Taste) -> st.SearchStrategy[list[Json]]:
 def _affinity(taste: Taste, concern: Concern | None) -> st.SearchStrategy[Json]:
     kinds = {
         "nodeAffinity": nodes.affinities(taste, surely=concern is not None),
-        "podAffinity": neighbours.affinities(taste),
-        "podAntiAffinity": neighbours.affinities(taste),
+        "podAffinity": pod_affinity.affinities(taste),
+        "podAntiAffinity": pod_affinity.affinities(taste),
     }
     if concern is None:
         return built(taste, {}, kinds)
@@ -87,7 +87,7 @@ def _spec(taste: Taste, concern: Concern | None) -> st.SearchStrategy[Json]:
         "nodeSelector": st.dictionaries(taste.keys, taste.values, max_size=3),
         "affinity": _affinity(taste, concern),
         "tolerations": some | repeated,
-        "topologySpreadConstraints": neighbours.spreads(taste),
+        "topologySpreadConstraints": pod_affinity.spreads(taste),
         "schedulingGates": st.just([] if taste.strict else gates),
         "terminationGracePeriodSeconds": st.just(0),
     }

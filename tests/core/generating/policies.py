@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 from hypothesis import strategies as st
 
-from tests.core.generating import neighbours, nodes
+from tests.core.generating import nodes, pod_affinity
 from tests.core.generating.tolerations import tolerations
-from tests.core.generating.words import (
+from tests.core.generating.vocabulary import (
     HOME,
     KINDS,
     NODE_KEYS,
@@ -100,7 +100,7 @@ def _affinities(concern: Concern | None) -> st.SearchStrategy[Json]:
     required = st.fixed_dictionaries({"nodeSelectorTerms": terms})
     surely = {REQUIRED: required} if concern is not None else {}
     of_nodes = built(REAL, surely, {REQUIRED: required, PREFERRED: _present(nodes.preferred(REAL, most=2))})
-    of_pods = _present(neighbours.affinities(REAL))
+    of_pods = _present(pod_affinity.affinities(REAL))
     kinds = dict(zip(KINDS, (of_nodes, of_pods, of_pods), strict=True))
     if concern is None:
         return built(REAL, {}, kinds)
@@ -131,7 +131,7 @@ def _placements(taste: Taste, concern: Concern | None = None) -> st.SearchStrate
         "nodeSelector": st.dictionaries(st.sampled_from(NODE_KEYS), st.just(HOME), max_size=3),
         "topology": st.lists(_entries, max_size=3),
         "affinity": _affinities(concern),
-        "topologySpreadConstraints": neighbours.spreads(REAL),
+        "topologySpreadConstraints": pod_affinity.spreads(REAL),
         "tolerations": _tolerations(taste),
         "priorityClassName": st.just(OUR_PRIORITY),
         "runtimeClassName": st.just(OUR_RUNTIME),

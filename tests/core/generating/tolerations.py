@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tests.core.generating.words import TOMORROW, Json, Taste
+from tests.core.generating.vocabulary import TOMORROW, Json, Taste
 
 _KEYS = st.sampled_from(["gpu", "node.kubernetes.io/not-ready"])
 _EFFECTS = st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute"])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tests.core.oracle import neighbours, policy
+from tests.core.oracle import pod_affinity, policy
 from tests.core.oracle.classes import class_faults
 from tests.core.oracle.nodes import PREFERRED, REQUIRED, Json
 from tests.core.oracle.ranges import range_faults
@@ -82,14 +82,14 @@ def _node_selector(old: Json, new: Json, placement: Json) -> Iterator[str]:
     yield from _same("nodeSelector", expected, new["spec"].get("nodeSelector"))
 
 
-Say = Callable[[Json, Json], neighbours.Meaning]
+Say = Callable[[Json, Json], pod_affinity.Meaning]
 """What an item means in a Pod."""
 _UNITED: tuple[tuple[str, str, Say], ...] = (
-    ("podAffinity", REQUIRED, neighbours.pod_term),
-    ("podAffinity", PREFERRED, neighbours.weighted_pod_term),
-    ("podAntiAffinity", REQUIRED, neighbours.pod_term),
-    ("podAntiAffinity", PREFERRED, neighbours.weighted_pod_term),
-    ("nodeAffinity", PREFERRED, neighbours.preference),
+    ("podAffinity", REQUIRED, pod_affinity.pod_term),
+    ("podAffinity", PREFERRED, pod_affinity.weighted_pod_term),
+    ("podAntiAffinity", REQUIRED, pod_affinity.pod_term),
+    ("podAntiAffinity", PREFERRED, pod_affinity.weighted_pod_term),
+    ("nodeAffinity", PREFERRED, pod_affinity.preference),
 )
 
 
@@ -133,11 +133,11 @@ def _united(
 
 def _spreads(old: Json, new: Json, wanted: Sequence[Json], rule: str) -> Iterator[str]:
     own = old["spec"].get("topologySpreadConstraints")
-    expected = [neighbours.spread(one, new) for one in own or []]
+    expected = [pod_affinity.spread(one, new) for one in own or []]
     kinds = [(one["topologyKey"], one["whenUnsatisfiable"]) for one in own or []]
     touched = False
     for constraint in wanted:
-        meaning = neighbours.spread(constraint, new)
+        meaning = pod_affinity.spread(constraint, new)
         kind = constraint["topologyKey"], constraint["whenUnsatisfiable"]
         if kind not in kinds:
             expected, touched = [*expected, meaning], True
@@ -147,7 +147,7 @@ def _spreads(old: Json, new: Json, wanted: Sequence[Json], rule: str) -> Iterato
     if not touched:
         yield from _same("topologySpreadConstraints", own, final)
         return
-    yield from _same("topologySpreadConstraints", expected, [neighbours.spread(one, new) for one in final or []])
-    kept = [one for one in own or [] if neighbours.spread(one, new) in expected]
+    yield from _same("topologySpreadConstraints", expected, [pod_affinity.spread(one, new) for one in final or []])
+    kept = [one for one in own or [] if pod_affinity.spread(one, new) in expected]
     if not all(one in (final or []) for one in kept):
         yield f"topologySpreadConstraints: the user's own {kept} are not there as they were: {final}"

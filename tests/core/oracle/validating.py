@@ -6,7 +6,7 @@ Between the two lies what an exact reading of the Pod fulfils, and a reading of 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.core.oracle import neighbours, policy
+from tests.core.oracle import pod_affinity, policy
 from tests.core.oracle.classes import DEFAULT_SCHEDULER, conflicts
 from tests.core.oracle.nodes import REQUIRED, Json, terms_of
 from tests.core.oracle.required import MOST_TERMS, nodes_of, universe, untouched
@@ -83,20 +83,20 @@ def _required(pod: Json, placement: Json) -> Iterator[tuple[Named, bool]]:
 def _neighbours(pod: Json, placement: Json) -> Iterator[Named]:
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = ((pod["spec"].get("affinity") or {}).get(kind) or {}).get(REQUIRED) or []
-        have = {neighbours.pod_term(one, pod) for one in terms}
-        if any(neighbours.pod_term(one, pod) not in have for one in policy.pod_terms(placement, kind, REQUIRED)):
+        have = {pod_affinity.pod_term(one, pod) for one in terms}
+        if any(pod_affinity.pod_term(one, pod) not in have for one in policy.pod_terms(placement, kind, REQUIRED)):
             yield UNFULFILLED, f"spec.affinity.{kind}"
 
 
 def _spreads(pod: Json, placement: Json, service: str) -> Iterator[Named]:
     rule = policy.rule(placement, "topologySpreadConstraints")
     kinds = {
-        (one["topologyKey"], one["whenUnsatisfiable"]): neighbours.spread(one, pod)
+        (one["topologyKey"], one["whenUnsatisfiable"]): pod_affinity.spread(one, pod)
         for one in pod["spec"].get("topologySpreadConstraints") or []
     }
     for wanted in policy.spreads(placement, service):
         kind = wanted["topologyKey"], wanted["whenUnsatisfiable"]
-        if kinds.get(kind) == neighbours.spread(wanted, pod):
+        if kinds.get(kind) == pod_affinity.spread(wanted, pod):
             continue
         conflict = kind in kinds
         if wanted["whenUnsatisfiable"] == "DoNotSchedule" or (conflict and rule == "Deny"):

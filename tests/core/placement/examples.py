@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.core.generating.words import HASH, OUR_ANNOTATION, OUR_LABEL, REQUIRED, ZONE, Json
+from tests.core.generating.vocabulary import HASH, OUR_ANNOTATION, OUR_LABEL, REQUIRED, ZONE, Json
 from tests.core.rewriting import patch_of, plain
 from tests.core.strategies import service_of
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.core.generating.classes import managed
-from tests.core.generating.words import Json
+from tests.core.generating.vocabulary import Json
 from tests.core.placement.examples import operations, pod
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from tests.core.generating.policies import Governed, governed
-from tests.core.generating.words import PREFERRED, REQUIRED
-from tests.core.judging import found_wrong
+from tests.core.generating.vocabulary import PREFERRED, REQUIRED
+from tests.core.oracle_comparison import found_wrong
 from tests.core.placement.examples import IN_ZONES, ZONES, pod
 from tests.core.rewriting import applied, read, rewritten
 from tests.core.strategies import HASH, ZONE, Json, Pair, examples, pairs, service_of

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from tests.core.judging import disagreements, findings, marked
-from tests.core.oracle.damage import damaged
-from tests.core.oracle.neighbours import stored
+from tests.core.oracle.later_changes import damaged
+from tests.core.oracle.pod_affinity import stored
 from tests.core.oracle.validating import CONFLICT, CONTRADICTION
+from tests.core.oracle_comparison import disagreements, findings, marked
 from tests.core.pairs import usual
 from tests.core.rewriting import read, rewritten
 from tests.core.strategies import Pair, examples, pairs

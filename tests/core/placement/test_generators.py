@@ -3,9 +3,9 @@
 from collections import Counter
 
 from tests.core.generating.policies import document
-from tests.core.judging import findings
 from tests.core.oracle.nodes import terms_of
 from tests.core.oracle.policy import required_terms
+from tests.core.oracle_comparison import findings
 from tests.core.pairs import series, usual
 from tests.core.rewriting import patch_of, plain, rewritten
 from tests.core.strategies import drawn_placements

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.generating.nodes import terms
-from tests.core.generating.words import ODD
-from tests.core.oracle import neighbours
+from tests.core.generating.vocabulary import ODD
+from tests.core.oracle import pod_affinity
 from tests.core.oracle.node_sets import Universe
 from tests.core.oracle.nodes import REQUIRED, Node, holds, term_fits
 from tests.core.oracle.rewriting import faults
@@ -220,8 +220,8 @@ def test_selectors_are_equal_in_every_wording() -> None:
     words: Json = {
         "matchExpressions": [{"key": "b", "operator": "Exists"}, {"key": "a", "operator": "In", "values": ["1"]}]
     }
-    assert neighbours.selector(labels) == neighbours.selector(words)
-    assert neighbours.selector(None) != neighbours.selector({})
+    assert pod_affinity.selector(labels) == pod_affinity.selector(words)
+    assert pod_affinity.selector(None) != pod_affinity.selector({})
 
 
 def test_label_keys_are_merged_as_the_api_server_does_and_say_nothing_new() -> None:
@@ -230,9 +230,9 @@ def test_label_keys_are_merged_as_the_api_server_does_and_say_nothing_new() -> N
         "metadata": {"labels": {"app": "x", "t": "1"}},
         "spec": {"affinity": {"podAffinity": {REQUIRED: [term]}}},
     }
-    (merged,) = neighbours.stored(pod)["spec"]["affinity"]["podAffinity"][REQUIRED]
+    (merged,) = pod_affinity.stored(pod)["spec"]["affinity"]["podAffinity"][REQUIRED]
     assert merged["labelSelector"]["matchExpressions"] == [
         {"key": "app", "operator": "In", "values": ["x"]},
         {"key": "t", "operator": "NotIn", "values": ["1"]},
     ]
-    assert neighbours.pod_term(merged, pod) == neighbours.pod_term(term, pod)
+    assert pod_affinity.pod_term(merged, pod) == pod_affinity.pod_term(term, pod)

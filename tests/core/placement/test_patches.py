@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from tests.core.judging import found_wrong, not_needed
+from tests.core.oracle_comparison import found_wrong, not_needed
 from tests.core.pairs import usual
 from tests.core.rewriting import patch_of, plain, rewritten
 from tests.core.strategies import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.generating.words import REGION, REQUIRED, ZONE, Json
+from tests.core.generating.vocabulary import REGION, REQUIRED, ZONE, Json
 from tests.core.oracle.nodes import terms_of
 from tests.core.placement.examples import IN_ZONES, TERMS, ZONES, asking, operations, pod, says, with_terms
 from tests.core.rewriting import read, rewritten

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.generating.words import Json
+from tests.core.generating.vocabulary import Json
 from tests.core.oracle.taints import seconds_tolerated
 from tests.core.placement.examples import operations, pod
 from tests.core.rewriting import patch_of, rewritten

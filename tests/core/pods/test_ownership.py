@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.controller.world import START_US, at, compiled, pod
+from tests.controller.controller_simulation import START_US, at, compiled, pod
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodStatus, SchedulingGate
 from webhook.core.pods.ownership import FOREVER_US, NOT_LIVE_US, Owned, ends_at_us, ignores_label, owned
 

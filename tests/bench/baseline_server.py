@@ -35,7 +35,7 @@ async def _serve(folder: Path) -> None:
 async def empty_server(folder: Path) -> AsyncIterator[tuple[int, str]]:
     """Run it until the block ends, with the certificates in `folder`; its pid and its address."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.bench.empty", str(folder), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "tests.bench.baseline_server", str(folder), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from tests.bench.measuring import Target, cpu_seconds, line, send
+from tests.bench.server_load import Target, cpu_seconds, line, send
 from tests.harness.server_process import Files
 
 

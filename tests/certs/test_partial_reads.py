@@ -23,7 +23,7 @@ from certs.cluster.webhooks import CONFIGURATIONS
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
 from certs.tokens.issuer import key_pem
-from tests.certs.objects import DAY, GROUP, PLAN, SECRETS, START, Objects, settle
+from tests.certs.memory_objects import DAY, GROUP, PLAN, SECRETS, START, Objects, settle
 from tests.core.strategies import examples
 
 MINUTE, LOOK = timedelta(minutes=1), timedelta(seconds=10)

@@ -15,8 +15,8 @@ from typing import Self
 from urllib.request import urlopen
 
 from tests.cluster.processes import Processes
-from tests.compose import shipped
-from tests.compose.shipped import Service
+from tests.compose import sources
+from tests.compose.sources import Service
 from tests.redis_servers import RedisServer, program
 from tests.timeouts import HANG_SECONDS
 
@@ -29,7 +29,7 @@ class Composition:
     def __init__(self, image: Path, folder: Path) -> None:
         self._image = image
         self._volumes = folder / "volumes"
-        self._services = shipped.services()
+        self._services = sources.services()
         self._processes = Processes(folder / "processes")
         self._processes.folder.mkdir(parents=True)
         self._redis = _redis(self._services["redis"], folder / "redis")
@@ -139,7 +139,7 @@ class Composition:
         own = {
             "PATH": "$PATH",
             "PODGATE_STORE_DEADLINE": "30s",
-            **(shipped.environment() if service.is_ours else {}),
+            **(sources.environment() if service.is_ours else {}),
             **service.environment,
         }
         told = [f"{name}={self._here(service, value)}" for name, value in own.items()]
@@ -166,7 +166,7 @@ class Composition:
         link = self._volumes / source.removeprefix("./").replace("/", "-")
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.is_symlink():
-            link.symlink_to(shipped.ROOT / source)
+            link.symlink_to(sources.ROOT / source)
         return link
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.core.generating.pods import pods
-from tests.core.generating.words import Json
+from tests.core.generating.vocabulary import Json
 
 _LISTS = ("values", "nodeSelectorTerms", "matchLabelKeys", "namespaces")
 _NUMBERS = ("weight", "maxSkew", "minDomains", "tolerationSeconds", "priority")

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.core.generating.words import (
+from tests.core.generating.vocabulary import (
     NAMESPACE,
     OUR_LABEL,
     PREFERRED,

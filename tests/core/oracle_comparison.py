@@ -1,9 +1,9 @@
 """Our code and the second opinion side by side: where they differ, one of the two is wrong."""
 
 from tests.core import ranges_model
+from tests.core.oracle.minimal_patch import steps
 from tests.core.oracle.nodes import Json
 from tests.core.oracle.rewriting import faults
-from tests.core.oracle.steps import steps
 from tests.core.oracle.validating import Named, expected
 from tests.core.rewriting import applied, lacking, patch_of, plain, read
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Pair

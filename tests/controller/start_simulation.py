@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tests.controller.world import SECOND_US, World, at
+from tests.controller.controller_simulation import SECOND_US, World, at
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Settlement, Start
 from webhook.core.kubernetes.pod import (

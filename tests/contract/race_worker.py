@@ -1,6 +1,6 @@
 """One of several processes that race for the same quotas: admits what it can, takes some back, says what it was told.
 
-`python -m tests.contract.racing URL SECONDS`: prints JSON, {"charged": {uid: moment in Redis' own microseconds},
+`python -m tests.contract.race_worker URL SECONDS`: prints JSON, {"charged": {uid: moment in Redis' own microseconds},
 "refunded": [uid, ...], "refused": how often, "lost": how often no answer came}. Who got none asks again for that Pod.
 """
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.contract.exact_deeds import (
+from tests.contract.exact_log import ExactLog, TagTime
+from tests.contract.exact_operations import (
     API,
     BATCH,
     NAMESPACES,
@@ -20,7 +21,6 @@ from tests.contract.exact_deeds import (
     HandClock,
     Terms,
 )
-from tests.contract.exact_log import ExactLog, TagTime
 from tests.contract.witness import Witness
 from tests.core.plans import plan_of
 from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, PoolPlan, Receipt

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.core.generating.policies import document
-from tests.core.generating.words import HASH, OUR_ANNOTATION, OUR_LABEL, REGION, REQUIRED, ZONE, Json
+from tests.core.generating.vocabulary import HASH, OUR_ANNOTATION, OUR_LABEL, REGION, REQUIRED, ZONE, Json
 from tests.core.oracle.nodes import Node, node_fits, terms_of
 from tests.core.rewriting import applied, patch_of, plain, read, rewritten
 from tests.core.strategies import service_of

@@ -4,10 +4,21 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.core.generating.neighbours import kind_of_spread, own_pods
+from tests.core.generating.pod_affinity import kind_of_spread, own_pods
 from tests.core.generating.pods import pods, pods_of, real_pods, whole_pods
 from tests.core.generating.policies import Governed, policies, policies_of, real_policies, whole_policies
-from tests.core.generating.words import CONCERNS, NAMESPACE, ODD, PREFERRED, REAL, REGION, REQUIRED, ZONE, Json, Taste
+from tests.core.generating.vocabulary import (
+    CONCERNS,
+    NAMESPACE,
+    ODD,
+    PREFERRED,
+    REAL,
+    REGION,
+    REQUIRED,
+    ZONE,
+    Json,
+    Taste,
+)
 from webhook.core.policy.model import Service
 
 _LEVELS = {"Region": "topology.kubernetes.io/region", "Zone": ZONE}

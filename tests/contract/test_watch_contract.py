@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.watching import Watching
+from tests.contract.watch_contract import Watching
 from tests.harness.fake_apiserver import CONFIGMAPS, NAMESPACES, FakeApiServer, drop, fake_apiserver
 
 

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.generating.words import ODD
+from tests.core.generating.vocabulary import ODD
 from tests.core.oracle.nodes import Node, any_term_fits, node_fits, preferences_of, score, selector_fits
 from tests.core.oracle.policy import preferences, required_terms, rule
 from tests.core.oracle.taints import TAINTS, seconds_tolerated
