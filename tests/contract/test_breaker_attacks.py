@@ -14,7 +14,7 @@ from tests.redis_servers import RedisServer
 from webhook.adapters.redis_store import RedisStore, open_transport
 from webhook.adapters.redis_store.keys import PlanKeys, channel_of
 from webhook.adapters.redis_store.operations import ScriptOperation
-from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State
+from webhook.core.breaker import BreakerView, Forcing, QuotaEventPlan, State, TransitionCause
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.ledger.tag_clock import PATIENCE_US
 from webhook.core.quota import CounterPlan, DeniedBy, PoolPlan
@@ -251,6 +251,17 @@ async def test_an_early_probe_that_is_refunded_makes_room_once(store: Any, clock
     assert (await view(store, STARTING)).early == 1
     assert (await ask(store, STARTING, "d", **new)).charged
     assert (await ask(store, STARTING, "e", **new)).refused is DeniedBy.BREAKER
+
+
+async def test_an_early_probe_that_is_refunded_when_it_expires_makes_no_room(store: Any, clock: HandClock) -> None:
+    await opened_by_starts(store, clock)
+    brief = replace(STARTING, breaker=replace(STARTS, probe_timeout_us=SECOND_US))
+    assert (await ask(store, brief, "a", event_source="controller:new")).charged
+    clock.sleep(1)  # nobody notices
+    await store.refund(brief, "a")
+    assert (await view(store, brief)).early == STARTS.probes - 1
+    [move] = await store.tick([brief])
+    assert (move.cause, move.at_us) == (TransitionCause.PROBE_EXPIRED, clock.us)
 
 
 async def test_a_rollback_cures_before_the_time(store: Any, clock: HandClock) -> None:

@@ -174,7 +174,6 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(back=old_uids)
     def a_pod_never_came_to_be(self, back: int) -> None:
-        self.tick()  # a refund lets no time pass by itself
         uid = self.uid(back)
         pod = self.known(uid)
         self.run(self.store.refund(self.plan, uid))

@@ -188,7 +188,7 @@ class Model:
         return True
 
     def give_back(self, uid: str) -> None:
-        for lease in [lease for lease in self.leases if lease.uid == uid]:
+        for lease in [lease for lease in self.leases if lease.uid == uid and lease.expires_us > self.now_us]:
             self.leases.remove(lease)
             self.early -= self.state is State.OPEN
 

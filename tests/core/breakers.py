@@ -94,8 +94,8 @@ class Breaker:
             self._take(machine.take_probe(self.record, self.plan, now_us, uid, named(source), self.environment))
         return admitted
 
-    def give_back(self, uid: str) -> None:
-        self.record = machine.give_back_probe(self.record, uid)
+    def give_back(self, now_us: int, uid: str) -> None:
+        self.record = machine.give_back_probe(self.record, uid, now_us)
 
     def force(self, state: State | None, until_us: int = 0, reason: str = "INC-1") -> None:
         """Change what the policy says; nobody has told the record."""

@@ -98,7 +98,7 @@ class StoreFallback:
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         self._denied.drop(plan.tag)
         self._outage.recent.remove(uid)
-        self._breakers.give_back(plan, uid)
+        self._breakers.give_back(plan, uid, self.now_us())
         entry = self._reconciler.remove(plan, uid)
         if entry is None:
             return await self._inner.refund(plan, uid)

@@ -79,11 +79,12 @@ class LocalBreakers:
             step = machine.take_probe(record, self._mine(breaker), now_us, uid, source, self._environment)
             self._keep(request.plan, step)
 
-    def give_back(self, plan: CounterPlan, uid: str) -> None:
+    def give_back(self, plan: CounterPlan, uid: str, now_us: int) -> None:
         """Free the place of a probe whose Pod was not created."""
         if plan.key in self._records:
             known = self._records[plan.key]
-            self._records[plan.key] = known._replace(plan=plan, record=machine.give_back_probe(known.record, uid))
+            record = machine.give_back_probe(known.record, uid, now_us)
+            self._records[plan.key] = known._replace(plan=plan, record=record)
 
     def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes], now_us: int) -> None:
         """Count outcomes. The sources of failures are not known here."""

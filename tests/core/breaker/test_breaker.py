@@ -227,7 +227,7 @@ def test_a_probe_whose_pod_never_came_to_be_makes_room() -> None:
     breaker, now_us = probing()
     for uid in "abc":
         breaker.charge(now_us, uid)
-    breaker.record = machine.give_back_probe(breaker.record, "b")
+    breaker.give_back(now_us, "b")
     assert [breaker.charge(now_us, uid) for uid in "de"] == [True, False]
 
 

@@ -68,10 +68,10 @@ def test_one_that_was_given_back_is_no_probe_and_another_may() -> None:
     breaker = failed_by("a")
     for uid in "123":
         breaker.charge(NOW_US, uid, "b")
-    breaker.give_back("2")
+    breaker.give_back(NOW_US, "2")
     assert breaker.view(NOW_US).early == 1
     assert [breaker.charge(NOW_US, uid, "b") for uid in "45"] == [True, False]
-    breaker.give_back("2")
+    breaker.give_back(NOW_US, "2")
     assert breaker.view(NOW_US).early == 0
 
 
@@ -83,6 +83,21 @@ def test_one_that_expires_in_open_is_told_there_and_its_place_is_gone() -> None:
     transitions = [(move.old, move.new, move.at_us, move.reason == EXPIRED, move.generation) for move in breaker.moves]
     expired = (State.OPEN, State.OPEN, NOW_US + 5 * SECOND_US, True, 1)
     assert transitions[1:] == [expired] * 3 + [(State.OPEN, State.HALF_OPEN, 181 * SECOND_US, False, 2)]
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_one_that_is_given_back_when_it_expires_makes_no_room(*, is_noticed: bool) -> None:
+    breaker = failed_by("a", plan=replace(FAST, probe_timeout_us=5 * SECOND_US))
+    for uid in "123":
+        breaker.charge(NOW_US, uid, "b")
+    expires_us = NOW_US + 5 * SECOND_US
+    breaker.give_back(expires_us - 1, "1")
+    if is_noticed:
+        breaker.at(expires_us)
+    breaker.give_back(expires_us, "2")
+    assert breaker.view(expires_us).early == 1
+    breaker.at(expires_us)
+    assert [move.at_us for move in breaker.moves if move.reason == EXPIRED] == [expires_us] * 2
 
 
 def test_those_under_way_when_the_time_has_passed_hold_their_places_in_half_open() -> None:

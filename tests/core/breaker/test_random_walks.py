@@ -1,8 +1,9 @@
 """Any walk through a breaker: it agrees with a plain model, never gets stuck, and time may pass in any steps."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -104,7 +105,7 @@ class Pair(NamedTuple):
                 breaker.charge(now_us, uid, source)
                 model.charge(uid, named(source))
             case ("give back", uid):
-                breaker.give_back(uid)
+                breaker.give_back(now_us, uid)
                 model.give_back(uid)
             case _:
                 self._lay_hands(deed)
@@ -160,15 +161,31 @@ def as_move(move: Transition) -> Move:
     return move.old, move.new, move.at_us, word
 
 
+EARLY = partial(plan_of, quota=QuotaEventPlan(1, 25, by_controller=True), has_outcomes=True)
+EXPIRES_AS_GIVEN_BACK: list[tuple[int, Deed]] = [
+    (3, ("refused", "c")),
+    (12, ("charge", "b", "y")),
+    (1, ("give back", "b")),
+]
+TWICE_A_PROBE: list[tuple[int, Deed]] = [
+    (0, ("refused", "c")),
+    (3, ("charge", "b", "x")),
+    (0, ("charge", "b", "x")),
+    (0, ("give back", "b")),
+]
+
+
 @examples(150)
 @given(plans, lates, handled)
+@example(EARLY(probe_timeout_us=1), 0, EXPIRES_AS_GIVEN_BACK)
+@example(EARLY(), 0, TWICE_A_PROBE)
 def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
     pair = Pair.of(plan, late_us)
     breaker, model = pair
     for gap_us, deed in walk:
         now_us = model.now_us + gap_us
         model.pass_time(now_us)
-        if deed[0] in {"force", "guard", "give back", "propose"}:
+        if deed[0] in {"force", "guard", "propose"}:
             breaker.at(now_us)  # these do not let time pass by themselves
         pair.do(deed)
         seen = plain(breaker.view(now_us))

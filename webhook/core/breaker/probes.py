@@ -45,12 +45,13 @@ def take_probe(
     return BreakerStep(replace(record, leases=(*record.leases, lease), early=early), transitions)
 
 
-def give_back_probe(record: Record, uid: str) -> Record:
-    """Free the lease of a probe whose Pod was never created."""
-    leases = tuple(lease for lease in record.leases if lease.uid != uid)
-    if len(leases) == len(record.leases):
+def give_back_probe(record: Record, uid: str, now_us: int) -> Record:
+    """Free the lease of a probe whose Pod was never created, unless it has expired, whether that was noticed or not."""
+    leases = tuple(lease for lease in record.leases if lease.uid != uid or lease.expires_us <= now_us)
+    freed = len(record.leases) - len(leases)
+    if not freed:
         return record
-    early = record.early - 1 if record.state is State.OPEN else record.early
+    early = record.early - freed if record.state is State.OPEN else record.early
     return replace(record, leases=leases, early=early)
 
 

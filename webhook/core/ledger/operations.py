@@ -120,7 +120,7 @@ def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> boo
     state.remember(uid, replace(record, refunded=True))
     state.live_pods.remove(record.live_set_key, uid, now_us)
     if record.probe:
-        state.set_breaker(machine.give_back_probe(state.breaker(record.service), uid))
+        state.set_breaker(machine.give_back_probe(state.breaker(record.service), uid, now_us))
     return state.give_back(record, reading_us)
 
 

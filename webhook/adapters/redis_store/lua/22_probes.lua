@@ -100,29 +100,32 @@ local function take_probe(r, plan, now, uid, source, moves)
   return true
 end
 
-local function without_lease(r, unwanted)
-  local leases = {}
+-- Drop the unwanted leases; return how many.
+local function without_leases(r, unwanted)
+  local leases, dropped = {}, 0
   for _, lease in ipairs(r.leases) do
-    if not unwanted(lease) then
+    if unwanted(lease) then
+      dropped = dropped + 1
+    else
       leases[#leases + 1] = lease
     end
   end
-  if #leases < #r.leases then
+  if dropped > 0 then
     r.leases, r.changed = leases, true
-    return true
   end
-  return false
+  return dropped
 end
 
--- Free the lease of a probe whose Pod was never created.
-local function give_back_probe(r, uid)
-  if without_lease(r, function(lease) return lease[1] == uid end) and r.state == 'OPEN' then
-    r.early = r.early - 1
+-- Free the lease of a probe whose Pod was never created, unless it has expired, whether that was noticed or not.
+local function give_back_probe(r, uid, now)
+  local freed = without_leases(r, function(lease) return lease[1] == uid and lease[2] > now end)
+  if r.state == 'OPEN' then
+    r.early = r.early - freed
   end
 end
 
 local function settled(r, plan, now, lease, source, ok, moves)
-  without_lease(r, function(other) return other == lease end)
+  without_leases(r, function(other) return other == lease end)
   if ok then
     return succeeded(r, plan, now, moves)
   elseif r.state == 'OPEN' then

@@ -29,7 +29,7 @@ local function refund(plan, operation, reading, strings)
     if not r.plan then -- otherwise keep its own plan, which its notification needs
       belongs(r, plan, home, now)
     end
-    give_back_probe(r, uid)
+    give_back_probe(r, uid, now)
   end
   local given_back, resets = false, resets_of(own)
   for account, windows in ipairs(p[WINDOWS] ~= '' and cjson.decode(p[WINDOWS]) or {}) do
