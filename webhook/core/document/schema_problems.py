@@ -7,10 +7,11 @@ from typing import Any
 from jsonschema import Draft202012Validator, validators
 
 from webhook.core.document.defaults import NO_DEFAULT
-from webhook.core.document.formats import FormatError, check, checker, fits
+from webhook.core.document.formats import FormatError, checker
 from webhook.core.document.schema import closed, in_force
-from webhook.core.document.yaml.nodes import ExactNumber, Node
-from webhook.core.document.yaml.problems import Path, Problem, close_to, listed, quoted, shown, suggestion
+from webhook.core.document.schema_types import type_fault
+from webhook.core.document.yaml.nodes import Node
+from webhook.core.document.yaml.problems import Path, Problem, close_to, listed, suggestion
 
 
 class SchemaProblem:
@@ -21,26 +22,6 @@ class SchemaProblem:
     def __init__(self, problem: Problem, *wrong: Path) -> None:
         self.problem = problem
         self.wrong = wrong
-
-
-_DURATIONS = frozenset({"duration", "window", "interval"})
-_OF_FORMAT = {
-    **dict.fromkeys(_DURATIONS, ("a duration", "a number with a unit, such as 1m")),
-    "quantity": ("an amount", "one, such as 500m, 4 or 16Gi"),
-    "percent-or-count": ("a count or a percentage", "one, such as 10 or 25%"),
-    "factor": ("a number", "one such as 0.5, 1.5 or 3"),
-    "date-time": ("a time", "one, such as 2026-12-01T04:00:00Z"),
-}
-"""The expected value of a format, and the object of the remedy "write ..."."""
-_INDISPENSABLE = frozenset({"apiVersion", "kind", "services", "name", "match", "window", "hard"})
-_NAMES = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "a mapping of fields",
-}
 
 
 @cache
@@ -64,53 +45,7 @@ def schema_problems(document: Node, kind: Any = None) -> Iterator[SchemaProblem]
 
 
 def _wrong_type(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    expected = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
-    name = error.schema.get("format", "")
-    wanted, written = _OF_FORMAT.get(name, (None, None))
-    wanted = wanted or listed([_NAMES[name] for name in expected])
-    reason, remedy = _type_reason(node, expected, wanted, f"write {written or wanted}")
-    if name in _DURATIONS and _is_number(node.value):
-        reason = "a number without a unit, where a duration belongs"
-        if fits(f"{node.text}s", name):
-            remedy = f"write a unit, such as {node.text}s"
-    elif node.value is None and path[-1] not in _INDISPENSABLE:
-        remedy += ", or remove the line"
-    elif remedy.startswith("quote it") and name:
-        remedy = _remedy_of(node.text, name) or remedy
-    yield SchemaProblem(node.problem(reason, remedy), path)
-
-
-def _type_reason(node: Node, expected: list[str], wanted: str, remedy: str) -> tuple[str, str]:
-    value, text = node.value, node.text
-    is_text = "string" in expected and remedy == f"write {wanted}"  # any text, without a format that has an example
-    if value is None:
-        return f"no value, where {wanted} belongs", remedy
-    if isinstance(value, bool):
-        return (
-            f"{text} without quotes is a YAML boolean, where {wanted} belongs",
-            f'quote it: "{text}"' if is_text else remedy,
-        )
-    if _is_number(value) and is_text:
-        return f"{shown(text)} without quotes is a number, where {wanted} belongs", f"quote it: {quoted(text)}"
-    if isinstance(value, str) and expected == ["integer"] and node.quoted and value.isdecimal():
-        return f"quotes make it text, where {wanted} belongs", f"remove the quotes: {shown(text)}"
-    kind = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a single value"
-    if expected == ["array"] and not isinstance(value, dict):
-        remedy = f"write [{shown(text)}]"
-    return f"{kind}, where {wanted} belongs", remedy
-
-
-def _remedy_of(text: str, name: str) -> str:
-    """Return the remedy if a text violates its format even in quotes, else ""."""
-    try:
-        check(text, name)
-    except FormatError as error:
-        return error.remedy
-    return ""
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | ExactNumber) and not isinstance(value, bool)
+    yield SchemaProblem(node.problem(*type_fault(error, node, path)), path)
 
 
 def _wrong_word(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:

@@ -1,0 +1,72 @@
+"""Formats of amounts and times: durations, quantities, percentages, factors, moments."""
+
+import re
+from fractions import Fraction
+
+from webhook.core.document.formats.errors import FormatError, must
+from webhook.core.kubernetes.quantity import Duration, quantity_value
+from webhook.core.kubernetes.timestamps import microseconds
+
+_LONGEST_US = 720 * 3_600_000_000  # 30 days, the longest window
+_INTERVAL_US = (100_000, 3_600_000_000)
+_SECOND_US = 1_000_000
+_LARGEST_AMOUNT = 2**63 - 1
+_PERCENT = re.compile(r"(0|[1-9]\d?|100)%")
+_FACTOR = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+_LARGEST_FACTOR = 1000
+
+
+def duration(text: str, such_as: str = "500ms, 30s, 5m or 24h") -> int:
+    """Return the microseconds; `such_as` are examples for the field."""
+    try:
+        us = Duration.parse(text).us
+    except ValueError as error:
+        reason, _, remedy = str(error).partition(": ")
+        remedy = remedy if "hours" in remedy else f"write a number with a unit, such as {such_as}"
+        raise FormatError(reason, remedy) from None
+    must(us <= _LONGEST_US, "longer than 720h", "write at most 720h")
+    return us
+
+
+def interval(text: str) -> None:
+    us = duration(text, "500ms, 1s or 30s")
+    low, high = _INTERVAL_US
+    must(low <= us <= high, "an interval is 100ms to 1h", "write a duration such as 1s or 30s")
+
+
+def window(text: str) -> None:
+    us = duration(text, "30s, 5m or 24h")
+    must(us >= _SECOND_US, "a window is 1s to 720h", "write at least 1s")
+    must(us % _SECOND_US == 0, "a window is a whole number of seconds", "round it to seconds, such as 90s")
+
+
+def quantity(value: object) -> None:
+    try:
+        amount = quantity_value(str(value))
+    except ValueError as error:
+        reason, _, remedy = str(error).partition(": ")
+        raise FormatError(reason, remedy or "write a number from 0, such as 500m, 4 or 16Gi") from None
+    must(amount <= _LARGEST_AMOUNT, "above 2^63 - 1, the largest quantity in Kubernetes", "write a smaller amount")
+
+
+def percent_or_count(value: str | int) -> None:
+    remedy = "write a count from 0, or a percentage from 0% to 100%"
+    must(
+        value >= 0 if isinstance(value, int) else _PERCENT.fullmatch(value), "neither a count nor a percentage", remedy
+    )
+
+
+def date_time(text: str) -> None:
+    try:
+        microseconds(text)
+    except ValueError as error:
+        reason, _, remedy = str(error).partition(": ")
+        raise FormatError(reason, remedy) from None
+
+
+def factor(value: object) -> None:
+    must(
+        _FACTOR.fullmatch(str(value)) and 0 < Fraction(str(value)) <= _LARGEST_FACTOR,
+        f"not a number above 0 and up to {_LARGEST_FACTOR}",
+        "write one such as 0.5, 1.5 or 3",
+    )
