@@ -160,11 +160,11 @@ def breakers(metrics: Metrics) -> None:
 
 def files_and_keys(metrics: Metrics) -> None:
     """Let everything be read, well and badly."""
-    metrics.files_read("key set", 1_800_000_004.5, is_good=True)
-    metrics.files_read("key set", 1_800_000_009.5, is_good=False)
-    metrics.keys_fetched("url", 1_800_000_004.5)
-    metrics.keys_not_fetched("url")
-    metrics.watch_keys(lambda: {"file": 2, "url": 0})
+    metrics.files.read("key set", 1_800_000_004.5, is_good=True)
+    metrics.files.read("key set", 1_800_000_009.5, is_good=False)
+    metrics.keys.fetched("url", 1_800_000_004.5)
+    metrics.keys.not_fetched("url")
+    metrics.keys.watch(lambda: {"file": 2, "url": 0})
 
 
 def in_pool(used: int) -> Use:
@@ -661,13 +661,13 @@ def test_who_leads_no_more_shows_no_pods_and_a_service_that_is_gone_no_drift(met
 
 
 def test_keys_are_shown_by_source_with_how_their_fetches_fared(metrics: Metrics) -> None:
-    metrics.keys_fetched("url", 1_800_000_004.5)
+    metrics.keys.fetched("url", 1_800_000_004.5)
     assert series(metrics, "podgate_key_fetches_total") == {
         'podgate_key_fetches_total{result="failure",source="url"}': 0.0,
         'podgate_key_fetches_total{result="success",source="url"}': 1.0,
     }
-    metrics.keys_not_fetched("url")
-    metrics.watch_keys(lambda: {"file": 2, "url": 0})
+    metrics.keys.not_fetched("url")
+    metrics.keys.watch(lambda: {"file": 2, "url": 0})
     shown = samples(metrics)
     assert shown['podgate_key_fetches_total{result="failure",source="url"}'] == 1.0
     assert shown['podgate_keys_fetched_timestamp_seconds{source="url"}'] == 1_800_000_004.5

@@ -50,7 +50,7 @@ def open_callers(settings: Settings, telemetry: Telemetry, clock: Clock, sources
     key_sources = _key_sources(settings, telemetry, clock, sources)
     loops += [source.run for source in key_sources]
     keys = JwksUnion(key_sources)
-    telemetry.metrics.watch_keys(keys.counts)
+    telemetry.metrics.keys.watch(keys.counts)
     limits = TokenLimits(settings.max_token_lifetime_seconds, settings.token_leeway_seconds, settings.token_binding)
     authenticator = Authenticator(identities, keys, WallClock(), limits, denials)
     return Callers(authenticator, identities, keys, tuple(loops))

@@ -80,7 +80,7 @@ class Telemetry:
         def read(wrong: str | None) -> None:
             nonlocal is_start
             self.files[what] = wrong or ""
-            self.metrics.files_read(what, time.time(), is_good=wrong is None)
+            self.metrics.files.read(what, time.time(), is_good=wrong is None)
             if wrong is not None:
                 self.logs.said("error", f"{what} rejected, the last good one stays in use", reason=wrong)
             elif not is_start:
@@ -131,11 +131,11 @@ class Telemetry:
         )
 
         def fetched() -> None:
-            self.metrics.keys_fetched(source, time.time())
+            self.metrics.keys.fetched(source, time.time())
             failure.leave()
 
         def failed(reason: str) -> None:
-            self.metrics.keys_not_fetched(source)
+            self.metrics.keys.not_fetched(source)
             failure.enter(reason)
 
         return RefreshReports(fetched, failed, log("error", "keys expired, tokens signed with them are rejected"))

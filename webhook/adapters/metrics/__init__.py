@@ -10,12 +10,15 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 from prometheus_client import CollectorRegistry, generate_latest
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.accumulators import Row, Totals
+from webhook.adapters.metrics.accumulators import Totals
 from webhook.adapters.metrics.certificates import CertificateTotals
 from webhook.adapters.metrics.decisions import Decisions
-from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.families import FAILURE, SUCCESS, Family
+from webhook.adapters.metrics.files import FileTotals
+from webhook.adapters.metrics.keys import KeyTotals
 from webhook.adapters.metrics.ledger import PodLedgerHealth
 from webhook.adapters.metrics.outcomes import OutcomeTotals
+from webhook.adapters.metrics.overrides import OverrideGauges
 from webhook.adapters.metrics.reader import SCOPE, ProducingReader, histogram, numbers
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
@@ -30,8 +33,6 @@ from webhook.core.quota.open_breaker_limit import Guarded
 from webhook.ports import Review
 
 __all__ = ["CONTENT_TYPE", "Metrics", "ProcessRole"]
-
-_SUCCESS, _FAILURE = "success", "failure"
 
 
 class Metrics:
@@ -49,15 +50,11 @@ class Metrics:
         self._decisions = Decisions()
         self._refused = Totals(families.REFUSED, *((reason,) for reason in refusal_reasons))
         self._transitions = Transitions()
-        self._reloads = Totals(families.POLICY_RELOADS, (_SUCCESS,), (_FAILURE,))
-        self._policy_reviews = Totals(families.POLICY_REVIEWS, (_SUCCESS,), (_FAILURE,))
-        self._files = Totals(families.FILE_RELOADS)
-        self._files_loaded_seconds: dict[str, float] = {}
-        self._files_good: dict[str, bool] = {}
-        self._key_fetches = Totals(families.KEY_FETCHES)
-        self._keys_fetched_seconds: dict[str, float] = {}
-        self._keys: Callable[[], Mapping[str, int]] = dict
+        self._reloads = Totals(families.POLICY_RELOADS, (SUCCESS,), (FAILURE,))
+        self._policy_reviews = Totals(families.POLICY_REVIEWS, (SUCCESS,), (FAILURE,))
         self._store = StoreMetrics()
+        self.files = FileTotals()
+        self.keys = KeyTotals()
         self.ledger = PodLedgerHealth()
         self.outcomes = OutcomeTotals()
         self.kept_certificates = CertificateTotals()
@@ -65,8 +62,8 @@ class Metrics:
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
         usage = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
         troubles = (
-            self._files,
-            self._key_fetches,
+            *self.files.totals,
+            *self.keys.totals,
             self._watches,
             self._events,
             *self._store.totals,
@@ -79,9 +76,7 @@ class Metrics:
         self._services: frozenset[str] | None = None
         self._policy_hash: str | None = None
         self._last_good = False
-        self._override_until_seconds: Mapping[str, float] = {}
-        self._overrides_live: dict[str, Sequence[Override]] = {}
-        self._overrides_last_good: bool | None = None  # until a document is loaded or known to be missing
+        self._overrides = OverrideGauges()
         self._contact_seconds: dict[str, float] = {}
         self._replicas = 1
         self._is_reduced: bool | None = None  # set only in a server
@@ -131,46 +126,23 @@ class Metrics:
         self.ledger.keep(self._services)
         self.outcomes.keep(self._services)
         self._policy_hash, self._last_good = loaded.hash, True
-        self._reloads.add(_SUCCESS)
+        self._reloads.add(SUCCESS)
 
     def policy_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
         self._last_good = False
-        self._reloads.add(_FAILURE)
+        self._reloads.add(FAILURE)
 
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:  # noqa: ARG002  the user is for the log
-        self._policy_reviews.add(_FAILURE if errors else _SUCCESS)
+        self._policy_reviews.add(FAILURE if errors else SUCCESS)
 
     def overrides_loaded(self, live: Sequence[Override]) -> None:  # noqa: ARG002  override_changed reports each one
-        self._overrides_last_good = True
+        self._overrides.is_good = True
 
     def overrides_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log
-        self._overrides_last_good = False
+        self._overrides.is_good = False
 
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        live = [entry for entry in self._overrides_live.get(service, ()) if entry != former]
-        self._overrides_live[service] = live = [*live, *([now] if now is not None else ())]
-        others = {name: at for name, at in self._override_until_seconds.items() if name != service}
-        last = {service: max(entry.until_us for entry in live) / 1_000_000} if live else {}
-        # Replaced, never changed in place: a scrape may be reading it.
-        self._override_until_seconds = {**others, **last}
-
-    def files_read(self, name: str, at_seconds: float, *, is_good: bool) -> None:
-        """Count a load of a watched file, or of files that belong together, at the start or after a change."""
-        self._files.add(name, _FAILURE, count=not is_good)  # from 0 on, so that the first failure is an increase
-        self._files_good[name] = is_good
-        if is_good:
-            self._files.add(name, _SUCCESS)
-            self._files_loaded_seconds[name] = at_seconds
-
-    def keys_fetched(self, source: str, at_seconds: float) -> None:
-        """Count a successful fetch of keys."""
-        self._key_fetches.add(source, _SUCCESS)
-        self._key_fetches.add(source, _FAILURE, count=0)  # from 0 on, so that the first failure is an increase
-        self._keys_fetched_seconds[source] = at_seconds
-
-    def keys_not_fetched(self, source: str) -> None:
-        """Count a failed fetch of keys."""
-        self._key_fetches.add(source, _FAILURE)
+        self._overrides.changed(service, former, now)
 
     def store_failed(self, reason: str) -> None:
         """Count a store failure; `reason` begins with a word of `families.STORE_TROUBLES`."""
@@ -242,10 +214,6 @@ class Metrics:
         """Export `counts()`, by result, as the reviews whose caller requested a trace."""
         self._trace_parents = counts
 
-    def watch_keys(self, counts: Callable[[], Mapping[str, int]]) -> None:
-        """Export `counts()`, by source, as the token verification keys."""
-        self._keys = counts
-
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format, to be sent as CONTENT_TYPE."""
         return generate_latest(self._registry)
@@ -261,19 +229,13 @@ class Metrics:
             *self.ledger.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
-            (families.OVERRIDE_UNTIL, self._overrides()),
-            (
-                families.OVERRIDES_LAST_GOOD,
-                [((), float(good))] if (good := self._overrides_last_good) is not None else [],
-            ),
+            *self._overrides.rows(self._of_policy),
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
             *self.kept_certificates.rows(),
             (families.REDUCED_MODE, [((), float(on))] if (on := self._is_reduced) is not None else []),
-            (families.FILE_LOADED, [((name,), at) for name, at in self._files_loaded_seconds.items()]),
-            (families.FILE_GOOD, [((name,), int(is_good)) for name, is_good in self._files_good.items()]),
-            (families.KEYS_FETCHED, [((name,), at) for name, at in self._keys_fetched_seconds.items()]),
-            (families.KEYS, [((name,), float(count)) for name, count in self._keys().items()]),
+            *self.files.rows(),
+            *self.keys.rows(),
             (families.REPLICAS, [((), float(self._replicas))]),
             (families.RECORDED, [((result,), float(count)) for result, count in self._recorded().items()]),
             (families.TRACE_PARENTS, [((result,), float(count)) for result, count in self._trace_parents().items()]),
@@ -290,7 +252,3 @@ class Metrics:
             found = zeros(policy, self._duties)
             self._zeros = policy, found
         return found
-
-    def _overrides(self) -> list[Row]:
-        """Return when each service's overrides end; a service that is not in the policy has no series."""
-        return [((name,), at) for name, at in self._override_until_seconds.items() if self._of_policy(name)]

@@ -10,6 +10,9 @@ NAMESPACES_MAX = 1_000
 CLIENTS_MAX = 200
 REASONS_MAX = 100
 
+SUCCESS, FAILURE = "success", "failure"
+"""Results of loading a document, a file or keys."""
+
 STORE_TROUBLES = ("timeout", "unreachable", "readonly", "full", "authentication", "failover", "script", "other")
 """First words of store failure reasons."""
 
