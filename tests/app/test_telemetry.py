@@ -1,0 +1,55 @@
+"""What keeps failing is logged once, and once more when it is over."""
+
+from dataclasses import fields
+from typing import Any, cast
+
+import pytest
+
+from tests.app.test_readiness_log import Lines
+from webhook.adapters.logs import Logs
+from webhook.app.telemetry import Telemetry
+from webhook.settings import MEMORY, Settings
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    given: dict[str, Any] = {"log_sample": 1, "otlp_endpoint": None, "record": None, "store": MEMORY}
+    return Telemetry(Settings(**{item.name: given.get(item.name) for item in fields(Settings)}), "0")
+
+
+@pytest.fixture
+def lines(telemetry: Telemetry) -> Lines:
+    written = Lines()
+    telemetry.logs = cast("Logs", written)
+    return written
+
+
+def test_a_failed_key_fetch_is_logged_once_until_its_reason_changes_or_it_succeeds(
+    telemetry: Telemetry, lines: Lines
+) -> None:
+    reports = telemetry.fetch_reports("url")
+    reports.on_fetched()
+    for reason in ("HTTP 500", "HTTP 500", "HTTP 503"):
+        reports.on_failed(reason)
+    reports.on_ended("HTTP 503")
+    reports.on_failed("HTTP 503")
+    for _ in range(2):
+        reports.on_fetched()
+    reports.on_failed("HTTP 503")
+    failed = "warning", "key fetch failed, using cached keys", None
+    assert lines.written == [
+        failed,
+        failed,
+        ("error", "keys expired, tokens signed with them are rejected", None),
+        ("info", "key fetch recovered", None),
+        failed,
+    ]
+
+
+def test_unusable_keys_are_logged_once_until_others_are_or_none(telemetry: Telemetry, lines: Lines) -> None:
+    unusable = telemetry.unusable_keys("url")
+    for faults in ("use is 'enc'", "use is 'enc'", "use is 'sign'"):
+        unusable.enter(faults)
+    unusable.leave()
+    ignored = "info", "unusable keys ignored", None
+    assert lines.written == [ignored, ignored, ("info", "all keys are usable", None)]
