@@ -1,4 +1,4 @@
-"""The key set of a URL, from a real server over real TLS that does whatever a bad one might."""
+"""The key set of a URL, from a real TLS server with every possible fault."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`serve --record` keeps what breakers hear, too: a replay of it trips as the server did."""
+"""Outcomes in the recording of `serve --record`: a replay of it trips as the server did."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`serve --record`: what comes out replays to the same decisions, and no trouble with the file stops a review."""
+"""`serve --record`: its file replays to the same decisions, and no error of the file stops a review."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Counters stand at 0 before anything has happened: what Prometheus' increase() would otherwise miss is the first."""
+"""Counters start at 0 before the first event, for Prometheus' increase()."""
 
 import re
 from pathlib import Path

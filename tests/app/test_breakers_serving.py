@@ -1,4 +1,4 @@
-"""Two servers on one real Redis: what one knows of a breaker the other knows, whoever of the three dies."""
+"""Breaker state shared by two servers on one real Redis, through failures of each of the three."""
 
 import asyncio
 import json

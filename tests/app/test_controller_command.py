@@ -1,4 +1,4 @@
-"""`podgate controller` as a process: one leads, others stand by; and a server that counts in memory does it too."""
+"""`podgate controller` as a process: one leads, others stand by; a server with --store memory does both."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What is asked for by hand is done at its moment by the wall, however far the clock of counters is from it."""
+"""Manual requests take effect at their wall-clock time, whatever the clock of the counters."""
 
 import asyncio
 from datetime import UTC, datetime

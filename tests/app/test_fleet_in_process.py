@@ -1,4 +1,4 @@
-"""A server that counts for itself alone takes no policy that asks it to count with others: never half-true."""
+"""A server with --store memory rejects policies with `per: Fleet` quotas."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Servers on the memory store in one cluster: one counts, a second waits its turn, or leaves where that never comes."""
+"""Servers on the memory store in one cluster: one counts, a second waits or exits."""
 
 import asyncio
 import json

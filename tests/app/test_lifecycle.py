@@ -1,4 +1,4 @@
-"""How a server begins and ends: mistakes in one line, signals at any moment, and no call lost on the way."""
+"""Start and end of a server: mistakes in one line, signals at any time, no lost call."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a controller shows of the certificates that it keeps: of what it does now, and nothing of what it did once."""
+"""The controller's status of managed certificates: current state only."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A real server whose breakers somebody has hands on, by an overrides file: they act, are shown everywhere, and end."""
+"""A real server with manual breaker states from an overrides file: effect, display, end."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Reporters before a real server: who may push what, what each hears, and what becomes of their services' breakers."""
+"""Reporters of a real server: permissions, responses, and effects on breakers."""
 
 import json
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""A real server under overrides in a file: they act on the next Pod, are shown, and end by themselves."""
+"""A real server with overrides in a file: they apply to the next Pod, are shown, and expire."""
 
 import asyncio
 import json

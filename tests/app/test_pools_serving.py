@@ -1,4 +1,4 @@
-"""A pool in a real server: what members and operators see of it."""
+"""A pool in a real server, as members and operators see it."""
 
 import asyncio
 import json

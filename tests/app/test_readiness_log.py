@@ -1,4 +1,4 @@
-"""A server that stops being ready says so in its log, and why, once; and when it is ready again."""
+"""Log of readiness: one line with reasons when lost, one when regained."""
 
 import json
 from datetime import timedelta

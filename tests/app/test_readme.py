@@ -1,4 +1,4 @@
-"""What the README tells a user to type is typed here."""
+"""The commands of the README."""
 
 import json
 import os

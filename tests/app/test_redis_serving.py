@@ -1,4 +1,4 @@
-"""Servers on one real Redis: what one counts the other knows, and a Redis that hangs keeps nobody waiting."""
+"""Servers on one real Redis: shared counters, and no delay from a Redis that hangs."""
 
 import asyncio
 import json

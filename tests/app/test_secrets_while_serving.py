@@ -1,4 +1,4 @@
-"""A running server whose files are replaced by the wrong ones shows nothing of them, wherever it says what is wrong."""
+"""No message of a running server shows the content of an invalid secret file."""
 
 import asyncio
 from pathlib import Path

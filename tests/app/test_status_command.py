@@ -1,4 +1,4 @@
-"""`podgate status` against a plain port: what it prints, and what it says when it cannot."""
+"""`podgate status` against a health port: output and errors."""
 
 import json
 from collections.abc import Callable, Iterator

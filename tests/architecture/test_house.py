@@ -1,4 +1,4 @@
-"""The rules of the house, run: layering, lint, types, size of rooms, and what may not stand in any file."""
+"""Checks of the tree: layering, lint, types, size of modules, and forbidden content."""
 
 import ast
 import re

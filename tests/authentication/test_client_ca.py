@@ -1,4 +1,4 @@
-"""CAs of clients that could vouch for nobody: each is named with its fault, wherever its file is given."""
+"""Client CAs that can verify no client: each is named with its fault."""
 
 import ssl
 from collections.abc import Callable

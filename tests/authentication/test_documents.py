@@ -1,4 +1,4 @@
-"""Hand-written documents of authentication: each is read in one way, or rejected."""
+"""Hand-written authentication documents: read in exactly one way, or rejected."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a proxy says of a certificate: read strictly, verified again, and believed of proxies on the list alone."""
+"""Certificates forwarded by a proxy: parsed strictly, verified again, and accepted from listed proxies only."""
 
 import base64
 import ssl

@@ -1,4 +1,4 @@
-"""Every valid shape of the allowed algorithms is accepted, and a good token that is touched anywhere is no token."""
+"""Every valid token of the allowed algorithms is accepted, and none of its modifications."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A few hundred tokens that must not pass: each is one fault away from one that does, and is refused for that fault."""
+"""Hundreds of invalid tokens, each with one fault, rejected for that fault."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Keys that are fetched: when, how often, for whom, how long the last ones hold, and what is told of it."""
+"""Fetched keys: schedule, rate, validity of the last ones, and reports."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

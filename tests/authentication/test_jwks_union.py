@@ -1,4 +1,4 @@
-"""Several sources of keys as one: names may collide, issuers may not be spoken for by others."""
+"""Several key sources as one: colliding key ids, and issuers bound to their own keys."""
 
 import pytest
 from msgspec.structs import replace

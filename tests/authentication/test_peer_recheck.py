@@ -1,4 +1,4 @@
-"""Open connections outlive their handshake: each call asks again whether it would succeed today."""
+"""Recheck of open connections after changes of the client CAs."""
 
 import ssl
 import time

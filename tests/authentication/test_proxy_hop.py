@@ -1,4 +1,4 @@
-"""A real proxy between caller and server: each of those that there is an example for, set up as the example says."""
+"""A real proxy between caller and server, for each shipped example."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The list of denied tokens: read strictly, in force at once when it changes, the last good one kept."""
+"""Token revocations: parsed strictly, in force at once, the last good list kept."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Reduced mode: a path stands for an identity; nobody is told it, and everybody is told that the mode is on."""
+"""Reduced mode: a secret path instead of an identity; never disclosed, with visible warnings."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Which RSA keys prove nothing: by keys that are made for it, weak and sound."""
+"""Detection of weak RSA keys, by generated weak and sound keys."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""`make bench`: what a decision costs, as ratios to what is measured beside it in the same run.
+"""`make bench`: the cost of a decision, as ratios to baselines of the same run.
 
 First a large Pod, in typed decodes of it, and what a breaker costs a review: a closed one beside none, and a refusal by
 an open one beside an admission. Then the longest turns of the loop, beside an idle process. Then one acquire at the

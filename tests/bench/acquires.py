@@ -1,4 +1,4 @@
-"""What one Pod's acquire costs, in microseconds, beside what others take for it on the same Redis, in turns.
+"""Cost of one Pod's acquire in microseconds, compared with alternatives on the same Redis, in turns.
 
 Three figures of each: the client's CPU (user and system time of this process, the callers' own included), the script's
 (what Redis says that it spent in EVALSHA and EVAL) and all of Redis' (its process, network included).

@@ -1,4 +1,4 @@
-"""Who counts: Podgate's store, a GCRA script and the library `limits`, each asked to admit Pods under the same limits.
+"""Counters compared: Podgate's store, a GCRA script and the library `limits`, under the same limits.
 
 They do not promise the same. Podgate: never more than the limit in any trailing window, a uid charged once, all or
 nothing. GCRA: a rate with a burst, up to twice the limit in a window; all or nothing. `limits`: a hit each limit, and

@@ -1,4 +1,4 @@
-"""What a review is compared with: an aiohttp Application whose handler reads the body and decides nothing."""
+"""Baseline: an aiohttp Application whose handler reads the body and decides nothing."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""What a breaker costs a review, from the AdmissionReview's bytes to the answer's: while it is closed, and when open.
+"""Cost of a breaker in a review, from the AdmissionReview's bytes to the answer's: closed, and open.
 
 The interceptor over counters in memory, so that the breaker's own arithmetic is part of it, which Redis does otherwise.
 Reviews of a service without a breaker, with a closed one and with an open one come in turns, a few at a time, once with

@@ -1,4 +1,4 @@
-"""What a new connection costs a server in CPU: a handshake with certificates on both sides, one review, and the end."""
+"""CPU cost of a new connection: a handshake with certificates on both sides, one review, and the close."""
 
 import asyncio
 from collections.abc import Sequence

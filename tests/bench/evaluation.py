@@ -1,4 +1,4 @@
-"""What a decision costs beside the typed decode of its Pod: both halves of a large one, in turns with the decode alone.
+"""Cost of a decision compared with the typed decode of its Pod: both halves of a large one, in turns.
 
 The Pod has 60 containers, each with amounts of its own, none as the policy wants them before the rewrite; the policy
 uses most fields of placement, and resources.

@@ -1,4 +1,4 @@
-"""The longest turn of a server's loop: while large Pods are judged, and while policy and overrides change.
+"""The longest iteration of a server's event loop: during large Pods, and during changes of policy and overrides.
 
 It is measured in CPU time of the loop's thread, which a busy machine does not change, and by the wall, as a caller
 notices it; an idle process looks at the clock meanwhile: what that misses, the machine took from everybody.

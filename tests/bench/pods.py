@@ -1,4 +1,4 @@
-"""What the controller costs on a large cluster: its start among many Pods, its memory for each, and its steady state.
+"""Cost of the controller in a large cluster: start, memory per Pod, and steady state.
 
 `podgate controller` runs as a process of its own, beside one without Pods, on one Redis; the API server is simulated.
 """

@@ -1,4 +1,4 @@
-"""Servers under the same load, in turns: what a call costs each of them in CPU, as the operating system counts it."""
+"""Servers under the same load, in turns: CPU per call, as the operating system counts it."""
 
 import asyncio
 import statistics

@@ -1,4 +1,4 @@
-"""The benchmark runs, on servers that answer, and prints its figures. What they are is no test's business."""
+"""The benchmark runs and prints its figures."""
 
 import re
 from collections.abc import Iterator

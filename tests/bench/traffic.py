@@ -1,4 +1,4 @@
-"""What a benchmark sends: a typical Pod on its way in, as whole HTTP calls rendered before anything is measured."""
+"""Traffic of a benchmark: a typical Pod, as HTTP calls rendered before any measurement."""
 
 import json
 import uuid

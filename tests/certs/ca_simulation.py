@@ -1,4 +1,4 @@
-"""A world with a clock of its own: one line of CAs, where it is trusted, and who reads late what was written there."""
+"""A simulation with its own clock: one sequence of CAs, its trust bundles, and late readers."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The objects of a cluster in memory, as tasks ask for them: over years of virtual time no API server could follow."""
+"""Objects of a cluster in memory, with the interface that tasks use, over years of virtual time."""
 
 import base64
 import copy

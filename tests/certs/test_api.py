@@ -1,4 +1,4 @@
-"""What is asked of the API server, over a real connection."""
+"""Requests to the API server, over a real connection."""
 
 import asyncio
 from collections.abc import AsyncIterator

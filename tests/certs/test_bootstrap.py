@@ -1,4 +1,4 @@
-"""`podgate certs bootstrap`: what it does beside a leader that it knows nothing of, and what it says."""
+"""`podgate certs bootstrap`: its effects beside a running leader, and its output."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The objects for cert-manager fit what reads their Secrets. cert-manager itself does not run here."""
+"""The objects for cert-manager fit the readers of their Secrets. cert-manager itself does not run here."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The API server's certificate changes behind the door that it does not use: over virtual time, with mishaps."""
+"""Rollover of the API server's certificate on two ports: over virtual time, with failures."""
 
 from dataclasses import dataclass, field, replace
 

@@ -1,4 +1,4 @@
-"""The loop around the tasks: who leads looks, again and again, and tells each trouble once."""
+"""The loop of the tasks: the leader repeats them, and reports each failure once."""
 
 import asyncio
 import contextlib

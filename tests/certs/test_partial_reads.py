@@ -1,4 +1,4 @@
-"""What cannot be read, or is not labelled yet: whoever sees half of it takes nobody's trust away."""
+"""Unreadable or unlabelled objects: a partial view removes no trust."""
 
 import asyncio
 import base64

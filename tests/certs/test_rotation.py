@@ -1,4 +1,4 @@
-"""Rotation over virtual time: whatever is interrupted, whoever reads late, both ends understand each other."""
+"""Rotation over virtual time: with interruptions and late readers, both ends always verify each other."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a leader sees to in the cluster, over virtual time: one thing in trouble keeps nothing else from being done."""
+"""The leader's tasks over virtual time: a failed one does not prevent the others."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Keys change, and nobody notices: over virtual time, with late readers, interruptions and clocks that jump."""
+"""Rotation of signing keys over virtual time, with late readers, interruptions and clock jumps."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Runs the command line: as the installed command, or in this process by the same `main`."""
+"""Runs the command line: the installed command, or `main` in this process."""
 
 import contextlib
 import io

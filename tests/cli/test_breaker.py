@@ -1,4 +1,4 @@
-"""`podgate breaker`: what open, close and reset write, and the one table of how all breakers stand."""
+"""`podgate breaker`: what open, close and reset write, and the table of all breakers."""
 
 import json
 from getpass import getuser

@@ -1,4 +1,4 @@
-"""`podgate override` and `podgate quota grant|reset` on a file: what they write, what they keep, what they refuse."""
+"""`podgate override` and `podgate quota grant|reset` on a file: written, kept and rejected entries."""
 
 import asyncio
 import json

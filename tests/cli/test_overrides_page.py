@@ -1,4 +1,4 @@
-"""What docs/overrides.md says is so: its document is good, and its commands can be typed."""
+"""docs/overrides.md: its document is valid, and its commands parse."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""`podgate quota show` against a plain port: one service's limits, its pool's, and the override in force."""
+"""`podgate quota show` against a health port: one service's limits, its pool's, and its override."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A wrong file, or a URL with a password, is refused without a word of it, by whatever option it came."""
+"""Errors about files and URLs never show their content or password."""
 
 from dataclasses import fields
 from pathlib import Path

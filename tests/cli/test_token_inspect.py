@@ -1,4 +1,4 @@
-"""`podgate token inspect`: what it says of a token, which key it names, and that no token is ever shown."""
+"""`podgate token inspect`: its output, the verifying key, and no token in it."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Whom the API server calls as: an AdmissionConfiguration whose kubeconfig has a user for each address of a webhook."""
+"""AdmissionConfiguration with a kubeconfig that has a user for each webhook address."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Bare requests to the API server, for what is asked many times a second: a kubectl costs a process each time."""
+"""Plain requests to the API server, for frequent calls: each kubectl costs a process."""
 
 import http.client
 import json

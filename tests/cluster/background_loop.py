@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: what runs on it goes on while a test blocks."""
+"""An event loop in its own thread: it keeps running while a test blocks."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The cluster's own authority: a client certificate for each user, a serving one, the key of service account tokens."""
+"""The cluster's CA: a client certificate for each user, a serving certificate, the service account key."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

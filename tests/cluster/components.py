@@ -1,4 +1,4 @@
-"""How each component is called: command lines and configuration files, from paths and ports alone."""
+"""Command lines and configuration files of each component, from paths and ports."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The shared cluster, a private one for tests that break things, and what the components said where a test fails."""
+"""The shared cluster, a private one for disruptive tests, and the components' logs after a failure."""
 
 import re
 from collections.abc import Callable, Generator, Iterator

@@ -1,4 +1,4 @@
-"""Podgate with whoever reconciles: what it has counted, and what it has given back. Times are short."""
+"""Podgate with a controller, its charges and refunds. Intervals are short."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What runs and what listens on this machine: how a test sees that nothing was left behind."""
+"""Processes and listening ports of this machine: a test checks that nothing is left over."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Who the API server can pretend to be: the good caller, and one for each way in which a caller can be wrong."""
+"""Identities that the API server can present: the valid caller, and one for each invalid credential."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Ways into a running cluster: kubectl, bare requests, and a kubeconfig for whomever a test wants to be."""
+"""Access to a running cluster: kubectl, plain requests, and a kubeconfig for any user of a test."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the kubelet does with a Secret or ConfigMap that is mounted: its keys as files, all of one version."""
+"""The kubelet's mount of a Secret or ConfigMap: its keys as files, all of one version."""
 
 import base64
 import contextlib

@@ -1,4 +1,4 @@
-"""Nodes that nobody runs: kwok's own permissions, and the Nodes that it keeps alive."""
+"""Simulated Nodes: kwok's permissions, and the Nodes that it keeps ready."""
 
 from collections.abc import Iterable
 from typing import Any

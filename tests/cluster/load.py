@@ -1,4 +1,4 @@
-"""A stream of Pods that are all to be rewritten and admitted, and what came of it."""
+"""A stream of Pods that must all be rewritten and admitted, and the results."""
 
 import json
 import time

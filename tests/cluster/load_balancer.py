@@ -1,4 +1,4 @@
-"""Loopback ports that stay, in front of servers that come and go: what a Service is to the Pods behind it."""
+"""TCP load balancer on loopback with stable ports in front of changing servers, as a Service is."""
 
 import asyncio
 import contextlib

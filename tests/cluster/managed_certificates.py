@@ -1,4 +1,4 @@
-"""Podgate whose certificates are kept in the cluster: Secrets are mounted as the kubelet would, nothing is by hand."""
+"""Podgate with certificates managed in the cluster, and Secrets mounted as the kubelet does."""
 
 import base64
 from collections.abc import Callable, Iterator, Sequence

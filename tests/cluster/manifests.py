@@ -1,4 +1,4 @@
-"""The shipped manifests, read: their objects, what the Deployment starts, and the commands of their README."""
+"""The shipped manifests, parsed: objects, the Deployment's command, and the commands of the README."""
 
 import re
 from pathlib import Path

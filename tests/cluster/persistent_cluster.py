@@ -1,4 +1,4 @@
-"""The cluster that a person keeps: started in the background, found again by its folder, ended on request."""
+"""The cluster that stays up: started in the background, found by its folder, ended on request."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Pods that are created, deleted and refused by several callers at once, through whatever happens; who came to be."""
+"""Pods that several callers create, delete and have denied concurrently; which of them exist."""
 
 import random
 import threading

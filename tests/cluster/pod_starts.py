@@ -1,4 +1,4 @@
-"""Deployments whose Pods start well or badly, whose breakers hear of it, and a stand-in for the kubelets of some."""
+"""Deployments whose Pods start or fail, their breakers, and a substitute for some kubelets."""
 
 from datetime import UTC, datetime
 from typing import Any

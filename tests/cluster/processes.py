@@ -1,4 +1,4 @@
-"""Programs in the background: a log each, one group for all, and a reaper that outlives us, should we be killed."""
+"""Background programs: a log each, one process group, and a reaper that survives the test process."""
 
 import contextlib
 import secrets

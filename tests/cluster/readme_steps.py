@@ -1,4 +1,4 @@
-"""The steps of the manifests' README, taken in a cluster: what a person would do, command by command."""
+"""The steps of the manifests' README, executed in a cluster command by command."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Ends what a test process leaves behind: waits until that process is gone, however it went, then clears up after it.
+"""Cleanup of a test process: waits until that process has ended, then ends what it left running.
 
 A program of its own, `python reaper.py FOLDER`, its standard input a pipe whose other end the test process holds. It
 prints the id of a process group; once the pipe closes, whatever has joined that group is killed, and FOLDER deleted.

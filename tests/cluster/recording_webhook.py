@@ -1,4 +1,4 @@
-"""A webhook server that remembers what it was asked: which calls arrive, which do not, and all that is in them."""
+"""A webhook server that records its requests: which calls arrive, and their content."""
 
 import json
 import ssl

@@ -1,4 +1,4 @@
-"""A cluster in which all that identifies anybody is made, mounted and renewed by what ships: nothing is by hand."""
+"""A cluster whose credentials are all issued, mounted and renewed by what ships."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A `podgate serve` or `controller` beside the cluster: it ends with the components, and is asked what it shows."""
+"""A `podgate serve` or `controller` process of the cluster, and requests for its status."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Podgate with short times, run in place of `python -m webhook`: what takes it a minute is over in seconds here."""
+"""Podgate with short intervals, run in place of `python -m webhook`: minutes become seconds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One TCP connection passed through to another, end of stream and failure included."""
+"""One TCP connection relayed to another, including end of stream and failure."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""kube-apiserver started with exactly the files that `podgate apiserver-files` writes, and renews, on its node."""
+"""kube-apiserver started with exactly the files that `podgate apiserver-files` writes and renews."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""Whom Podgate answers, with the API server as the caller: every other way in is refused, and says why in a metric."""
+"""Authentication with the API server as the caller: every invalid caller is rejected, with a reason in a metric."""
 
 import json
 from pathlib import Path

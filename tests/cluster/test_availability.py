@@ -1,4 +1,4 @@
-"""Nothing fails that need not: servers replaced under load; policy and matching while the API server comes and goes."""
+"""Availability: servers replaced under load, and the API server's outages."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""kube-apiserver before a proxy before Podgate: each of the shipped examples carries its reviews, and who it is."""
+"""kube-apiserver, a proxy and Podgate: each shipped proxy example forwards reviews and the identity."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

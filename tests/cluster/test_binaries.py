@@ -1,4 +1,4 @@
-"""What is built is built once; what KUBEBUILDER_ASSETS has is taken from there; what cannot be built says why."""
+"""Build cache of the control plane's programs, KUBEBUILDER_ASSETS, and errors of failed builds."""
 
 from pathlib import Path
 

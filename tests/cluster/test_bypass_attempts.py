@@ -1,4 +1,4 @@
-"""What a tenant can try to get around a placement or a quota, on the real API server: each way is shut, or stated.
+"""Attempts of a tenant to bypass a placement or a quota on the real API server: denied, or documented.
 
 The tenant has all rights of the built-in ClusterRole `admin` in a namespace, and no others. What SECURITY.md says that
 Podgate does not hold back is shown here, too: where it changes, the page has to.

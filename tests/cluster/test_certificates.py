@@ -1,4 +1,4 @@
-"""Certificates kept in a real cluster: from nothing to a served call, rotation, drift, and what is somebody else's."""
+"""Managed certificates in a real cluster: bootstrap, rotation, drift, and Secrets of other owners."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Nothing is left behind: not by a test process that is killed, not by the cluster that a person has ended."""
+"""Cleanup: after a killed test process, and after the persistent cluster has ended, nothing is left."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The rendered webhook configurations in force: what the API server asks about, and what goes on while we are away."""
+"""The rendered webhook configurations in force: what the API server sends, and behaviour while Podgate is down."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Controllers that come, are killed and come again, on a Redis: in the end what is counted is what there is."""
+"""Controllers that are killed and restarted, on Redis: in the end the counters match the cluster."""
 
 import asyncio
 import os

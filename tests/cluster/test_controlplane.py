@@ -1,4 +1,4 @@
-"""The control plane itself: it does what a real one does, keeps what it holds, and comes up where others run."""
+"""The control plane itself: real behaviour, persistent state, and start beside others."""
 
 import base64
 import json

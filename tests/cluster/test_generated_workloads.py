@@ -1,4 +1,4 @@
-"""What `podgate review` and the server's warnings say of made-up workloads, beside the Pods that really come."""
+"""Findings of `podgate review` and warnings of the server about generated workloads, compared with their Pods."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The Lease on a real API server, under the rights of the manifests: one server counts, whatever befalls it."""
+"""The Lease on a real API server, with the manifests' permissions: exactly one server counts."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""That `container` of a range fills in what the API server's own LimitRanger does, and refuses what it refuses."""
+"""`container` of a range compared with the API server's own LimitRanger."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Limits on live Pods, on a whole cluster: who takes a place, who gives it back, and from when that is enforced."""
+"""Limits on live Pods in a whole cluster: taken places, freed places, and when the limits are enforced."""
 
 import json
 from collections.abc import Callable, Iterator

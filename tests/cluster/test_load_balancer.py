@@ -1,4 +1,4 @@
-"""An entrance: new connections go to servers that are ready, in turn; those that are there stay until they are cut."""
+"""The load balancer: new connections go to ready servers in turn; existing ones stay until they are cut."""
 
 import socket
 import socketserver

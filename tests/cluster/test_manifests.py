@@ -1,4 +1,4 @@
-"""What is shipped for a cluster: a real API server accepts it, it has no rights to spare, and its README works."""
+"""The shipped manifests: a real API server accepts them, permissions are minimal, and the README works."""
 
 import json
 import re

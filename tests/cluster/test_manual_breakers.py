@@ -1,4 +1,4 @@
-"""Breakers on a real API server: hands on them act on all servers, and each move is an Event, whoever makes it."""
+"""Manual breaker states on a real API server: they act on all servers, and each transition is an Event."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Matching by labels of Namespaces, by the book: the same answer from the API server's selectors and from ours."""
+"""Namespace selectors: Podgate's results compared with the API server's."""
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities

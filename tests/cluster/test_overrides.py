@@ -1,4 +1,4 @@
-"""Overrides on a real API server: written by a person with few rights, acted on by servers under the manifests' own."""
+"""Overrides on a real API server: written by a user with few permissions, applied by servers with the manifests'."""
 
 import json
 from collections.abc import Iterator

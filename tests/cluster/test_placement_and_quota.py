@@ -1,4 +1,4 @@
-"""What Podgate is for, seen by its users: where Pods land, and how many come when."""
+"""Placement and quota end to end: the nodes on which Pods run, and how many are admitted when."""
 
 from datetime import datetime, timedelta
 from typing import Any

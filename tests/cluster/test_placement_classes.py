@@ -1,4 +1,4 @@
-"""priorityClassName and runtimeClassName, with all that the API server's plugins make of them before and after us."""
+"""priorityClassName and runtimeClassName with the API server's admission plugins."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What becomes of a placed Pod: which scheduler binds it, and what may be changed while it waits at a gate."""
+"""Life of a placed Pod: the scheduler that binds it, and updates while it is gated."""
 
 import json
 from collections.abc import Iterator

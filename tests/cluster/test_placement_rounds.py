@@ -1,4 +1,4 @@
-"""What the API server and others do to a Pod between our calls: merged label keys, second rounds, later webhooks."""
+"""Changes to a Pod between Podgate's calls: merged label keys, reinvocation, later webhooks."""
 
 import json
 from collections.abc import Iterator

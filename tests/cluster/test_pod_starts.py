@@ -1,4 +1,4 @@
-"""Breakers that hear how Pods start, on a whole cluster: who trips them, what that does to whom, and what cures it.
+"""Breakers on Pod starts in a whole cluster: trips, effects and recovery.
 
 Intervals are shorter than `lint` advises, so that nobody has to wait.
 """

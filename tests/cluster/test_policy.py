@@ -1,4 +1,4 @@
-"""The policy in its ConfigMap: refused at the door, followed without a restart, never lost to a bad one."""
+"""The policy in its ConfigMap: validated on admission, reloaded without a restart, kept despite an invalid one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""That the golden inputs of tests/reviews are what the API server sends: one scenario, recorded and compared.
+"""The golden inputs of tests/reviews compared with what the API server sends in one scenario.
 
 `pytest tests/cluster/test_recorded_reviews.py --refresh-goldens` records them; `pytest tests/reviews --refresh-goldens`
 then writes the answers: read both differences.

@@ -1,4 +1,4 @@
-"""Pods that were charged and never came to be: each is given back once, and none of those that did come to be."""
+"""Charged Pods that were never created: each is refunded once, and no existing Pod is."""
 
 import asyncio
 import json

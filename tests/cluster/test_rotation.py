@@ -1,4 +1,4 @@
-"""Certificates, CAs, tokens and their keys rotate under load, and controllers are killed: not one admission fails."""
+"""Certificates, CAs, tokens and their keys rotate under load while controllers are killed: no admission fails."""
 
 import asyncio
 import json

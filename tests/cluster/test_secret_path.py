@@ -1,4 +1,4 @@
-"""Reduced mode through an API server that was told nothing: no admission configuration, no certificate, no token."""
+"""Reduced mode with an unconfigured API server: no admission configuration, no certificate, no token."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""Servers that count each other on a real API server, under the rights of the manifests."""
+"""Server counting by Leases on a real API server, with the manifests' permissions."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""ServiceStatus objects on a real API server: they come, they change when a breaker does, they go with their service.
+"""ServiceStatus objects on a real API server: created, updated with their breaker, deleted with their service.
 
 Whoever keeps them has the rights of the manifests, and no more.
 """

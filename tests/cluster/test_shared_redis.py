@@ -1,4 +1,4 @@
-"""Two servers on one Redis behind a real API server: one quota, not two."""
+"""Two servers on one Redis behind a real API server share one quota."""
 
 from concurrent.futures import ThreadPoolExecutor
 

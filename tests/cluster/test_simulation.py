@@ -1,4 +1,4 @@
-"""Simulated Pods beside those that Kubernetes' own controllers make, kind by kind."""
+"""Simulated Pods compared with those of Kubernetes' own controllers, for each kind."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Two clusters, each with its own API server and Podgate, on one Redis: Fleet counts together, all else apart."""
+"""Two clusters, each with its own API server and Podgate, on one Redis: `Fleet` is shared, all else is separate."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

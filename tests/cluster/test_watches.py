@@ -1,4 +1,4 @@
-"""Policy and Namespaces followed on a real API server, under the rights of the manifests, through what befalls it."""
+"""Watches of policy and Namespaces on a real API server, with the manifests' permissions, through outages."""
 
 import asyncio
 import json

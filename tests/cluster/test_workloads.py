@@ -1,4 +1,4 @@
-"""Authors of workloads at the terminal: what kubectl prints where their Pods will not come, and when we are asked."""
+"""Warnings that kubectl shows to authors of workloads, and when the API server requests a review."""
 
 import json
 from collections.abc import Iterator, Mapping

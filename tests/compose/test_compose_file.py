@@ -1,4 +1,4 @@
-"""docker-compose.yml, read: a Compose file that agrees with the command line, the manifests and the examples."""
+"""docker-compose.yml, parsed: it agrees with the command line, the manifests and the examples."""
 
 import copy
 import hashlib

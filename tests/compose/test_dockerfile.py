@@ -1,4 +1,4 @@
-"""The Dockerfile: what it makes is what the manifests start, from the lock, without a tool of the tests."""
+"""The Dockerfile: it builds what the manifests start, from the lock, without test tools."""
 
 import re
 import subprocess

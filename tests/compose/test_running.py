@@ -1,4 +1,4 @@
-"""What docker-compose.yml promises, seen on its commands run as plain processes."""
+"""The commands of docker-compose.yml, run as plain processes."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a store must answer, from plain lists of all that happened: nothing is summed up beforehand.
+"""Expected answers of a store, computed from plain lists of all past events.
 
 It shares the requests and answers with the engine, and none of its code. An event of moment m counts at a moment n in
 every window of which n lies less than 65 buckets after m, each 1/64 of the window wide and aligned to the epoch.

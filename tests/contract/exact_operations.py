@@ -1,4 +1,4 @@
-"""What can be done in a small world of services that share a pool: each deed, and what its arguments are drawn from.
+"""Operations on a small set of services that share a pool, and the domains of their arguments.
 
 A deed is (name, arguments...), of constants only: a list of them tells a whole world, and replays it.
 """

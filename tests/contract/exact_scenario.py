@@ -1,4 +1,4 @@
-"""A small world of services that share a pool: a store answers, the exact log and a witness watch."""
+"""A small set of services that share a pool: a store, the exact log and a witness."""
 
 import asyncio
 from collections.abc import Callable, Sequence

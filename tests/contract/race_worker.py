@@ -1,4 +1,4 @@
-"""One of several processes that race for the same quotas: admits what it can, takes some back, says what it was told.
+"""One of several processes that race for the same quotas: acquires, refunds, and reports its results.
 
 `python -m tests.contract.race_worker URL SECONDS`: prints JSON, {"charged": {uid: moment in Redis' own microseconds},
 "refunded": [uid, ...], "refused": how often, "lost": how often no answer came}. Who got none asks again for that Pod.

@@ -1,4 +1,4 @@
-"""Plans that stores are held against each other by: every kind of limit, and a breaker that trips easily."""
+"""Plans that compare stores: every kind of limit, and a sensitive breaker."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""A store on one connection and one event loop for many examples: to connect takes longer than what one asks."""
+"""A store on one connection and one event loop for many examples, because connecting is slow."""
 
 import asyncio
 import os

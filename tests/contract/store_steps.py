@@ -1,4 +1,4 @@
-"""Steps that stores are held against each other by: as Hypothesis draws them, and how each is done."""
+"""Steps that compare stores: Hypothesis strategies, and their execution."""
 
 from typing import Any, Protocol
 

@@ -1,4 +1,4 @@
-"""Ways to lead a breaker astray, tried on every store: each must answer as if nobody had tried."""
+"""Attempts to mislead a breaker, on every store: each must have no effect."""
 
 import asyncio
 from collections.abc import Callable

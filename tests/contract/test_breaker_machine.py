@@ -1,4 +1,4 @@
-"""A breaker in a store against a plain model: whatever happens, in whatever order, and it never gets stuck.
+"""A breaker in a store compared with a plain model, in any order of events; it never gets stuck.
 
 `make soak` takes more than 100,000 steps on every store; `make test` some thousands.
 """

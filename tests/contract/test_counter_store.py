@@ -1,4 +1,4 @@
-"""What every implementation of `ports.CounterStore` keeps to: one body, run against each."""
+"""Contract of `ports.CounterStore`, run against each implementation."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any

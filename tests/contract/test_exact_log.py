@@ -1,4 +1,4 @@
-"""Every store against an exact log of events, in any order of deeds: zero oversell, zero unjustified denial.
+"""Every store compared with an exact log of events: zero oversell, zero unjustified denials.
 
 `make soak` takes 200,000 deeds on each store. A failure prints the seed and the deeds, which `replay` takes.
 """

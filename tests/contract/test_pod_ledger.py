@@ -1,4 +1,4 @@
-"""What every implementation of `ports.PodLedger` keeps to: one body, run against each.
+"""Contract of `ports.PodLedger`, run against each implementation.
 
 The stores are those of `test_counter_store.py`, whose `store` fixture gives each in turn.
 """

@@ -1,4 +1,4 @@
-"""Four processes on one Redis, or on a Cluster, which is disturbed meanwhile: never more than the limit in any window.
+"""Four processes on one Redis or Cluster with disturbances: never more than the limit in any window.
 
 Redis loses its scripts and its connections at random, and once it is killed and comes back with what it had written
 down (`appendfsync always`: whatever it acknowledged).

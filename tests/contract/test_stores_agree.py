@@ -1,4 +1,4 @@
-"""The script against the pure ledger: whatever happens in whatever order, both answer the same, word for word."""
+"""The Lua script compared with the pure ledger: equal answers in any order of events."""
 
 from collections.abc import Callable, Iterator, Sequence
 

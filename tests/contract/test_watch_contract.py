@@ -1,4 +1,4 @@
-"""The fake API server keeps to what a real one does, as far as following goes."""
+"""The fake API server satisfies the contract of watches."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What following a cluster must do: one body, run on the fake API server and on a real one."""
+"""Contract of watches, run on the fake API server and on a real one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

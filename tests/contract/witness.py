@@ -1,4 +1,4 @@
-"""Who believes only what the store acknowledged, and a clock on the wall: nothing was oversold, nobody denied in vain.
+"""Check based only on acknowledged answers and a wall clock: no oversell, no unjustified denial.
 
 It knows neither buckets nor the tag's time. What holds, and is checked at every charge and at every refusal:
 

@@ -1,4 +1,4 @@
-"""A cluster, a watch on it, a store and a controller, moved by hand: every order of events can be brought about."""
+"""A cluster, its watch, a store and a controller, stepped manually: every order of events is possible."""
 
 import asyncio
 from collections import Counter

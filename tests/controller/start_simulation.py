@@ -1,4 +1,4 @@
-"""A world whose service listens to how its Pods start, and what is done to a Pod on its way."""
+"""A simulation whose service counts Pod starts, and steps in a Pod's life."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who has lost Pods to the cluster is excused at once, and once for a while: its replacements trip nobody's breaker."""
+"""Controllers that lose Pods to a disruption are exempt for a while: their replacements trip no breaker."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The store is held against the cluster: what it lacks comes back, what it has too much goes, and how much is said."""
+"""Repair of drift between store and cluster: additions, removals, and reports."""
 
 from tests.controller.controller_simulation import WEB, World, compiled, pod
 from webhook.core.overrides import WindowReset

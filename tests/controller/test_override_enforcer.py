@@ -1,4 +1,4 @@
-"""Hands on breakers: what a live entry wants is written into the record, taken out when it ends, and done once."""
+"""Manual breaker states: a live entry is applied once to the record, and removed when it ends."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What stands in the store follows what the watch shows; what was told once is not told again."""
+"""The store follows the watch; nothing is sent twice."""
 
 import asyncio
 from collections.abc import Callable

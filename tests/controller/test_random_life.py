@@ -1,4 +1,4 @@
-"""Whatever the order of events, in the end the ledger is the cluster, and each Pod that never came was given back once.
+"""In any order of events, the ledger ends equal to the cluster, and each Pod never created is refunded once.
 
 Pods are admitted, come to be or do not, end and go; watches break, versions vanish, controllers die or do not know that
 another leads, the store is away.

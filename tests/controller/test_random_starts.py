@@ -1,4 +1,4 @@
-"""Whatever the order of events, a Pod's start is heard once at most, never from a list, and by the time it really took.
+"""In any order of events, a Pod's start is counted at most once, never from a list, with its real duration.
 
 Pods come to be behind gates or not, become Ready or do not, fail and go; watches break, versions vanish, controllers
 die, the store is away or its answers are lost, and so is the API server. What each controller was shown by the watch is

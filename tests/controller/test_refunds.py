@@ -1,4 +1,4 @@
-"""A Pod that never came to be is given back once; one that did, however briefly, never."""
+"""A Pod that was never created is refunded once; one that existed, however briefly, never."""
 
 from tests.controller.controller_simulation import World, compiled, pod
 from webhook.ports import Continuity

@@ -1,4 +1,4 @@
-"""The board of how services stand: what has changed is written, in bounds, and nothing else."""
+"""The writer of ServiceStatuses: changes are written, within bounds, and nothing else."""
 
 import asyncio
 from collections.abc import Mapping

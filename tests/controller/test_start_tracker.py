@@ -1,4 +1,4 @@
-"""Each Pod's start is told once, as the watch showed it; what a list shows is no news, and silence no failure."""
+"""Each Pod's start is reported once from the watch; lists report none, and missing data is no failure."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What the API server makes of a Pod's resources, as a model over plain JSON: its defaults, its refusals, QoS.
+"""The API server's handling of a Pod's resources, as a model over plain JSON: defaults, rejections, QoS.
 
 Source: k8s.io/kubernetes/pkg/apis/core (v1/defaults.go, validation/validation.go, v1/helper/qos/qos.go), 1.36.
 """

@@ -1,4 +1,4 @@
-"""A breaker that is easy to believe: it ticks every single microsecond, and counts by looking through whole lists."""
+"""A simple model of a breaker: it ticks every microsecond, and counts by scanning whole lists."""
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy

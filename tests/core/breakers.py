@@ -1,4 +1,4 @@
-"""A breaker to try things on: its record, with everything that ever happened to it."""
+"""A breaker under test: its record and all its transitions."""
 
 from msgspec.structs import replace
 

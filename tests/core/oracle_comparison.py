@@ -1,4 +1,4 @@
-"""Our code and the second opinion side by side: where they differ, one of the two is wrong."""
+"""Podgate's code and the oracle side by side: where they differ, one of them is wrong."""
 
 from tests.core import ranges_model
 from tests.core.oracle.minimal_patch import steps

@@ -1,4 +1,4 @@
-"""Pairs of Pod and policy in any number: the same ones for the same seed, so that what fails can be looked at again."""
+"""Generated pairs of Pod and policy; equal seeds give equal pairs."""
 
 from functools import cache
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Counter plans for tests, in a line."""
+"""Short constructors of counter plans."""
 
 from typing import Any
 

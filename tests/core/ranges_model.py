@@ -1,4 +1,4 @@
-"""LimitRange's words as a slow model over plain JSON, written from the words alone: nothing here is Podgate's code.
+"""LimitRange's semantics as a slow model over plain JSON, independent of Podgate's code.
 
 Amounts are exact fractions. A Pod is looked at as the API server keeps it: a request that is absent is its limit.
 """

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what containers, Pods and policies say of resources, as JSON.
+"""Hypothesis strategies for the resources of containers, Pods and policies, as JSON.
 
 Amounts are rungs of a short ladder for each resource, each written in several ways: so they meet, and pass each other.
 `strict`: only what a real API server takes from a user. Else also what a file may hold.

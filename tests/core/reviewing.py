@@ -1,4 +1,4 @@
-"""Reviews through the one way in: a policy as users write it, the memory store, a clock that stands still."""
+"""Reviews of JSON Pods: a policy document, the memory store, a fixed clock."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A Pod through our own code, and its patch through a library that knows nothing of us."""
+"""A Pod rewritten by Podgate, with the patch applied by an independent library."""
 
 from collections.abc import Sequence
 from typing import Any

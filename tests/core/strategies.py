@@ -1,4 +1,4 @@
-"""Hypothesis strategies: Pods as JSON, with every legal oddity that touches a decision, and policies to judge them by.
+"""Hypothesis strategies: Pods as JSON with every legal variant that affects a decision, and policies for them.
 
 The one door to `tests.core.generating`, where they are made.
 """

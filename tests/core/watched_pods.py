@@ -1,4 +1,4 @@
-"""A service whose Pods are let in and watched, at a time that the test sets."""
+"""A service with admitted and watched Pods, at a time that the test sets."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A case through the one way in, as the API server would send it: both halves, and who comes between them."""
+"""A case as reviews of the API server: both halves, and changes in between."""
 
 from functools import lru_cache
 from hashlib import sha256

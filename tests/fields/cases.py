@@ -1,4 +1,4 @@
-"""The files of this folder: the rules of one field of the policy, then one case after the other.
+"""The files of this folder: the rules of one policy field, then its cases.
 
 A file is YAML of several documents. The first holds the stanzas of service `web`; each other one is a case: what a
 person wrote, and from `becomes` on its golden part, what we make of it. A refresh writes that part only.

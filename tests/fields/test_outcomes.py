@@ -1,4 +1,4 @@
-"""Golden pairs: what a person wrote for one field, what becomes of it, and what the validating half says.
+"""Golden pairs: a Pod for one field, its rewrite, and the validating half's findings.
 
 `pytest tests/fields --refresh-goldens` writes every golden part anew: read the difference.
 """

@@ -1,4 +1,4 @@
-"""The table is whole: a file for every field that a policy has, in each every kind of Pod, each with an outcome."""
+"""Completeness: a file for every field of a policy, every kind of Pod in each, an outcome for each."""
 
 import types
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""YAML as a person would write it: a value on one line where it fits there, in double quotes, and sentences folded."""
+"""YAML in a hand-written style: values on one line if they fit, double quotes, folded sentences."""
 
 import json
 import textwrap

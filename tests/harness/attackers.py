@@ -1,4 +1,4 @@
-"""Hundreds who mean harm, in a process of their own: they stall handshakes, drip bodies and prove nothing.
+"""Hundreds of attackers in their own process: stalled handshakes, slow bodies, missing credentials.
 
 `python -m tests.harness.attackers`: reads one JSON object with the fields of Attack; prints a line when all have begun;
 ends when told to, once it has all wanted answers, with what each kind was answered as its last line.

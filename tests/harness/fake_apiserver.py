@@ -1,4 +1,4 @@
-"""A small API server for the objects that we have there, to be told to fail in every way that a real one does."""
+"""A small API server for the objects under test, with every failure of a real one."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Identities for tests: an authority, leaves, signing keys and tokens, good and bad, made in a moment."""
+"""Identities for tests: a CA, leaf certificates, signing keys and tokens, valid and invalid."""
 
 import base64
 import json

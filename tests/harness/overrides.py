@@ -1,4 +1,4 @@
-"""Overrides for tests: documents, a clock that stands still, and an observer that remembers what it was told."""
+"""Overrides for tests: documents, a fixed clock, and an observer that records its calls."""
 
 from collections.abc import Sequence
 

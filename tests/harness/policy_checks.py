@@ -1,4 +1,4 @@
-"""Checks of policies as tests want them: at once, in the test's own process."""
+"""Immediate policy checks, in the test's own process."""
 
 from webhook.core.document import LoadResult, Purpose, load
 from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview, review_policy

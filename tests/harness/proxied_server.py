@@ -1,4 +1,4 @@
-"""A server behind a proxy: its files, the proxy and its callers, and the headers that proxies write."""
+"""A server behind a proxy: its files, the proxy and its callers, and the headers of proxies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

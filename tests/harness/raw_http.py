@@ -1,4 +1,4 @@
-"""Bytes on the wire: requests that no HTTP client would send, and the answers as they come."""
+"""Raw bytes on a connection: requests that no HTTP client sends, and the responses."""
 
 import asyncio
 import json

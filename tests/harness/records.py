@@ -1,4 +1,4 @@
-"""Records for tests of the observers, filled with what a real review would carry."""
+"""Records for tests of the observers, filled as by a real review."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""RSA keys of the form that CVE-2017-15361 is about, made anew."""
+"""Generated RSA keys of the form in CVE-2017-15361."""
 
 import math
 import secrets

@@ -1,4 +1,4 @@
-"""A real `podgate serve` as a process of its own, and calls to it as the API server makes them."""
+"""A real `podgate serve` process, and calls to it as the API server makes them."""
 
 import asyncio
 import io

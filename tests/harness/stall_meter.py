@@ -1,4 +1,4 @@
-"""An idle process that looks at the clock each millisecond: what it misses, the machine took from everybody.
+"""Stalls of an idle process, measured each millisecond: time that the machine gave to no process.
 
 `python -m tests.harness.stall_meter` prints its gaps, in seconds beyond the millisecond, as a JSON list on SIGTERM.
 """

@@ -1,4 +1,4 @@
-"""`podgate apiserver-files`: what it writes, when it renews, and what it never overwrites."""
+"""`podgate apiserver-files`: written and renewed files, and files that are never overwritten."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""A diff of two Pods is a unified diff of their YAML, and says beside each change which rule made it."""
+"""The diff of two Pods: a unified diff of their YAML, with the rule next to each change."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""What a command reads is bounded, and a key that is duplicated is refused."""
+"""Input of a command: bounded, and rejected with a duplicate key."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`podgate review --server`: what a running server would do, asked as the API server asks, in dry runs alone."""
+"""`podgate review --server`: a running server's decision, by dry-run reviews only."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`podgate review -o yaml` gives the manifest to commit; Pods that were read from a cluster come with a hint."""
+"""`podgate review -o yaml` prints a manifest to commit; Pods read from a cluster have a hint."""
 
 import json
 from pathlib import Path

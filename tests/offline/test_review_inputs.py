@@ -1,4 +1,4 @@
-"""What `podgate review` reads: files, folders, pipes; Namespaces among the objects; who asks; and what it sums up."""
+"""Input of `podgate review`: files, folders, pipes, Namespaces, the user; and its summary."""
 
 import json
 from pathlib import Path

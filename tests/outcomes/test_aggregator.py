@@ -1,4 +1,4 @@
-"""What was pushed reaches the breakers: summed, in its order, in its interval, once; or is counted as dropped."""
+"""Pushed outcomes reach the breakers: summed, in order, in their interval, once; or are counted as dropped."""
 
 import asyncio
 import dataclasses

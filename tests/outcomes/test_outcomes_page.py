@@ -1,4 +1,4 @@
-"""What docs/outcomes.md tells the owner of a gateway to write and to type is written and typed here."""
+"""The documents and commands of docs/outcomes.md."""
 
 import json
 import re

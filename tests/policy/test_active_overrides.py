@@ -1,4 +1,4 @@
-"""The overrides in force: a good document replaces the last one, a bad one nothing, and what ends ends by itself."""
+"""The overrides in force: valid documents replace them, invalid ones do not, and entries expire."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The check of a policy: the same whoever makes it; in a process of its own it holds nobody up and leaves nothing."""
+"""The policy check: equal results everywhere; in its own process it blocks nothing and leaves nothing."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""One running proxy, set up as its example in manifests/examples: only addresses, names and folders are its own."""
+"""One running proxy, configured as in manifests/examples with its own addresses, names and folders."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""Which proxies there are: from pinned, checksummed wheels, kept in the cache outside the tree."""
+"""Available proxies: from pinned, checksummed wheels in the cache outside the tree."""
 
 import functools
 import hashlib

@@ -1,4 +1,4 @@
-"""The users that the documentation gives, for servers that know no others but the tests' own."""
+"""The users of the documentation, for servers that have no others but the tests' own."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A Redis Cluster: three masters that share the slots, and replicas of them where a test wants one."""
+"""A Redis Cluster: three masters that share the slots, with optional replicas."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Which servers there are: from pinned, checksummed wheels kept in the cache outside the tree, and one on the PATH."""
+"""Available servers: from pinned, checksummed wheels in the cache outside the tree, and one on the PATH."""
 
 import functools
 import hashlib

@@ -1,4 +1,4 @@
-"""A primary, its replica and their Sentinels, which make the replica the primary when that is gone."""
+"""A primary, its replica and their Sentinels, which promote the replica when the primary fails."""
 
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One running server: started on a free port of loopback, stopped, killed, paused, restarted, and ended with us."""
+"""One running server on a free loopback port: stopped, killed, paused, restarted, and ended with the test."""
 
 import os
 import shutil

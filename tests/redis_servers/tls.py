@@ -1,4 +1,4 @@
-"""TLS in front of a server: no wheel's server was built with it, so that it is ended here and the rest passed on."""
+"""TLS termination in front of a server, because the wheels' servers are built without it."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Waits for what servers agree upon among themselves, in their own time."""
+"""Waits for states on which servers agree among themselves."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Sequences over virtual time: each in words here, and whole in its golden file.
+"""Sequences over virtual time: each described here, and complete in its golden file.
 
 The windows are 64 s long, so that a bucket is one second: what was counted at 0 is free again at 65.
 """

@@ -1,4 +1,4 @@
-"""What a replay tells of breakers: the starts of Pods, one that degrades, a guard; and how each fared, in a table."""
+"""Breakers in a replay: Pod starts, degradation, the guard; and the summary table."""
 
 import json
 from itertools import pairwise

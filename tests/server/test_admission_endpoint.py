@@ -1,4 +1,4 @@
-"""A defect of ours costs one answer: counted, said in our log, and told to nobody else."""
+"""An internal error affects one answer: counted, logged, and without details in the response."""
 
 import asyncio
 import re

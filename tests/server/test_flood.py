@@ -1,4 +1,4 @@
-"""A thousand who stall and drip, and a flood of bad calls, all at once: who calls as one should notices nothing.
+"""A thousand stalling clients and a flood of bad calls at once: valid callers are not affected.
 
 `make soak` attacks with hundreds of each kind for a minute, and looks at times and memory beside an idle spinner; the
 short form looks at order and state only. The flood comes from addresses of its own: behind one address with those who

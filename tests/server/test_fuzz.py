@@ -1,4 +1,4 @@
-"""Whatever comes over a connection with a good identity: no crash, no hang, no 5xx without a counted reason.
+"""Arbitrary bytes on an authenticated connection: no crash, no hang, no 5xx without a counted reason.
 
 Bytes that are nearly HTTP, HTTP that is nearly what an API server sends, and documents that are nearly good, by the
 hundred, until the time is up: a quarter of a minute, or what PODGATE_TEST_FUZZ_SECONDS says.

@@ -1,4 +1,4 @@
-"""The running server attacked on the wire: every answer is short and tells nothing, and the next call works."""
+"""Attacks on the running server's connections: short answers without details, and the next call works."""
 
 import asyncio
 import gzip

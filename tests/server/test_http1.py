@@ -1,4 +1,4 @@
-"""What a connection that went wrong leaves behind: nothing."""
+"""A failed connection leaves nothing behind."""
 
 import asyncio
 import gc

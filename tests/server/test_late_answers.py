@@ -1,4 +1,4 @@
-"""What a breaker did in a call whose answer came too late is told by the next tick, once: on a real server."""
+"""Breaker transitions of a call that missed its deadline are reported once by the next tick: on a real server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

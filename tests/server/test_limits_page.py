@@ -1,4 +1,4 @@
-"""docs/limits.md says the bounds that are in force."""
+"""docs/limits.md states the bounds in force."""
 
 from dataclasses import fields
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whoever is refused for its certificate is told so, counted and logged; one rule, however the certificate is shown."""
+"""Clients rejected for their certificate get a reason, counted and logged; one rule for all certificate sources."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Bodies that arrive slowly make room, at whatever moment they are asked to."""
+"""Slow request bodies are displaced at any point."""
 
 import asyncio
 from collections.abc import Callable

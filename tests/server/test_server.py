@@ -1,4 +1,4 @@
-"""The whole server, as a process, over real TLS: who is refused, what a bad body gets, what a good one does."""
+"""The whole server as a process over real TLS: rejected callers, bad bodies, good bodies."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Where a store is, as users write it; and that no password is ever shown."""
+"""Store URLs as users write them; no password is ever shown."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Time passes for breakers that nobody asks about, also after a store was away, and only under a policy."""
+"""Ticks of breakers without calls, after outages, and only with a policy."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a replica does while the store gives no answer, and what the store knows afterwards: order and state."""
+"""A replica's decisions while the store does not respond, and the store's state afterwards."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Random outages, staggered returns and losses: what replicas admit together, held against the documented bound."""
+"""Random outages, staggered recoveries and losses: total admissions compared with the documented bound."""
 
 import asyncio
 from collections.abc import Sequence

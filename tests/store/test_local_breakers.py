@@ -1,4 +1,4 @@
-"""Breakers while the store gives no answer, and what the store makes of them afterwards: order and state."""
+"""Breakers while the store does not respond, and their merge into the store afterwards."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

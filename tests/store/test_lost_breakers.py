@@ -1,4 +1,4 @@
-"""A Redis that has lost a breaker is told again by whoever remembers it: on real servers, by order and state."""
+"""A Redis that lost a breaker's state receives it again from replicas: on real servers, by order and state."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""However many ask for the metrics or the status, they are made a fifth of the time at most."""
+"""Concurrent requests for metrics or status use at most a fifth of the time."""
 
 import asyncio
 

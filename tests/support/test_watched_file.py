@@ -1,4 +1,4 @@
-"""What a change of files costs who is served meanwhile, that it comes whole, and what is said of a bad one."""
+"""Watched files: cost of a change, atomic replacement, and reports of invalid content."""
 
 import asyncio
 import threading

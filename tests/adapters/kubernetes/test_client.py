@@ -1,4 +1,4 @@
-"""The connection: from a kubeconfig, from inside a cluster, and what is said where either is not in order."""
+"""The client: from a kubeconfig, from inside a cluster, and the errors of both."""
 
 import os
 import ssl

@@ -1,4 +1,4 @@
-"""The keys of the cluster's own issuer, as its API server publishes them, and all that may be wrong with that."""
+"""The keys of the cluster's own issuer, as its API server publishes them, and their possible faults."""
 
 import json
 from collections.abc import AsyncIterator

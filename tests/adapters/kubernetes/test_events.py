@@ -1,4 +1,4 @@
-"""Events: what is told of what happened, once for all servers, in bounds, and without anybody waiting for it."""
+"""Events: content, deduplication across servers, bounds, and no blocking."""
 
 import asyncio
 from collections.abc import AsyncIterator

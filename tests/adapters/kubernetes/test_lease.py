@@ -1,4 +1,4 @@
-"""The Lease under which one server counts: who has it, who waits, who leaves; and an API server that comes and goes."""
+"""The Lease under which one server counts: holder, waiting, release, and API server outages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -1,4 +1,4 @@
-"""Labels of Namespaces: from the cache, and by one look where the cache does not know yet."""
+"""Namespace labels: from the cache, with one lookup for unknown Namespaces."""
 
 import asyncio
 from dataclasses import replace

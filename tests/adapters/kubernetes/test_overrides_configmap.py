@@ -1,4 +1,4 @@
-"""Overrides in their ConfigMap: followed by a server, changed by commands with the rights of whoever calls them."""
+"""Overrides in their ConfigMap: watched by a server, changed by commands with the caller's permissions."""
 
 from typing import Any
 

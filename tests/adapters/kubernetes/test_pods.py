@@ -1,4 +1,4 @@
-"""Pods, listed in pages and followed without a gap, over a connection that fails in every way."""
+"""Pods, listed in pages and watched without a gap, over a connection with every failure."""
 
 import asyncio
 from collections.abc import Callable, Sequence

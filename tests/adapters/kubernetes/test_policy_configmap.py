@@ -1,4 +1,4 @@
-"""The policy from its ConfigMap: what arrives is in force, what is bad changes nothing, what was good is kept."""
+"""The policy in its ConfigMap: valid ones take effect, invalid ones change nothing, the last good one is kept."""
 
 import asyncio
 from dataclasses import replace

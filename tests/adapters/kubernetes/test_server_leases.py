@@ -1,4 +1,4 @@
-"""Servers that count each other by their Leases: who comes, who ends, who dies, and an API server that is away."""
+"""Servers counted by their Leases: starts, ends, crashes, and API server outages."""
 
 import asyncio
 from collections.abc import AsyncIterator

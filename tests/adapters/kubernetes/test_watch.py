@@ -1,4 +1,4 @@
-"""A watch goes on through everything that an API server, or what stands before it, can do."""
+"""A watch continues through every behaviour of an API server or a proxy."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Breakers that move are known to all who listen, without anybody asking: on real servers, by order and state."""
+"""Breaker transitions reach all subscribers on real servers, by order and state."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""A call goes to the node that has its slot, wherever that has gone; with a real Cluster of three masters."""
+"""Calls go to the node that has their slot, with a real Cluster of three masters."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Passwords and certificates are those that the files have now, and no message shows a password."""
+"""Passwords and certificates are those in the files now, and no message shows a password."""
 
 import shutil
 import ssl

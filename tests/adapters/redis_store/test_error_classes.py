@@ -1,4 +1,4 @@
-"""Each trouble that a Redis can have, made on a real one: what each rule says meanwhile, what is told, and recovery.
+"""Each error of a Redis, made on a real one: decisions of each rule, reports, and recovery.
 
 | trouble | told as | while it lasts |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""The users of `docs/examples/redis` can do all that Podgate does, and without any one of their rights they cannot."""
+"""The users of `docs/examples/redis` have all permissions that Podgate needs, and none to spare."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""How replicas tell each other through Redis that they owe it nothing, and by what they notice a loss."""
+"""Settled marks of replicas in Redis, and detection of a loss."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The primary of a group is found again, whoever it is; with real Sentinels."""
+"""The primary of a group is found again after a failover; with real Sentinels."""
 
 import asyncio
 import socket

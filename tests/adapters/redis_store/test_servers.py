@@ -1,4 +1,4 @@
-"""The servers that other tests rely on serve, pause, crash and come back as told, and outlive nobody."""
+"""The test servers serve, pause, crash and restart on request, and end with the tests."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Sentinels and a Cluster behind TLS: whoever is named is spoken to by TLS too, and must have a certificate."""
+"""Sentinels and a Cluster behind TLS: every named server is reached by TLS and needs a certificate."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""One server behind a link: calls in order on one connection, whatever happens to it."""
+"""One server behind a connection: calls in order, through every failure."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Attacks on the algorithm: none, the wrong one, and the public key taken for a secret."""
+"""Attacks on the algorithm: none, a wrong one, and the public key as an HMAC secret."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""Attacks on the binding of a token to a certificate: none, of no use, of another one, and the wrong certificate."""
+"""Attacks on the binding of a token to a certificate: missing, unusable, of another certificate."""
 
 import base64
 import hashlib

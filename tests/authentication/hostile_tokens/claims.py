@@ -1,4 +1,4 @@
-"""Attacks on the claims: times, names, what is missing, of another kind, said twice, or no JSON."""
+"""Attacks on the claims: times, names, missing, of a wrong type, duplicated, invalid JSON."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Attacks on the spelling: one token has one text, and nothing but three segments of strict base64url."""
+"""Attacks on the encoding: a token has one spelling, three segments of strict base64url."""
 
 import base64
 import json

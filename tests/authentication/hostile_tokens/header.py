@@ -1,4 +1,4 @@
-"""Attacks on the header: keys that come along, extensions, other kinds of token, and JSON that readers differ on."""
+"""Attacks on the header: embedded keys, extensions, other token types, ambiguous JSON."""
 
 from collections.abc import Callable
 

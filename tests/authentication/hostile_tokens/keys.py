@@ -1,4 +1,4 @@
-"""Attacks on the key: which one is meant, whose it is, and for whom it speaks."""
+"""Attacks on the key: its selection, its owner, and its issuer."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tokens that were accepted a moment ago, after what ends that: denial, expiry, a key or an identity that is gone."""
+"""Formerly valid tokens after revocation, expiry, or removal of their key or identity."""
 
 from collections.abc import Callable
 from functools import partial

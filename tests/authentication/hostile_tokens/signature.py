@@ -1,4 +1,4 @@
-"""Attacks on the signature: cut, widened, of zeros, in another form, over other bytes, with another hash."""
+"""Attacks on the signature: truncated, extended, zeros, other encodings, other bytes, other hashes."""
 
 from collections.abc import Callable
 from dataclasses import replace

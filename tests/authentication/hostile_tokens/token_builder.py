@@ -1,4 +1,4 @@
-"""Drafts of tokens that can be spoilt in one place, and a world of real keys and certificates to judge them."""
+"""Drafts of tokens with one fault each, and the real keys and certificates to verify them."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""PriorityClasses and RuntimeClasses of a cluster, for as long as a test needs them."""
+"""PriorityClasses and RuntimeClasses of a cluster during a test."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

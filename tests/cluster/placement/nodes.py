@@ -1,4 +1,4 @@
-"""Nodes of regions, zones and disks, some of them tainted, for as long as a sample needs them."""
+"""Nodes with regions, zones, disks and taints, for one sample."""
 
 import itertools
 from collections.abc import Iterator, Sequence

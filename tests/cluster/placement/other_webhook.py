@@ -1,4 +1,4 @@
-"""Somebody else's mutating webhook, which is called after Podgate's, and patches what it is told to."""
+"""Another mutating webhook, called after Podgate's, which applies a given patch."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Pods and Deployments as tests of placement write them: by the label `app` they belong to a service."""
+"""Pods and Deployments for tests of placement; the label `app` selects their service."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A tap on the way to a server: what the API server sends and what is answered, word for word."""
+"""A tap in front of a server: the API server's requests and the responses, verbatim."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What becomes of a sample: all Pods are created, and followed until the scheduler has had its say."""
+"""Run of a sample: all Pods are created, and watched until the scheduler has decided."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

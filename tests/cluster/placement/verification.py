@@ -1,4 +1,4 @@
-"""What the cluster shows of a Pod after all, judged by an independent model of Kubernetes and of the policy."""
+"""Verification of the cluster's final Pod by an independent model of Kubernetes and of the policy."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What people do in the scenario of the recordings, each as a function of the scene."""
+"""User actions in the scenario of the recordings, each as a function of the environment."""
 
 import json
 from collections.abc import Callable

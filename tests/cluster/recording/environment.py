@@ -1,4 +1,4 @@
-"""Where the scenario of the recordings plays: a namespace, a node that nobody else's Pods go to, and the people."""
+"""Environment of the recorded scenario: a namespace, a dedicated node, and the users."""
 
 import json
 from collections.abc import Iterator

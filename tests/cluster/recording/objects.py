@@ -1,4 +1,4 @@
-"""What the scenario of the recordings creates: Pods, what makes Pods, and a policy."""
+"""Objects that the scenario of the recordings creates: Pods, workloads, and a policy."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Stand-ins for what differs between two runs: within a review, what was the same stays the same, and nothing else."""
+"""Placeholders for values that differ between runs; equal values in a review stay equal."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What makes the API server ask: a step for each shape of a review, and the recording of them all."""
+"""The recorded scenario: a step for each shape of a review."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The webhooks of the recordings: asked about everything that is done, and answering as Podgate would."""
+"""The recording webhooks: registered for all requests, with Podgate's answers."""
 
 import base64
 from pathlib import Path

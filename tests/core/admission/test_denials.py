@@ -1,4 +1,4 @@
-"""The words of a refusal: code, figures, and a moment that is never too early."""
+"""Messages of denials: code, amounts, and a time that is never too early."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Warn and Audit object to what Enforce would deny, and to nothing that it would merely write."""
+"""Findings in Warn and Audit: what Enforce would deny, and nothing that it would only write."""
 
 from typing import Any
 

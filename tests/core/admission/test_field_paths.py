@@ -1,4 +1,4 @@
-"""Whatever the policy and the Pod: the rewrite writes in few places, and none of them gives a Pod a right."""
+"""For any policy and Pod, a rewrite changes few fields, and none that grants a permission."""
 
 import re
 

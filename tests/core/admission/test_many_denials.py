@@ -1,4 +1,4 @@
-"""Many Pods refused by one open breaker: each is told of its own moment, though the words are made once a second."""
+"""Many Pods denied by one open breaker: each message has its own time, though the text is cached for a second."""
 
 import msgspec
 import pytest

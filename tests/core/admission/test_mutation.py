@@ -1,4 +1,4 @@
-"""The patch's own marks: label and annotation are ours, keys are escaped, and what is there is not written again."""
+"""The patch: Podgate's label and annotation, escaped keys, no redundant operations."""
 
 from typing import Any
 

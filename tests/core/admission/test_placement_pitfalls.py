@@ -1,4 +1,4 @@
-"""What hurts the users of peers: each thing that concerns placement, in the words in which they found it out."""
+"""Known pitfalls of placement, each as users reported it."""
 
 from copy import deepcopy
 from typing import Any

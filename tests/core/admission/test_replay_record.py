@@ -1,4 +1,4 @@
-"""A record holds what policies look at, and nothing that a tenant would keep to himself."""
+"""Records contain the fields that policies use, and no private data of tenants."""
 
 import json
 from typing import Any

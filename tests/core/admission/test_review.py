@@ -1,4 +1,4 @@
-"""AdmissionReview bodies: bad ones are the caller's fault with a place named, and never more than that."""
+"""AdmissionReview bodies: invalid ones are client errors with a named place."""
 
 import base64
 from typing import Any

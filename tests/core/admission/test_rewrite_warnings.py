@@ -1,4 +1,4 @@
-"""Whoever applies a Pod or a workload is warned of each value of his own that the policy replaces."""
+"""Warnings about each value of a Pod or workload that the policy replaces."""
 
 from typing import Any
 

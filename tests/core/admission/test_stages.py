@@ -1,4 +1,4 @@
-"""Whole reviews: who is judged by which policy, what is charged when, and what each half may say."""
+"""Whole reviews: the policy that applies, charges, and what each half may return."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""The validating checks: what is missing, who is to blame, how strictly, and what an UPDATE may not do."""
+"""Validation: missing rewrites, their cause, strictness by mode, and forbidden UPDATEs."""
 
 from typing import Any
 

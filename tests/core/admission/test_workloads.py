@@ -1,4 +1,4 @@
-"""Workload objects: their authors are told, as warnings, what the policy will object to in the Pods; nothing else."""
+"""Workload objects: warnings about what the policy will reject in their Pods, and nothing else."""
 
 from typing import Any
 

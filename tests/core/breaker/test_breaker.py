@@ -1,4 +1,4 @@
-"""The breaker's promises: when it trips, how it counts down, probes and closes."""
+"""The breaker: trips, countdown, probes and closing."""
 
 import pytest
 

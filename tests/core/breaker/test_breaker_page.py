@@ -1,4 +1,4 @@
-"""What docs/breaker.md says of the breaker's states is its law: the diagram is made from the table.
+"""docs/breaker.md: its diagram is generated from the transition table.
 
 --refresh-goldens writes the diagram anew: read the difference before it is kept.
 """

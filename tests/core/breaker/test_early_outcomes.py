@@ -1,4 +1,4 @@
-"""Probes in OPEN: a controller that had no part in the failures may cure, so a rollback need not wait."""
+"""Early probes in OPEN: a controller that did not contribute to the failures may close the breaker."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Outcomes that come late: each counts in the interval that it was had in, until that is judged."""
+"""Late outcomes: each counts in the interval in which it occurred, until that is evaluated."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Hands on a breaker: forced states, resets, excuses, and what others remember of it."""
+"""Manual breaker states: forced states, resets, suppressed quota events, and their effect on proposals."""
 
 import pytest
 from msgspec.structs import replace

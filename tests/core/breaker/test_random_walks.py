@@ -1,4 +1,4 @@
-"""Any walk through a breaker: it agrees with a plain model, never gets stuck, and time may pass in any steps."""
+"""Random walks of a breaker: it agrees with a plain model, never gets stuck, and time may pass in any steps."""
 
 from functools import partial
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The transition table of the breaker: each row of it happens, and nothing else does."""
+"""The breaker's transition table: each row occurs, and nothing else does."""
 
 from collections.abc import Callable
 

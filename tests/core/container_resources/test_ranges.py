@@ -1,4 +1,4 @@
-"""Resources in LimitRange's words: hand-computed examples, each point of their meaning, and findings in words."""
+"""Container resources by LimitRange's rules: computed examples, semantics, and findings."""
 
 from typing import Any
 

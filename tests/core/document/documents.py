@@ -1,4 +1,4 @@
-"""Documents for the tests of this folder, made from their interesting part."""
+"""Documents for the tests of this folder, from their relevant part."""
 
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.policy.model import Service

@@ -1,4 +1,4 @@
-"""The complete example of the design is valid as a whole, so all that is said of it is "not supported yet"."""
+"""The complete example is valid as a whole; its only remarks are "not supported yet"."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whether any node fits a policy's required terms is decided as an exact reading of all possible nodes decides it."""
+"""Satisfiability of required node terms, compared with an exact enumeration of all nodes."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Where the rules of `resources` draw their lines: what is refused, and what is only warned of."""
+"""Limits of the rules for `resources`: rejections and warnings."""
 
 import pytest
 from hypothesis import given

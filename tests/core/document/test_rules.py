@@ -1,4 +1,4 @@
-"""Where a rule draws its line: the near misses of what `bad/` shows."""
+"""Limits of each rule: valid documents next to those in `bad/`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a person reads where a text is no YAML: plain words and one remedy, whichever of PyYAML's parsers found it."""
+"""Messages about YAML syntax errors: plain text and one remedy, for both of PyYAML's parsers."""
 
 import json
 import random

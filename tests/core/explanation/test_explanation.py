@@ -1,4 +1,4 @@
-"""What a person is told of a rewrite is all that was rewritten, and nothing else."""
+"""The explanation of a rewrite covers all changes, and nothing else."""
 
 from typing import Any
 

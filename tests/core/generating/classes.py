@@ -1,4 +1,4 @@
-"""Priority, runtime class and scheduler of a Pod, each as the plugins before us leave them."""
+"""Priority, runtime class and scheduler of a Pod, as earlier admission plugins set them."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""Pods that already say what a policy says, in other words: only so are equality and implication ever tried."""
+"""Pods that already satisfy a policy with other terms: they test equality and implication."""
 
 from typing import Any, NamedTuple
 

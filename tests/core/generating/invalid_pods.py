@@ -1,4 +1,4 @@
-"""Pods that the API server will refuse after us, and shows us first: it validates what the mutating half returns."""
+"""Pods that the API server will reject after mutation: it validates the result of mutating webhooks."""
 
 from copy import deepcopy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whole Pods: every field that scheduling knows, and those beside them that nobody may touch."""
+"""Whole Pods: every scheduling field, and fields that must stay unchanged."""
 
 from functools import cache, partial
 from typing import Any

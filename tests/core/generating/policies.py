@@ -1,4 +1,4 @@
-"""Placements as a user may write them: drawn, written as a document, and kept if the document's rules take them.
+"""Placements as users write them: drawn, rendered as a document, and filtered by the document's rules.
 
 Not so the proof's: what it refused because the code is wrong would never be tried here.
 """

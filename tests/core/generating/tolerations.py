@@ -1,4 +1,4 @@
-"""Tolerations: every operator and effect that Kubernetes takes; seconds only where they are legal."""
+"""Tolerations with every operator and effect; seconds only where they are valid."""
 
 from hypothesis import strategies as st
 

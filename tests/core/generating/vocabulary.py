@@ -1,4 +1,4 @@
-"""The words that Pods and policies are made of: few on purpose, or nothing would ever meet, imply or conflict."""
+"""Names and values of generated Pods and policies: few, so that they often match, imply or conflict."""
 
 from typing import Any, NamedTuple
 

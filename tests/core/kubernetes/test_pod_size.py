@@ -1,4 +1,4 @@
-"""How much of a Pod is read: what is beyond is refused with the right answer, what is not is judged right."""
+"""Limits on a Pod's size: larger ones are rejected with the right status, others evaluated correctly."""
 
 import asyncio
 import threading

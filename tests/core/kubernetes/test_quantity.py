@@ -1,4 +1,4 @@
-"""Durations and quantities, held against Go's and Kubernetes' grammar by way of Decimal."""
+"""Durations and quantities, compared with Go's and Kubernetes' grammar by way of Decimal."""
 
 from decimal import Decimal, localcontext
 from fractions import Fraction

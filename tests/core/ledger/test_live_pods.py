@@ -1,4 +1,4 @@
-"""Who is waited for until somebody has seen him, who lives, and for how long either is remembered."""
+"""Pods not seen yet and live Pods, and how long each is remembered."""
 
 from msgspec.structs import replace
 

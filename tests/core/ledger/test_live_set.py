@@ -1,4 +1,4 @@
-"""The live Pods of a service: sums are what they sum up, and nobody is let in above `hard` and its surge."""
+"""The live Pods of a service: correct sums, and no admission above `hard` and its surge."""
 
 from typing import Any
 

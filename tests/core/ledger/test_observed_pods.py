@@ -1,4 +1,4 @@
-"""What the watch shows against what was charged: whatever the order, the end is the set of Pods that live."""
+"""Observed Pods reconciled with charges: in any order, the result is the set of live Pods."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""One Pod against its service's counters: the order of the script, and what it never does."""
+"""Operations on one Pod and its service's counters, in the script's order."""
 
 from collections.abc import Iterator
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""One tag's time: it never goes back behind what was written, and waits only so long for a clock that is behind."""
+"""A tag's time: monotonic, with a bounded wait for a clock that is behind."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The ring against an exact log: it never counts less than a trailing window holds, nor anything older than 65/64."""
+"""The ring compared with an exact log: never less than the trailing window, nothing older than 65/64 of it."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a later webhook may do to a Pod that Podgate has rewritten: every single step away from it, one at a time."""
+"""Changes that a later webhook may make to a rewritten Pod: every single deviation."""
 
 from collections.abc import Iterator
 from copy import deepcopy

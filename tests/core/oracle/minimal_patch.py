@@ -1,4 +1,4 @@
-"""Which parts of a patch can be left out, and what is left then: of a minimal patch, none can be missed.
+"""Minimality of a patch: which operations could be omitted.
 
 Most operations stand alone. A copied term goes with all that is done to the copy. What makes a term fit no node at all
 is one step too: which of the policy's words contradicts the user's is nobody's business.

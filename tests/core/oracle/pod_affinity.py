@@ -1,4 +1,4 @@
-"""What pod affinity terms and spread constraints say, as values that are equal where the meaning is.
+"""Pod affinity terms and spread constraints as values that are equal if their meaning is.
 
 A field that nobody knows yet is not looked at: an API server that does not know it either has dropped it.
 Source: k8s.io/api/core/v1, and pkg/registry/core/pod/strategy.go for the label keys that the API server merges in.

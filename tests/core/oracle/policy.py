@@ -1,4 +1,4 @@
-"""What a placement asks for, read from the document's own JSON."""
+"""The requirements of a placement, read from the document's JSON."""
 
 from typing import Any
 

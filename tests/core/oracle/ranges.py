@@ -1,4 +1,4 @@
-"""Resources of a rewritten Pod: every container has what the words say, and all else of it is as it was."""
+"""Resources of a rewritten Pod: every container satisfies the ranges, all else is unchanged."""
 
 from collections.abc import Iterator
 from typing import Any

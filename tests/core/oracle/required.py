@@ -1,4 +1,4 @@
-"""Required node affinity of a rewritten Pod: the nodes that user and policy both allow, and his own terms in place."""
+"""Required node affinity of a rewritten Pod: the nodes that user and policy both allow, with the user's terms kept."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a rewritten Pod, told from the Pod as it came and the placement that owns it."""
+"""All faults of a rewritten Pod, from the original Pod and the placement that owns it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the validating half has to say of a final Pod: which codes at which fields it must name, and which it may.
+"""Expected findings of the validating half for a final Pod: required and permitted codes by field.
 
 Between the two lies what an exact reading of the Pod fulfils, and a reading of one term at a time does not.
 """

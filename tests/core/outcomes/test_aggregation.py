@@ -1,4 +1,4 @@
-"""Sums of what was pushed: nothing is lost or invented, and each counts in the interval in which it came."""
+"""Sums of pushed outcomes: nothing is lost or added, and each counts in its interval."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What reporters push: read strictly, refused with place, value, reason and remedy, and heard only where they may."""
+"""Reports of outcomes: parsed strictly, rejected with place, value, reason and remedy, accepted where permitted."""
 
 import json
 from typing import Any

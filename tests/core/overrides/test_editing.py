@@ -1,4 +1,4 @@
-"""What commands write: one entry a service, the others kept, the expired ones gone, and all of it read back equal."""
+"""Edits of overrides: one entry per service, others kept, expired ones removed, and equal when read again."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What live entries make of a policy: own windows scaled and granted to, modes exchanged, nothing else touched."""
+"""Effects of live overrides on a policy: windows scaled and granted, modes replaced, nothing else changed."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Pods that carry our marks already, and what else is written into them: so an example shows one thing alone."""
+"""Pods that already have Podgate's label and annotation, for examples of one change each."""
 
 from typing import Any
 

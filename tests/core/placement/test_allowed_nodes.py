@@ -1,4 +1,4 @@
-"""Where a rewritten Pod may go: node by node and taint by taint, as Kubernetes itself would judge."""
+"""Nodes allowed to a rewritten Pod: node by node and taint by taint, by Kubernetes' rules."""
 
 import msgspec
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Scheduler, priority class and runtime class by example: what is a conflict, and what goes with a class."""
+"""Scheduler, priority class and runtime class by example: conflicts and dependent fields."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Degrade: what is required stands, what is only preferred is left out, nobody is refused for it, and it comes back."""
+"""Degrade: requirements stay, preferences are omitted, no Pod is denied for it, and closing restores them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The validating half: it finds what is not fulfilled, whoever did it and however, and is silent where all is well."""
+"""Validation of placement: it finds every deviation, and nothing else."""
 
 import msgspec
 import pytest

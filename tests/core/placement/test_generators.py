@@ -1,4 +1,4 @@
-"""What is drawn: it reaches every field and every way of rewriting, and little of it is thrown away."""
+"""Coverage of the generators: every field and every kind of rewrite, with few rejected draws."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""spec.nodeName: a tenant who sets it goes past the scheduler, and is refused where a service has a placement."""
+"""spec.nodeName bypasses the scheduler, and is denied for services with a placement."""
 
 import msgspec
 import pytest

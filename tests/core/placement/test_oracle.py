@@ -1,4 +1,4 @@
-"""The second opinion itself: it approves of a right rewrite, and names each of the wrong ones that peers have made."""
+"""The oracle itself: it accepts a correct rewrite, and names each known wrong one."""
 
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""The patch as a whole, on any Pod under any policy: right, needed, applicable, made once, and never an exception."""
+"""The whole patch for any Pod and policy: correct, minimal, applicable, idempotent, without exceptions."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Required node affinity by example: which words are written, where, and where none are."""
+"""Required node affinity by example: written terms and their positions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tolerations by example: what is added, where, and what another one bears already."""
+"""Tolerations by example: additions, their positions, and those already implied."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a watched Pod is to the counters: whose it is, what it takes, and until when it counts among the live ones."""
+"""A watched Pod's owner, cost, and time as a live Pod."""
 
 from typing import Any
 

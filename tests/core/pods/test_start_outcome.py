@@ -1,4 +1,4 @@
-"""What a watched Pod's status says of its start, and of who took it away: by statuses as Kubernetes writes them."""
+"""The outcome of a Pod's start and its disruption, from statuses as Kubernetes writes them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whose Pod is it: the first match wins, selectors mean what Kubernetes means, exemptions cannot be forged."""
+"""The owner of a Pod: the first match, Kubernetes' selector semantics, unforgeable exemptions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Overrides before they are stored: what no server would take is refused, and what has no service here."""
+"""Validation of overrides on admission: invalid ones, and unknown services, are denied."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A policy as bytes and back: nothing is lost, also not how an amount was written."""
+"""A policy as bytes and back: nothing is lost, including the spelling of amounts."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The proof at policy load: what it refuses, whom it blames, what it holds against nobody, and how much there is."""
+"""The proof at policy load: rejections, blamed entries, tolerated cases, and its size."""
 
 from typing import Any
 

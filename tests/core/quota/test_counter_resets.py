@@ -1,4 +1,4 @@
-"""What is said to start empty is exactly what a store counts from nothing under the new policy."""
+"""Counters reported as reset are exactly those that a store restarts under the new policy."""
 
 from typing import NamedTuple
 

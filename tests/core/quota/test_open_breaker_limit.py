@@ -1,4 +1,4 @@
-"""How many breakers may be open at one time: a percentage of those that refuse Pods, three in any case."""
+"""The limit on open breakers: a percentage of those that deny Pods, at least three."""
 
 import pytest
 from msgspec.structs import replace

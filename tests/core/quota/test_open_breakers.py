@@ -1,4 +1,4 @@
-"""Whole reviews at an open breaker: who is refused without asking the store, and whom the store decides on."""
+"""Whole reviews at an open breaker: denials without the store, and decisions of the store."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""A Pod's sum, by hand-computed examples and against a slow oracle that plays the Pod's life through."""
+"""A Pod's cost, by computed examples and a slow oracle that simulates its life."""
 
 from typing import Any
 

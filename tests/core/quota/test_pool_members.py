@@ -1,4 +1,4 @@
-"""A pool is a quota, also for a member that has none of its own."""
+"""A pool limits members without a quota of their own too."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a ServiceStatus object says: all that a view does, and nothing that time alone changes."""
+"""Content of a ServiceStatus: the whole view, and nothing that changes with time alone."""
 
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy

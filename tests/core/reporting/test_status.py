@@ -1,4 +1,4 @@
-"""The status document and the page made from it say how each service stands, and what is not known."""
+"""The status document and its page: the state of each service, and unknown values."""
 
 from typing import Any
 

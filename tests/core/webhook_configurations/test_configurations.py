@@ -1,4 +1,4 @@
-"""Webhook configurations: the API server is told to ask about what some service may own, once, and about no more."""
+"""Webhook configurations: each Pod that some service may own is sent once, and no others."""
 
 from typing import Any
 
