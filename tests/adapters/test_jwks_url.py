@@ -107,7 +107,7 @@ async def issuer(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Issu
         yield found
 
 
-async def test_a_good_set_is_fetched_and_nothing_of_ours_is_sent_along(
+async def test_a_good_set_is_fetched_and_nothing_of_podgate_is_sent_along(
     issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".netrc").write_text("machine localhost login me password secret\n")
@@ -151,7 +151,9 @@ async def test_a_good_set_is_fetched_and_nothing_of_ours_is_sent_along(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_anything_but_a_good_set_is_told_and_followed_nowhere(issuer: Issuer, answer: Answer, says: str) -> None:
+async def test_anything_but_a_good_set_is_reported_and_followed_nowhere(
+    issuer: Issuer, answer: Answer, says: str
+) -> None:
     issuer.answer = answer
     with pytest.raises(UserError) as refused:
         await PublishedKeys(JwksUrl(issuer.url, issuer.ca), Condition(lambda _: None, lambda _: None)).fetch()
@@ -159,7 +161,7 @@ async def test_anything_but_a_good_set_is_told_and_followed_nowhere(issuer: Issu
     assert [request.path for request in issuer.seen] == ["/jwks.json"]
 
 
-async def test_a_server_of_another_ca_is_not_believed(issuer: Issuer, tmp_path: Path) -> None:
+async def test_a_server_of_another_ca_is_not_accepted(issuer: Issuer, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     Pki.create(tmp_path / "other")
     for ca in (tmp_path / "other" / "ca.crt", None):
@@ -168,7 +170,7 @@ async def test_a_server_of_another_ca_is_not_believed(issuer: Issuer, tmp_path: 
     assert issuer.seen == []
 
 
-async def test_a_server_of_another_name_is_not_believed(tmp_path: Path) -> None:
+async def test_a_server_of_another_name_is_not_accepted(tmp_path: Path) -> None:
     async with publishing(tmp_path, of_another_name) as issuer:
         with pytest.raises(UserError, match=r"(?i)certificate"):
             await JwksUrl(issuer.url, issuer.ca).fetch()
@@ -189,7 +191,7 @@ async def test_a_ca_that_is_replaced_counts_at_the_next_fetch(issuer: Issuer, tm
         await fetching.fetch()
 
 
-def test_a_ca_that_is_none_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_ca_that_is_none_is_reported_at_the_start(tmp_path: Path) -> None:
     for content in (b"", b"no PEM", b"\xff"):
         (tmp_path / "ca.crt").write_bytes(content)
         with pytest.raises(UserError, match="no CA in it can be used"):
@@ -202,7 +204,7 @@ def test_a_ca_may_have_words_of_any_language_about_it(issuer: Issuer, tmp_path: 
     JwksUrl(issuer.url, pinned)
 
 
-async def test_who_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_who_is_not_there_is_reported(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     ca = Pki.create(tmp_path / "other").folder / "ca.crt"
     with pytest.raises(UserError, match="localhost:9"):

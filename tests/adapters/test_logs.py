@@ -151,7 +151,7 @@ def test_a_line_about_a_template_names_the_workload_and_no_pod(output: Output) -
     }
 
 
-def test_a_failure_of_ours_is_an_error(output: Output) -> None:
+def test_a_failure_of_podgate_is_an_error(output: Output) -> None:
     output.logs().reviewed(
         review(replace(BREAKER_DENIED, status=ResponseStatus(500, "InternalError", "internal error")))
     )
@@ -324,7 +324,7 @@ def test_a_flood_from_a_library_is_bounded(output: Output) -> None:
     assert len(output.lines()) == 10
 
 
-def test_logging_is_given_back(output: Output) -> None:
+def test_logging_is_refunded(output: Output) -> None:
     root = logging.getLogger()
     former = (list(root.handlers), root.level)
     with standard_logging(output):

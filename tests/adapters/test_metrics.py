@@ -532,7 +532,7 @@ def test_a_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt
     assert sum(series(metrics, "podgate_breaker_probes_leased_total").values()) == leased
 
 
-def test_who_lets_in_everybody_does_not_say_whom_as_a_probe(metrics: Metrics) -> None:
+def test_who_admits_everybody_does_not_say_whom_as_a_probe(metrics: Metrics) -> None:
     [payment, *others] = policy("payment-api", "ledger").policy.services
     degrades = replace(payment, breaker=Breaker(quota_exceeded=QuotaExceeded(), when_open=WhenOpen.DEGRADE))
     metrics.policy_loaded(replace(policy(), policy=replace(policy().policy, services=(degrades, *others))))
@@ -551,7 +551,7 @@ def test_what_is_no_change_of_state_is_no_transition_and_no_trip(metrics: Metric
     assert sum(series(metrics, "podgate_breaker_trips_held_total").values()) == 1
 
 
-def test_when_a_breaker_last_opened_is_known_after_a_restart_too_and_by_hand_counts(metrics: Metrics) -> None:
+def test_when_a_breaker_last_opened_is_known_after_a_restart_too_and_manually_counts(metrics: Metrics) -> None:
     opened = "podgate_breaker_tripped_timestamp_seconds"
     metrics.update({"payment-api": look(state=State.CLOSED, tripped_at_us=AT_US - 90_000_000)})
     assert list(series(metrics, opened).values()) == [AT_US / 1e6 - 90]

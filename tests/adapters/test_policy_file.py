@@ -102,7 +102,7 @@ async def test_a_good_document_is_in_force_at_once(watched: Watched) -> None:
     assert watched.recorder.loaded == [watched.keeper.loaded()]
 
 
-async def test_a_change_is_taken_over_and_told_once(watched: Watched) -> None:
+async def test_a_change_is_taken_over_and_reported_once(watched: Watched) -> None:
     await watched.write(document(5))
     await watched.write(document(6))
     await watched.source.refresh()
@@ -119,7 +119,7 @@ async def test_a_rewrite_of_equal_size_and_time_is_seen(watched: Watched) -> Non
     assert watched.pods() == "6"
 
 
-async def test_a_bad_document_keeps_the_last_good_and_is_told_once(watched: Watched) -> None:
+async def test_a_bad_document_keeps_the_last_good_and_is_reported_once(watched: Watched) -> None:
     await watched.write(document(5))
     await watched.write(document(5).replace("pods", "pod"))
     await watched.source.refresh()
@@ -130,13 +130,13 @@ async def test_a_bad_document_keeps_the_last_good_and_is_told_once(watched: Watc
     assert "did you mean pods?" in lines[0]
 
 
-async def test_another_bad_document_is_told_again(watched: Watched) -> None:
+async def test_another_bad_document_is_reported_again(watched: Watched) -> None:
     await watched.write("kind: Policies\n")
     await watched.write("kind: Polices\n")
     assert len(watched.recorder.failed) == 2
 
 
-async def test_a_vanished_file_keeps_the_last_good_and_is_told_once(watched: Watched) -> None:
+async def test_a_vanished_file_keeps_the_last_good_and_is_reported_once(watched: Watched) -> None:
     await watched.write(document(5))
     watched.path.unlink()
     await watched.source.refresh()

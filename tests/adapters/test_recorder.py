@@ -358,7 +358,7 @@ def test_a_disk_that_hangs_holds_nobody_up_and_what_does_not_fit_is_counted(
     assert uids(path) == ["first", *(f"u{number}" for number in range(WAITING_MAX))]
 
 
-def test_a_defect_of_ours_costs_a_line_and_not_the_record(
+def test_a_defect_of_podgate_costs_a_line_and_not_the_record(
     path: Path, start: Start, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = start()

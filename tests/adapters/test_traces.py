@@ -115,7 +115,7 @@ def test_the_span_of_a_template_names_the_workload_and_no_pod(drawn: Recorder) -
     assert not {"k8s.pod.name", "k8s.pod.uid"} & set(attributes)
 
 
-def test_a_denial_is_no_error_but_a_failure_of_ours_is(drawn: Recorder) -> None:
+def test_a_denial_is_no_error_but_a_failure_of_podgate_is(drawn: Recorder) -> None:
     drawn.traces.reviewed(review(QUOTA_DENIED))
     assert drawn.spans()["review validate"].status.status_code is StatusCode.UNSET
     drawn.exporter.clear()

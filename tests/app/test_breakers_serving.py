@@ -108,7 +108,7 @@ async def test_a_prober_that_was_killed_holds_nobody_up_for_longer_than_its_leas
         await eventually(is_closed_by_the_second_probe)
 
 
-async def test_a_redis_that_was_killed_and_comes_back_empty_is_told_that_it_is_open(
+async def test_a_redis_that_was_killed_and_comes_back_empty_is_reported_that_it_is_open(
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:
     files = Files.create(tmp_path, pushed("10m", "{probes: 1, probeTimeout: 3s}"))
@@ -146,7 +146,7 @@ async def words_of(server: Serving, count: int) -> list[str]:
     return ["" if answer["allowed"] else answer["status"]["message"].partition(":")[0] for answer in answers]
 
 
-async def test_without_redis_each_lets_in_its_part_of_the_probes_and_what_they_come_to_holds_afterwards(
+async def test_without_redis_each_admits_its_part_of_the_probes_and_what_they_come_to_holds_afterwards(
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:
     files = Files.create(tmp_path, pushed("2s", "{probes: 3, probeTimeout: 10m}"))

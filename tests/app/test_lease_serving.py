@@ -182,7 +182,7 @@ async def test_servers_that_share_a_store_do_not_wait_for_each_other_and_count_b
     assert fake.under(LEASES) == []
 
 
-async def test_servers_that_are_told_how_many_they_are_ask_for_no_lease(fake: FakeApiServer, files: Files) -> None:
+async def test_servers_that_are_reported_how_many_they_are_ask_for_no_lease(fake: FakeApiServer, files: Files) -> None:
     async with serving(files, *cluster(files), *SHARED, "--replicas", "2"):
         assert fake.seen
     assert not any(seen.path.startswith(LEASES) for seen in fake.seen)

@@ -32,7 +32,7 @@ def state(document: dict[str, Any]) -> str:
     return str(service(document)["breaker"]["state"])
 
 
-async def test_one_opened_by_hand_refuses_at_once_though_the_policy_only_warns_and_ends_by_itself(
+async def test_one_opened_manually_refuses_at_once_though_the_policy_only_warns_and_ends_by_itself(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "overrides.yaml"
@@ -57,7 +57,7 @@ async def test_one_opened_by_hand_refuses_at_once_though_the_policy_only_warns_a
         assert 0 < forced == await server.metric(f"{TRANSITIONS}{{{labels}}}") <= 3  # each time that it was written
 
 
-async def test_a_breaker_that_tripped_is_closed_by_hand_listed_and_reset_once(tmp_path: Path) -> None:
+async def test_a_breaker_that_tripped_is_closed_manually_listed_and_reset_once(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
     policy = POLICY.replace("breaker: Warn", "breaker: Enforce").replace("pods: 3", "pods: 1")
     async with serving(Files.create(tmp_path, policy), "--overrides", str(path)) as server:

@@ -125,7 +125,7 @@ async def test_a_reporter_cannot_trip_a_service_that_does_not_name_it_not_even_b
     await trip(server, "theirs", client_id="their-edge")
 
 
-async def test_services_that_do_not_hear_it_are_all_the_same_to_a_reporter(server: Serving) -> None:
+async def test_services_that_do_not_count_it_are_all_the_same_to_a_reporter(server: Serving) -> None:
     said = set()
     for service in ("theirs", "deaf", "ghost", "kube-system"):
         code, text = await post(server, PATH, [of(service)])
@@ -136,7 +136,7 @@ async def test_services_that_do_not_hear_it_are_all_the_same_to_a_reporter(serve
     assert await server.metric('podgate_refused_calls_total{reason="not_a_reporter"}') >= 4
 
 
-async def test_a_disabled_breaker_takes_what_is_pushed_and_hears_none_of_it(server: Serving) -> None:
+async def test_a_disabled_breaker_takes_what_is_pushed_and_counts_none_of_it(server: Serving) -> None:
     dropped = 'podgate_outcomes_dropped_total{reason="disabled",service="quiet"}'
     before = await server.metric(dropped)
     assert await push(server, *[of("quiet")] * 5) == {"accepted": 5, "refused": []}

@@ -23,7 +23,7 @@ class Lines:
         self.written.append((level, message, fields.get("reasons")))
 
 
-def test_each_change_is_told_once_and_the_end_is_told_elsewhere() -> None:
+def test_each_change_is_reported_once_and_the_end_is_reported_elsewhere() -> None:
     lines, reasons = Lines(), list[str]()
     log = ReadinessLog(lambda: reasons, cast("Logs", lines), leaving="draining")
     for now in ([], ["expired"], ["expired"], ["expired", "no keys"], [], [], ["draining"], ["draining", "expired"]):
@@ -36,7 +36,7 @@ def test_each_change_is_told_once_and_the_end_is_told_elsewhere() -> None:
     ]
 
 
-async def test_a_serving_certificate_that_expires_is_told_in_the_log(tmp_path: Path) -> None:
+async def test_a_serving_certificate_that_expires_is_reported_in_the_log(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     paths = files.pki.paths
     brief = files.pki.authority.issue_server("localhost", (), timedelta(seconds=6))

@@ -184,7 +184,7 @@ def test_a_controller_is_shown_as_what_it_is(podgate: Podgate, capsys: pytest.Ca
         assert json.loads(capsys.readouterr().out) == json.loads(CONTROLLER)
 
 
-def test_who_asks_a_controller_for_a_service_is_told_whom_to_ask(
+def test_who_asks_a_controller_for_a_service_is_reported_whom_to_ask(
     podgate: Podgate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with plain_port(CONTROLLER) as url:

@@ -105,7 +105,7 @@ def bearer(token: str) -> tuple[str, str]:
     return ("Authorization", f"Bearer {token}")
 
 
-async def test_a_good_certificate_with_a_good_token_is_let_in(edge: Edge) -> None:
+async def test_a_good_certificate_with_a_good_token_is_admitted(edge: Edge) -> None:
     assert await edge.call(edge.pki.client(), bearer(APISERVER.token())) == (200, "kube-apiserver")
 
 
@@ -226,7 +226,7 @@ def test_every_accepted_algorithm_is_verified(pki: Pki, tmp_path: Path, clock: S
     assert caller == Caller("apiserver", "kube-apiserver", "kube-apiserver", "kube-apiserver", "kube-apiserver")
 
 
-def test_a_verified_token_is_not_believed_after_its_exp(
+def test_a_verified_token_is_not_accepted_after_its_exp(
     authenticator: Authenticator, pki: Pki, clock: SetClock
 ) -> None:
     certificate, header_value = (
@@ -240,7 +240,7 @@ def test_a_verified_token_is_not_believed_after_its_exp(
     assert refused.value.reason == R.EXPIRED
 
 
-def test_a_verified_token_is_not_believed_once_its_key_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
+def test_a_verified_token_is_not_accepted_once_its_key_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
     keys = JwksFile(key_file)
     authenticator = Authenticator(identities(), JwksUnion([keys]), clock)
     certificate, header_value = der(pki.client()), [f"Bearer {APISERVER.token()}"]
@@ -379,7 +379,7 @@ def test_a_binding_is_checked_as_the_mode_says(
         assert (refused.value.reason, refused.value.status) == (reason, 403)
 
 
-def test_a_verified_token_is_not_believed_once_its_identity_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
+def test_a_verified_token_is_not_accepted_once_its_identity_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
     known = identities()
     authenticator = Authenticator(known, ring(key_file), clock)
     mine, token = der(pki.client()), numbered(0)

@@ -58,7 +58,9 @@ def test_what_is_not_utf_8_is_rejected(reader: Callable[[bytes, str], Any]) -> N
 
 @pytest.mark.parametrize("reader", READERS)
 @given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
-def test_whatever_a_file_holds_is_read_or_told_to_be_wrong(reader: Callable[[bytes, str], Any], content: bytes) -> None:
+def test_whatever_a_file_holds_is_read_or_reported_to_be_wrong(
+    reader: Callable[[bytes, str], Any], content: bytes
+) -> None:
     with suppress(UserError):
         reader(content, "f")
 

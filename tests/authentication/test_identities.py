@@ -106,14 +106,14 @@ def entry(**changed: str | None) -> str:
         (entry() + "  role: reporter\n", "6:3: [0].role: reporter: written twice, first in line 1"),
     ],
 )
-def test_a_mistake_is_told_with_its_place_value_and_remedy(text: str, says: str) -> None:
+def test_a_mistake_is_reported_with_its_place_value_and_remedy(text: str, says: str) -> None:
     with pytest.raises(UserError) as refused:
         parse_identities(text.encode(), "identities.yaml")
     assert says in str(refused.value)
     assert re.match(r"identities\.yaml:\d+:\d+: ", str(refused.value))
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(UserError) as refused:
         parse_identities((entry(role="admin", issuer=None) + entry(certificate="{}", extra="1")).encode(), "f")
     places = [line.split(": ")[1] for line in str(refused.value).splitlines()]

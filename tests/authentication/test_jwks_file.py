@@ -97,7 +97,7 @@ def test_what_is_no_key_set_is_refused(text: bytes) -> None:
         read_key_set(text, "jwks.json")
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         JwksFile(write(tmp_path / "jwks.json", {**GOOD, "use": "enc"}, GOOD, "text"))
     assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == [

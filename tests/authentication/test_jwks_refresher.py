@@ -206,7 +206,7 @@ async def test_what_is_too_old_by_one_clock_is_too_old_and_neither_makes_up_for_
     assert running.keys.keys == {}
 
 
-async def test_that_the_last_keys_have_ended_is_told_once_and_why(running: Fetching) -> None:
+async def test_that_the_last_keys_have_ended_is_reported_once_and_why(running: Fetching) -> None:
     running.publisher.fails = "HTTP 500"
     running.clock.seconds += 99
     await running.keys.refetch()
@@ -306,7 +306,7 @@ def admitting(found: Fetching) -> Authenticator:
     return Authenticator(world.identities, JwksUnion([found.keys]), world.clock)
 
 
-async def test_the_first_call_with_a_new_key_is_let_in_after_one_fetch(running: Fetching) -> None:
+async def test_the_first_call_with_a_new_key_is_admitted_after_one_fetch(running: Fetching) -> None:
     authenticator = admitting(running)
     token = [f"Bearer {good().token}"]
     with pytest.raises(AuthenticationError):
@@ -351,7 +351,7 @@ async def test_what_is_no_kid_makes_no_fetch(running: Fetching, kid: object) -> 
     assert running.publisher.asked == 1
 
 
-async def test_what_was_verified_is_believed_no_longer_than_its_keys_hold(running: Fetching) -> None:
+async def test_what_was_verified_is_accepted_no_longer_than_its_keys_hold(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.keys = {"ES256": TokenKey("ES256", "ES256", key("ES256").key.public_key())}
     await running.keys.refetch()

@@ -62,7 +62,7 @@ def test_its_generation_changes_whenever_that_of_any_source_does() -> None:
         "one is away whose issuer nobody knows yet",
     ],
 )
-def test_what_is_missing_is_told_only_where_it_may_be_needed(
+def test_what_is_missing_is_reported_only_where_it_may_be_needed(
     sources: list[Source], issuers: set[str | None], missing: list[str]
 ) -> None:
     assert JwksUnion(sources).missing_for(issuers) == missing

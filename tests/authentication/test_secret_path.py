@@ -79,7 +79,7 @@ async def ask(server: Serving, path: str, body: bytes = BODY, **more: Any) -> in
 # --- what is let in ---
 
 
-async def test_who_knows_the_path_is_let_in_and_nobody_else(tmp_path: Path) -> None:
+async def test_who_knows_the_path_is_admitted_and_no_other(tmp_path: Path) -> None:
     async with reduced(tmp_path) as server:
         code, text = await server.post(f"/{SECRET}/mutate?timeout=10s", BODY, token="")
         assert (code, json.loads(text)["response"]["allowed"]) == (200, True)
@@ -147,7 +147,7 @@ async def test_a_new_path_is_good_beside_the_old_one_until_that_is_taken_away(tm
 # --- who is told what ---
 
 
-async def test_the_path_is_told_to_nobody(tmp_path: Path) -> None:
+async def test_the_path_is_reported_to_nobody(tmp_path: Path) -> None:
     """By whatever way words leave: answers, the log at its most talkative, traces, the record, the plain port."""
     record = tmp_path / "events.jsonl"
     told: list[str] = []
@@ -189,7 +189,7 @@ async def test_the_path_is_told_to_nobody(tmp_path: Path) -> None:
         assert SECRET[:12] not in words
 
 
-async def test_everybody_is_told_that_the_mode_is_on(tmp_path: Path) -> None:
+async def test_everybody_is_reported_that_the_mode_is_on(tmp_path: Path) -> None:
     async with reduced(tmp_path) as server:
         assert await server.get("/readyz") == (200, "ok (reduced mode: callers are not authenticated)\n")
         assert json.loads((await server.get("/status"))[1])["clientIdentity"] == "reduced"

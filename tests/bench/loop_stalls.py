@@ -120,10 +120,10 @@ async def watching() -> AsyncIterator[Turns]:
         task.cancel()
 
 
-async def _worst(deed: Callable[[int], Awaitable[None]]) -> Turns:
+async def _worst(operation: Callable[[int], Awaitable[None]]) -> Turns:
     async with watching() as turns:
         for number in range(REPEATS):
-            await deed(number)
+            await operation(number)
     return turns
 
 
@@ -134,7 +134,7 @@ def _large(containers: int) -> list[dict[str, Any]]:
 async def _measured() -> list[str]:
     server, many, beyond = Server(), asked(0, containers=_large(CONTAINERS_MAX)), asked(0, containers=_large(40_000))
     long = asked(0, containers=[{"name": "c", "env": [{"name": "E", "value": "x" * 100}] * 40_000}])
-    deeds: dict[str, Callable[[int], Awaitable[None]]] = {
+    operations: dict[str, Callable[[int], Awaitable[None]]] = {
         f"swap of {SERVICES} services": server.swap,
         "overrides of 10 of them": server.override,
         f"a review of {CONTAINERS_MAX} containers": lambda _: server.review(many),
@@ -143,9 +143,9 @@ async def _measured() -> list[str]:
     }
     await server.swap(REPEATS)
     lines = [f"the longest turn of the loop, of {REPEATS} times, ms"]
-    for name, deed in deeds.items():
+    for name, operation in operations.items():
         async with spinning() as gaps:
-            turns = await _worst(deed)
+            turns = await _worst(operation)
         cpu, beside = (
             f"{turns.cpu_ms:7.1f}",
             f"by the wall {turns.wall_ms:.1f}, an idle process {gaps.largest * 1e3:.1f}",

@@ -63,7 +63,7 @@ async def test_clocks_that_differ_a_little_keep_nobody_from_writing(ahead: timed
         (f"{WEBHOOKS}/mutatingwebhookconfigurations/podgate", "-f manifests/certificates/14-rbac-bundles.yaml", "-k "),
     ],
 )
-def test_whoever_is_forbidden_something_is_told_the_rights_to_that_and_to_nothing_else(
+def test_whoever_is_forbidden_something_is_reported_the_rights_to_that_and_to_nothing_else(
     path: str, folder: str, spares: str
 ) -> None:
     with pytest.raises(CertsError, match="HTTP 403") as refused:

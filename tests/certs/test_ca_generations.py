@@ -40,7 +40,7 @@ def test_a_line_is_read_as_it_was_written_and_the_newest_stands_first_in_its_bun
         written((Generation(generation().certificate, generation().key),)),
     ],
 )
-def test_what_is_no_line_is_refused_by_its_place_and_nothing_of_it_is_told(text: bytes) -> None:
+def test_what_is_no_line_is_refused_by_its_place_and_nothing_of_it_is_reported(text: bytes) -> None:
     with pytest.raises(CertsError, match=r"^here: not a list of CA generations") as refused:
         read(text, "here")
     assert "PRIVATE" not in str(refused.value)

@@ -48,7 +48,7 @@ def test_another_authority_may_sign(tmp_path: Path) -> None:
     assert not (tmp_path / "b/ca.crt").exists()
 
 
-def test_leaves_are_replaced_only_when_told(tmp_path: Path) -> None:
+def test_leaves_are_replaced_only_when_reported(tmp_path: Path) -> None:
     (_, before) = issue(tmp_path, "--client", "a")
     with pytest.raises(UserError, match=r"a\.crt, .*a\.key: already exists") as refused:
         issue(tmp_path, "--client", "a")
@@ -75,7 +75,7 @@ def test_leaves_are_replaced_only_when_told(tmp_path: Path) -> None:
         (["--ca-cert", "none", "--ca-key", "none"], "none: cannot be read"),
     ],
 )
-def test_a_mistake_is_told_and_writes_nothing(tmp_path: Path, words: list[str], says: str) -> None:
+def test_a_mistake_is_reported_and_writes_nothing(tmp_path: Path, words: list[str], says: str) -> None:
     with pytest.raises(UserError) as refused:
         issue(tmp_path / "out", *words)
     assert says in str(refused.value)
@@ -170,7 +170,7 @@ def test_a_token_may_be_bound_to_a_certificate(tmp_path: Path) -> None:
         (["jwks", "{key}", "{key}", "--kid", "k"], "--kid with several keys"),
     ],
 )
-def test_a_mistake_about_tokens_is_told(tmp_path: Path, words: list[str], says: str) -> None:
+def test_a_mistake_about_tokens_is_reported(tmp_path: Path, words: list[str], says: str) -> None:
     issue(tmp_path)
     (tmp_path / "text").write_text("text")
     places = {"none": tmp_path / "none", "text": tmp_path / "text", "key": tmp_path / "ca.key"}

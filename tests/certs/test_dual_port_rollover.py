@@ -112,7 +112,7 @@ def test_between_renewals_both_doors_have_the_newest_and_nothing_is_done() -> No
     assert world.webhooks == [0, 0, 0]
 
 
-def test_webhooks_that_were_applied_anew_lead_to_one_door_again() -> None:
+def test_webhooks_that_were_applied_again_lead_to_one_door_again() -> None:
     world = World()
     world.live(400)
     world.live(400)
@@ -170,14 +170,14 @@ def test_where_some_webhook_leads_elsewhere_none_is_turned() -> None:
         max_size=15,
     )
 )
-def test_whatever_is_interrupted_no_call_is_lost(deeds: list[tuple[str, int, int]]) -> None:
+def test_whatever_is_interrupted_no_call_is_lost(actions: list[tuple[str, int, int]]) -> None:
     """Nor if somebody applies a configuration as it was first, but while a certificate is on its way to both doors."""
     world = World()
     world.look()
-    for deed, parts, seconds in deeds:
-        if deed == "killed" and (step := world.step()) is not None:
+    for action, parts, seconds in actions:
+        if action == "killed" and (step := world.step()) is not None:
             world.take(step, parts)
-        if deed == "applied" and all(door is not None and door.pem == world.newest.pem for door in world.doors):
+        if action == "applied" and all(door is not None and door.pem == world.newest.pem for door in world.doors):
             world.live(400)
             if world.newest.pem == world.seen[0] == world.seen[1]:
                 world.webhooks[parts % 3] = 0

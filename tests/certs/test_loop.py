@@ -88,14 +88,14 @@ async def test_whoever_does_not_lead_looks_at_nothing_and_who_leads_looks_again_
     assert loop.PAUSE_SECONDS_MAX <= 60
 
 
-async def test_a_trouble_is_told_once_and_once_more_when_it_is_over() -> None:
+async def test_a_trouble_is_reported_once_and_once_more_when_it_is_over() -> None:
     bad, worse = TaskResult(errors=("bad",)), TaskResult(errors=("bad", "worse"))
     fake, heard = FakeTask(iter([bad, bad, worse, worse, TaskResult(errors=("worse",)), TaskResult()])), Heard()
     await while_it_runs(fake, heard, lambda: len(fake.moments) > 6, lambda: True)
     assert heard.troubles == ["bad", "worse", "over: bad", "over: worse"]
 
 
-async def test_who_no_longer_leads_has_nothing_to_tell_and_tells_all_again_when_it_leads() -> None:
+async def test_who_no_longer_leads_has_nothing_to_report_and_reports_all_again_when_it_leads() -> None:
     heard, leading = Heard(), [True]
     bad = FakeTask(TaskResult(errors=("bad",)) for _ in range(10_000))
     running = asyncio.create_task(run(NO_CLIENT, lambda: leading[0], [bad], heard.reports, 0.001))

@@ -104,7 +104,7 @@ async def test_what_cert_manager_has_signed_stays_in_use_when_its_secrets_are_ha
     assert all(not api.whole(f"{GROUP}/{place}")["metadata"]["annotations"] for place in CONFIGURATIONS)
 
 
-async def test_whose_certificate_is_kept_by_hand_stays_trusted_beside_our_cas_and_it_is_said_why() -> None:
+async def test_whose_certificate_is_kept_manually_stays_trusted_beside_our_cas_and_it_is_said_why() -> None:
     api, now = by_hand((SERVING,)), START + MINUTE
     ca = next(iter(certificates(api.secret(SERVING)["ca.crt"])))
     _, troubles = await settle(api, [CaController(PLAN)], now)

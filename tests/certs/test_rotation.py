@@ -180,7 +180,7 @@ def test_a_bundle_that_drifts_is_due_at_once() -> None:
         assert world.places["policy"].now == {one.certificate for one in world.line.now}
 
 
-def test_a_new_ca_that_is_missing_somewhere_before_it_signs_settles_anew() -> None:
+def test_a_new_ca_that_is_missing_somewhere_before_it_signs_settles_again() -> None:
     world = at_rest(USUAL)
     while len(world.line.now) == 1:
         world.pass_by(timedelta(hours=6))
@@ -256,7 +256,7 @@ def test_a_ca_of_which_only_a_leaf_of_before_is_left_stays_trusted_until_that_ex
     assert not [step for step in steps(ends) if isinstance(step, Adopt)]
 
 
-def test_a_leaf_that_lacks_a_name_is_issued_anew() -> None:
+def test_a_leaf_that_lacks_a_name_is_issued_again() -> None:
     """Checklist, 9: whatever the API server calls us by."""
     world = at_rest(USUAL)
     world.names = (*world.names, *server_names("192.0.2.7"))

@@ -133,7 +133,7 @@ async def test_where_the_other_cas_cannot_be_read_those_that_are_trusted_stay() 
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-async def test_the_key_of_a_token_that_was_issued_by_hand_is_taken_over_however_its_file_ends(end: bytes) -> None:
+async def test_the_key_of_a_token_that_was_issued_manually_is_taken_over_however_its_file_ends(end: bytes) -> None:
     api = await kept()
     key, now = new_key("ES256"), int(START.timestamp())
     jwk = public_jwk(key.public_key())

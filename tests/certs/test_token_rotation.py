@@ -191,7 +191,7 @@ def signer(world: World) -> str:
     return str(jwt.get_unverified_header(world.token)["kid"])
 
 
-def test_a_key_that_was_missing_from_the_set_settles_anew() -> None:
+def test_a_key_that_was_missing_from_the_set_settles_again() -> None:
     world = World()
     world.live(DAY + ISSUER.settle_seconds - LOOK_SECONDS)
     old, new = kids(world)
@@ -219,7 +219,7 @@ def test_what_it_remembers_is_lost_and_the_token_in_use_is_good_all_the_same() -
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_was_issued_by_hand_is_taken_over_and_nobody_notices(algorithm: str) -> None:
+def test_what_was_issued_manually_is_taken_over_and_nobody_notices(algorithm: str) -> None:
     key = new_key(algorithm)
     jwk = public_jwk(key.public_key(), algorithm)
     del jwk["use" if algorithm == "PS256" else "alg"]  # other tools leave them out
@@ -282,7 +282,7 @@ def test_a_key_that_was_taken_over_speaks_for_its_tokens_issuer_and_another_one_
         [[[1, 2]], [["a", 3]]],
     ],
 )
-def test_a_key_set_that_somebody_has_spoilt_is_published_anew(rows: list[object]) -> None:
+def test_a_key_set_that_somebody_has_spoilt_is_published_again(rows: list[object]) -> None:
     world = World()
     world.look()
     right = world.key_set
@@ -315,7 +315,7 @@ def test_a_token_that_nobody_can_verify_is_replaced(token: str) -> None:
     "change",
     [{"audience": "other"}, {"subject": "other"}, {"client_id": None}, {"token_seconds": 1800}],
 )
-def test_a_token_is_issued_anew_when_it_is_to_say_something_else(change: dict[str, object]) -> None:
+def test_a_token_is_issued_again_when_it_is_to_say_something_else(change: dict[str, object]) -> None:
     world = World()
     world.look()
     world.issuer = replace(ISSUER, **change)  # type: ignore[arg-type]  # of the right types
@@ -392,7 +392,7 @@ def test_over_weeks_keys_come_and_go_and_the_set_stays_small() -> None:
     assert len(seen) >= 12
 
 
-DEEDS = st.lists(
+ACTIONS = st.lists(
     st.tuples(
         st.sampled_from(["look", "look", "look", "killed", "suspended", "tampered", "forgotten", "set back"]),
         st.integers(0, 3),
@@ -403,13 +403,13 @@ DEEDS = st.lists(
 
 
 @examples(40)
-@given(DEEDS, st.sampled_from([ISSUER, SHORT]))
+@given(ACTIONS, st.sampled_from([ISSUER, SHORT]))
 def test_every_token_handed_out_verifies_with_every_key_set_that_may_be_in_force(
-    deeds: list[tuple[str, int, int]], issuer: Issuer
+    actions: list[tuple[str, int, int]], issuer: Issuer
 ) -> None:
     world = World(issuer)
-    for deed, parts, amount in deeds:
-        match deed:
+    for action, parts, amount in actions:
+        match action:
             case "killed":
                 if (step := world.step()) is not None:
                     world.write(step, parts)
@@ -426,7 +426,7 @@ def test_every_token_handed_out_verifies_with_every_key_set_that_may_be_in_force
                     world.excused_until = world.now + issuer.settle_seconds
             case "set back":
                 world.now -= min(amount, 4)
-        if deed in {"tampered", "forgotten"}:
+        if action in {"tampered", "forgotten"}:
             world.look()
         world.live(amount, 20)
     world.live(2 * issuer.settle_seconds + issuer.token_seconds + 200, 30)

@@ -27,7 +27,7 @@ def test_only_public_members_are_published(algorithm: str) -> None:
     assert not {"d", "p", "q", "dp", "dq", "qi", "k"} & jwk.keys()
 
 
-def test_the_kid_is_the_rfc_7638_thumbprint_unless_told() -> None:
+def test_the_kid_is_the_rfc_7638_thumbprint_unless_reported() -> None:
     key = new_key("EdDSA").public_key()
     jwk = public_jwk(key)
     canonical = f'{{"crv":"Ed25519","kty":"OKP","x":"{jwk["x"]}"}}'.encode()

@@ -186,5 +186,5 @@ def test_on_a_terminal_it_is_one_table() -> None:
     )
 
 
-def test_who_cannot_reach_a_server_is_told() -> None:
+def test_who_cannot_reach_a_server_is_reported() -> None:
     assert podgate("breaker", "list", "--server", "http://127.0.0.1:1").code == 2

@@ -149,7 +149,7 @@ def test_a_demo_that_is_interrupted_takes_its_server_and_its_folder_along(
     assert_gone(demo, server)
 
 
-def test_the_demo_tells_its_story_in_order_and_leaves_nothing_behind(demos: Demos) -> None:
+def test_the_demo_reports_its_story_in_order_and_leaves_nothing_behind(demos: Demos) -> None:
     done = demos.once.done()
     assert "counters are in this process" in done.out
     assert_story(done)

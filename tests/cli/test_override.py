@@ -178,7 +178,9 @@ def test_the_list_shows_what_is_live(file: Path) -> None:
         ((), "nothing to do: give --quota-factor or --mode, or --clear or --list"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_and_writes_nothing(file: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_reported_in_one_line_and_writes_nothing(
+    file: Path, arguments: tuple[str, ...], said: str
+) -> None:
     done = override(*arguments)
     assert done.code == 2
     assert said in done.error

@@ -312,13 +312,13 @@ def test_files_that_cannot_be_read_are_named(name: str) -> None:
         assert done.error.startswith(f"{name}: ")
 
 
-def test_a_file_in_utf_16_is_told_how_to_save_it() -> None:
+def test_a_file_in_utf_16_is_reported_how_to_save_it() -> None:
     Path("pod.yaml").write_text(json.dumps(pod()), "utf-16")
     done = podgate("review", "pod.yaml", "--policy", "policy.yaml")
     assert (done.code, done.error) == (2, "pod.yaml: not UTF-8: save the file as UTF-8")
 
 
-def test_a_bad_policy_is_told_whole() -> None:
+def test_a_bad_policy_is_reported_whole() -> None:
     Path("bad.yaml").write_text(POLICY.replace("match:", "mach:"))
     done = podgate("review", "-", "--policy", "bad.yaml", stdin=json.dumps(pod()))
     first, *problems = done.err.splitlines()
@@ -516,7 +516,7 @@ def test_a_recorded_pod_with_everything_that_the_api_server_gives_is_explained_a
     assert "placement.priorityClassName: holds" in [entry["found"] for entry in line["trace"]]
 
 
-def test_the_stage_itself_tells_of_the_qos_class() -> None:
+def test_the_stage_itself_reports_of_the_qos_class() -> None:
     Path("policy.yaml").write_text(
         POLICY.replace("placement:", "resources: {container: {max: {cpu: 1}}}, placement:", 1)
     )
@@ -567,7 +567,7 @@ def test_a_short_file_that_unfolds_without_end_is_refused(tmp_path: Path) -> Non
     assert "expands to more than 1000000 values" in done.err
 
 
-def test_objects_without_a_namespace_are_judged_in_the_one_that_is_told(tmp_path: Path) -> None:
+def test_objects_without_a_namespace_are_judged_in_the_one_that_is_reported(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     manifest = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
     judged = {}
@@ -577,7 +577,7 @@ def test_objects_without_a_namespace_are_judged_in_the_one_that_is_told(tmp_path
     assert judged == {(): "default", ("-n", "shop"): "shop"}
 
 
-def test_what_is_bad_is_told_and_does_not_hide_the_rest(tmp_path: Path) -> None:
+def test_what_is_bad_is_reported_and_does_not_hide_the_rest(tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text(json.dumps(pod()))
     bad = pod(tolerations=[{"key": "a", "tolerationSeconds": "soon"}])
@@ -635,7 +635,7 @@ def test_a_version_that_no_api_server_serves_names_the_present_one(kind: str, wr
     assert error == f"-: {kind}: apiVersion: {written}: no API server serves it: write {served}"
 
 
-def test_one_rule_is_told_as_one() -> None:
+def test_one_rule_is_reported_as_one() -> None:
     rule = "- {name: web, match: {namespaces: [shop]}, placement: {nodeSelector: {disk: ssd}}}\n"
     Path("policy.yaml").write_text(policy_text(rule))
     assert "= the one rule holds\n" in shown("diff", pod(), explain=True)[0]

@@ -72,7 +72,7 @@ def test_the_help_of_replay_shows_a_line_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("name", ["podgate", "kubectl-podgate"])
-def test_the_version_is_told_by_both_names(name: str) -> None:
+def test_the_version_is_reported_by_both_names(name: str) -> None:
     done = installed("--version", name=name)
     assert (done.code, done.err) == (0, "")
     assert done.out.split()[0] == "podgate"
@@ -114,7 +114,7 @@ def test_colours_and_the_diff_are_for_terminals_only(tmp_path: Path, monkeypatch
         assert "\x1b" not in installed(*command, "-o", form).out
 
 
-def test_a_reader_that_goes_away_hears_no_complaint(tmp_path: Path) -> None:
+def test_a_reader_that_goes_away_counts_no_complaint(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     (tmp_path / "events.jsonl").write_text('{"at": 0, "status": "web"}\n' * 5000)
     command = [f"{BIN}/podgate", "replay", f"{tmp_path}/events.jsonl", "--policy", f"{tmp_path}/policy.yaml"]

@@ -42,7 +42,7 @@ def test_a_dry_run_says_what_is_due_and_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "issuer").exists()
 
 
-def test_a_token_that_is_to_live_for_another_time_is_issued_anew_with_the_same_key(tmp_path: Path) -> None:
+def test_a_token_that_is_to_live_for_another_time_is_issued_again_with_the_same_key(tmp_path: Path) -> None:
     rotate(tmp_path)
     before = (tmp_path / "jwks.json").read_text()
     done = rotate(tmp_path, "--expires-in", "2h")

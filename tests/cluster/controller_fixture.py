@@ -10,7 +10,7 @@ from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import LEASE, Installation, installed
-from tests.cluster.server import HASTY, Server
+from tests.cluster.server import SHORT_INTERVALS, Server
 from webhook.controller.reports import NAME_TAKEN
 from webhook.core.quota import STANDING
 
@@ -19,7 +19,7 @@ _STIRRER = "/api/v1/namespaces/default/pods"
 
 
 @dataclass
-class Reconciling:
+class ControllerFixture:
     """An installation whose `store` is "memory", which a server reconciles, or the URL of a Redis, for controllers."""
 
     found: Installation
@@ -31,7 +31,7 @@ class Reconciling:
         return self.found.plane
 
     @property
-    def reconcilers(self) -> Sequence[Server]:
+    def controllers(self) -> Sequence[Server]:
         """Whoever says what was given back."""
         return self.found.controllers or self.found.servers
 
@@ -48,7 +48,7 @@ class Reconciling:
 
     def leader(self) -> Server | None:
         """Return who reconciles now."""
-        return next((one for one in self.reconcilers if leads(one)), None)
+        return next((one for one in self.controllers if leads(one)), None)
 
     # --- what is counted ---
 
@@ -77,7 +77,7 @@ class Reconciling:
 
     def _total(self, name: str, service: str, label: str = "") -> int:
         labels = f'service="{service}"', label
-        return int(sum(one.total(f"podgate_{name}", *labels) for one in self.reconcilers))
+        return int(sum(one.total(f"podgate_{name}", *labels) for one in self.controllers))
 
     # --- waiting ---
 
@@ -119,13 +119,13 @@ def leads(one: Server) -> bool:
 
 
 @contextmanager
-def reconciled(
+def controller_fixture(
     plane: ControlPlane, identities: Identities, policy: str, namespaces: Sequence[str], store: str = MEMORY
-) -> Iterator[Reconciling]:
+) -> Iterator[ControllerFixture]:
     """Install Podgate with short times, wait until it acts and has listed all Pods, and take it all away again."""
     with installed(plane, identities.files, policy, namespaces, servers=0) as found:
-        found.program = HASTY
-        running = Reconciling(found, store)
+        found.program = SHORT_INTERVALS
+        running = ControllerFixture(found, store)
         running.start_server()
         if store != MEMORY:
             running.start_controller()

@@ -15,7 +15,7 @@ from tests.cluster.certificates import ClusterAuthority
 from tests.cluster.components import Ports
 from tests.cluster.kubectl import Access
 from tests.cluster.kwok import KWOK_OBJECTS, is_usable
-from tests.cluster.load_balancer import Entrance, Entrances
+from tests.cluster.load_balancer import LoadBalancer, LoadBalancers
 from tests.cluster.processes import ComponentError, Processes, free_ports
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok")
@@ -29,9 +29,9 @@ _PORT_TAKEN = "address already in use"
 
 
 class ControlPlane(Access):
-    """A cluster without machines, and an entrance for each of `callers`.
+    """A cluster without machines, and a load balancer for each of `callers`.
 
-    The API server calls a webhook as the caller whose entrance it goes through (`plane.entrances["good"].port`).
+    The API server calls a webhook as the caller whose load balancer it uses (`plane.load_balancers["good"].port`).
     `admission` is an AdmissionConfiguration of one's own in place of `callers`. `folder` is deleted in the end.
     `components` may be `API_ALONE`, for a third of the memory.
     """
@@ -47,11 +47,11 @@ class ControlPlane(Access):
         self.components = components
         self.admission = admission
         self.callers = callers or {}
-        self.entrances: Mapping[str, Entrance] = {}
+        self.load_balancers: Mapping[str, LoadBalancer] = {}
         self.folder = folder or Path(tempfile.gettempdir()) / f"podgate-controlplane-{secrets.token_hex(4)}"
         self._binaries: Binaries = binaries()
         self._kubectl = self._binaries.kubectl
-        self._doors: Entrances | None = None
+        self._balancers: LoadBalancers | None = None
         self._processes: Processes | None = None
 
     # --- life ---
@@ -62,7 +62,7 @@ class ControlPlane(Access):
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.authority = ClusterAuthority.create(self.folder / "pki")
-            self._open_entrances()
+            self._open_load_balancers()
             self._start_on_free_ports()
             if "kwok" in self.components:
                 self.apply(*KWOK_OBJECTS)
@@ -79,9 +79,9 @@ class ControlPlane(Access):
         if self._processes is not None:
             self._processes.close()
             self._processes = None
-        if self._doors is not None:
-            self._doors.close()
-            self._doors = None
+        if self._balancers is not None:
+            self._balancers.close()
+            self._balancers = None
 
     def __enter__(self) -> Self:
         return self.start()
@@ -89,11 +89,11 @@ class ControlPlane(Access):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _open_entrances(self) -> None:
-        self._doors = Entrances()
-        self.entrances = {name: self._doors.open() for name in self.callers}
+    def _open_load_balancers(self) -> None:
+        self._balancers = LoadBalancers()
+        self.load_balancers = {name: self._balancers.open() for name in self.callers}
         if self.callers:
-            ports = {self.entrances[name].port: caller for name, caller in self.callers.items()}
+            ports = {self.load_balancers[name].port: caller for name, caller in self.callers.items()}
             self.admission = admission_configuration(self.folder, ports)
 
     def _start_on_free_ports(self) -> None:

@@ -16,7 +16,7 @@ CLUSTER_TOKEN = "cluster-token"
 
 @dataclass(frozen=True)
 class Identities:
-    """What servers are started with (`files`), and whom the API server may call them as, by the entrance's name."""
+    """What servers are started with (`files`), and whom the API server may call them as, by load balancer name."""
 
     files: Files
     callers: dict[str, Caller]

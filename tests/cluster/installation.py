@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.load_balancer import Entrance
+from tests.cluster.load_balancer import LoadBalancer
 from tests.cluster.server import PODGATE, Server
 from tests.harness.server_process import Files
 from webhook.core.document import Purpose, configmap, load
@@ -34,11 +34,11 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Installation:
-    """What `installed` made; `entrance` is the API server's way to the servers."""
+    """What `installed` made; `load_balancer` is the API server's way to the servers."""
 
     plane: ControlPlane
     files: Files
-    entrance: Entrance
+    load_balancer: LoadBalancer
     policy: str
     namespaces: Sequence[str] = ()
     program: Sequence[str | Path] = PODGATE
@@ -70,7 +70,7 @@ class Installation:
         assert "Traceback" not in self.log(server), self.log(server)
 
     def route(self) -> None:
-        self.entrance.targets = [one.target for one in self.servers]
+        self.load_balancer.targets = [one.target for one in self.servers]
 
     def log(self, server: Server, lines: int = 1000) -> str:
         return self.plane.log(server.name, lines)
@@ -139,7 +139,7 @@ class Installation:
         """Apply the webhook configurations of a policy, and wait until the API server goes by them."""
         judged = load((policy or self.policy).encode(), Purpose.SERVE).policy.policy
         bundle = (self.files.folder / "ca.crt").read_bytes()
-        client = ClientConfig(ServiceReference(port=self.entrance.port), bundle)
+        client = ClientConfig(ServiceReference(port=self.load_balancer.port), bundle)
         rendered = configurations(judged, client)
         for webhook in (one for configuration in rendered for one in configuration["webhooks"]):
             webhook["timeoutSeconds"] = 30  # an answer that is late on a busy machine is still one
@@ -193,7 +193,7 @@ def installed(
     policy: str,
     namespaces: Sequence[str],
     *,
-    entrance: str = "good",
+    load_balancer: str = "good",
     servers: int = 1,
     arguments: Sequence[str] = ("--drain", "0s"),
 ) -> Iterator[Installation]:
@@ -201,7 +201,7 @@ def installed(
     for namespace in namespaces:
         plane.create_namespace(namespace)
     plane.apply_file(RBAC)
-    found = Installation(plane, files, plane.entrances[entrance], policy, namespaces)
+    found = Installation(plane, files, plane.load_balancers[load_balancer], policy, namespaces)
     found.apply_policy(policy)
     try:
         for _ in range(servers):

@@ -58,7 +58,7 @@ class Access:
     def kubeconfig_for(self, name: str, *groups: str, token: str | None = None, server: str | None = None) -> Path:
         """Return a kubeconfig of a user: by a certificate (CN and O), or by a bearer token if one is given.
 
-        `server` is for whoever is to come through an entrance in front of the API server.
+        `server` is for whoever is to come through a load balancer in front of the API server.
         """
         if token is None:
             certificate, key = self.authority.user(name, *groups)

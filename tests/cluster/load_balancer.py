@@ -24,7 +24,7 @@ class Target:
         return self.ready_url is None or await wants_connections(self.ready_url)
 
 
-class Entrance:
+class LoadBalancer:
     """One port. Connections go to the ready targets in turn; those that are there stay where they are."""
 
     def __init__(self, loop: BackgroundLoop) -> None:
@@ -116,23 +116,23 @@ class Entrance:
         await relay(reader, writer, ready[next(self._turn) % len(ready)].address)
 
 
-class Entrances:
-    """All entrances of a control plane, on an event loop of their own: tests may block theirs as they please."""
+class LoadBalancers:
+    """All load balancers of a control plane, on an event loop of their own: tests may block theirs as they please."""
 
     def __init__(self) -> None:
-        self._loop = BackgroundLoop("entrances")
-        self._entrances: list[Entrance] = []
+        self._loop = BackgroundLoop("load_balancers")
+        self._load_balancers: list[LoadBalancer] = []
 
-    def open(self) -> Entrance:
-        """Return a new entrance, on a port of its own, without targets."""
-        entrance = Entrance(self._loop)
-        self._loop.run(entrance.open())
-        self._entrances.append(entrance)
-        return entrance
+    def open(self) -> LoadBalancer:
+        """Return a new load balancer, on a port of its own, without targets."""
+        load_balancer = LoadBalancer(self._loop)
+        self._loop.run(load_balancer.open())
+        self._load_balancers.append(load_balancer)
+        return load_balancer
 
     def close(self) -> None:
-        for entrance in self._entrances:
-            self._loop.run(entrance.close())
+        for load_balancer in self._load_balancers:
+            self._loop.run(load_balancer.close())
         self._loop.close()
 
     def __enter__(self) -> Self:

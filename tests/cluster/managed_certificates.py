@@ -19,7 +19,7 @@ from tests.cluster.kubelet import mounted
 from tests.harness.server_process import Files
 
 SECRETS = (SERVING_CA, CLIENT_CA, SERVING, CLIENT)
-ENTRANCE = "kept"
+LOAD_BALANCER = "kept"
 CONFIGURATIONS = (
     "mutatingwebhookconfigurations/podgate",
     "validatingwebhookconfigurations/podgate",
@@ -28,7 +28,7 @@ CONFIGURATIONS = (
 
 
 @dataclass
-class KeptFiles(Files):
+class ManagedFiles(Files):
     """What servers are started with: serving leaf and clients' CAs come from a mounted Secret."""
 
     tls: Path = field(default_factory=Path)
@@ -41,16 +41,16 @@ class KeptFiles(Files):
 
 
 @contextmanager
-def kept_plane(identities: Identities, folder: Path) -> Iterator[ControlPlane]:
+def managed_plane(identities: Identities, folder: Path) -> Iterator[ControlPlane]:
     """Start an API server that calls with what is mounted at `folder`."""
     token = identities.callers["good"].token
     caller = Caller(folder / "tls.crt", folder / "tls.key", token)
-    with ControlPlane(callers={ENTRANCE: caller}, components=API_ALONE) as running:
+    with ControlPlane(callers={LOAD_BALANCER: caller}, components=API_ALONE) as running:
         yield running
 
 
 @dataclass(frozen=True)
-class Keeping:
+class ManagedCertificates:
     """What the cluster keeps, as a test sees it."""
 
     plane: ControlPlane
@@ -103,15 +103,15 @@ def forget(plane: ControlPlane, *names: str) -> None:
 @contextmanager
 def keeping(
     plane: ControlPlane, identities: Identities, folder: Path, policy: str, namespaces: Sequence[str]
-) -> Iterator[Keeping]:
+) -> Iterator[ManagedCertificates]:
     """Install all but servers and controllers, and mount the two Secrets that there will be."""
     tls = folder / "tls"
     source = identities.files
-    files = KeptFiles(source.folder, source.pki, source.signer, source.other, source.caller, tls=tls)
+    files = ManagedFiles(source.folder, source.pki, source.signer, source.other, source.caller, tls=tls)
     with ExitStack() as stack:
         stack.callback(forget, plane)  # once nobody is left who would make them anew
-        found = stack.enter_context(installed(plane, files, policy, namespaces, entrance=ENTRANCE, servers=0))
-        one = Keeping(plane, found, tls)
+        found = stack.enter_context(installed(plane, files, policy, namespaces, load_balancer=LOAD_BALANCER, servers=0))
+        one = ManagedCertificates(plane, found, tls)
         stack.enter_context(mounted(plane, NAMESPACE, SERVING, tls))
         stack.enter_context(mounted(plane, NAMESPACE, CLIENT, folder / "caller"))
         yield one

@@ -13,18 +13,18 @@ from tests.cluster.controlplane import ControlPlane
 CALLERS = 3
 _GPU = "nvidia.com/gpu"
 _PAUSE_SECONDS = 0.05
-"""After each deed of a caller: all others on the machine are to have a part of it."""
+"""After each operation of a caller: all others on the machine are to have a part of it."""
 
 
-class Storm:
-    """Pods of one namespace, in which none may ask for a GPU. Only the storm creates and deletes there."""
+class PodChurn:
+    """Pods of one namespace, in which none may ask for a GPU. Only the churn creates and deletes there."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self.came: set[str] = set()
-        """The uids of all that came to be; complete when the storm is over."""
+        """The uids of all that came to be; complete when the churn is over."""
         self.refused = 0
         """How often a Pod was refused that had been charged."""
-        self.deeds = 0
+        self.operations = 0
         self._plane = plane
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods"
@@ -36,18 +36,18 @@ class Storm:
     @contextmanager
     def over(cls, plane: ControlPlane, namespace: str) -> Iterator[Self]:
         """Let it rage until the block ends."""
-        storm = cls(plane, namespace)
-        storm._forbid_gpus()
+        churn = cls(plane, namespace)
+        churn._forbid_gpus()
         with ThreadPoolExecutor(CALLERS) as callers:
-            blowing = [callers.submit(storm._blow, seed) for seed in range(CALLERS)]
+            blowing = [callers.submit(churn._blow, seed) for seed in range(CALLERS)]
             try:
-                yield storm
+                yield churn
             finally:
-                storm._over.set()
+                churn._over.set()
             for one in blowing:
                 one.result()
-        found = {pod["metadata"]["name"]: uid for uid, pod in storm.there().items()}
-        storm.came |= {found[name] for name in storm._unclear if name in found}
+        found = {pod["metadata"]["name"]: uid for uid, pod in churn.there().items()}
+        churn.came |= {found[name] for name in churn._unclear if name in found}
 
     def there(self) -> dict[str, dict[str, Any]]:
         """Return the Pods that there are, by uid."""
@@ -78,18 +78,18 @@ class Storm:
     def _blow(self, seed: int) -> None:
         chance, own = random.Random(seed), list[str]()  # noqa: S311  it guards nothing
         while not self._over.wait(_PAUSE_SECONDS):
-            deed = chance.choices(("create", "delete", "collide", "gpu"), (50, 30, 10, 10))[0]
+            operation = chance.choices(("create", "delete", "collide", "gpu"), (50, 30, 10, 10))[0]
             name, new = chance.choice(own) if own else "", f"pod-{uuid.uuid4().hex}"
-            if deed == "delete" and name:
+            if operation == "delete" and name:
                 own.remove(name)
                 self._request("DELETE", f"{self._path}/{name}")
-            elif deed == "collide" and name:
+            elif operation == "collide" and name:
                 self.refused += self._create(name) == 409
-            elif deed == "gpu":
+            elif operation == "gpu":
                 self.refused += self._create(new, {_GPU: "1"}) == 403
             elif self._create(new) == 201:
                 own.append(new)
-            self.deeds += 1
+            self.operations += 1
 
     def _create(self, name: str, limits: dict[str, str] | None = None, **metadata: Any) -> int:
         container = {"name": "c", "image": "i", "resources": {"limits": limits or {}}}

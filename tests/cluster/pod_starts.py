@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.cluster.controller_fixture import Reconciling
+from tests.cluster.controller_fixture import ControllerFixture
 from tests.cluster.controlplane import ControlPlane
 
 GOOD, BAD = "good", "bad"
@@ -30,7 +30,7 @@ def scale(plane: ControlPlane, namespace: str, name: str, replicas: int) -> None
     plane.kubectl("scale", f"deployment/{name}", f"--replicas={replicas}", "-n", namespace)
 
 
-def ready(running: Reconciling, namespace: str, image: str = GOOD) -> list[dict[str, Any]]:
+def ready(running: ControllerFixture, namespace: str, image: str = GOOD) -> list[dict[str, Any]]:
     """Return the Pods that are Ready and are to stay."""
     return [
         pod
@@ -41,14 +41,14 @@ def ready(running: Reconciling, namespace: str, image: str = GOOD) -> list[dict[
     ]
 
 
-def refusals(running: Reconciling, namespace: str) -> str:
+def refusals(running: ControllerFixture, namespace: str) -> str:
     """Return what ReplicaSets say of the Pods that they could not create."""
     found = running.plane.api.get(f"{_APPS}/{namespace}/replicasets")["items"]
     conditions = [one for replica_set in found for one in replica_set["status"].get("conditions", [])]
     return "\n".join(one["message"] for one in conditions if one["type"] == "ReplicaFailure")
 
 
-def report(running: Reconciling, namespace: str) -> None:
+def report(running: ControllerFixture, namespace: str) -> None:
     """Say of Pods that no scheduler wants what a kubelet would: those of the good image run, the others crash."""
     for pod in running.found.pods(namespace):
         is_told = bool(pod["status"].get("containerStatuses")) or "deletionTimestamp" in pod["metadata"]

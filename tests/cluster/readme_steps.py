@@ -14,7 +14,7 @@ from tests.cluster import manifests
 from tests.cluster.admission_configuration import NAMESPACE, SERVICE_HOST
 from tests.cluster.binaries import binaries
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.load_balancer import Entrance
+from tests.cluster.load_balancer import LoadBalancer
 from tests.cluster.server import Server
 
 SERVER = "podgate-of-the-manifests"
@@ -27,7 +27,7 @@ class Site:
 
     plane: ControlPlane
     folder: Path
-    door: Entrance
+    door: LoadBalancer
 
     def __post_init__(self) -> None:
         shutil.copytree(manifests.FOLDER, self.folder / "manifests")

@@ -11,11 +11,11 @@ from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import MANIFESTS, installed
 from tests.cluster.kubelet import mounted
-from tests.cluster.managed_certificates import Keeping
+from tests.cluster.managed_certificates import ManagedCertificates
 from tests.cluster.server import PODGATE, Server
 from tests.harness.server_process import Files
 
-ENTRANCE, SECOND = "rotating", "rotating-2"
+LOAD_BALANCER, SECOND = "rotating", "rotating-2"
 """Two ports of one Service: the API server's certificate changes behind the one that it does not use."""
 ISSUER, SUBJECT = "podgate", "kube-apiserver"
 NODE = "apiserver-files"
@@ -72,7 +72,7 @@ class MountedFiles(Files):
 
 
 @dataclass(frozen=True)
-class Rotating(Keeping):
+class RotationFixture(ManagedCertificates):
     """What a test does with it."""
 
     store: str
@@ -83,15 +83,15 @@ class Rotating(Keeping):
 
     def start_controller(self) -> Server:
         issuing = ("--certificates", "own", "--token-issuer", ISSUER, "--token-subject", SUBJECT)
-        ports = ("--caller-ports", f"{self.found.entrance.port},{self.plane.entrances[SECOND].port}")
+        ports = ("--caller-ports", f"{self.found.load_balancer.port},{self.plane.load_balancers[SECOND].port}")
         return self.found.start_controller("--store", self.store, *issuing, *ports, *self.lives.flags())
 
     def start_node(self) -> None:
         """Start what renews kube-apiserver's files, and have it started with them once they are there."""
         self.plane.kubectl("apply", "-f", str(_NODE_RIGHTS))
-        host = f"{SERVICE_HOST}:{self.found.entrance.port}"
+        host = f"{SERVICE_HOST}:{self.found.load_balancer.port}"
         told = ("--out", self.node, "--webhook", host, "--token", "own", "--every", "2s")
-        told = (*told, "--second-port", str(self.plane.entrances[SECOND].port))
+        told = (*told, "--second-port", str(self.plane.load_balancers[SECOND].port))
         token = self.plane.kubectl("create", "token", _NODE_ACCOUNT, "-n", "kube-system").stdout.strip()
         whose = ("--kubeconfig", self.plane.kubeconfig_for(_NODE_ACCOUNT, token=token))
         self.plane.processes.start(NODE, [sys.executable, *PODGATE, NODE, *told, *whose])
@@ -110,17 +110,21 @@ class Rotating(Keeping):
 @contextmanager
 def rotating(
     identities: Identities, folder: Path, store: str, policy: str, namespace: str, lives: Lives
-) -> Iterator[Rotating]:
+) -> Iterator[RotationFixture]:
     """Start an API server; make, mount and renew by what ships all that it and the servers identify themselves with."""
     source = identities.files
     files = MountedFiles(source.folder, source.pki, source.signer, source.other, source.caller, mounts=folder)
     (folder / "identities.yaml").write_text(IDENTITIES)
     with ExitStack() as stack:
-        plane = stack.enter_context(ControlPlane(callers={ENTRANCE: Caller(), SECOND: Caller()}, components=API_ALONE))
+        plane = stack.enter_context(
+            ControlPlane(callers={LOAD_BALANCER: Caller(), SECOND: Caller()}, components=API_ALONE)
+        )
         plane.apply(*stand_in_service())
-        found = stack.enter_context(installed(plane, files, policy, [namespace], entrance=ENTRANCE, servers=0))
-        plane.entrances[SECOND].targets = [found.entrance.address]
-        one = Rotating(plane, found, folder / "tls", store, lives)
+        found = stack.enter_context(
+            installed(plane, files, policy, [namespace], load_balancer=LOAD_BALANCER, servers=0)
+        )
+        plane.load_balancers[SECOND].targets = [found.load_balancer.address]
+        one = RotationFixture(plane, found, folder / "tls", store, lives)
         tls = stack.enter_context(mounted(plane, NAMESPACE, "podgate-tls", folder / "tls"))
         jwks = stack.enter_context(mounted(plane, NAMESPACE, "podgate-jwks", folder / "jwks", kind="configmaps"))
         for _ in range(2):

@@ -13,7 +13,7 @@ from tests.cluster.load_balancer import Target
 from tests.timeouts import HANG_SECONDS
 
 PODGATE = ("-m", "webhook")
-HASTY = ("-P", Path(__file__).with_name("short_intervals.py"))
+SHORT_INTERVALS = ("-P", Path(__file__).with_name("short_intervals.py"))
 """The same, with short times."""
 
 

@@ -14,7 +14,7 @@ LEASE = LeaseTiming(duration_seconds=3, renew_seconds=0.3, retry_seconds=0.2)
 CERTIFICATES_PAUSE_SECONDS = 0.5
 
 
-def hasten(kind: type[Any], timing: object) -> None:
+def shorten(kind: type[Any], timing: object) -> None:
     """Make these times the default of all that are made from now on."""
     defaults = kind.__init__.__kwdefaults__
     [name] = {"pace", "timing"} & defaults.keys()
@@ -22,8 +22,8 @@ def hasten(kind: type[Any], timing: object) -> None:
 
 
 if __name__ == "__main__":
-    hasten(Controller, CONTROLLER)
-    hasten(ServiceStatusWriter, BOARDS)
-    hasten(Lease, LEASE)
+    shorten(Controller, CONTROLLER)
+    shorten(ServiceStatusWriter, BOARDS)
+    shorten(Lease, LEASE)
     loop.PAUSE_SECONDS_MAX = CERTIFICATES_PAUSE_SECONDS
     main()

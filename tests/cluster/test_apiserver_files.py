@@ -35,7 +35,7 @@ from webhook.node_agent.credential_folder import CONFIGURATION, DEFAULT, FILES, 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 NODE, ACCOUNT = "podgate-apiserver-files", "podgate-apiserver-files"
-ENTRANCE, SECOND_DOOR = "node", "node-2"
+LOAD_BALANCER, SECOND_PORT = "node", "node-2"
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 OWN_ISSUER, CALLER = "https://podgate.podgate-system.svc", "kube-apiserver-caller"
 POLICY = """\
@@ -82,7 +82,7 @@ class Site:
         token = self.plane.kubectl("create", "token", ACCOUNT, "-n", "kube-system").stdout.strip()
         kubeconfig = self.plane.kubeconfig_for(ACCOUNT, token=token)
         host = f"{SERVICE_HOST}:{port}"
-        second = ("--second-port", str(self.plane.entrances[SECOND_DOOR].port))
+        second = ("--second-port", str(self.plane.load_balancers[SECOND_PORT].port))
         whence = ("--token", issuer, "--every", "1s", "--kubeconfig", kubeconfig)
         told = ("--out", self.out, "--webhook", host, *second, *whence)
         self.plane.processes.start(NODE, [sys.executable, *PODGATE, "apiserver-files", *told])
@@ -99,7 +99,7 @@ class Site:
 
 @pytest.fixture
 def site(identities: Identities, tmp_path: Path) -> Iterator[Site]:
-    with ControlPlane(callers={ENTRANCE: Caller(), SECOND_DOOR: Caller()}, components=API_ALONE) as plane:
+    with ControlPlane(callers={LOAD_BALANCER: Caller(), SECOND_PORT: Caller()}, components=API_ALONE) as plane:
         plane.apply(*stand_in_service())
         plane.kubectl("apply", "-f", str(RBAC))
         yield Site(plane, identities, tmp_path)
@@ -132,9 +132,9 @@ def test_a_token_of_the_clusters_own_issuer_gets_there_and_its_successor_within_
     whose = identity(site.folder, ISSUER, subject, {"from": "subject"})
     arguments = [*whose, "--jwks", str(keys), "--denied-tokens", str(denied)]
     with installed(
-        site.plane, site.identities.files, POLICY, ["files-cluster"], entrance=ENTRANCE, arguments=arguments
+        site.plane, site.identities.files, POLICY, ["files-cluster"], load_balancer=LOAD_BALANCER, arguments=arguments
     ) as found:
-        site.start_writer("cluster", found.entrance.port)
+        site.start_writer("cluster", found.load_balancer.port)
         site.restart_api_server()
         found.wait_asked()
         assert is_rewritten(found, "files-cluster")
@@ -162,13 +162,13 @@ def test_a_token_of_podgates_own_issuer_gets_there_from_the_controller_and_is_re
     whose = identity(site.folder, OWN_ISSUER, "kube-apiserver", {"claim": "client_id"})
     issuing = ("--token-issuer", OWN_ISSUER, "--token-lifetime", "150s")
     with (
-        installed(site.plane, files, POLICY, ["files-own"], entrance=ENTRANCE, servers=0) as found,
+        installed(site.plane, files, POLICY, ["files-own"], load_balancer=LOAD_BALANCER, servers=0) as found,
         mounted(site.plane, NAMESPACE, KEY_SET, jwks, kind="configmaps") as mount,
     ):
         controller = found.start_controller("--store", a_redis.url, *issuing)
         mount.wait("jwks.json")
         found.start_server("--store", a_redis.url, "--store-deadline", "10s", *whose, "--jwks", str(jwks / "jwks.json"))
-        site.start_writer("own", found.entrance.port)
+        site.start_writer("own", found.load_balancer.port)
         site.restart_api_server()
         found.wait_asked()
         assert is_rewritten(found, "files-own")
@@ -185,9 +185,9 @@ def test_a_token_of_podgates_own_issuer_gets_there_from_the_controller_and_is_re
 
 def test_calls_turn_to_the_other_port_when_the_certificate_has_changed_behind_it(site: Site) -> None:
     """The steps of half an hour: the duty is told the time."""
-    first, second = site.plane.entrances[ENTRANCE], site.plane.entrances[SECOND_DOOR]
+    first, second = site.plane.load_balancers[LOAD_BALANCER], site.plane.load_balancers[SECOND_PORT]
     old = site.put_pair(token=site.identities.files.signer.token())
-    with installed(site.plane, site.identities.files, POLICY, ["files-doors"], entrance=ENTRANCE) as found:
+    with installed(site.plane, site.identities.files, POLICY, ["files-doors"], load_balancer=LOAD_BALANCER) as found:
         second.targets = [first.address]
         site.start_writer("own", first.port)
         site.restart_api_server()
@@ -215,7 +215,7 @@ def test_calls_turn_to_the_other_port_when_the_certificate_has_changed_behind_it
         assert is_rewritten(found, "files-doors")
 
 
-def test_webhooks_applied_anew_stay_at_the_port_that_calls_have_turned_to(
+def test_webhooks_applied_again_stay_at_the_port_that_calls_have_turned_to(
     api_alone: ControlPlane, identities: Identities, tmp_path: Path
 ) -> None:
     """Whoever applies a new policy's webhooks is not refused for a conflict, and turns nothing back."""
@@ -268,7 +268,9 @@ async def _look(site: Site, ports: tuple[int, int], now: datetime) -> list[str]:
 
 def test_a_key_set_of_another_hand_is_left_alone_and_said(site: Site, a_redis: RedisServer) -> None:
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": KEY_SET, "namespace": NAMESPACE}}
-    with installed(site.plane, site.identities.files, POLICY, ["files-foreign"], entrance=ENTRANCE, servers=0) as found:
+    with installed(
+        site.plane, site.identities.files, POLICY, ["files-foreign"], load_balancer=LOAD_BALANCER, servers=0
+    ) as found:
         site.plane.apply({**theirs, "data": {"jwks.json": "theirs"}})
         controller = found.start_controller("--store", a_redis.url, "--token-issuer", OWN_ISSUER)
         site.plane.wait(

@@ -58,7 +58,7 @@ def test_a_token_of_the_clusters_own_issuer_is_taken(
     path.write_text(token)
     arguments = ("--drain", "0s", *trusting_the_cluster(plane, tmp_path))
     with installed(
-        plane, identities.files, POLICY, ["closed-cluster"], entrance=CLUSTER_TOKEN, arguments=arguments
+        plane, identities.files, POLICY, ["closed-cluster"], load_balancer=CLUSTER_TOKEN, arguments=arguments
     ) as found:
         found.wait_asked()
         assert is_rewritten(found, "closed-cluster")
@@ -83,7 +83,7 @@ def trusting_the_cluster(plane: ControlPlane, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("entrance", "reason"),
+    ("load_balancer", "reason"),
     [
         ("without-certificate", "handshake_no_certificate"),
         ("stranger", "handshake_certificate_foreign"),
@@ -108,10 +108,10 @@ def trusting_the_cluster(plane: ControlPlane, folder: Path) -> list[str]:
     ],
 )
 def test_any_other_caller_is_refused_and_the_failure_policy_decides(
-    plane: ControlPlane, identities: Identities, entrance: str, reason: str
+    plane: ControlPlane, identities: Identities, load_balancer: str, reason: str
 ) -> None:
-    closed, open_ = f"closed-{entrance}", f"open-{entrance}"
-    with installed(plane, identities.files, POLICY, [closed, open_], entrance=entrance) as found:
+    closed, open_ = f"closed-{load_balancer}", f"open-{load_balancer}"
+    with installed(plane, identities.files, POLICY, [closed, open_], load_balancer=load_balancer) as found:
         [server] = found.servers
         status, answer = plane.wait(lambda: refused(found, closed), "the API server to be turned away", server.name)
         assert (status, answer["reason"]) == (500, "InternalError")

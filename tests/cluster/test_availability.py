@@ -13,7 +13,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 from tests.cluster.load import PLACEMENT, POD, Load
-from tests.cluster.load_balancer import Entrance, Entrances
+from tests.cluster.load_balancer import LoadBalancer, LoadBalancers
 from tests.redis_servers import RedisServer
 from tests.timeouts import HANG_SECONDS
 
@@ -101,16 +101,16 @@ services:
 
 
 @pytest.fixture
-def door(own_plane: ControlPlane) -> Iterator[Entrance]:
+def door(own_plane: ControlPlane) -> Iterator[LoadBalancer]:
     """Stand in front of the API server: the servers' watches go through it."""
-    with Entrances() as doors:
+    with LoadBalancers() as doors:
         door = doors.open()
         door.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
         yield door
 
 
 def test_policy_and_matching_go_on_while_the_api_server_comes_and_goes(
-    own_plane: ControlPlane, identities: Identities, door: Entrance
+    own_plane: ControlPlane, identities: Identities, door: LoadBalancer
 ) -> None:
     with installed(own_plane, identities.files, FIRST, ["team-0"], servers=0) as found:
         own_plane.kubectl("label", "namespace", "team-0", "team=web")

@@ -69,7 +69,7 @@ def site(
     with installed(api_alone, files, POLICY.format(namespace=namespace), [namespace]) as podgate:
         upstream = podgate.servers[0].admission
         with hop(request.param, files.forwarding(), upstream, tmp_path / "hop") as running:
-            podgate.entrance.targets = [Target(f"127.0.0.1:{running.address.rpartition(':')[2]}")]
+            podgate.load_balancer.targets = [Target(f"127.0.0.1:{running.address.rpartition(':')[2]}")]
             podgate.wait_asked()
             yield Site(podgate, running)
 
@@ -81,8 +81,8 @@ def test_pods_are_judged_and_who_asks_is_known(site: Site) -> None:
     assert (code, pod["spec"]["schedulerName"]) == (201, "podgate-scheduler"), site.hop.log
     assert site.calls() == before + 2
     # Round the proxy, kube-apiserver shows a certificate that is good for the proxy and no proxy's: nobody is asked.
-    site.podgate.entrance.targets = [site.podgate.servers[0].target]
-    site.podgate.entrance.cut()
+    site.podgate.load_balancer.targets = [site.podgate.servers[0].target]
+    site.podgate.load_balancer.cut()
     code, answer = site.podgate.create_pod(namespace)
     assert code == 500, answer
     assert "failed calling webhook" in answer["message"]

@@ -248,7 +248,7 @@ LATER: dict[str, Json] = {
 
 @pytest.mark.parametrize("change", LATER.values(), ids=LATER.keys())
 @pytest.mark.parametrize("gated", [False, True], ids=["waiting", "gated"])
-def test_no_later_change_of_a_pod_places_it_anew(
+def test_no_later_change_of_a_pod_places_it_again(
     tenant: Api, plane: ControlPlane, change: Json, *, gated: bool
 ) -> None:
     name = "late-gated" if gated else "late"

@@ -29,8 +29,15 @@ from tests.cluster.admission_configuration import NAMESPACE, stand_in_service
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import CONTROLLER_ACCOUNT, MANIFESTS, SERVICE_ACCOUNT
-from tests.cluster.managed_certificates import CONFIGURATIONS, SECRETS, Keeping, forget, keeping, kept_plane
-from tests.cluster.server import HASTY, Server
+from tests.cluster.managed_certificates import (
+    CONFIGURATIONS,
+    SECRETS,
+    ManagedCertificates,
+    forget,
+    keeping,
+    managed_plane,
+)
+from tests.cluster.server import SHORT_INTERVALS, Server
 from tests.redis_servers import RedisServer
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import connect
@@ -64,7 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(identities: Identities, folder: Path) -> Iterator[ControlPlane]:
     """Start an API server whose certificate is the one that is kept in the cluster."""
-    with kept_plane(identities, folder / "caller") as running:
+    with managed_plane(identities, folder / "caller") as running:
         running.apply(*stand_in_service())
         yield running
 
@@ -72,15 +79,15 @@ def cluster(identities: Identities, folder: Path) -> Iterator[ControlPlane]:
 @pytest.fixture
 def kept(
     cluster: ControlPlane, identities: Identities, folder: Path, request: pytest.FixtureRequest
-) -> Iterator[Keeping]:
+) -> Iterator[ManagedCertificates]:
     """Install it for one namespace; nobody keeps anything yet."""
     name = f"{request.node.name.encode().hex()[-24:]}"
     with keeping(cluster, identities, folder, POLICY.replace("NAME", name), [f"kept-{name}"]) as found:
-        found.found.program = HASTY
+        found.found.program = SHORT_INTERVALS
         yield found
 
 
-def led(kept: Keeping, redis: RedisServer, *arguments: str) -> Server:
+def led(kept: ManagedCertificates, redis: RedisServer, *arguments: str) -> Server:
     """Start a controller that keeps certificates, and wait until it has made all there is."""
     controller = kept.found.start_controller("--store", redis.url, *OWN, *arguments)
     kept.wait(lambda: all(kept.secret(name) for name in SECRETS), "the Secrets")
@@ -88,7 +95,7 @@ def led(kept: Keeping, redis: RedisServer, *arguments: str) -> Server:
     return controller
 
 
-def served(kept: Keeping, redis: RedisServer, *arguments: str) -> Server:
+def served(kept: ManagedCertificates, redis: RedisServer, *arguments: str) -> Server:
     """Start a server on what is mounted, and wait until it judges Pods."""
     kept.wait((kept.tls / "tls.crt").exists, "the Secret to be mounted")
     server = kept.found.start_server("--store", redis.url, "--store-deadline", "10s", "--drain", "0s", *arguments)
@@ -96,7 +103,7 @@ def served(kept: Keeping, redis: RedisServer, *arguments: str) -> Server:
     return server
 
 
-def test_from_nothing_to_a_served_call(kept: Keeping, a_redis: RedisServer) -> None:
+def test_from_nothing_to_a_served_call(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     controller = led(kept, a_redis)
     server = served(kept, a_redis)
     assert server.total("podgate_reviews_total", 'decision="Admit"') > 0
@@ -113,7 +120,7 @@ def test_from_nothing_to_a_served_call(kept: Keeping, a_redis: RedisServer) -> N
 
 
 def test_a_rotation_under_load_with_the_controller_killed_in_the_middle_loses_no_call(
-    kept: Keeping, a_redis: RedisServer
+    kept: ManagedCertificates, a_redis: RedisServer
 ) -> None:
     """Checklist, 1, 3 and 11: short lives, real processes, a mounted Secret."""
     controller = led(kept, a_redis, *SHORT)
@@ -140,7 +147,7 @@ def test_a_rotation_under_load_with_the_controller_killed_in_the_middle_loses_no
     assert len(seen) > KILLS
 
 
-def test_bundles_that_drift_are_mended(kept: Keeping, a_redis: RedisServer) -> None:
+def test_bundles_that_drift_are_mended(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     """Checklist, 6: not only at a rotation."""
     controller = led(kept, a_redis)
     foreign = base64.b64encode(bundle_of_a_stranger()).decode()
@@ -166,7 +173,9 @@ def test_bundles_that_drift_are_mended(kept: Keeping, a_redis: RedisServer) -> N
 
 
 @pytest.mark.parametrize("name", [SERVING, SERVING_CA, CLIENT_CA, CLIENT])
-def test_a_secret_that_is_not_labelled_as_ours_is_left_alone(kept: Keeping, a_redis: RedisServer, name: str) -> None:
+def test_a_secret_that_is_not_labelled_as_ours_is_left_alone(
+    kept: ManagedCertificates, a_redis: RedisServer, name: str
+) -> None:
     """Checklist, 5."""
     data = {"tls.crt": "c29tZWJvZHkncw==", "tls.key": "c29tZWJvZHkncw==", "line.json": "c29tZWJvZHkncw=="}
     kept.plane.apply(
@@ -189,13 +198,13 @@ def test_a_secret_that_is_not_labelled_as_ours_is_left_alone(kept: Keeping, a_re
 
 
 def test_webhooks_applied_again_without_a_bundle_keep_theirs(
-    kept: Keeping, a_redis: RedisServer, tmp_path: Path
+    kept: ManagedCertificates, a_redis: RedisServer, tmp_path: Path
 ) -> None:
     """Whoever applies a new policy's webhooks does not undo a rotation, and is not refused for a conflict."""
     led(kept, a_redis)
     (tmp_path / "policy.yaml").write_text(kept.found.policy)
     words = ("policy", "webhooks", "--policy", str(tmp_path / "policy.yaml"), "--without-ca")
-    service = ("--service", f"{NAMESPACE}/podgate:{kept.found.entrance.port}")
+    service = ("--service", f"{NAMESPACE}/podgate:{kept.found.load_balancer.port}")
     command = [sys.executable, "-m", "webhook", *words, *service]
     rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "caBundle" not in rendered
@@ -209,7 +218,7 @@ def test_webhooks_applied_again_without_a_bundle_keep_theirs(
     assert kept.bundles() == bundles
 
 
-def test_secrets_made_by_hand_are_handed_over_by_a_label(kept: Keeping, a_redis: RedisServer) -> None:
+def test_secrets_made_manually_are_handed_over_by_a_label(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     files = kept.found.files
     caller = files.pki.client()
     ca, paths = files.pki.authority.key_pair.certificate, files.pki.paths
@@ -234,7 +243,7 @@ def test_secrets_made_by_hand_are_handed_over_by_a_label(kept: Keeping, a_redis:
 
 
 def test_a_url_is_a_name_to_bear_and_no_leaf_is_handed_out_before_it_is_written_down(
-    kept: Keeping, a_redis: RedisServer
+    kept: ManagedCertificates, a_redis: RedisServer
 ) -> None:
     """Checklist, 9, and 1: a leaf that nobody knows of could outlive the trust in its CA."""
     controller = led(kept, a_redis)
@@ -259,7 +268,7 @@ def test_a_url_is_a_name_to_bear_and_no_leaf_is_handed_out_before_it_is_written_
     assert {san("ip:192.0.2.7"), *server_names("podgate.podgate-system.svc")} == set(names)
 
 
-def test_a_lost_ca_is_succeeded_while_its_leaves_stay_trusted(kept: Keeping, a_redis: RedisServer) -> None:
+def test_a_lost_ca_is_succeeded_while_its_leaves_stay_trusted(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     """What to do at 3 a.m.: delete a CA's Secret, and both ends roll over to a new one."""
     led(kept, a_redis)
     [lost] = kept.line()
@@ -270,7 +279,9 @@ def test_a_lost_ca_is_succeeded_while_its_leaves_stay_trusted(kept: Keeping, a_r
     assert signed_by(kept.leaf(), lost.certificate)  # type: ignore[arg-type]  # there is one
 
 
-async def test_who_was_overtaken_while_it_looked_writes_nothing_old_over_anything_new(kept: Keeping) -> None:
+async def test_who_was_overtaken_while_it_looked_writes_nothing_old_over_anything_new(
+    kept: ManagedCertificates,
+) -> None:
     """Checklist, 4: one that was stopped, and does not know that it leads no more."""
     client = await connect(kept.plane.kubeconfig)
     api = Api(client, lambda: True)
@@ -295,7 +306,7 @@ async def test_who_was_overtaken_while_it_looked_writes_nothing_old_over_anythin
         await client.close()
 
 
-async def test_two_who_both_believe_that_they_lead_break_nothing(kept: Keeping) -> None:
+async def test_two_who_both_believe_that_they_lead_break_nothing(kept: ManagedCertificates) -> None:
     """Checklist, 4: the Lease lets one write; where it fails, versions do."""
     lives = Lifetimes.of(timedelta(seconds=20), timedelta(seconds=10), timedelta(seconds=2))
     steps: list[str] = []
@@ -322,7 +333,7 @@ async def test_two_who_both_believe_that_they_lead_break_nothing(kept: Keeping) 
         await client.close()
 
 
-def understand_each_other(kept: Keeping) -> set[x509.Certificate]:
+def understand_each_other(kept: ManagedCertificates) -> set[x509.Certificate]:
     """Check that each leaf is trusted everywhere, now; return the CAs."""
     leaf, caller = kept.leaf(), kept.leaf(CLIENT)
     assert leaf is not None
@@ -337,7 +348,7 @@ def understand_each_other(kept: Keeping) -> set[x509.Certificate]:
     return {*trusts[0], *clients}
 
 
-def test_rights_are_by_name_and_nobody_may_list_secrets(kept: Keeping) -> None:
+def test_rights_are_by_name_and_nobody_may_list_secrets(kept: ManagedCertificates) -> None:
     """Checklist, 10. A server that shares a store has none of them: the CAs' keys are for the controller alone."""
     kept.plane.kubectl("apply", "-k", str(MANIFESTS / "redis"))
     kept.plane.kubectl("apply", "-k", str(MANIFESTS / "certificates"))
@@ -361,7 +372,9 @@ def test_rights_are_by_name_and_nobody_may_list_secrets(kept: Keeping) -> None:
     assert not may(SERVICE_ACCOUNT, "create", "secrets")
 
 
-def test_with_cert_manager_nothing_is_written_but_its_injectors_annotation(kept: Keeping, a_redis: RedisServer) -> None:
+def test_with_cert_manager_nothing_is_written_but_its_injectors_annotation(
+    kept: ManagedCertificates, a_redis: RedisServer
+) -> None:
     """No cert-manager runs here: that it takes its own annotation for an order is its business."""
     bundles = kept.bundles()
     controller = kept.found.start_controller("--store", a_redis.url, "--certificates", "cert-manager")
@@ -379,7 +392,9 @@ def test_with_cert_manager_nothing_is_written_but_its_injectors_annotation(kept:
     assert [name for name in SECRETS if kept.secret(name)] == []
 
 
-def test_a_server_with_the_memory_store_keeps_certificates_itself(kept: Keeping, a_redis: RedisServer) -> None:
+def test_a_server_with_the_memory_store_keeps_certificates_itself(
+    kept: ManagedCertificates, a_redis: RedisServer
+) -> None:
     controller = led(kept, a_redis)
     kept.found.stop_controller(controller)
     [ca] = kept.line()
@@ -393,7 +408,7 @@ def test_a_server_with_the_memory_store_keeps_certificates_itself(kept: Keeping,
         kept.plane.kubectl("delete", "-f", str(path))
 
 
-def test_a_cluster_is_bootstrapped_by_hand_where_nobody_leads_yet(kept: Keeping) -> None:
+def test_a_cluster_is_bootstrapped_manually_where_nobody_leads_yet(kept: ManagedCertificates) -> None:
     flags = ("certs", "bootstrap", "--kubeconfig", str(kept.plane.kubeconfig))
 
     def bootstrap() -> subprocess.CompletedProcess[str]:

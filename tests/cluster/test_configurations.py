@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.load_balancer import Entrance
+from tests.cluster.load_balancer import LoadBalancer
 from tests.cluster.recording_webhook import Recorder
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
 from webhook.core.document import Purpose, load
@@ -60,7 +60,7 @@ class Asking:
 
     plane: ControlPlane
     recorder: Recorder
-    entrance: Entrance
+    load_balancer: LoadBalancer
     client: ClientConfig
 
     def request(self, method: str, path: str, body: Any, content_type: str = "application/json") -> tuple[int, str]:
@@ -94,11 +94,11 @@ class Asking:
         return [(call.path, call.operation) for call in self.recorder.taken()]
 
     def away(self) -> None:
-        self.entrance.targets = []
-        self.entrance.cut()
+        self.load_balancer.targets = []
+        self.load_balancer.cut()
 
     def back(self) -> None:
-        self.entrance.targets = [self.recorder.address]
+        self.load_balancer.targets = [self.recorder.address]
 
 
 def rendered(policy: str, client: ClientConfig) -> tuple[dict[str, Any], ...]:
@@ -108,9 +108,9 @@ def rendered(policy: str, client: ClientConfig) -> tuple[dict[str, Any], ...]:
 @pytest.fixture(scope="module")
 def asking(plane: ControlPlane, identities: Identities) -> Iterator[Asking]:
     """Render POLICY's configurations, and wait until they are in force."""
-    entrance = plane.entrances["good"]
+    load_balancer = plane.load_balancers["good"]
     bundle = (identities.files.folder / "ca.crt").read_bytes()
-    client = ClientConfig(ServiceReference(port=entrance.port), bundle)
+    client = ClientConfig(ServiceReference(port=load_balancer.port), bundle)
     for name, labels, _ in NAMESPACES:
         plane.create_namespace(name, **labels)
     plane.apply(
@@ -120,7 +120,7 @@ def asking(plane: ControlPlane, identities: Identities) -> Iterator[Asking]:
         )
     )
     with Recorder(identities.files.pki.paths) as recorder:
-        found = Asking(plane, recorder, entrance, client)
+        found = Asking(plane, recorder, load_balancer, client)
         found.back()
         plane.apply(*rendered(POLICY, client))
 
@@ -182,7 +182,7 @@ EXEMPT = [
 @pytest.mark.parametrize(
     ("pod", "exempt"), [(pod, exempt) for _, pod, exempt in EXEMPT], ids=[row[0] for row in EXEMPT]
 )
-def test_the_exempt_go_on_and_nobody_else(asking: Asking, pod: dict[str, Any], *, exempt: bool) -> None:
+def test_the_exempt_go_on_and_no_other(asking: Asking, pod: dict[str, Any], *, exempt: bool) -> None:
     status, said = asking.create("asked-exact", **dict(pod))
     assert status == 201, said
     assert asking.asked == ([] if exempt else BOTH)
@@ -307,7 +307,7 @@ def test_what_no_policy_would_refuse_works_while_the_server_is_away(asking: Aski
         asking.back()
 
 
-def test_a_dry_run_is_told_as_one(asking: Asking) -> None:
+def test_a_dry_run_is_reported_as_one(asking: Asking) -> None:
     asking.create("asked-exact")
     assert [call.request["dryRun"] for call in asking.recorder.taken()] == [True, True]
 

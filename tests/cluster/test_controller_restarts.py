@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.cluster.admission_configuration import NAMESPACE
-from tests.cluster.controller_fixture import Reconciling, leads, reconciled
+from tests.cluster.controller_fixture import ControllerFixture, controller_fixture, leads
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import LEASE, installed
-from tests.cluster.pod_churn import Storm
+from tests.cluster.pod_churn import PodChurn
 from tests.cluster.processes import ComponentError
-from tests.cluster.server import HASTY, Server
+from tests.cluster.server import SHORT_INTERVALS, Server
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport
@@ -26,9 +26,9 @@ from webhook.ports import WatchReports
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 KILLS = int(os.environ.get("PODGATE_TEST_KILLS", "3"))
-DEEDS = 60
-"""Of the storm, from one kill to the next."""
-DRIFT = 'podgate_standing_drift{service="storm"}'
+OPERATIONS = 60
+"""Of the churn, from one kill to the next."""
+DRIFT = 'podgate_standing_drift{service="churn"}'
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -44,7 +44,7 @@ def policy(name: str, live: int = 100_000) -> str:
     return POLICY.replace("NAME", name).replace("LIVE", str(live))
 
 
-def enforced(running: Reconciling, service: str) -> bool:
+def enforced(running: ControllerFixture, service: str) -> bool:
     return bool(running.limit(service, STANDING)["enforced"])
 
 
@@ -52,8 +52,8 @@ def test_nothing_is_enforced_before_all_pods_are_listed_for_the_first_time(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     with installed(api_alone, identities.files, policy("first", live=1), ["killed-first"], servers=0) as found:
-        found.program = HASTY
-        running = Reconciling(found, a_redis.url)
+        found.program = SHORT_INTERVALS
+        running = ControllerFixture(found, a_redis.url)
         running.start_server()
         found.wait_asked()
         assert [found.create_pod("killed-first")[0] for _ in range(3)] == [201] * 3
@@ -67,7 +67,7 @@ def test_nothing_is_enforced_before_all_pods_are_listed_for_the_first_time(
 def test_who_came_and_went_while_no_controller_ran_is_not_refunded(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
-    with reconciled(api_alone, identities, policy("gap"), ["killed-gap"], a_redis.url) as running:
+    with controller_fixture(api_alone, identities, policy("gap"), ["killed-gap"], a_redis.url) as running:
         running.lose("killed-gap")
         running.settle("gap", "killed-gap", 1)
         for used, unproven in ((11, 0), (21, 10)):
@@ -84,81 +84,81 @@ def test_who_came_and_went_while_no_controller_ran_is_not_refunded(
             assert (running.refunded("gap"), running.unproven("gap")) == (0, unproven)
 
 
-def test_in_a_storm_the_ledger_equals_the_cluster_in_the_end(
+def test_after_pod_churn_the_ledger_equals_the_cluster_in_the_end(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
-    with reconciled(api_alone, identities, policy("storm"), ["killed-storm"], a_redis.url) as running:
+    with controller_fixture(api_alone, identities, policy("churn"), ["killed-churn"], a_redis.url) as running:
         running.start_controller()
-        with Storm.over(api_alone, "killed-storm") as storm:
+        with PodChurn.over(api_alone, "killed-churn") as churn:
             for number in range(KILLS):
-                wait_for_deeds(api_alone, storm)
+                wait_for_operations(api_alone, churn)
                 running.found.stop_controller(leader(running), kill=True)
                 running.start_controller()
                 if number == KILLS // 2:
-                    two_lead_for_a_moment(running, storm)
-        settle(running, a_redis, storm)
-        assert asyncio.run(still_charged(a_redis, "storm")) == storm.came
-        assert storm.refused > 0
+                    two_lead_for_a_moment(running, churn)
+        settle(running, a_redis, churn)
+        assert asyncio.run(still_charged(a_redis, "churn")) == churn.came
+        assert churn.refused > 0
 
-        with Storm.over(api_alone, "killed-storm") as another:
-            wait_for_deeds(api_alone, another)
+        with PodChurn.over(api_alone, "killed-churn") as another:
+            wait_for_operations(api_alone, another)
             another.half_delete()  # as the kill itself does now and then
             api_alone.restart("kube-apiserver", kill=True)
             api_alone.wait_ready()
-            wait_for_deeds(api_alone, another)
+            wait_for_operations(api_alone, another)
         settle(running, a_redis, another)
-        charged = asyncio.run(still_charged(a_redis, "storm"))
-        assert storm.came | another.came <= charged, "a Pod that came to be was given back"
+        charged = asyncio.run(still_charged(a_redis, "churn"))
+        assert churn.came | another.came <= charged, "a Pod that came to be was given back"
         # The watch has a gap now: who was charged before it, and is not there, may have been there.
-        unproven = len(charged) - len(storm.came | another.came)
-        assert unproven <= running.unproven("storm")
+        unproven = len(charged) - len(churn.came | another.came)
+        assert unproven <= running.unproven("churn")
 
 
-def settle(running: Reconciling, redis: RedisServer, storm: Storm) -> None:
+def settle(running: ControllerFixture, redis: RedisServer, churn: PodChurn) -> None:
     """Wait until everything is decided; then the store is to hold what there is."""
-    with explained(running, redis, storm):
-        running.wait(lambda: not waited_for(redis, "storm"), "all to be decided")
-        running.wait(lambda: stand(redis, "storm") == storm.live(), "who lives to stand, and nobody else")
+    with explained(running, redis, churn):
+        running.wait(lambda: not waited_for(redis, "churn"), "all to be decided")
+        running.wait(lambda: stand(redis, "churn") == churn.live(), "who lives to stand, and nobody else")
         running.wait(lambda: leader(running).metrics().get(DRIFT) == 0, "a repair that finds nothing to mend")
-    assert running.standing("storm") == len(storm.live())
-    assert running.used("storm") == len(asyncio.run(still_charged(redis, "storm")))
+    assert running.standing("churn") == len(churn.live())
+    assert running.used("churn") == len(asyncio.run(still_charged(redis, "churn")))
 
 
 @contextmanager
-def explained(running: Reconciling, redis: RedisServer, storm: Storm) -> Iterator[None]:
+def explained(running: ControllerFixture, redis: RedisServer, churn: PodChurn) -> Iterator[None]:
     """Where it was in vain, say who stands wrongly, who is waited for, and what the controllers believed."""
     try:
         yield
     except ComponentError as error:
-        live, standing = storm.live(), stand(redis, "storm")
+        live, standing = churn.live(), stand(redis, "churn")
         error.add_note(f"stand, and do not live: {sorted(standing - live)}")
         error.add_note(f"live, and do not stand: {sorted(live - standing)}")
-        error.add_note(f"are waited for: {sorted(waited_for(redis, 'storm'))}")
-        for one in running.reconcilers:
+        error.add_note(f"are waited for: {sorted(waited_for(redis, 'churn'))}")
+        for one in running.controllers:
             contacts = {name: time.time() - at for name, at in one.metrics().items() if "_contact_" in name}
             error.add_note(f"{one.name}: {one.status()}; seconds since the last word: {contacts}")
         raise
 
 
-def wait_for_deeds(plane: ControlPlane, storm: Storm) -> None:
-    enough = storm.deeds + DEEDS
-    plane.wait(lambda: storm.deeds >= enough, f"{DEEDS} more deeds of the storm", "etcd")
+def wait_for_operations(plane: ControlPlane, churn: PodChurn) -> None:
+    enough = churn.operations + OPERATIONS
+    plane.wait(lambda: churn.operations >= enough, f"{OPERATIONS} more operations of the churn", "etcd")
 
 
-def leader(running: Reconciling) -> Server:
+def leader(running: ControllerFixture) -> Server:
     """Return who leads, once somebody does and has listed all Pods."""
-    found = running.plane.wait(running.leader, "a controller to lead", *(one.name for one in running.reconcilers))
+    found = running.plane.wait(running.leader, "a controller to lead", *(one.name for one in running.controllers))
     assert isinstance(found, Server)
     return found
 
 
-def two_lead_for_a_moment(running: Reconciling, storm: Storm) -> None:
+def two_lead_for_a_moment(running: ControllerFixture, churn: PodChurn) -> None:
     """Stop the leader where it is, as a machine may, and let it go on when another has taken over."""
     first, plane = leader(running), running.plane
     [other] = [one for one in running.found.controllers if one != first]
     os.kill(plane.processes.pid(first.name), signal.SIGSTOP)
     plane.wait(lambda: leads(other), "the other to take over", other.name)
-    wait_for_deeds(plane, storm)
+    wait_for_operations(plane, churn)
     os.kill(plane.processes.pid(first.name), signal.SIGCONT)
     plane.wait(lambda: not leads(first), "the former leader to stop", first.name)
 

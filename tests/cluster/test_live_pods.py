@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.controller_fixture import MEMORY, Reconciling, reconciled
+from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.redis_servers import RedisServer, names
@@ -47,19 +47,19 @@ def store(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def running(
     plane: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[Reconciling]:
+) -> Iterator[ControllerFixture]:
     url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
     namespaces = [f"standing-{name}-{store}" for name in SERVICES]
-    with reconciled(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
         found.wait(lambda: all(enforced(found, name) for name in SERVICES if name != "resized"), "limits to hold")
         yield found
 
 
-def enforced(running: Reconciling, service: str) -> bool:
+def enforced(running: ControllerFixture, service: str) -> bool:
     return bool(running.limit(service, STANDING)["enforced"])
 
 
-def deploy(running: Reconciling, namespace: str, **strategy: Any) -> None:
+def deploy(running: ControllerFixture, namespace: str, **strategy: Any) -> None:
     """Create a Deployment of 4, and wait until all run."""
     pod = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": pod}
@@ -71,7 +71,7 @@ def deploy(running: Reconciling, namespace: str, **strategy: Any) -> None:
     running.plane.wait(lambda: len(ready(running, namespace)) == 4, f"4 Pods in {namespace}")
 
 
-def ready(running: Reconciling, namespace: str, image: str = "i") -> list[dict[str, Any]]:
+def ready(running: ControllerFixture, namespace: str, image: str = "i") -> list[dict[str, Any]]:
     """Return the Pods that run and are to stay."""
     return [
         pod
@@ -82,14 +82,14 @@ def ready(running: Reconciling, namespace: str, image: str = "i") -> list[dict[s
     ]
 
 
-def refusals(running: Reconciling, namespace: str) -> list[str]:
+def refusals(running: ControllerFixture, namespace: str) -> list[str]:
     """Return what ReplicaSets say of the Pods that they could not create."""
     found = running.plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets")["items"]
     conditions = [one for replica_set in found for one in replica_set["status"].get("conditions", [])]
     return [one["message"] for one in conditions if one["type"] == "ReplicaFailure"]
 
 
-def change(running: Reconciling, old: str, new: str) -> None:
+def change(running: ControllerFixture, old: str, new: str) -> None:
     """Change the policy in force."""
     text = running.found.policy
     assert text.count(old) == 1
@@ -97,7 +97,7 @@ def change(running: Reconciling, old: str, new: str) -> None:
     running.found.change_policy(running.found.policy)
 
 
-def test_a_rollout_at_the_limit_waits_for_room_and_completes_by_surge(running: Reconciling, store: str) -> None:
+def test_a_rollout_at_the_limit_waits_for_room_and_completes_by_surge(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-rolled-{store}"
     deploy(running, namespace, maxSurge=1, maxUnavailable=0)
     assert running.standing("rolled") == 4
@@ -111,7 +111,7 @@ def test_a_rollout_at_the_limit_waits_for_room_and_completes_by_surge(running: R
     assert running.used("rolled") == 8
 
 
-def test_the_replacements_of_a_drained_node_come_in(running: Reconciling, store: str) -> None:
+def test_the_replacements_of_a_drained_node_come_in(running: ControllerFixture, store: str) -> None:
     namespace, plane = f"standing-drained-{store}", running.plane
     deploy(running, namespace)
     before = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in ready(running, namespace)}
@@ -127,7 +127,7 @@ def test_the_replacements_of_a_drained_node_come_in(running: Reconciling, store:
         plane.kubectl("uncordon", node)
 
 
-def test_a_finished_job_frees_its_places_and_not_its_window(running: Reconciling, store: str) -> None:
+def test_a_finished_job_frees_its_places_and_not_its_window(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-finished-{store}"
     job = ("create", "job", "--image=i", "-n", namespace)
     running.plane.kubectl(*job, "one")
@@ -146,7 +146,7 @@ def test_a_finished_job_frees_its_places_and_not_its_window(running: Reconciling
     assert running.used("finished") == 7
 
 
-def test_a_lowered_limit_evicts_nobody_and_lets_nobody_in(running: Reconciling, store: str) -> None:
+def test_a_lowered_limit_evicts_nobody_and_lets_nobody_in(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-lowered-{store}"
     names = [running.found.create_pod(namespace)[1]["metadata"]["name"] for _ in range(3)]
     limit = "[standing-lowered-STORE]}, quota: {standing: {hard: {pods: %d}".replace("STORE", store)
@@ -159,7 +159,7 @@ def test_a_lowered_limit_evicts_nobody_and_lets_nobody_in(running: Reconciling, 
     assert [running.found.create_pod(namespace)[0] for _ in range(2)] == [201, 429]
 
 
-def test_who_came_in_while_the_server_was_down_is_charged_afterwards(running: Reconciling, store: str) -> None:
+def test_who_came_in_while_the_server_was_down_is_charged_afterwards(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-away-{store}"
     [server] = running.found.servers
     running.found.stop_server(server)
@@ -173,7 +173,7 @@ def test_who_came_in_while_the_server_was_down_is_charged_afterwards(running: Re
     assert (status, f"{REFUSED}2, used 3, asked 1" in said["message"]) == (429, True), said
 
 
-def test_a_resize_is_counted_by_the_most_and_stands_with_what_there_is(running: Reconciling, store: str) -> None:
+def test_a_resize_is_counted_by_the_most_and_stands_with_what_there_is(running: ControllerFixture, store: str) -> None:
     namespace, plane = f"standing-resized-{store}", running.plane
 
     def cpu() -> tuple[Any, Any]:

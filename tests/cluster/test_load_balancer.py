@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.cluster.load_balancer import Entrance, Entrances, Target
+from tests.cluster.load_balancer import LoadBalancer, LoadBalancers, Target
 from tests.timeouts import HANG_SECONDS
 
 
@@ -46,10 +46,12 @@ def answering(answer: str) -> Iterator[Server]:
 
 
 class Visitor:
-    """A client's connection through an entrance."""
+    """A client's connection through a load balancer."""
 
-    def __init__(self, entrance: Entrance, stack: ExitStack) -> None:
-        self.socket = stack.enter_context(socket.create_connection(("127.0.0.1", entrance.port), timeout=HANG_SECONDS))
+    def __init__(self, load_balancer: LoadBalancer, stack: ExitStack) -> None:
+        self.socket = stack.enter_context(
+            socket.create_connection(("127.0.0.1", load_balancer.port), timeout=HANG_SECONDS)
+        )
         self._file = stack.enter_context(self.socket.makefile("rb"))
 
     def ask(self) -> str:
@@ -61,15 +63,15 @@ class Visitor:
 
 
 @pytest.fixture
-def entrance() -> Iterator[Entrance]:
-    with Entrances() as doors:
+def load_balancer() -> Iterator[LoadBalancer]:
+    with LoadBalancers() as doors:
         yield doors.open()
 
 
 @pytest.fixture
-def visit(entrance: Entrance) -> Iterator[Callable[[], Visitor]]:
+def visit(load_balancer: LoadBalancer) -> Iterator[Callable[[], Visitor]]:
     with ExitStack() as stack:
-        yield lambda: Visitor(entrance, stack)
+        yield lambda: Visitor(load_balancer, stack)
 
 
 @pytest.fixture
@@ -87,24 +89,24 @@ def two() -> Iterator[Server]:
 Visit = Callable[[], Visitor]
 
 
-def test_connections_take_turns(one: Server, two: Server, entrance: Entrance, visit: Visit) -> None:
-    entrance.targets = [one.address, two.address]
+def test_connections_take_turns(one: Server, two: Server, load_balancer: LoadBalancer, visit: Visit) -> None:
+    load_balancer.targets = [one.address, two.address]
     assert sorted(visit().ask() for _ in range(4)) == ["one", "one", "two", "two"]
 
 
 def test_a_server_that_is_not_ready_gets_no_new_connection_and_keeps_the_old(
-    one: Server, two: Server, entrance: Entrance, visit: Visit
+    one: Server, two: Server, load_balancer: LoadBalancer, visit: Visit
 ) -> None:
     with answering("HTTP/1.1 200 OK") as probe:
         first = Target(one.address, f"http://{probe.address}/readyz")
-        entrance.targets = [first]
+        load_balancer.targets = [first]
         old = visit()
         assert old.ask() == "one"
-        entrance.targets = [first, two.address]
+        load_balancer.targets = [first, two.address]
         probe.answer = b"HTTP/1.1 503 Service Unavailable\n"
         deadline = time.monotonic() + HANG_SECONDS
-        while entrance.ready != (Target(two.address),):
-            assert time.monotonic() < deadline, entrance.ready
+        while load_balancer.ready != (Target(two.address),):
+            assert time.monotonic() < deadline, load_balancer.ready
             time.sleep(0.01)
         assert [visit().ask() for _ in range(3)] == ["two"] * 3
         assert old.ask() == "one"
@@ -115,21 +117,21 @@ def test_without_a_ready_server_a_connection_ends_at_once(visit: Visit) -> None:
         assert visit().ask() == "nobody's answer"
 
 
-def test_cut_ends_what_is_open_and_lets_new_ones_in(one: Server, entrance: Entrance, visit: Visit) -> None:
-    entrance.targets = [one.address]
+def test_cut_ends_what_is_open_and_lets_new_ones_in(one: Server, load_balancer: LoadBalancer, visit: Visit) -> None:
+    load_balancer.targets = [one.address]
     old = visit()
     assert old.ask() == "one"
-    entrance.cut()
-    assert entrance.connections == 0
+    load_balancer.cut()
+    assert load_balancer.connections == 0
     with pytest.raises(ConnectionError):
         old.read()
     assert visit().ask() == "one"
 
 
 def test_the_end_of_one_direction_is_handed_on_and_the_other_stays(
-    one: Server, entrance: Entrance, visit: Visit
+    one: Server, load_balancer: LoadBalancer, visit: Visit
 ) -> None:
-    entrance.targets = [one.address]
+    load_balancer.targets = [one.address]
     visitor = visit()
     assert visitor.ask() == "one"
     visitor.socket.shutdown(socket.SHUT_WR)

@@ -22,7 +22,7 @@ from tests.cluster import manifests
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kwok import NODES
-from tests.cluster.load_balancer import Entrances
+from tests.cluster.load_balancer import LoadBalancers
 from tests.cluster.readme_steps import SERVER, Site, mounted
 from tests.timeouts import HANG_SECONDS
 from webhook import settings
@@ -47,7 +47,7 @@ NUMBERED = sorted(path.name for path in manifests.FOLDER.glob("[0-9]*.yaml"))
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Take the first two steps: credentials, and all that runs in the cluster."""
-    with Entrances() as doors, ControlPlane() as plane:
+    with LoadBalancers() as doors, ControlPlane() as plane:
         plane.add_nodes(*NODES)
         found = Site(plane, tmp_path_factory.mktemp("site"), doors.open())
         for step in manifests.steps()[:2]:
@@ -125,7 +125,7 @@ def test_the_old_server_is_asked_to_end_before_the_new_one_is_ready(site: Site) 
     site.plane.kubectl("rollout", "status", "deployment/podgate", *where, "--timeout=300s")
 
 
-def test_who_waits_for_the_lease_waits_longer_than_it_takes_the_old_server_to_let_go() -> None:
+def test_who_waits_for_the_lease_waits_longer_than_it_takes_the_old_server_to_released() -> None:
     [container] = manifests.pod_spec()["containers"]
     before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert before + 10 < server._LEASE_PATIENCE_SECONDS
@@ -262,7 +262,7 @@ def test_the_controller_may_do_what_it_does_and_no_more(
 @pytest.mark.parametrize(
     ("account", "folder"), [("podgate-controller", "certificates"), ("podgate", "certificates-in-memory")]
 )
-async def test_whoever_may_not_keep_certificates_is_told_what_lets_it(
+async def test_whoever_may_not_keep_certificates_is_reported_what_lets_it(
     controllers_site: Site, account: str, folder: str
 ) -> None:
     token = controllers_site.plane.kubectl("create", "token", account, "-n", NAMESPACE).stdout.strip()

@@ -137,7 +137,7 @@ def test_bad_overrides_are_refused_at_apply_with_line_and_column_and_so_is_a_ser
         assert [one.get("by") for one in entries] == [None, "kubernetes-admin"], "the command knows who asks"
 
 
-def test_who_lacks_a_right_is_told_which_and_who_names_no_service_too(
+def test_who_lacks_a_right_is_reported_which_and_who_names_no_service_too(
     plane: ControlPlane, identities: Identities
 ) -> None:
     def override(kubeconfig: Path, service: str = "web") -> tuple[int, str]:

@@ -244,7 +244,7 @@ def test_a_runtime_class_that_the_cluster_does_not_have_is_named_by_the_api_serv
 # --- the validating half alone ---
 
 
-def test_a_rewrite_that_was_skipped_is_told_from_a_choice(plane: ControlPlane, installation: Installation) -> None:
+def test_a_rewrite_that_was_skipped_is_reported_from_a_choice(plane: ControlPlane, installation: Installation) -> None:
     plane.kubectl("delete", "mutatingwebhookconfiguration", "podgate")
     try:
         quiet = pod("web", app("never", "Deny"))

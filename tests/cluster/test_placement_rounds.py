@@ -74,7 +74,7 @@ def tap(plane: ControlPlane, identities: Identities) -> Iterator[Tap]:
     with (
         classes(plane, *known),
         installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as found,
-        tapped(found.entrance, identities) as tap,
+        tapped(found.load_balancer, identities) as tap,
     ):
         found.wait_asked()
         yield tap

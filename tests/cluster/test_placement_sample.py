@@ -63,7 +63,7 @@ def everything(plane: ControlPlane, identities: Identities, sample: list[Case], 
         classes(plane, *CLASSES),
         sites(plane),
         installed(plane, identities.files, policy, [NAMESPACE, UNMATCHED]) as installation,
-        tapped(installation.entrance, identities) as tap,
+        tapped(installation.load_balancer, identities) as tap,
     ):
         wait_asked(plane, tap, sample[0])
         try:
@@ -117,7 +117,7 @@ def test_the_api_server_refuses_no_pod_because_of_its_patch(plane: ControlPlane,
     assert len(refused) <= len(everything) // 20, "the sample is not one that an API server takes"
 
 
-def test_who_is_denied_is_told_each_field_of_his_that_contradicts_and_nothing_else(outcomes: list[Outcome]) -> None:
+def test_who_is_denied_is_reported_each_field_of_his_that_contradicts_and_nothing_else(outcomes: list[Outcome]) -> None:
     assert any(outcome.is_denied_by_us for outcome in outcomes)
     for outcome in outcomes:
         said = re.findall(r"PlacementConflict: service \S+: (spec\.\S+)", outcome.message)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_runner import podgate
-from tests.cluster.controller_fixture import MEMORY, Reconciling, reconciled
+from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.kwok import node
@@ -61,20 +61,20 @@ in_memory = pytest.mark.parametrize("store", [MEMORY], indirect=True)
 @pytest.fixture(scope="module")
 def running(
     plane: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[Reconciling]:
+) -> Iterator[ControllerFixture]:
     url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
     namespaces = [f"starts-{name}-{store}" for name in SERVICES]
-    with reconciled(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
         yield found
 
 
-def shown(running: Reconciling, service: str) -> dict[str, Any]:
+def shown(running: ControllerFixture, service: str) -> dict[str, Any]:
     """Return a breaker as `podgate status` has it."""
     services = running.found.servers[0].status()["services"]
     return dict({one["name"]: one for one in services}[service]["breaker"])
 
 
-def state(running: Reconciling, service: str) -> str:
+def state(running: ControllerFixture, service: str) -> str:
     """Return its state, which metrics must show too."""
     metrics = running.found.servers[0].metrics()
     ones = [name for name in metrics if name.startswith("podgate_breaker_state{") and f'service="{service}"' in name]
@@ -82,7 +82,7 @@ def state(running: Reconciling, service: str) -> str:
     return one.partition('state="')[2].partition('"')[0]
 
 
-def moves(running: Reconciling, service: str) -> dict[tuple[str, str, str], int]:
+def moves(running: ControllerFixture, service: str) -> dict[tuple[str, str, str], int]:
     """Return all changes of state that there were, whoever made them: from, to, why."""
     found: dict[tuple[str, str, str], int] = {}
     for one in {*running.found.servers, *running.found.controllers}:
@@ -94,10 +94,10 @@ def moves(running: Reconciling, service: str) -> dict[tuple[str, str, str], int]
     return {key: count for key, count in found.items() if count}
 
 
-def outcomes(running: Reconciling, service: str) -> dict[str, int]:
+def outcomes(running: ControllerFixture, service: str) -> dict[str, int]:
     """Return how many starts a breaker was told of, by result."""
     found: dict[str, int] = {}
-    for one in running.reconcilers:
+    for one in running.controllers:
         for name, count in one.metrics().items():
             if name.startswith("podgate_outcomes_total{") and f'service="{service}"' in name:
                 result = name.partition('result="')[2].partition('"')[0]
@@ -105,7 +105,7 @@ def outcomes(running: Reconciling, service: str) -> dict[str, int]:
     return {result: count for result, count in found.items() if count}
 
 
-def trip(running: Reconciling, namespace: str, service: str, replicas: int = 4, name: str = "web") -> None:
+def trip(running: ControllerFixture, namespace: str, service: str, replicas: int = 4, name: str = "web") -> None:
     """Let Pods come in that fit nowhere, and wait until the breaker has opened."""
     deploy(running.plane, namespace, name, replicas, nodeSelector={KEPT: service}, tolerations=TOLERATIONS)
     running.wait(lambda: shown(running, service)["state"] == "OPEN", f"{service} to trip")
@@ -113,7 +113,7 @@ def trip(running: Reconciling, namespace: str, service: str, replicas: int = 4, 
 
 @in_memory
 def test_who_cannot_be_scheduled_trips_its_own_service_which_closes_when_nodes_appear(
-    running: Reconciling, store: str
+    running: ControllerFixture, store: str
 ) -> None:
     sick, well = f"starts-sick-{store}", f"starts-well-{store}"
     deploy(running.plane, well, "web", 2)
@@ -155,7 +155,7 @@ def test_who_cannot_be_scheduled_trips_its_own_service_which_closes_when_nodes_a
 
 
 @on_redis
-def test_a_rollout_that_crashes_trips_and_a_rollback_cures_it_early(running: Reconciling, store: str) -> None:
+def test_a_rollout_that_crashes_trips_and_a_rollback_cures_it_early(running: ControllerFixture, store: str) -> None:
     namespace = f"starts-rolled-{store}"
     wait = running.wait
 
@@ -191,7 +191,7 @@ def test_a_rollout_that_crashes_trips_and_a_rollback_cures_it_early(running: Rec
 
 @on_redis
 def test_a_lost_node_trips_nothing_though_quota_refuses_what_replaces_its_pods(
-    running: Reconciling, store: str
+    running: ControllerFixture, store: str
 ) -> None:
     namespace, plane = f"starts-lost-{store}", running.plane
     taint = {"key": KEPT, "effect": "NoSchedule"}
@@ -206,7 +206,7 @@ def test_a_lost_node_trips_nothing_though_quota_refuses_what_replaces_its_pods(
     running.wait(lambda: server.metrics()[denials] >= LOSERS, "them to ask again")
     assert running.used("lost") == LOSERS + 1, "replacements are charged"
     assert (moves(running, "lost"), state(running, "lost")) == ({}, "CLOSED")
-    excused = sum(one.total("podgate_breaker_excused_total", 'service="lost"') for one in running.reconcilers)
+    excused = sum(one.total("podgate_breaker_excused_total", 'service="lost"') for one in running.controllers)
     assert excused == LOSERS
     # Others' refusals count: it would have tripped.
     for number in range(LOSERS):
@@ -219,7 +219,7 @@ def test_a_lost_node_trips_nothing_though_quota_refuses_what_replaces_its_pods(
 # --- one tenant, and another's breaker ---
 
 
-def claim(running: Reconciling, namespace: str, service: str, **metadata: Any) -> tuple[str, dict[str, str]]:
+def claim(running: ControllerFixture, namespace: str, service: str, **metadata: Any) -> tuple[str, dict[str, str]]:
     """Create a Pod that says it is a service's; return its path, and the labels that it has got."""
     labels = {"podgate.io/service": service, "app": "web"}
     path = f"/api/v1/namespaces/{namespace}/pods"
@@ -230,19 +230,19 @@ def claim(running: Reconciling, namespace: str, service: str, **metadata: Any) -
     return f"{path}/{answer['metadata']['name']}", answer["metadata"]["labels"]
 
 
-def end(running: Reconciling, path: str, phase: str = "Failed") -> None:
+def end(running: ControllerFixture, path: str, phase: str = "Failed") -> None:
     status, answer = running.plane.api.request("PATCH", f"{path}/status", {"status": {"phase": phase}}, MERGE)
     assert status in {200, 404}, answer  # who claims a foreign owner may be collected already
 
 
-def record(running: Reconciling, service: str) -> tuple[Any, ...]:
+def record(running: ControllerFixture, service: str) -> tuple[Any, ...]:
     """Return all that a tenant must not change: how a breaker stands, its moves, and which errors it was told of."""
     stands = {key: value for key, value in shown(running, service).items() if key != "openRemainingSeconds"}
     errors = {result: count for result, count in outcomes(running, service).items() if result != "ok"}
     return stands, moves(running, service), errors
 
 
-def overtake(running: Reconciling, store: str) -> None:
+def overtake(running: ControllerFixture, store: str) -> None:
     """Wait until all that was written by now has been told: the watch brings one more, of a service without others."""
     before = outcomes(running, "late").get("ok", 0)
     assert running.found.create_pod(f"starts-late-{store}")[0] == 201
@@ -250,7 +250,7 @@ def overtake(running: Reconciling, store: str) -> None:
 
 
 @in_memory
-def test_labels_of_a_tenants_pods_trip_nobody_elses_breaker(running: Reconciling, store: str) -> None:
+def test_labels_of_a_tenants_pods_trip_nobody_elses_breaker(running: ControllerFixture, store: str) -> None:
     namespace, before = f"starts-tenant-{store}", record(running, "well")
     pods = [claim(running, namespace, "well") for _ in range(4)]
     assert {labels["podgate.io/service"] for _, labels in pods} == {"tenant"}
@@ -266,7 +266,7 @@ def test_labels_of_a_tenants_pods_trip_nobody_elses_breaker(running: Reconciling
 
 
 @in_memory
-def test_namespaces_of_a_tenant_trip_nobody_elses_breaker(running: Reconciling, store: str) -> None:
+def test_namespaces_of_a_tenant_trip_nobody_elses_breaker(running: ControllerFixture, store: str) -> None:
     namespace, before = f"starts-elsewhere-{store}", record(running, "well")
     running.plane.create_namespace(namespace, **{"podgate.io/service": "well", "app": "web"})
     [server] = running.found.servers
@@ -282,7 +282,7 @@ def test_namespaces_of_a_tenant_trip_nobody_elses_breaker(running: Reconciling, 
 
 
 @in_memory
-def test_churn_of_a_tenants_pods_trips_nobody_elses_breaker(running: Reconciling, store: str) -> None:
+def test_churn_of_a_tenants_pods_trips_nobody_elses_breaker(running: ControllerFixture, store: str) -> None:
     namespace, well = f"starts-tenant-{store}", f"starts-well-{store}"
     deploy(running.plane, well, "web", 2)
     running.wait(lambda: len(ready(running, well)) >= 2, "the healthy ones to run")
@@ -302,7 +302,7 @@ def test_churn_of_a_tenants_pods_trips_nobody_elses_breaker(running: Reconciling
 
 
 @in_memory
-def test_good_starts_of_a_tenants_pods_close_nobody_elses_breaker(running: Reconciling, store: str) -> None:
+def test_good_starts_of_a_tenants_pods_close_nobody_elses_breaker(running: ControllerFixture, store: str) -> None:
     trip(running, f"starts-held-{store}", "held")
     running.wait(lambda: PROBES in moves(running, "held"), "probes to be waited for")
     before = record(running, "held")

@@ -104,4 +104,4 @@ def test_without_any_good_policy_a_server_is_not_ready(plane: ControlPlane, iden
 
 
 def is_ready(found: Installation, server: Server) -> bool:
-    return server.admission in {target.address for target in found.entrance.ready}
+    return server.admission in {target.address for target in found.load_balancer.ready}

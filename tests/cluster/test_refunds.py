@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.controller_fixture import MEMORY, Reconciling, reconciled
+from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.recording_webhook import Answer, Recorder, admit
@@ -44,14 +44,14 @@ def store(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def running(
     plane: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[Reconciling]:
+) -> Iterator[ControllerFixture]:
     url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
     namespaces = [f"refunds-{name}-{store}" for name in SERVICES]
-    with reconciled(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
         yield found
 
 
-def given_back_once(running: Reconciling, service: str, cause: str, lose: Callable[[], None]) -> None:
+def given_back_once(running: ControllerFixture, service: str, cause: str, lose: Callable[[], None]) -> None:
     """Lose some Pods; the last test looks again."""
     used, standing = running.used(service), running.standing(service)
     for _ in range(FEW):
@@ -62,7 +62,7 @@ def given_back_once(running: Reconciling, service: str, cause: str, lose: Callab
     assert (running.unproven(service), running.charged_afterwards(service)) == (0, 0)
 
 
-def test_a_pod_refused_by_resource_quota(running: Reconciling, store: str) -> None:
+def test_a_pod_refused_by_resource_quota(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-quota-{store}"
     limit = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": namespace}}
     running.plane.apply({**limit, "spec": {"hard": {"pods": "0"}}})
@@ -76,7 +76,7 @@ def test_a_pod_refused_by_resource_quota(running: Reconciling, store: str) -> No
     given_back_once(running, "quota", NEVER_CREATED, lose)
 
 
-def test_a_pod_refused_by_another_webhook(running: Reconciling, store: str) -> None:
+def test_a_pod_refused_by_another_webhook(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-webhook-{store}"
 
     async def refuse(_: str, body: bytes) -> bytes:
@@ -92,13 +92,13 @@ def test_a_pod_refused_by_another_webhook(running: Reconciling, store: str) -> N
         given_back_once(running, "webhook", NEVER_CREATED, lose)
 
 
-def test_a_pod_whose_name_is_taken(running: Reconciling, store: str) -> None:
+def test_a_pod_whose_name_is_taken(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-name-{store}"
     running.found.create_pod(namespace, "taken", **UNSCHEDULED)
     given_back_once(running, "name", NAME_TAKEN, lambda: running.lose(namespace))
 
 
-def test_a_pod_whose_client_went_away(running: Reconciling, store: str) -> None:
+def test_a_pod_whose_client_went_away(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-client-{store}"
 
     async def hang(_: str, body: bytes) -> bytes:
@@ -123,7 +123,7 @@ def test_a_pod_whose_client_went_away(running: Reconciling, store: str) -> None:
         given_back_once(running, "client", NEVER_CREATED, lose)
 
 
-def test_none_of_500_that_came_to_be(running: Reconciling, store: str) -> None:
+def test_none_of_500_that_was_created(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-came-{store}"
     path = f"/api/v1/namespaces/{namespace}/pods"
     running.found.create_pod(namespace, "taken", **UNSCHEDULED)
@@ -150,7 +150,7 @@ def test_none_of_500_that_came_to_be(running: Reconciling, store: str) -> None:
     assert (running.unproven("came"), running.charged_afterwards("came")) == (0, 0)
 
 
-def test_nothing_was_given_back_twice(running: Reconciling) -> None:
+def test_nothing_was_refunded_twice(running: ControllerFixture) -> None:
     for service in set(SERVICES) - {"came"}:
         assert running.refunded(service) in {0, FEW}, "0 where its test has not run"
         assert running.used(service) == running.standing(service)
@@ -179,7 +179,7 @@ def workloads() -> dict[str, Any]:
 
 
 @contextmanager
-def another_webhook(running: Reconciling, namespace: str, answer: Answer) -> Iterator[Recorder]:
+def another_webhook(running: ControllerFixture, namespace: str, answer: Answer) -> Iterator[Recorder]:
     """Have one more webhook validate the Pods of a namespace; wait until it is asked."""
     files = running.found.files
     with Recorder(files.pki.paths, answer) as recorder:

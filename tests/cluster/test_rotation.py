@@ -20,7 +20,7 @@ from certs.cluster.ca_controller import SERVING
 from tests.cluster.controller_fixture import leads
 from tests.cluster.identities import Identities
 from tests.cluster.load import PLACEMENT, POD, Load
-from tests.cluster.rotation_fixture import Lives, Rotating, rotating
+from tests.cluster.rotation_fixture import Lives, RotationFixture, rotating
 from tests.cluster.server import Server
 from tests.redis_servers import RedisServer
 
@@ -49,7 +49,7 @@ services:
 
 
 @asynccontextmanager
-async def loaded(on: Rotating) -> AsyncIterator[tuple[Load, Load]]:
+async def loaded(on: RotationFixture) -> AsyncIterator[tuple[Load, Load]]:
     """Create so many Pods a second, dry runs and others, while the block lasts; all that were begun are answered."""
     url = f"{on.plane.server}/api/v1/namespaces/{NAMESPACE}/pods"
     under_way: set[asyncio.Task[None]] = set()
@@ -120,7 +120,7 @@ class Strangers:
 class Sightings:
     """What was in use at any time: by it one sees what has rotated."""
 
-    on: Rotating
+    on: RotationFixture
     serving: set[int] = field(default_factory=set)
     client: set[int] = field(default_factory=set)
     tokens: set[bytes] = field(default_factory=set)
@@ -181,14 +181,14 @@ async def test_everything_rotates_under_load_and_not_one_admission_fails(
     assert len(seen.client) >= (2 if SOAKS else 1)
 
 
-def signs(on: Rotating, which: int) -> bool:
+def signs(on: RotationFixture, which: int) -> bool:
     """Whether two CAs are trusted, and the leaf is the first one's, or the last one's."""
     line, leaf = on.line(), on.leaf(SERVING)
     assert leaf is not None
     return len(line) > 1 and issuer_of(leaf, [one.certificate for one in line]) == line[which].certificate
 
 
-def killed(on: Rotating, which: int) -> bool:
+def killed(on: RotationFixture, which: int) -> bool:
     """Kill who leads if a rotation is under way and that far; whether it was."""
     leader = next((one for one in on.found.controllers if leads(one)), None)
     if leader is None or not signs(on, which):
@@ -198,7 +198,7 @@ def killed(on: Rotating, which: int) -> bool:
     return True
 
 
-async def rage(on: Rotating, seen: Sightings, strangers: Strangers) -> None:
+async def rage(on: RotationFixture, seen: Sightings, strangers: Strangers) -> None:
     """Look on while the load is to last; kill who leads twice: before a new CA signs, and before the old one goes."""
     ends, moments = time.monotonic() + LOAD_SECONDS, [0, -1]
     while time.monotonic() < ends:

@@ -19,7 +19,7 @@ from tests.cluster import manifests
 from tests.cluster.admission_configuration import SERVICE_HOST, stand_in_service
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.installation import RBAC, Installation
-from tests.cluster.load_balancer import Entrances
+from tests.cluster.load_balancer import LoadBalancers
 from tests.cluster.readme_steps import Site as Person
 from webhook import settings
 from webhook.authentication.secret_path_file import read_paths
@@ -57,7 +57,7 @@ class Site(Installation):
         before = self.refused(), self.judged()
         judged = load(POLICY.encode(), Purpose.SERVE).policy.policy
         bundle = (self.files.folder / "ca.crt").read_bytes()
-        client = ClientConfig(ServiceReference(port=self.entrance.port), bundle, path)
+        client = ClientConfig(ServiceReference(port=self.load_balancer.port), bundle, path)
         self.plane.apply(*configurations(judged, client))
 
         def calls() -> bool:
@@ -89,7 +89,7 @@ def reduced(plane: ControlPlane, folder: Path) -> Iterator[Site]:
     names = (*server_names("127.0.0.1"), *server_names(SERVICE_HOST))
     leaf = files.pki.authority.issue_server(SERVICE_HOST, names)
     write_key_pair(leaf, files.pki.paths.certificate, files.pki.paths.key, replace=True)
-    with Entrances() as doors:
+    with LoadBalancers() as doors:
         site = Site(plane, files, doors.open(), POLICY, NAMESPACES)
         site.apply_policy(POLICY)
         try:
@@ -162,7 +162,7 @@ def test_the_path_changes_without_a_refusal(site: Site) -> None:
     assert site.refused() == 0
 
 
-def test_while_the_server_is_away_the_api_server_tells_the_path_to_whoever_it_refuses(site: Site) -> None:
+def test_while_the_server_is_away_the_api_server_reports_the_path_to_whoever_it_refuses(site: Site) -> None:
     """Not as we would have it: this is why docs/reduced-mode.md says to change the path after an outage."""
     site.call_by(SECRET)
     site.stop_server(site.servers[0])
@@ -196,7 +196,7 @@ def test_the_deployment_is_the_other_one_but_for_how_callers_are_known() -> None
     assert ours == other
 
 
-def test_the_network_policy_names_the_ports_of_the_server_and_lets_in_no_address_at_large() -> None:
+def test_the_network_policy_names_the_ports_of_the_server_and_admits_no_address_at_large() -> None:
     [policy] = yaml.safe_load_all((FOLDER / "35-networkpolicy.yaml").read_text())
     spec = deployment(FOLDER / "30-deployment.yaml")["spec"]
     assert policy["spec"]["podSelector"] == spec["selector"]
@@ -224,7 +224,7 @@ def test_the_steps_of_the_page_set_it_up_and_change_the_path(plane: ControlPlane
     certificates, server, webhooks = (textwrap.dedent(block) for block in blocks)
     change = re.search(r"`(\(umask 077; printf .+?\))`.+?`(kubectl create secret .+?)`\.", PAGE.read_text(), re.DOTALL)
     assert change is not None
-    with Entrances() as doors:
+    with LoadBalancers() as doors:
         person = Person(plane, tmp_path, doors.open())
         (tmp_path / "policy.yaml").write_text(POLICY)
         for step in (certificates, server, webhooks):

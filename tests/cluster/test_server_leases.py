@@ -77,7 +77,7 @@ def replicas(found: Installation) -> list[dict[str, Any]]:
     return sorted((server.status()["replicas"] for server in found.servers), key=lambda shown: int(shown["ordinal"]))
 
 
-def test_servers_of_one_store_share_by_their_leases_unless_they_are_told_how(
+def test_servers_of_one_store_share_by_their_leases_unless_they_are_reported_how(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     shared = ("--drain", "0s", "--store", a_redis.url)

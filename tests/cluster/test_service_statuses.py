@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import manifests
-from tests.cluster.controller_fixture import MEMORY, Reconciling, reconciled
+from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.redis_servers import RedisServer, names
@@ -44,27 +44,27 @@ def store(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def running(
     api_alone: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[Reconciling]:
+) -> Iterator[ControllerFixture]:
     """Start with nowhere to write to."""
     url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
     namespaces = [f"statuses-{name}-{store}" for name in ("tripped", "idle", "plain")]
-    with reconciled(api_alone, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+    with controller_fixture(api_alone, identities, POLICY.replace("STORE", store), namespaces, url) as found:
         yield found
     api_alone.kubectl("delete", "-f", CRD, "--ignore-not-found")
 
 
-def statuses(running: Reconciling) -> dict[str, dict[str, Any]]:
+def statuses(running: ControllerFixture) -> dict[str, dict[str, Any]]:
     status, found = running.plane.api.request("GET", "/apis/podgate.io/v1alpha1/servicestatuses")
     assert status in {200, 404, 429}, found  # 429: while a definition is new
     return {one["metadata"]["name"]: one for one in found["items"]} if status == 200 else {}
 
 
-def breaker(running: Reconciling, service: str) -> dict[str, Any]:
+def breaker(running: ControllerFixture, service: str) -> dict[str, Any]:
     shown: dict[str, Any] = statuses(running).get(service, {}).get("status", {}).get("breaker", {})
     return shown
 
 
-def wait_all(running: Reconciling, *services: str) -> None:
+def wait_all(running: ControllerFixture, *services: str) -> None:
     def all_there() -> bool:
         found = statuses(running)
         return set(found) == set(services) and all("status" in one for one in found.values())
@@ -72,12 +72,14 @@ def wait_all(running: Reconciling, *services: str) -> None:
     running.wait(all_there, f"the objects of {', '.join(services)} and no others")
 
 
-def table(running: Reconciling, *how: str) -> list[str]:
+def table(running: ControllerFixture, *how: str) -> list[str]:
     return running.plane.kubectl("get", NAME, *how).stdout.splitlines()
 
 
-def test_without_the_definition_all_else_goes_on_and_it_is_told_once(running: Reconciling, store: str) -> None:
-    [keeper] = running.reconcilers
+def test_without_the_definition_all_else_goes_on_and_it_is_reported_once(
+    running: ControllerFixture, store: str
+) -> None:
+    [keeper] = running.controllers
     said = f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml"
     running.wait(lambda: said in running.found.log(keeper), "it to be told")
     assert running.found.create_pod(f"statuses-plain-{store}")[0] == 201
@@ -86,7 +88,7 @@ def test_without_the_definition_all_else_goes_on_and_it_is_told_once(running: Re
     assert running.found.log(keeper).count(said) == 1
 
 
-def test_each_service_has_an_object_that_says_how_it_stands(running: Reconciling) -> None:
+def test_each_service_has_an_object_that_says_how_it_stands(running: ControllerFixture) -> None:
     found = statuses(running)
     assert {one["metadata"]["labels"]["app.kubernetes.io/managed-by"] for one in found.values()} == {"podgate"}
     assert found["plain"]["status"] == {}
@@ -98,7 +100,7 @@ def test_each_service_has_an_object_that_says_how_it_stands(running: Reconciling
     assert [row.split() for row in rows] == [["idle", "CLOSED", "Audit"], ["plain"], ["tripped", "CLOSED", "Enforce"]]
 
 
-def test_an_object_changes_with_its_breaker_and_only_with_it(running: Reconciling, store: str) -> None:
+def test_an_object_changes_with_its_breaker_and_only_with_it(running: ControllerFixture, store: str) -> None:
     before = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
     answers = [running.found.create_pod(f"statuses-tripped-{store}")[0] for _ in range(4)]
     assert answers == [201, 429, 429, 503]
@@ -119,11 +121,11 @@ def test_an_object_changes_with_its_breaker_and_only_with_it(running: Reconcilin
     assert [name for name in now if now[name] != before[name]] == ["tripped"]
 
 
-def test_its_short_name_is_known(running: Reconciling) -> None:
+def test_its_short_name_is_known(running: ControllerFixture) -> None:
     assert "HALF_OPEN" in running.plane.kubectl("get", "svcstatus", "tripped").stdout
 
 
-def test_one_that_somebody_deletes_comes_back(running: Reconciling) -> None:
+def test_one_that_somebody_deletes_comes_back(running: ControllerFixture) -> None:
     former = statuses(running)["tripped"]
     running.plane.kubectl("delete", NAME, "tripped")
     running.wait(lambda: breaker(running, "tripped"), "it to come back")
@@ -132,14 +134,14 @@ def test_one_that_somebody_deletes_comes_back(running: Reconciling) -> None:
     assert found["status"] == former["status"]
 
 
-def test_it_goes_with_its_service_and_what_is_not_ours_stays(running: Reconciling, store: str) -> None:
+def test_it_goes_with_its_service_and_what_is_not_ours_stays(running: ControllerFixture, store: str) -> None:
     running.plane.apply({"apiVersion": "podgate.io/v1alpha1", "kind": "ServiceStatus", "metadata": {"name": "theirs"}})
     running.found.change_policy(WITHOUT_IDLE.replace("STORE", store))
     running.wait(lambda: "idle" not in statuses(running), "the object to go")
     assert set(statuses(running)) == {"tripped", "plain", "theirs"}
 
 
-def test_when_the_definition_goes_all_else_goes_on_and_it_may_come_back(running: Reconciling, store: str) -> None:
+def test_when_the_definition_goes_all_else_goes_on_and_it_may_come_back(running: ControllerFixture, store: str) -> None:
     running.plane.kubectl("delete", "-f", CRD)
     assert running.found.create_pod(f"statuses-plain-{store}")[0] == 201
     running.plane.kubectl("apply", "-f", CRD)

@@ -172,7 +172,7 @@ def test_all_that_is_in_redis_is_of_one_of_them_or_the_fleets(clusters: Clusters
     assert not any(":ring:everywhere" in key or ":pool:" in key for key in owned["east"] | owned["west"])
 
 
-def test_in_a_race_of_both_not_one_pod_is_let_in_too_many(clusters: Clusters) -> None:
+def test_in_a_race_of_both_not_one_pod_is_admitted_too_many(clusters: Clusters) -> None:
     with ThreadPoolExecutor(8) as pool:
         said = list(pool.map(lambda cluster: create(cluster, "racing"), [clusters.east, clusters.west] * 12))
     assert said.count("") == 7

@@ -17,7 +17,7 @@ import pytest
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.installation import KEY, LAST_GOOD, POLICY, RBAC, SERVICE_ACCOUNT
-from tests.cluster.load_balancer import Entrance, Entrances
+from tests.cluster.load_balancer import LoadBalancer, LoadBalancers
 from tests.contract.watch_contract import QUICK, Watching, document, following, kept
 from tests.timeouts import HANG_SECONDS
 
@@ -29,7 +29,7 @@ IMPATIENT = replace(QUICK, inactivity_seconds=2, request_seconds=2)
 class RealWorld:
     """A `watching.World` of a control plane. Podgate comes through a door of its own, which can be shut."""
 
-    def __init__(self, plane: ControlPlane, door: Entrance) -> None:
+    def __init__(self, plane: ControlPlane, door: LoadBalancer) -> None:
         self.plane = plane
         self.door = door
         self._open()
@@ -115,7 +115,7 @@ def watched_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 async def world(watched_plane: ControlPlane) -> AsyncIterator[RealWorld]:
-    with Entrances() as doors:
+    with LoadBalancers() as doors:
         found = await asyncio.to_thread(RealWorld, watched_plane, doors.open())
         yield found
         await found.tidy()
@@ -155,7 +155,7 @@ async def test_changes_arrive_after_a_restart(world: RealWorld, component: str, 
         await kept(world, document(2))
 
 
-async def test_an_api_server_that_hangs_is_told_and_followed_again_when_it_goes_on(world: RealWorld) -> None:
+async def test_an_api_server_that_hangs_is_reported_and_followed_again_when_it_goes_on(world: RealWorld) -> None:
     await world.put_policy(document(1))
     async with following(world, IMPATIENT) as follower:
         await follower.until(lambda: follower.pods() == "1")

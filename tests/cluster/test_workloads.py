@@ -108,7 +108,7 @@ def test_a_daemon_set_goes_its_way_as_its_pods_do(found: Installation) -> None:
     assert reviews(found) == before
 
 
-def test_what_the_author_was_told_is_what_the_replica_set_meets(found: Installation) -> None:
+def test_what_the_author_was_reported_is_what_the_replica_set_meets(found: Installation) -> None:
     before = reviews(found)
     assert kubectl(found, "advised", "create", given=deployed("refused", THEIRS)) == [denied("refused")]
     message = found.plane.wait(lambda: _refusal(found, "refused"), "the ReplicaSet to say why Pods are missing")
@@ -204,8 +204,8 @@ def test_a_template_of_half_a_megabyte_is_compared_within_the_api_servers_limits
 @pytest.mark.parametrize("kind", KINDS)
 def test_workloads_come_and_change_while_the_server_is_away(found: Installation, kind: str) -> None:
     name = f"alone-{kind.lower()}"
-    found.entrance.targets = []
-    found.entrance.cut()
+    found.load_balancer.targets = []
+    found.load_balancer.cut()
     try:
         assert kubectl(found, "advised", "create", given=workload(kind, name, THEIRS)) == []
         if kind != "Job":

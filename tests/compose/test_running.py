@@ -68,7 +68,7 @@ def test_keys_and_tokens_are_for_their_owner_alone(composition: Composition) -> 
     }
 
 
-def test_a_server_that_is_told_to_stop_ends_well(composition: Composition) -> None:
+def test_a_server_that_is_reported_to_stop_ends_well(composition: Composition) -> None:
     composition.up("replica")
     assert composition.stop("replica") == 0
     assert '"stopped"' in composition.log("replica")

@@ -1,6 +1,6 @@
 """Operations on a small set of services that share a pool, and the domains of their arguments.
 
-A deed is (name, arguments...), of constants only: a list of them tells a whole world, and replays it.
+A operation is (name, arguments...), of constants only: a list of them tells a whole world, and replays it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from webhook.core.policy_spec import Mode
 from webhook.core.quota import Cost, Limit, WindowPlan, canonical
 
 SECOND_US = 1_000_000
-Deed = tuple[Any, ...]
+Operation = tuple[Any, ...]
 
 SOLO, WEB, API, BATCH, POOL = "solo", "web", "api", "batch", "pool"
 POOLED = (WEB, API, BATCH)
@@ -54,13 +54,13 @@ ARGUMENTS: Mapping[str, tuple[Sequence[Any], ...]] = {
     "step_forward": (_FORWARD_US,),
     "stay_behind": (SERVICES, _BACK_US, (9_999_999, 10_000_000, 10_000_001)),
 }
-"""What each argument of a deed is drawn from."""
+"""What each argument of a operation is drawn from."""
 
 _OFTEN = ("ask",) * 6 + ("again", "burst", "pause", "edge", "both_sides", "refund") * 2
 _NAMES = (*ARGUMENTS, *_OFTEN)
 
 
-def drawn(chosen: Random) -> Deed:
+def drawn(chosen: Random) -> Operation:
     name = chosen.choice(_NAMES)
     return name, *(chosen.choice(choices) for choices in ARGUMENTS[name])
 

@@ -17,8 +17,8 @@ from tests.contract.exact_operations import (
     SERVICES,
     SOLO,
     WEB,
-    Deed,
     HandClock,
+    Operation,
     Terms,
 )
 from tests.contract.witness import Witness
@@ -44,7 +44,7 @@ class World:
     """What the store told besides its answers: there is nothing to tell."""
     log: ExactLog = field(default_factory=ExactLog)
     witness: Witness = field(default_factory=Witness)
-    deeds: list[Deed] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
     calls: int = 0
 
     def __post_init__(self) -> None:
@@ -62,14 +62,14 @@ class World:
         self._plans: dict[str, CounterPlan] = {}
         self._plan_all()
 
-    async def do(self, deed: Deed) -> None:
-        """Do one deed, then look at a service of it."""
-        self.deeds.append(deed)
-        name, *arguments = deed
+    async def do(self, operation: Operation) -> None:
+        """Do one operation, then look at a service of it."""
+        self.operations.append(operation)
+        name, *arguments = operation
         method: Callable[..., Any] = getattr(self, f"_{name}")
         await method(*arguments)
-        service = next((argument for argument in arguments if argument in SERVICES), SERVICES[len(self.deeds) % 4])
-        await self._look(service, NAMESPACES[len(self.deeds) % 3])
+        service = next((argument for argument in arguments if argument in SERVICES), SERVICES[len(self.operations) % 4])
+        await self._look(service, NAMESPACES[len(self.operations) % 3])
         assert self.told == []
 
     async def _look(self, service: str, namespace: str) -> int:
@@ -192,7 +192,7 @@ class World:
         await self._step_back(back_us)
         for after_us in (0, waits_us):
             self.clock.true_us += after_us
-            await self._ask(service, "x", 40_000 + len(self.deeds), {"pods": 1}, peek=False)
+            await self._ask(service, "x", 40_000 + len(self.operations), {"pods": 1}, peek=False)
 
     async def _acquire(self, requests: Sequence[Acquire]) -> list[Receipt]:
         """Ask all of them at once: Redis judges them in one script, in this order."""

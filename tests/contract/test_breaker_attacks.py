@@ -218,7 +218,7 @@ async def test_an_open_that_is_long_over_is_offered_and_ends_at_once(store: Coun
 # Pods
 
 
-async def test_a_start_is_heard_once_whatever_becomes_of_the_pods_record(store: Any) -> None:
+async def test_a_start_is_counted_once_whatever_becomes_of_the_pods_record(store: Any) -> None:
     await ask(store, STARTING, "a", {"pods": 1, "requests.cpu": 5})
     start = Start("a", ok=False, latency_us=0)
     assert (await store.started(STARTING, [start, start]))[0] == [Settlement.COUNTED, Settlement.REPEATED]
@@ -273,7 +273,7 @@ async def test_a_rollback_cures_before_the_time(store: Any, clock: HandClock) ->
     assert (move.old, move.new, move.reason) == (State.OPEN, State.CLOSED, "3 early probes succeeded")
 
 
-async def test_who_was_let_in_before_it_tripped_says_nothing_of_its_probes(store: Any, clock: HandClock) -> None:
+async def test_who_was_admitted_before_it_tripped_says_nothing_of_its_probes(store: Any, clock: HandClock) -> None:
     await ask(store, STARTING, "old")
     await opened_by_starts(store, clock)
     clock.sleep(180)
@@ -406,7 +406,7 @@ def refund_keys(plan: CounterPlan) -> tuple[str, ...]:
     return keys.ring, keys.pod("a"), keys.home, keys.breaker, keys.live
 
 
-async def test_a_hand_lets_go_when_it_said_though_the_stores_clock_was_set_back(store: Any, clock: HandClock) -> None:
+async def test_a_hand_releases_when_it_said_though_the_stores_clock_was_set_back(store: Any, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=1000), breaker=BREAKER)
     await ask(store, plan, "a")
     clock.sleep(-40)
@@ -521,7 +521,7 @@ async def test_an_early_probe_goes_on_in_half_open_and_its_failure_opens_it_agai
     assert (await view(store, STARTING)).failed == ("controller:bad", "controller:new")
 
 
-async def test_an_early_probe_that_expires_is_told_of_as_it_was_then(store: Any, clock: HandClock) -> None:
+async def test_an_early_probe_that_expires_is_reported_of_as_it_was_then(store: Any, clock: HandClock) -> None:
     await opened_by_starts(store, clock)
     brief = replace(STARTING, breaker=replace(STARTS, probe_timeout_us=SECOND_US))
     await ask(store, brief, "a", event_source="controller:new")

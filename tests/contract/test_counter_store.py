@@ -128,7 +128,7 @@ async def test_amounts_are_exact_up_to_the_largest(store: CounterStore) -> None:
     assert await used(store, plan) == {"": [2**53]}
 
 
-async def test_a_repeated_uid_is_charged_once_and_a_denied_one_judged_anew(store: CounterStore) -> None:
+async def test_a_repeated_uid_is_charged_once_and_a_denied_one_judged_again(store: CounterStore) -> None:
     plan = plan_of(window(60, pods=1))
     await ask(store, plan, "a")
     again = await ask(store, plan, "a")
@@ -157,7 +157,7 @@ async def test_a_peek_answers_the_same_and_leaves_no_trace(store: CounterStore, 
     assert (await ask(store, plan, "a", peek=True)).repeated is False
 
 
-async def test_a_refund_gives_back_once_while_its_bucket_lives(store: CounterStore, clock: HandClock) -> None:
+async def test_a_refund_refunds_once_while_its_bucket_lives(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=2))
     for uid in "ab":
         await ask(store, plan, uid)

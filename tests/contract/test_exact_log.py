@@ -1,6 +1,6 @@
 """Every store compared with an exact log of events: zero oversell, zero unjustified denials.
 
-`make soak` takes 200,000 deeds on each store. A failure prints the seed and the deeds, which `replay` takes.
+`make soak` takes 200,000 operations on each store. A failure prints the seed and the operations, which `replay` takes.
 """
 
 import os
@@ -14,23 +14,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from tests.contract.exact_operations import ARGUMENTS, Deed, HandClock, drawn
+from tests.contract.exact_operations import ARGUMENTS, HandClock, Operation, drawn
 from tests.contract.exact_scenario import World
 from tests.contract.store_session import STORES, Stage, staged
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-DEEDS = int(os.environ.get("PODGATE_TEST_DEEDS", "1000"))
+OPERATIONS = int(os.environ.get("PODGATE_TEST_OPERATIONS", "1000"))
 """On each store."""
 SEED = int(os.environ.get("PODGATE_TEST_SEED", "1"))
-_DEEDS_A_WORLD = 500
-_MACHINES, _DEEDS_A_MACHINE = (20, 30) if DEEDS < 10_000 else (300, 50)
+_OPERATIONS_PER_RUN = 500
+_MACHINES, _OPERATIONS_PER_MACHINE = (20, 30) if OPERATIONS < 10_000 else (300, 50)
 
 
-async def replay(deeds: Sequence[Deed], world: World) -> World:
-    for deed in deeds:
-        await world.do(deed)
+async def replay(operations: Sequence[Operation], world: World) -> World:
+    for operation in operations:
+        await world.do(operation)
     return world
 
 
@@ -53,27 +53,27 @@ def world_on(stage: Stage, clock: HandClock) -> World:
     return World(stage.store, clock, stage.name(), stage.told)
 
 
-def test_a_walk_of_many_deeds_agrees_with_the_log(stage: Stage, clock: HandClock) -> None:
+def test_a_walk_of_many_operations_agrees_with_the_log(stage: Stage, clock: HandClock) -> None:
     begun, calls, charges, refusals = time.monotonic(), 0, 0, 0
-    for first in range(0, DEEDS, _DEEDS_A_WORLD):
+    for first in range(0, OPERATIONS, _OPERATIONS_PER_RUN):
         world, seed = world_on(stage, clock), f"{SEED}:{first}"
         chosen = Random(seed)  # noqa: S311  it guards nothing
         try:
-            stage.runner.run(replay([drawn(chosen) for _ in range(_DEEDS_A_WORLD)], world))
+            stage.runner.run(replay([drawn(chosen) for _ in range(_OPERATIONS_PER_RUN)], world))
         except BaseException as error:
-            error.add_note(f"PODGATE_TEST_SEED={SEED}, world {first}: replay({world.deeds!r}, world)")
+            error.add_note(f"PODGATE_TEST_SEED={SEED}, world {first}: replay({world.operations!r}, world)")
             raise
         calls += world.calls
         charges += world.witness.charges
         refusals += world.witness.refusals
-    print(  # noqa: T201  what `make soak` is asked for
-        f"\n{DEEDS} deeds, {calls} calls, {charges} charges and {refusals} refusals in {time.monotonic() - begun:.0f} s"
-    )
-    assert charges > DEEDS // 10 < refusals, "both are worth something only if there are many"
+    seconds = time.monotonic() - begun
+    counts = f"{OPERATIONS} operations, {calls} calls, {charges} charges and {refusals} refusals"
+    print(f"\n{counts} in {seconds:.0f} s")  # noqa: T201  `make soak` prints it
+    assert charges > OPERATIONS // 10 < refusals, "both are worth something only if there are many"
 
 
-class Deeds(RuleBasedStateMachine):
-    """One rule for each kind of deed; its checks are the world's own."""
+class Operations(RuleBasedStateMachine):
+    """One rule for each kind of operation; its checks are the world's own."""
 
     stage: Stage
     clock: HandClock
@@ -82,14 +82,14 @@ class Deeds(RuleBasedStateMachine):
         super().__init__()
         self.world = world_on(self.stage, self.clock)
 
-    def done(self, deed: Deed) -> None:
-        self.stage.runner.run(self.world.do(deed))
+    def done(self, operation: Operation) -> None:
+        self.stage.runner.run(self.world.do(operation))
 
 
 def _ruled(name: str) -> Any:
     drawn_of = st.tuples(*(st.sampled_from(choices) for choices in ARGUMENTS[name]))
 
-    def do(self: Deeds, arguments: tuple[Any, ...]) -> None:
+    def do(self: Operations, arguments: tuple[Any, ...]) -> None:
         self.done((name, *arguments))
 
     do.__name__ = name
@@ -97,5 +97,9 @@ def _ruled(name: str) -> Any:
 
 
 def test_whatever_hypothesis_thinks_of_agrees_with_the_log(stage: Stage, clock: HandClock) -> None:
-    machine = type("AnyDeeds", (Deeds,), {"stage": stage, "clock": clock, **{name: _ruled(name) for name in ARGUMENTS}})
-    run_state_machine_as_test(machine, settings=settings(max_examples=_MACHINES, stateful_step_count=_DEEDS_A_MACHINE))
+    machine = type(
+        "AnyOperations", (Operations,), {"stage": stage, "clock": clock, **{name: _ruled(name) for name in ARGUMENTS}}
+    )
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=_MACHINES, stateful_step_count=_OPERATIONS_PER_MACHINE)
+    )

@@ -119,7 +119,7 @@ async def test_services_of_a_pool_stand_apart_and_limits_keep_their_order(store:
     ]
 
 
-async def test_a_resize_takes_and_gives_back_places_at_once(store: Store) -> None:
+async def test_a_resize_takes_and_refunds_places_at_once(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
     await mark_complete(store, PLAN)
     for old, new, stands in ((CPU, MORE_CPU, 300), (MORE_CPU, CPU, 100), (CPU, MORE_CPU, 300)):
@@ -147,7 +147,7 @@ async def test_sums_are_exact_up_to_the_largest(store: Store) -> None:
 # Who is waited for
 
 
-async def test_whoever_was_let_in_is_waited_for_until_it_is_seen(store: Store, clock: HandClock) -> None:
+async def test_whoever_was_admitted_is_waited_for_until_it_is_seen(store: Store, clock: HandClock) -> None:
     for uid in ("b", "a", "c"):
         await ask(store, PLAN, uid, name=f"{uid}-pod")
         clock.sleep(60)
@@ -222,7 +222,7 @@ async def test_a_resize_that_nobody_counted_is_charged_above_the_most_ever_charg
     assert await used(store, PLAN) == {"": [1, 300, 1, 300]}
 
 
-async def test_a_pod_of_which_nobody_is_sure_is_believed_only_where_it_is_known(store: Store) -> None:
+async def test_a_pod_of_which_nobody_is_sure_is_accepted_only_where_it_is_known(store: Store) -> None:
     await ask(store, PLAN, "known")
     assert await observe(store, PLAN, "stranger", is_sure=False) == Seen(ignored=True)
     assert await observe(store, PLAN, "known", is_sure=False, lives=False) == Seen(changed=True)
@@ -263,7 +263,7 @@ async def test_let_be_frees_places_and_gives_no_window_back(store: Store) -> Non
     assert await used(store, PLAN) == {"": [3, 300, 2, 200]}
 
 
-async def test_a_pod_given_back_too_soon_is_charged_again_when_it_is_seen(store: Store, clock: HandClock) -> None:
+async def test_a_pod_refunded_too_soon_is_charged_again_when_it_is_seen(store: Store, clock: HandClock) -> None:
     await ask(store, PLAN, "a", CPU)
     await store.refund(PLAN, "a")
     seen = [await observe(store, PLAN, "a", CPU, created_at_us=clock.us) for _ in range(2)]
@@ -295,7 +295,7 @@ async def test_a_reset_forgets_windows_and_not_who_lives(
     assert await used(store, plan) == {"": left}
 
 
-async def test_a_reset_is_done_once_for_a_moment_and_what_was_forgotten_is_not_given_back(
+async def test_a_reset_is_done_once_for_a_moment_and_what_was_forgotten_is_not_refunded(
     store: Store, clock: HandClock
 ) -> None:
     await ask(store, PLAN, "a")

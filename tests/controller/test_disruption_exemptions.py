@@ -74,7 +74,7 @@ async def test_replacements_of_lost_pods_are_charged_and_trip_nothing() -> None:
     assert await world.state() is State.OPEN, "others' refusals count"
 
 
-async def test_it_is_told_beside_the_sightings_not_behind_them() -> None:
+async def test_it_is_reported_beside_the_sightings_not_behind_them() -> None:
     world = Losing()
     await world.run("a")
     await world.all()
@@ -84,7 +84,7 @@ async def test_it_is_told_beside_the_sightings_not_behind_them() -> None:
     assert (world.heard, world.told.excused) == ([("web", ["controller:a"])], {"web": 1})
 
 
-async def test_who_loses_many_is_told_once_in_a_while() -> None:
+async def test_who_loses_many_is_reported_once_in_a_while() -> None:
     world = Losing()
     await world.run("a", "b")
     await world.create("more", owners=(owner("a"),))
@@ -102,7 +102,7 @@ async def test_who_loses_many_is_told_once_in_a_while() -> None:
     assert world.heard[1:] == [("web", ["controller:a"])]
 
 
-async def test_a_list_tells_of_fresh_losses_only() -> None:
+async def test_a_list_reports_of_fresh_losses_only() -> None:
     world = Losing()
     await world.run("old")
     world.lose("old")
@@ -131,7 +131,7 @@ async def test_only_the_controller_of_a_pod_of_the_service_is_excused() -> None:
     assert world.heard == []
 
 
-async def test_while_the_store_is_away_it_is_told_again() -> None:
+async def test_while_the_store_is_away_it_is_reported_again() -> None:
     world = Losing()
     await world.run("a", "b")
     await world.all()
@@ -146,7 +146,7 @@ async def test_while_the_store_is_away_it_is_told_again() -> None:
     assert (world.heard, world.told.excused) == ([("web", ["controller:a", "controller:b"])], {"web": 2})
 
 
-async def test_a_service_that_has_left_the_policy_is_not_told() -> None:
+async def test_a_service_that_has_left_the_policy_is_not_reported() -> None:
     world = Losing()
     await world.run("a")
     await world.all()

@@ -96,7 +96,7 @@ async def test_who_is_admitted_and_not_seen_yet_is_not_missed() -> None:
     assert world.told.drift == {"web": 0}
 
 
-async def test_limits_are_enforced_only_after_a_whole_list_was_told() -> None:
+async def test_limits_are_enforced_only_after_a_whole_list_was_reported() -> None:
     world = World()
     await world.create("a")
     world.answer(store=False)

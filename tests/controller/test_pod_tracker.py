@@ -58,7 +58,7 @@ async def test_a_pod_that_nobody_ends_counts_up_to_its_grace() -> None:
     assert await world.standing() == set()
 
 
-async def test_changes_that_mean_nothing_are_not_told() -> None:
+async def test_changes_that_mean_nothing_are_not_reported() -> None:
     world = Listening()
     await world.create("a")
     await world.all()
@@ -69,7 +69,7 @@ async def test_changes_that_mean_nothing_are_not_told() -> None:
     assert world.heard == [("a", True)]
 
 
-async def test_of_many_states_the_store_is_told_the_newest() -> None:
+async def test_of_many_states_the_store_is_reported_the_newest() -> None:
     world = Listening()
     world.answer(store=False)
     world.cluster.create(pod("a"))
@@ -84,7 +84,7 @@ async def test_of_many_states_the_store_is_told_the_newest() -> None:
     assert world.heard == [("a", False)]
 
 
-async def test_what_changes_while_it_travels_is_told_after() -> None:
+async def test_what_changes_while_it_travels_is_reported_after() -> None:
     pending, first = PendingSightings(), owned("web")
     assert pending.put("web", "a", first, 1)
     assert [*pending.take("web", 9)] == ["a"]
@@ -113,7 +113,7 @@ async def test_a_batch_is_no_more_than_64() -> None:
     assert sizes == [64, 64, 22]
 
 
-async def test_what_waits_to_be_told_is_bounded() -> None:
+async def test_what_waits_to_be_reported_is_bounded() -> None:
     pending = PendingSightings()
     for number in range(MOST):
         assert pending.put("web", str(number), owned("web"), number)
@@ -125,7 +125,7 @@ async def test_what_waits_to_be_told_is_bounded() -> None:
     )
 
 
-async def test_old_pods_of_services_without_standing_need_not_be_told() -> None:
+async def test_old_pods_of_services_without_standing_need_not_be_reported() -> None:
     world = Listening("- name: web\n  match: {namespaces: [shop]}\n")
     world.cluster.create(pod("old"))
     world.wait(3601)
@@ -159,7 +159,7 @@ async def test_a_resize_that_nobody_counted_is_charged() -> None:
     ]
 
 
-async def test_a_label_that_is_not_believed_is_counted_once_and_charges_nobody() -> None:
+async def test_a_label_that_is_not_accepted_is_counted_once_and_charges_nobody() -> None:
     world = World()
     world.cluster.create(pod("forged", labels={"podgate.io/service": "web"}))
     world.cluster.create(pod("elsewhere", labels={"podgate.io/service": "web"}, namespace="elsewhere"))
@@ -182,7 +182,7 @@ async def test_relabelling_does_not_free_a_place() -> None:
     assert await world.standing() == {"a"}
 
 
-async def test_a_new_policy_judges_everything_anew() -> None:
+async def test_a_new_policy_judges_everything_again() -> None:
     world = World()
     await world.create("a")
     await world.all()
@@ -212,14 +212,14 @@ async def test_who_is_anothers_by_now_leaves_its_place_and_is_charged_no_more_wh
     assert (await world.used(), world.told.afterwards) == (0, {"new": 1})
 
 
-async def test_the_same_policy_made_anew_is_no_new_one() -> None:
+async def test_the_same_policy_made_again_is_no_new_one() -> None:
     world = World()
     await world.all()
     world.policy = compiled()
     assert not world.tracker.needs_new_list()
 
 
-async def test_new_labels_of_a_namespace_judge_everything_anew() -> None:
+async def test_new_labels_of_a_namespace_judge_everything_again() -> None:
     selector = "namespaceSelector: {matchLabels: {tier: prod}}"
     services = f"- name: web\n  match: {{{selector}}}\n  quota: {{standing: {{hard: {{pods: 9}}}}}}\n"
     world = World(services, labels={"shop": {"tier": "test"}})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.controller.controller_simulation import World, pod
 
 NAMES = ("web-a", "web-b", "web-c")
-DEEDS = {
+OPERATIONS = {
     "create": 6,
     "create uncounted": 1,
     "admit and fail": 3,
@@ -42,8 +42,8 @@ DEEDS = {
     "second": 3,
     "minute": 3,
 }
-deeds = st.lists(
-    st.tuples(st.sampled_from([name for name, weight in DEEDS.items() for _ in range(weight)]), st.integers(0, 7)),
+operations = st.lists(
+    st.tuples(st.sampled_from([name for name, weight in OPERATIONS.items() for _ in range(weight)]), st.integers(0, 7)),
     min_size=50,
     max_size=120,
 )
@@ -59,7 +59,7 @@ class Life:
         self.slow: list[tuple[int, Any]] = []
         self.former = self.world.watch, self.world.controller
 
-    async def do(self, deed: str, number: int) -> None:
+    async def do(self, operation: str, number: int) -> None:
         world, cluster = self.world, self.world.cluster
         uids = sorted(cluster.pods)
         uid = uids[number % len(uids)] if uids else ""
@@ -91,14 +91,14 @@ class Life:
             "former sees": lambda: self.former[0].step(self.former[1]._tracker, number),
             "former acts": self._let_the_former_act,
         }
-        if deed in of_pods and uid:
-            of_pods[deed]()
-        elif deed in of_the_world:
-            of_the_world[deed]()
-        elif deed in of_the_controller:
-            await of_the_controller[deed]()
-        elif deed in {"create", "admit and fail", "admit slowly"}:
-            await self._ask(deed, number)
+        if operation in of_pods and uid:
+            of_pods[operation]()
+        elif operation in of_the_world:
+            of_the_world[operation]()
+        elif operation in of_the_controller:
+            await of_the_controller[operation]()
+        elif operation in {"create", "admit and fail", "admit slowly"}:
+            await self._ask(operation, number)
 
     def _kill(self) -> None:
         """Let another lead; who led before may not know it yet."""
@@ -123,15 +123,15 @@ class Life:
         self.number += 1
         return pod(f"u{self.number}", NAMES[number % 3] if number < 6 else f"web-{self.number}")
 
-    async def _ask(self, deed: str, number: int) -> None:
+    async def _ask(self, operation: str, number: int) -> None:
         new = self._new(number)
         if self.world.store.is_away:
             return
         await self.world.admit(new)
         self.charged.add(new.metadata.uid)
-        if deed == "create":
+        if operation == "create":
             self._come_to_be(new)
-        elif deed == "admit slowly":
+        elif operation == "admit slowly":
             self.slow.append((number, new))
 
     def _come_to_be(self, new: Any) -> None:
@@ -168,8 +168,8 @@ async def live(sequence: list[tuple[str, int]]) -> None:
         return given
 
     world.store.refund = refund  # type: ignore[method-assign]  to see whose it was
-    for deed, number in sequence:
-        await life.do(deed, number)
+    for operation, number in sequence:
+        await life.do(operation, number)
     await life.rest()
     ever = world.cluster.ever
     assert await world.standing() == set(world.cluster.live()), "who stands is who is there"
@@ -188,6 +188,6 @@ async def live(sequence: list[tuple[str, int]]) -> None:
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(deeds)
+@given(operations)
 def test_in_the_end_the_ledger_is_the_cluster(sequence: list[tuple[str, int]]) -> None:
     asyncio.run(live(sequence))

@@ -19,7 +19,7 @@ from tests.core.strategies import examples
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.start_outcome import StartResult
 
-DEEDS = {
+OPERATIONS = {
     "create": 5,
     "create gated": 2,
     "ungate": 2,
@@ -44,8 +44,8 @@ DEEDS = {
     "second": 4,
     "half a deadline": 3,
 }
-deeds = st.lists(
-    st.tuples(st.sampled_from([name for name, weight in DEEDS.items() for _ in range(weight)]), st.integers(0, 5)),
+operations = st.lists(
+    st.tuples(st.sampled_from([name for name, weight in OPERATIONS.items() for _ in range(weight)]), st.integers(0, 5)),
     min_size=40,
     max_size=100,
 )
@@ -99,7 +99,7 @@ class Life:
         starts.listed = partial(by, "list", listed)  # type: ignore[method-assign]  a spy
         starts.changed = partial(by, "watch", changed)  # type: ignore[method-assign]  a spy
 
-    async def do(self, deed: str, number: int) -> None:
+    async def do(self, operation: str, number: int) -> None:
         world = self.world
         uids = sorted(world.cluster.pods)
         uid = uids[number % len(uids)] if uids else ""
@@ -125,18 +125,18 @@ class Life:
             "second": partial(world.wait, 1),
             "half a deadline": partial(world.wait, DEADLINE // 2),
         }
-        if deed in of_pods and uid:
-            of_pods[deed]()
-        elif deed in of_the_world:
-            of_the_world[deed]()
-        elif deed == "see some":
+        if operation in of_pods and uid:
+            of_pods[operation]()
+        elif operation in of_the_world:
+            of_the_world[operation]()
+        elif operation == "see some":
             await world.watch.step(world.tracker, number)
-        elif deed == "see all":
+        elif operation == "see all":
             await world.watch_all()
-        elif deed == "act":
+        elif operation == "act":
             await world.tell_starts()
-        elif deed.startswith("create") and not world.store.is_away:
-            await self._create(is_gated=deed.endswith("gated"))
+        elif operation.startswith("create") and not world.store.is_away:
+            await self._create(is_gated=operation.endswith("gated"))
 
     async def _create(self, *, is_gated: bool) -> None:
         self.number += 1
@@ -215,15 +215,15 @@ async def live(sequence: list[tuple[str, int]]) -> None:
     life = Life()
     heard = life.world.heard
     await life.world.see()
-    for deed, number in sequence:
+    for operation, number in sequence:
         before = len(heard)
-        await life.do(deed, number)
+        await life.do(operation, number)
         for uid, is_ok, seconds in heard[before:]:
             life.check(uid, is_ok, seconds)
     assert len({uid for uid, *_ in heard}) == len(heard), "once at most"
 
 
 @examples(100)
-@given(deeds)
-def test_a_start_is_heard_once_at_most_and_never_from_a_list(sequence: list[tuple[str, int]]) -> None:
+@given(operations)
+def test_a_start_is_counted_once_at_most_and_never_from_a_list(sequence: list[tuple[str, int]]) -> None:
     asyncio.run(live(sequence))

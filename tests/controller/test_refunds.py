@@ -12,7 +12,7 @@ async def begun() -> World:
     return world
 
 
-async def test_who_never_came_to_be_is_refunded_after_a_minute_with_the_watchs_next_word() -> None:
+async def test_who_was_never_created_is_refunded_after_a_minute_with_the_watchs_next_word() -> None:
     world = await begun()
     await world.admit(pod("lost"))
     world.wait(59)
@@ -44,7 +44,7 @@ async def test_names_that_were_taken_are_refunded_as_such() -> None:
     assert await world.standing() == {"first", "fourth"}
 
 
-async def test_in_a_pool_the_service_is_told_whose_pod_it_was() -> None:
+async def test_in_a_pool_the_service_is_reported_whose_pod_it_was() -> None:
     both = "".join(f"- {{name: {name}, pool: prod, match: {{namespaces: [{name}]}}}}\n" for name in ("api", "web"))
     world = World(both, "pools: [{name: prod, windows: [{window: 1h, hard: {pods: 9}}]}]")
     unprovable = pod("early", namespace="api", labels={"podgate.io/service": "api"})
@@ -146,7 +146,7 @@ async def test_who_leads_next_and_knows_of_nothing_before_refunds_nothing_of_bef
     assert (world.told.refunded.total(), world.told.unproven.total(), await world.used()) == (0, 2, 2)
 
 
-async def test_how_far_it_has_come_is_what_the_store_was_told() -> None:
+async def test_how_far_it_has_come_is_what_the_store_was_reported() -> None:
     world = await begun()
     world.renew()
     before = world.lease
@@ -224,7 +224,7 @@ async def test_a_pod_that_is_another_services_by_now_is_not_waited_for() -> None
     assert world.told.afterwards == {"new": 1}
 
 
-async def test_a_watch_that_began_anew_after_the_look_proves_nothing_of_before() -> None:
+async def test_a_watch_that_began_again_after_the_look_proves_nothing_of_before() -> None:
     world = await begun()
     await world.create("brief")
     world.cluster.delete("brief")

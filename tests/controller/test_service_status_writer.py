@@ -139,7 +139,7 @@ async def test_a_service_without_a_breaker_has_a_place_too() -> None:
     assert world.board.stands["plain"] == {}
 
 
-async def test_of_a_breaker_that_was_not_heard_of_what_stands_there_stays() -> None:
+async def test_of_a_breaker_that_was_not_counted_of_what_stands_there_stays() -> None:
     world = World("a")
     world.board.stands = {"a": {"breaker": {"state": "OPEN"}}}
     world.views.clear()
@@ -148,14 +148,14 @@ async def test_of_a_breaker_that_was_not_heard_of_what_stands_there_stays() -> N
     assert await world.round() == ["a"]
 
 
-async def test_what_somebody_else_has_changed_is_mended_at_the_next_look() -> None:
+async def test_what_another_client_has_changed_is_mended_at_the_next_look() -> None:
     world = World("a", "b", timing=NEVER)
     await world.round()
     world.board.stands = {"b": {}}
     assert await world.round() == ["read", "a", "b"]
 
 
-async def test_where_there_is_no_board_that_is_told_once_and_asked_again_later() -> None:
+async def test_where_there_is_no_board_that_is_reported_once_and_asked_again_later() -> None:
     world = World("a")
     world.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
     assert [await world.boards.round() for _ in range(2)] == [PACE.read_seconds] * 2
@@ -172,7 +172,7 @@ async def test_where_there_is_no_board_that_is_told_once_and_asked_again_later()
     assert await world.round() == ["read", "a"], "whoever put up another, nothing stands there"
 
 
-async def test_a_board_that_gives_no_answer_is_told_of_once_and_asked_with_growing_pauses() -> None:
+async def test_a_board_that_gives_no_answer_is_reported_of_once_and_asked_with_growing_pauses() -> None:
     world = World("a")
     world.board.refuses["*"] = FORBIDDEN
     assert [await world.boards.round() for _ in range(4)] == [1, 2, 4, 4]
@@ -185,7 +185,7 @@ async def test_a_board_that_gives_no_answer_is_told_of_once_and_asked_with_growi
     assert await world.boards.round() == 1, "the pauses begin anew"
 
 
-async def test_a_trouble_that_ends_where_there_is_no_board_is_not_told_to_be_over() -> None:
+async def test_a_trouble_that_ends_where_there_is_no_board_is_not_reported_to_be_over() -> None:
     world = World("a")
     for error in (
         ServiceStatusNotInstalledError("put one up"),

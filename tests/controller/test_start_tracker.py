@@ -13,7 +13,7 @@ from webhook.core.breaker import State
 from webhook.ports import PodLookup
 
 
-async def test_the_first_ready_is_told_once_with_the_time_it_took() -> None:
+async def test_the_first_ready_is_reported_once_with_the_time_it_took() -> None:
     world = Starting()
     await world.see()
     await world.create("a")
@@ -105,7 +105,7 @@ async def test_who_is_on_its_way_in_a_list_is_followed_from_then_on_if_it_is_you
 
 
 @pytest.mark.parametrize("broken", ["cut", "compacted", "another leads"])
-async def test_what_came_about_unwatched_is_no_outcome_and_what_was_told_is_not_told_again(broken: str) -> None:
+async def test_what_came_about_unwatched_is_no_outcome_and_what_was_reported_is_not_reported_again(broken: str) -> None:
     world = Starting()
     await world.see()
     await world.create("before", "meanwhile", "after", "never")
@@ -131,7 +131,7 @@ async def test_what_came_about_unwatched_is_no_outcome_and_what_was_told_is_not_
     assert world.heard == [("before", True, 0.0), ("after", True, 10.0), ("never", False, 70.0)]
 
 
-async def test_who_was_told_by_a_former_leader_is_not_heard_twice() -> None:
+async def test_who_was_reported_by_a_former_leader_is_not_counted_twice() -> None:
     world = Starting()
     await world.see()
     await world.create("a")
@@ -291,7 +291,7 @@ async def test_while_the_store_is_away_outcomes_wait_and_grow_old() -> None:
     assert world.results == {"ok": 2}
 
 
-async def test_what_the_store_heard_and_could_not_answer_is_counted_as_heard() -> None:
+async def test_what_the_store_counted_and_could_not_answer_is_counted_as_counted() -> None:
     world = Starting()
     await world.see()
     await world.create("a")
@@ -304,7 +304,7 @@ async def test_what_the_store_heard_and_could_not_answer_is_counted_as_heard() -
     assert (world.results, world.told.dropped, len(world.heard)) == ({"ok": 1}, {}, 1)
 
 
-async def test_a_trip_is_reported_and_what_was_let_in_before_it_is_heard_no_more() -> None:
+async def test_a_trip_is_reported_and_what_was_admitted_before_it_is_counted_no_more() -> None:
     world = Starting()
     await world.see()
     await world.create("a", "b", "c")
@@ -343,7 +343,7 @@ async def test_only_services_that_ask_are_followed() -> None:
     assert len(world.controller._start_tracker) == 0
 
 
-async def test_a_label_that_is_not_believed_tells_nobody_anything() -> None:
+async def test_a_label_that_is_not_accepted_reports_nobody_anything() -> None:
     world = Starting()
     await world.see()
     world.cluster.create(pod("forged", labels={"podgate.io/service": "web"}, namespace="elsewhere"))
@@ -352,7 +352,7 @@ async def test_a_label_that_is_not_believed_tells_nobody_anything() -> None:
     assert (world.told_of, len(world.controller._start_tracker)) == ([], 0)
 
 
-async def test_a_new_policy_judges_starts_anew() -> None:
+async def test_a_new_policy_judges_starts_again() -> None:
     world = Starting()
     await world.see()
     await world.create("a", "b")

@@ -83,7 +83,7 @@ def test_what_is_absent_or_compatible_is_admitted_in_silence(file: Path) -> None
 
 
 @each_file
-def test_what_was_undone_was_touched_by_somebody_else(file: Path) -> None:
+def test_what_was_undone_was_touched_by_another_client(file: Path) -> None:
     assert [row.case.name for row in rows(file) if (row.case.kind == "undone") and not row.case.meanwhile] == []
 
 

@@ -83,7 +83,9 @@ class _Attackers:
             ("dripping", self._attack.dripping, self._drip),
             ("bad", self._attack.bad, self._lie),
         )
-        tasks = [asyncio.create_task(self._again(kind, deed)) for kind, count, deed in kinds for _ in range(count)]
+        tasks = [
+            asyncio.create_task(self._again(kind, operation)) for kind, count, operation in kinds for _ in range(count)
+        ]
         await asyncio.sleep(1)
         sys.stdout.write("begun\n")
         sys.stdout.flush()
@@ -96,10 +98,10 @@ class _Attackers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _again(self, kind: str, deed: Callable[[], Awaitable[bytes]]) -> None:
+    async def _again(self, kind: str, operation: Callable[[], Awaitable[bytes]]) -> None:
         while True:
             try:
-                answer = await deed()
+                answer = await operation()
             except (OSError, asyncio.IncompleteReadError):
                 answer = b""
             self.answers[f"{kind} {answer.split(b' ')[1].decode() if answer else 'cut'}"] += 1

@@ -318,7 +318,7 @@ async def test_a_secret_that_cannot_be_read_keeps_no_token_waiting(node: Node, m
     ("minutes", "renew_after_seconds", "is_renewed"),
     [(0, None, False), (29, None, False), (31, None, True), (90, None, True), (4, 300, False), (6, 300, True)],
 )
-async def test_a_token_of_the_cluster_is_renewed_at_half_its_life_or_when_told(
+async def test_a_token_of_the_cluster_is_renewed_at_half_its_life_or_when_reported(
     node: Node, minutes: int, renew_after_seconds: int | None, *, is_renewed: bool
 ) -> None:
     node.plan = plan(node.path, renew_after_seconds=renew_after_seconds)
@@ -465,7 +465,7 @@ def test_a_memory_that_cannot_be_read_is_no_licence(tmp_path: Path) -> None:
 # --- again and again ---
 
 
-async def test_a_trouble_is_told_once_until_it_is_over_and_a_defect_ends_nothing() -> None:
+async def test_a_trouble_is_reported_once_until_it_is_over_and_a_defect_ends_nothing() -> None:
     said = io.StringIO()
     looks: list[NodeCheck | Exception] = [
         NodeCheck(("written",), ("away",)),

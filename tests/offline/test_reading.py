@@ -70,7 +70,7 @@ TWICE = {
 
 
 @pytest.mark.parametrize("text", TWICE)
-def test_a_key_that_stands_twice_is_refused(text: str) -> None:
+def test_a_key_that_is_duplicated_is_refused(text: str) -> None:
     Path("pod").write_text(text)
     done = podgate("review", "pod", "--policy", "policy.yaml")
     assert (done.code, done.out) == (2, "")

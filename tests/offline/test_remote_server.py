@@ -93,7 +93,7 @@ services:
 """
 
 
-async def test_what_a_verdict_depends_on_is_told_by_a_server_too(tmp_path: Path) -> None:
+async def test_what_a_verdict_depends_on_is_reported_by_a_server_too(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     files.policy.write_text(CANARY)
     refused = deployment()
@@ -125,7 +125,7 @@ async def charges_nothing_and_tells_what_is_used_up(server: Serving) -> None:
     assert status["services"][0]["windows"][0]["used"] == 3
 
 
-async def test_nothing_is_charged_and_what_is_used_up_already_is_told(server: Serving) -> None:
+async def test_nothing_is_charged_and_what_is_used_up_already_is_reported(server: Serving) -> None:
     await charges_nothing_and_tells_what_is_used_up(server)
 
 
@@ -179,7 +179,7 @@ def without(arguments: list[str], *options: str) -> list[str]:
     return arguments
 
 
-async def test_who_may_not_ask_is_told_what_to_give_and_a_wrong_object_which_field(server: Serving) -> None:
+async def test_who_may_not_ask_is_reported_what_to_give_and_a_wrong_object_which_field(server: Serving) -> None:
     usual, folder = called_with(server), server.files.folder
     refused = await review(*without(usual, "--token-file"), stdin=named("p"))
     assert (refused.code, refused.out) == (2, "")
@@ -192,7 +192,7 @@ async def test_who_may_not_ask_is_told_what_to_give_and_a_wrong_object_which_fie
     assert wrong.error.startswith("-: Pod payments/p: spec.tolerations[0].tolerationSeconds: ")
 
 
-async def test_a_server_that_is_not_trusted_or_not_there_or_none_of_ours_is_named(server: Serving) -> None:
+async def test_a_server_that_is_not_trusted_or_not_there_or_none_of_podgate_is_named(server: Serving) -> None:
     usual = called_with(server)
     strange = await review(*without(usual, "--ca"), stdin=named("p"))
     assert strange.code == 2

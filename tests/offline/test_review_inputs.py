@@ -123,7 +123,7 @@ def test_a_namespace_alone_is_nothing_to_review_and_no_mistake() -> None:
     assert (done.code, done.out, done.err) == (0, "", "0 reviewed\n")
 
 
-def test_labels_that_are_told_win_and_a_contradiction_is_said() -> None:
+def test_labels_that_are_reported_win_and_a_contradiction_is_said() -> None:
     write("all.yaml", pod("p", "team-a"), namespace("team-a", tier="prod"), namespace("team-a", tier="test"))
     Path("told.yaml").write_text("team-a: {tier: test}")
     done = review("all.yaml", "--namespaces", "told.yaml")
@@ -160,7 +160,7 @@ def test_a_namespace_of_another_api_is_not_taken_for_one() -> None:
     assert "the labels of Namespace 'team-a', which are not known here" in done.err
 
 
-def test_a_user_who_is_told_asks_for_pods_and_never_for_those_of_a_workload() -> None:
+def test_a_user_who_is_reported_asks_for_pods_and_never_for_those_of_a_workload() -> None:
     template = {"metadata": {"labels": {}}, "spec": {"containers": []}}
     job = {"kind": "Job", "metadata": {"name": "j", "namespace": "shop"}, "spec": {"template": template}}
     write("all.yaml", pod("p"), job)

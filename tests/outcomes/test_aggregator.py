@@ -122,7 +122,7 @@ class World:
         self.clock.set(self.clock.now_us() + us)
 
 
-async def test_many_requests_are_told_as_one_sum_with_its_age_and_counted() -> None:
+async def test_many_requests_are_reported_as_one_sum_with_its_age_and_counted() -> None:
     world = World()
     assert await world.push(*[("web", False)] * 3, ("web", True), ("api", True)) == (5, [])
     world.passed(100_000)
@@ -136,7 +136,7 @@ async def test_many_requests_are_told_as_one_sum_with_its_age_and_counted() -> N
     assert len(world.store.heard) == 2
 
 
-async def test_errors_in_three_seconds_trip_the_breaker_and_the_transition_is_told() -> None:
+async def test_errors_in_three_seconds_trip_the_breaker_and_the_transition_is_reported() -> None:
     world = World()
     for _ in range(5):
         await world.push(*[("web", False)] * 10)
@@ -193,7 +193,7 @@ async def test_an_empty_batch_is_taken_and_without_a_policy_none_is() -> None:
         await world.push(("web", True))
 
 
-async def test_a_disabled_breaker_takes_outcomes_and_hears_none_of_them() -> None:
+async def test_a_disabled_breaker_takes_outcomes_and_counts_none_of_them() -> None:
     world = World()
     assert await world.push(("quiet", False), ("quiet", True)) == (2, [])
     await world.buffer.flush()
@@ -201,7 +201,7 @@ async def test_a_disabled_breaker_takes_outcomes_and_hears_none_of_them() -> Non
     assert world.counts == {("dropped", "quiet", "disabled"): 2}
 
 
-async def test_the_largest_batch_is_taken_whole_and_told_in_parts_in_its_order() -> None:
+async def test_the_largest_batch_is_taken_whole_and_reported_in_parts_in_its_order() -> None:
     world = World()
     uids = [f"u-{number}" for number in range(1200)]
     body = [{"service": "web", "ok": True, "latency": 0, "uid": uid} for uid in uids]
@@ -243,7 +243,7 @@ async def test_what_waits_to_be_taken_is_bounded_but_one_report_always_is(
         assert [type(answer) for answer in answers] == [bytes] * taken + [TooManyReportsError] * (5 - taken)
 
 
-async def test_what_a_store_does_not_answer_is_dropped_and_counted_and_the_next_is_told_again() -> None:
+async def test_what_a_store_does_not_answer_is_dropped_and_counted_and_the_next_is_reported_again() -> None:
     world = World()
     world.store.away = True
     await world.push(("web", False), ("web", True), ("api", True))
@@ -273,7 +273,7 @@ async def test_who_wants_what_the_store_did_not_answer_gets_it_and_the_store_is_
     assert world.counts == {}
 
 
-async def test_what_comes_while_a_slow_store_is_told_waits_for_its_turn() -> None:
+async def test_what_comes_while_a_slow_store_is_reported_waits_for_its_turn() -> None:
     world = World()
     world.store.free.clear()
     await world.push(("web", True))
@@ -288,7 +288,7 @@ async def test_what_comes_while_a_slow_store_is_told_waits_for_its_turn() -> Non
     assert [(of.succeeded, of.failed) for _, [of] in world.store.heard] == [(1, 0), (0, 1)]
 
 
-async def test_who_comes_while_another_services_flood_is_told_does_not_wait_for_its_end() -> None:
+async def test_who_comes_while_another_services_flood_is_reported_does_not_wait_for_its_end() -> None:
     world = World()
     world.store.free.clear()
     flood = [Pushed("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
@@ -301,7 +301,7 @@ async def test_who_comes_while_another_services_flood_is_told_does_not_wait_for_
     assert [service for service, _ in world.store.heard] == ["web", "web", "api", *["web"] * 10]
 
 
-async def test_of_the_slot_that_has_begun_since_nothing_is_told_before_its_end() -> None:
+async def test_of_the_slot_that_has_begun_since_nothing_is_reported_before_its_end() -> None:
     world = World()
     world.store.free.clear()
     await world.push(("web", True))
@@ -321,7 +321,7 @@ async def test_of_the_slot_that_has_begun_since_nothing_is_told_before_its_end()
     assert [(of.succeeded, of.failed) for _, [of] in world.store.heard] == [(1, 0), (0, 1)]
 
 
-async def test_it_tells_by_itself_and_goes_on_when_more_comes() -> None:
+async def test_it_reports_by_itself_and_goes_on_when_more_comes() -> None:
     world = World()
     running = asyncio.create_task(world.buffer.run())
     async with asyncio.timeout(HANG_SECONDS):
@@ -347,7 +347,7 @@ async def test_it_sleeps_while_nothing_comes() -> None:
     assert world.clock.readings == before
 
 
-async def test_the_last_outcomes_are_told_when_a_server_ends_before_its_store_closes(tmp_path: Path) -> None:
+async def test_the_last_outcomes_are_reported_when_a_server_ends_before_its_store_closes(tmp_path: Path) -> None:
     files = Files.create(tmp_path, f"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:{SERVICES}")
     flags = files.arguments()
     names = [flag.removeprefix("--").replace("-", "_") for flag in flags[::2]]

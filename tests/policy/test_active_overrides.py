@@ -50,7 +50,7 @@ def test_without_any_document_nothing_is_in_force(kept: Kept) -> None:
     assert kept.keeper.current().entries == NoOverrides().current().entries == {}
 
 
-async def test_a_good_document_is_in_force_at_once_and_told_once(kept: Kept) -> None:
+async def test_a_good_document_is_in_force_at_once_and_reported_once(kept: Kept) -> None:
     await kept.offer(entry(), entry("web"))
     await kept.offer(entry(), entry("web"))
     assert kept.live == {"payment-api": "3", "web": "3"}
@@ -59,7 +59,7 @@ async def test_a_good_document_is_in_force_at_once_and_told_once(kept: Kept) -> 
     assert kept.keeper.last_errors() == ()
 
 
-async def test_a_bad_document_keeps_the_last_good_one_and_is_told_once(kept: Kept) -> None:
+async def test_a_bad_document_keeps_the_last_good_one_and_is_reported_once(kept: Kept) -> None:
     await kept.offer(entry())
     before = kept.keeper.current()
     for _ in range(2):
@@ -176,7 +176,7 @@ async def test_what_becomes_active_and_what_follows_is_prepared_before(kept: Kep
     assert kept.keeper.prepared() == (prepared[0][1], prepared[1][0])
 
 
-async def test_an_end_while_a_document_is_prepared_is_in_force_at_once_and_told_once(kept: Kept) -> None:
+async def test_an_end_while_a_document_is_prepared_is_in_force_at_once_and_reported_once(kept: Kept) -> None:
     await kept.offer(entry(), entry("web", until="2026-12-01T05:00:00Z"))
     preparing, go = asyncio.Event(), asyncio.Event()
 

@@ -40,10 +40,10 @@ NUMBER = 10 * AT_A_TIME
 SECOND_US = 1_000_000
 
 
-def timed(second: int, deed: str, service: str = "s1") -> str:
+def timed(second: int, operation: str, service: str = "s1") -> str:
     """Return an entry that ends that many seconds after `END`."""
     until = END.replace("00Z", f"{second:02}Z")
-    return f"- {{service: {service}, until: {until}, reason: r, {deed}}}\n"
+    return f"- {{service: {service}, until: {until}, reason: r, {operation}}}\n"
 
 
 def policy(disk: str = "ssd", number: int = NUMBER, head: str = "") -> bytes:
@@ -228,7 +228,7 @@ async def test_overrides_compile_the_services_that_they_concern(counting: Counti
 
 
 SERVICES = [f"s{n}" for n in range(8)]
-DEEDS = (
+OPERATIONS = (
     "quotaFactor: 3",
     "quotaFactor: 4",
     "modes: {breaker: Enforce}",
@@ -236,7 +236,7 @@ DEEDS = (
     "modes: {quota: Audit}",
     "breaker: ForcedOpen",
 )
-ENTRIES = st.builds(timed, st.integers(0, 5), st.sampled_from(DEEDS), st.sampled_from(SERVICES))
+ENTRIES = st.builds(timed, st.integers(0, 5), st.sampled_from(OPERATIONS), st.sampled_from(SERVICES))
 STEPS = st.one_of(
     st.tuples(st.just("overrides"), st.lists(ENTRIES, max_size=6).map("".join)),
     st.tuples(st.just("overrides"), st.just("- nonsense")),

@@ -264,7 +264,7 @@ class Answering:
         return review_policy(asked)
 
 
-async def test_a_check_that_failed_changes_nothing_is_told_once_and_made_again() -> None:
+async def test_a_check_that_failed_changes_nothing_is_reported_once_and_made_again() -> None:
     recorder, check = Recorder(), Answering()
     keeper = CurrentPolicy(recorder, FakeClock(), check)
     assert await keeper.on_document(document(5).encode(), "policy.yaml")
@@ -344,7 +344,7 @@ async def test_a_policy_that_could_not_be_judged_is_answered_by_nobody() -> None
     assert door.judged == []
 
 
-async def test_a_policy_at_the_door_is_judged_in_a_process_of_its_own(
+async def test_a_policy_on_admission_is_judged_in_a_process_of_its_own(
     started: list[asyncio.subprocess.Process],
 ) -> None:
     door = Door()

@@ -225,7 +225,7 @@ def test_a_refund_is_given_once_while_its_bucket_lives_and_an_end_gives_nothing_
     ]
 
 
-def test_quota_trips_by_controllers_each_heard_once_and_believed_from_kube_controllers_only() -> None:
+def test_quota_trips_by_controllers_each_counted_once_and_accepted_from_kube_controllers_only() -> None:
     lines = play("tripped_by_controllers")
     states = column(lines, "at", "breaker")
     assert states[:6] == [(at, "CLOSED") for at in (0, 1, 1.5, 2, 2.5, 61.5)]
@@ -239,7 +239,7 @@ def test_quota_trips_by_controllers_each_heard_once_and_believed_from_kube_contr
     assert column(lines[11:], "breaker", "generation") == [("HALF_OPEN", 2), ("CLOSED", 3)]
 
 
-def test_quota_trips_by_requests_whoever_asks() -> None:
+def test_quota_trips_by_requests_for_any_caller() -> None:
     lines = play("tripped_by_requests")
     assert codes(lines) == [200, 429, 429, 429, 503]
     assert column(lines, "breaker", "openRemaining")[-3:] == [("OPEN", None), ("OPEN", 0.5), ("HALF_OPEN", 0)]

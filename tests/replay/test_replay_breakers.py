@@ -95,7 +95,7 @@ def test_one_that_degrades_refuses_nobody_and_says_for_whom_it_did() -> None:
     assert list(zip(fared, affected, strict=True)) == [("web", ("0", "2", "0")), ("warned", ("0", "0", "2"))]
 
 
-def test_trips_that_the_guard_held_back_are_told_and_it_makes_room_again() -> None:
+def test_trips_that_the_guard_held_back_are_reported_and_it_makes_room_again() -> None:
     lines, fared = play("held_back")
     at_two = {line["service"]: line["breaker"] for line in lines if line["at"] == 2}
     assert at_two == {"s1": "OPEN", "s2": "CLOSED", "s3": "CLOSED", "s4": "OPEN", "s5": "OPEN"}

@@ -86,7 +86,7 @@ async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awai
 
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
-async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_works(path: str) -> None:
+async def test_a_defect_is_a_counted_500_that_reports_nothing_and_the_next_call_works(path: str) -> None:
     heard = Heard()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
     parts: list[Any] = [
@@ -110,7 +110,7 @@ async def test_a_defect_is_a_counted_500_that_tells_nothing_and_the_next_call_wo
     assert edge.in_flight == 0
 
 
-async def test_over_the_limit_in_flight_a_call_hears_503_and_the_next_one_works() -> None:
+async def test_over_the_limit_in_flight_a_call_counts_503_and_the_next_one_works() -> None:
     heard, slow = Heard(), Slow()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
     parts: list[Any] = [Defective(), slow, None, Open(), Guard(), heard, limits]

@@ -390,7 +390,7 @@ async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
     ],
     ids=["plain HTTP", "garbage", "nothing"],
 )
-async def test_a_failed_handshake_is_told_and_leaves_nothing_behind(pki: Pki, sent: bytes, reason: str) -> None:
+async def test_a_failed_handshake_is_reported_and_leaves_nothing_behind(pki: Pki, sent: bytes, reason: str) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with socket.create_connection(("127.0.0.1", running.port)) as client:
@@ -400,7 +400,7 @@ async def test_a_failed_handshake_is_told_and_leaves_nothing_behind(pki: Pki, se
         await running.until(lambda: running.connections.count == 0)
 
 
-async def test_a_client_that_does_not_trust_us_is_told_apart(
+async def test_a_client_that_does_not_trust_us_is_distinguished(
     pki: Pki, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     other = Pki.create(tmp_path_factory.mktemp("other"))

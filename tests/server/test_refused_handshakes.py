@@ -98,7 +98,7 @@ async def test_a_refused_client_is_sent_the_alert_that_says_why(
         await running.until(lambda: running.connections.count == 0)
 
 
-async def test_a_refused_client_that_does_not_hang_up_is_let_go_of(pki: Pki) -> None:
+async def test_a_refused_client_that_does_not_hang_up_is_released_of(pki: Pki) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with socket.create_connection(("127.0.0.1", running.port)) as client:

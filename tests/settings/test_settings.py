@@ -45,7 +45,7 @@ def test_flags_win_over_variables_and_variables_over_defaults(flags: dict[str, s
     assert str(settings.policy) == flags["policy"]
 
 
-def test_every_mistake_is_told_at_once_with_the_flag_or_variable_it_came_from(flags: dict[str, str | None]) -> None:
+def test_every_mistake_is_reported_at_once_with_the_flag_or_variable_it_came_from(flags: dict[str, str | None]) -> None:
     flags |= {"tls_cert": "nowhere.crt", "jwks": None, "listen": "8443", "store": "http://x", "policy": ""}
     environment = {
         "PODGATE_DRAIN": "15",
@@ -167,7 +167,7 @@ def test_every_setting_is_a_flag_with_its_default_in_the_help() -> None:
     assert variable_of("drain_seconds") == "PODGATE_DRAIN"
 
 
-def test_serve_tells_all_of_it_and_exits_2() -> None:
+def test_serve_reports_all_of_it_and_exits_2() -> None:
     done = installed("serve", "--listen", "x", "--drain", "x")
     lines = done.err.splitlines()
     assert (done.code, done.out, lines[0]) == (2, "", "error: settings:")
@@ -238,7 +238,7 @@ def test_who_keeps_certificates_needs_a_cluster_and_lives_that_go_together(
     )
 
 
-def test_what_renews_the_api_servers_credentials_is_told_with_what_it_cannot_do_without(
+def test_what_renews_the_api_servers_credentials_is_reported_with_what_it_cannot_do_without(
     flags: dict[str, str | None], tmp_path: Path
 ) -> None:
     (tmp_path / "kubeconfig").touch()

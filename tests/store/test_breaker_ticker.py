@@ -33,7 +33,7 @@ class Counters:
         return [MOVED]
 
 
-async def test_all_services_of_the_policy_are_ticked_and_what_moved_is_told() -> None:
+async def test_all_services_of_the_policy_are_ticked_and_what_moved_is_reported() -> None:
     counters: Any = Counters()
     found: list[Transition] = []
     policies: list[CompiledPolicy | None] = [None, CompiledPolicy(LOADED), CompiledPolicy(LOADED)]

@@ -207,7 +207,7 @@ async def test_who_has_only_let_time_pass_goes_by_the_clock_of_the_store(world: 
     assert (await world.ask()).at_us == world.clock.us + AHEAD_US
 
 
-async def test_what_was_let_in_is_booked_at_its_own_time(world: World) -> None:
+async def test_what_was_admitted_is_booked_at_its_own_time(world: World) -> None:
     await world.ask()
     world.store.away = "unreachable: refused"
     await world.ask()
@@ -242,7 +242,7 @@ async def test_replicas_that_come_make_smaller_shares_at_once_and_those_that_lea
     assert [(await world.ask()).charged for _ in range(3)] == [True, True, False], "heard since, and alone now"
 
 
-async def test_a_second_absence_begins_with_what_the_store_was_told_of_the_first(world: World) -> None:
+async def test_a_second_absence_begins_with_what_the_store_was_reported_of_the_first(world: World) -> None:
     for _ in range(2):
         world.store.away = "unreachable: refused"
         assert [(await world.ask()).charged for _ in range(2)] == [True, True]
@@ -281,7 +281,7 @@ async def test_where_others_decide_the_pods_that_they_admit_are_booked(
     assert world.fallbacks[-1] == ("payment-api", rule, False)
 
 
-async def test_a_mode_that_warns_lets_in_past_the_share_and_books(world: World) -> None:
+async def test_a_mode_that_warns_admits_past_the_share_and_books(world: World) -> None:
     plan = replace(LOCAL, quota_mode=Mode.WARN)
     world.store.away = "unreachable: refused"
     receipts = [await world.ask(plan) for _ in range(6)]
@@ -291,7 +291,7 @@ async def test_a_mode_that_warns_lets_in_past_the_share_and_books(world: World) 
     assert await world.used() == [6]
 
 
-async def test_a_rule_that_the_policy_changes_meanwhile_is_told(world: World) -> None:
+async def test_a_rule_that_the_policy_changes_meanwhile_is_reported(world: World) -> None:
     world.store.away = "unreachable: refused"
     await world.ask(LOCAL)
     await world.ask(LOCAL)
@@ -391,7 +391,7 @@ async def test_a_repeated_uid_is_answered_as_before(world: World) -> None:
     assert await world.used(plan) == [1]
 
 
-async def test_what_the_store_did_without_an_answer_is_given_back_where_the_pod_was_denied(world: World) -> None:
+async def test_what_the_store_did_without_an_answer_is_refunded_where_the_pod_was_denied(world: World) -> None:
     world.store.swallows = True
     await world.uncounted(DENY, "a", admitted=False)
     assert await world.used(DENY) == [1]
@@ -424,7 +424,7 @@ async def test_a_resize_without_an_answer_gives_nothing_back_for_its_pod_is_ther
     assert await world.used(DENY) == [1]
 
 
-async def test_what_local_refuses_and_the_store_did_is_given_back(world: World) -> None:
+async def test_what_local_refuses_and_the_store_did_is_refunded(world: World) -> None:
     await world.ask(cost={"pods": 4})
     world.sleep(63)
     world.store.away = "unreachable: refused"
@@ -438,7 +438,7 @@ async def test_what_local_refuses_and_the_store_did_is_given_back(world: World) 
     assert await world.used() == [0]
 
 
-async def test_a_refund_of_what_the_store_was_not_told_yet_makes_room(world: World) -> None:
+async def test_a_refund_of_what_the_store_was_not_reported_yet_makes_room(world: World) -> None:
     world.store.away = "unreachable: refused"
     for uid in "abcd":
         await world.ask(uid=uid)
@@ -450,7 +450,7 @@ async def test_a_refund_of_what_the_store_was_not_told_yet_makes_room(world: Wor
     assert (await world.ask(uid="a")).refused is DeniedBy.QUOTA
 
 
-async def test_what_the_store_has_lost_is_told_again_within_a_minute_and_once(world: World) -> None:
+async def test_what_the_store_has_lost_is_reported_again_within_a_minute_and_once(world: World) -> None:
     await world.ask(uid="old")
     world.sleep(61)
     await world.guard.tick([LOCAL])
@@ -469,7 +469,7 @@ async def test_what_the_store_has_lost_is_told_again_within_a_minute_and_once(wo
     assert world.lost == 2
 
 
-async def test_what_was_booked_is_told_again_too(world: World) -> None:
+async def test_what_was_booked_is_reported_again_too(world: World) -> None:
     world.store.away = "unreachable: refused"
     await world.ask()
     world.store.away = ""
@@ -520,7 +520,7 @@ async def test_bookings_end_however_many_pods_come_in_the_meantime(world: World)
     assert sum(count for *_, count in world.booked) == 300
 
 
-async def test_what_was_let_in_by_one_service_of_a_pool_holds_the_others_of_it(world: World) -> None:
+async def test_what_was_admitted_by_one_service_of_a_pool_holds_the_others_of_it(world: World) -> None:
     pool = PoolPlan("shared", (window(64, pods=4),))
     one, other = (replace(plan_of(), service=name, tag="shared", pool=pool) for name in ("one", "other"))
     world.store.away = "unreachable: refused"
@@ -550,7 +550,7 @@ async def test_until_the_other_replicas_owe_nothing_a_pod_must_fit_the_share_too
     assert [(await world.ask()).charged for _ in range(3)] == [True, True, False]
 
 
-async def test_what_the_store_did_for_nobody_is_given_back_while_others_still_owe(world: World) -> None:
+async def test_what_the_store_did_for_nobody_is_refunded_while_others_still_owe(world: World) -> None:
     world.guard = world.another(replicas=2)
     world.store.settled_others = 0
     world.store.swallows = True
@@ -715,7 +715,7 @@ async def test_refusals_are_not_remembered_while_the_store_is_away(world: World)
     assert world.cached == 0
 
 
-async def test_a_refusal_is_repeated_without_asking_until_something_is_given_back(world: World) -> None:
+async def test_a_refusal_is_repeated_without_asking_until_something_is_refunded(world: World) -> None:
     for uid in "abcd":
         await world.ask(uid=uid)
     first = await world.ask()
@@ -729,7 +729,7 @@ async def test_a_refusal_is_repeated_without_asking_until_something_is_given_bac
     assert world.cached == 1
 
 
-async def test_a_breaker_hears_of_every_controller_through_the_cache(world: World) -> None:
+async def test_a_breaker_counts_of_every_controller_through_the_cache(world: World) -> None:
     events = QuotaEventPlan(count=3, within_us=60 * SECOND_US, by_controller=True)
     breaker = BreakerPlan(False, None, None, events, SECOND_US, 1, SECOND_US)  # noqa: FBT003
     plan = replace(LOCAL, breaker=breaker, windows=(window(64, pods=0),))
@@ -780,7 +780,7 @@ async def test_what_is_owed_is_bounded_and_the_oldest_goes_first(world: World, m
     assert sorted(world.store.refunded) == ["a", "b"]
 
 
-async def test_at_the_end_the_store_is_told_what_can_be_told(world: World) -> None:
+async def test_at_the_end_the_store_is_reported_what_can_be_reported(world: World) -> None:
     world.store.away = "unreachable: refused"
     for _ in range(3):
         await world.ask()
@@ -831,7 +831,7 @@ async def test_a_limit_on_live_pods_alone_is_a_quota_and_has_its_rule(world: Wor
     assert await world.used(LIVE_ALONE) == [3]
 
 
-async def test_a_look_tells_what_is_left_of_each_limit_whatever_stands_between_them(world: World) -> None:
+async def test_a_look_reports_what_is_left_of_each_limit_whatever_stands_between_them(world: World) -> None:
     pool = PoolPlan("shared", (window(64, pods=9),))
     plan = replace(LIVE, tag="shared", standing=standing(pods=9, memory=9), pool=pool)
     for _ in range(2):

@@ -128,8 +128,8 @@ class Life:
             except StoreUnavailableError:
                 continue
 
-    async def do(self, deed: tuple[str, int, int]) -> None:
-        kind, number, amount = deed
+    async def do(self, operation: tuple[str, int, int]) -> None:
+        kind, number, amount = operation
         way = self.ways[number % len(self.ways)]
         if kind == "ask":
             for _ in range(3 * amount):
@@ -161,7 +161,7 @@ def _nothing(*_: object) -> None:
     """Tell nobody."""
 
 
-DEEDS = st.tuples(
+OPERATIONS = st.tuples(
     st.sampled_from(("ask", "ask", "ask", "ask for more", "pass", "turns", "turns", "away", "lose", "return")),
     st.integers(0, 2),
     st.integers(1, 4),
@@ -171,18 +171,18 @@ DEEDS = st.tuples(
 @given(
     replicas=st.integers(1, 3),
     rule=st.sampled_from((WhenStoreUnavailable.LOCAL, WhenStoreUnavailable.DENY)),
-    deeds=st.lists(DEEDS, max_size=80),
+    operations=st.lists(OPERATIONS, max_size=80),
 )
 @examples(300)
 def test_replicas_admit_no_more_than_the_limit_and_one_largest_pod_for_each_but_one(
-    replicas: int, rule: WhenStoreUnavailable, deeds: list[tuple[str, int, int]]
+    replicas: int, rule: WhenStoreUnavailable, operations: list[tuple[str, int, int]]
 ) -> None:
     async def live() -> None:
         life = Life(replicas, rule)
         for way in life.ways:
             await way.guard.tick([life.plan])
-        for deed in deeds:
-            await life.do(deed)
+        for operation in operations:
+            await life.do(operation)
         for way in life.ways:
             way.away = False
             await way.guard.close()

@@ -107,7 +107,7 @@ async def test_what_is_open_stays_open_until_its_time_and_then_its_part_of_the_p
 
 
 @pytest.mark.parametrize(("replicas", "probes"), [(1, 3), (2, 2), (3, 1), (4, 1)])
-async def test_each_replica_lets_in_at_least_one_probe(world: World, replicas: int, probes: int) -> None:
+async def test_each_replica_admits_at_least_one_probe(world: World, replicas: int, probes: int) -> None:
     world.guard.set_replicas(replicas, 0)
     await trip(world, LOCAL)
     world.sleep(OPEN_SECONDS)
@@ -157,7 +157,7 @@ async def test_where_nothing_is_reported_a_charged_probe_closes_it(world: World)
     assert (stored(world, plan).state, stored(world, plan).generation) == (State.CLOSED, 3)
 
 
-async def test_what_an_admission_without_a_receipt_brings_about_is_told_by_the_next_tick(world: World) -> None:
+async def test_what_an_admission_without_a_receipt_brings_about_is_reported_by_the_next_tick(world: World) -> None:
     plan = replace(NO_QUOTA, breaker=replace(WITHOUT_OUTCOMES, probes=1))
     await trip(world, plan)
     world.sleep(OPEN_SECONDS)
@@ -167,7 +167,7 @@ async def test_what_an_admission_without_a_receipt_brings_about_is_told_by_the_n
         await world.guard.tick([plan])
 
 
-async def test_it_is_told_though_the_store_is_back_by_then(world: World) -> None:
+async def test_it_is_reported_though_the_store_is_back_by_then(world: World) -> None:
     plan = replace(NO_QUOTA, breaker=replace(WITHOUT_OUTCOMES, probes=1))
     await trip(world, plan)
     world.sleep(OPEN_SECONDS)
@@ -176,7 +176,7 @@ async def test_it_is_told_though_the_store_is_back_by_then(world: World) -> None
     assert words(await world.guard.tick([plan]))[:2] == ["OPEN HALF_OPEN", "HALF_OPEN CLOSED"]
 
 
-async def test_what_is_closed_trips_by_what_is_heard_here_alone(world: World) -> None:
+async def test_what_is_closed_trips_by_what_is_counted_here_alone(world: World) -> None:
     await world.guard.snapshot(LOCAL)
     world.store.away = AWAY
     assert await refusals(world, LOCAL, 2) == [None, None]
@@ -200,7 +200,7 @@ async def test_refusals_by_a_share_trip_nothing(world: World) -> None:
     assert stored(world, plan).state is State.CLOSED
 
 
-async def test_a_replica_that_never_heard_of_a_breaker_takes_it_for_closed_and_undoes_nothing(world: World) -> None:
+async def test_a_replica_that_never_counted_of_a_breaker_takes_it_for_closed_and_undoes_nothing(world: World) -> None:
     await trip(world, LOCAL)
     world.store.last_breaker = lambda _: None  # type: ignore[method-assign]
     guard = world.another()
@@ -210,7 +210,7 @@ async def test_a_replica_that_never_heard_of_a_breaker_takes_it_for_closed_and_u
     assert stored(world, LOCAL).state is State.OPEN
 
 
-async def test_what_is_heard_of_the_store_meanwhile_counts_if_it_is_further_on(world: World) -> None:
+async def test_what_is_counted_of_the_store_meanwhile_counts_if_it_is_further_on(world: World) -> None:
     await trip(world, LOCAL)
     assert (await come(world, LOCAL)).refused is DeniedBy.BREAKER
     world.sleep(1)
@@ -261,7 +261,7 @@ async def test_each_outcome_frees_the_place_of_one_probe_that_was_out_when_the_s
     assert transitions == ["HALF_OPEN CLOSED"]
 
 
-async def test_a_pod_that_was_given_back_is_no_probe(world: World) -> None:
+async def test_a_pod_that_was_refunded_is_no_probe(world: World) -> None:
     await trip(world, LOCAL)
     world.sleep(OPEN_SECONDS)
     await refusals(world, LOCAL, 2)
@@ -288,7 +288,7 @@ async def test_a_dry_run_a_resize_and_who_was_here_before_take_no_probe(world: W
     assert await refusals(world, LOCAL, 3) == [None, None, DeniedBy.BREAKER]
 
 
-async def test_a_breaker_that_only_warns_or_degrades_lets_in_and_says_so(world: World) -> None:
+async def test_a_breaker_that_only_warns_or_degrades_admits_and_says_so(world: World) -> None:
     await trip(world, LOCAL)
     warning = replace(LOCAL, breaker_mode=Mode.WARN)
     receipt = await come(world, warning)
@@ -321,7 +321,7 @@ async def test_a_hand_is_obeyed_without_the_store(world: World) -> None:
 
 
 @pytest.mark.parametrize("state", [State.FORCED_OPEN, State.FORCED_CLOSED])
-async def test_a_hand_that_let_go_meanwhile_holds_nothing_here(world: World, state: State) -> None:
+async def test_a_hand_that_released_meanwhile_holds_nothing_here(world: World, state: State) -> None:
     forcing = Forcing(state, world.store._clock.now_us() + 600_000_000, "INC-1")
     await world.store.apply_override(replace(LOCAL, breaker=replace(BREAKER, forcing=forcing)))
     assert stored(world, LOCAL).state is state
@@ -334,7 +334,7 @@ async def test_a_hand_that_let_go_meanwhile_holds_nothing_here(world: World, sta
     assert (await come(world, LOCAL)).refused is DeniedBy.BREAKER
 
 
-async def test_a_hand_that_let_go_meanwhile_is_for_who_leads_to_write(world: World) -> None:
+async def test_a_hand_that_released_meanwhile_is_for_who_leads_to_write(world: World) -> None:
     forcing = Forcing(State.FORCED_OPEN, world.store._clock.now_us() + 600_000_000, "INC-1")
     await world.store.apply_override(replace(LOCAL, breaker=replace(BREAKER, forcing=forcing)))
     world.store.away = AWAY
@@ -368,7 +368,7 @@ async def test_a_breaker_that_the_policy_takes_away_meanwhile_is_forgotten(world
     await back(world)
 
 
-async def test_the_store_is_told_before_anything_else_and_again_where_it_went_away_meanwhile(world: World) -> None:
+async def test_the_store_is_reported_before_anything_else_and_again_where_it_went_away_meanwhile(world: World) -> None:
     await trip(world, LOCAL)
     world.sleep(OPEN_SECONDS)
     await refusals(world, LOCAL, 3)
@@ -535,7 +535,7 @@ async def test_of_two_replicas_that_were_both_alone_the_more_shut_holds(world: W
     assert stored(world, LOCAL).state is State.OPEN
 
 
-async def test_a_replica_that_is_cut_off_alone_lets_in_its_part_of_the_probes_beside_those_of_the_others(
+async def test_a_replica_that_is_cut_off_alone_admits_its_part_of_the_probes_beside_those_of_the_others(
     world: World,
 ) -> None:
     await trip(world, LOCAL)

@@ -66,7 +66,7 @@ async def tripped(store: RedisStore, times: int = 1) -> BreakerView:
     return view
 
 
-async def test_a_redis_that_was_emptied_is_told_by_one_and_all_know_it(redis_server: RedisServer) -> None:
+async def test_a_redis_that_was_emptied_is_reported_by_one_and_all_know_it(redis_server: RedisServer) -> None:
     async with store_on(redis_server) as one, store_on(redis_server) as other:
         before = await tripped(one)
         redis_server.cli("FLUSHALL")

@@ -101,7 +101,7 @@ def shaking_hands(pki: Pki) -> Iterator[int]:
         serving_one.join()
 
 
-def test_who_gives_up_while_it_shakes_hands_is_no_defect_to_tell(tmp_path: Path) -> None:
+def test_who_gives_up_while_it_shakes_hands_is_no_defect_to_report(tmp_path: Path) -> None:
     pki, told = Pki.create(tmp_path), list[dict[str, Any]]()
 
     class Made(asyncio.Protocol):
@@ -130,7 +130,7 @@ def test_who_gives_up_while_it_shakes_hands_is_no_defect_to_tell(tmp_path: Path)
     assert told == []
 
 
-def test_a_defect_is_told() -> None:
+def test_a_defect_is_reported() -> None:
     told: list[dict[str, Any]] = []
 
     async def fail() -> None:

@@ -55,7 +55,7 @@ async def test_what_is_long_in_coming_is_not_waited_for_longer_than_half_a_secon
     assert making.began_seconds == [100, 102.5]
 
 
-async def test_a_failure_and_one_who_hangs_up_spoil_it_for_nobody_else() -> None:
+async def test_a_failure_and_one_who_hangs_up_spoil_it_for_no_other() -> None:
     making = Making(0.01)
     making.fault = OSError("away")
     with pytest.raises(OSError, match="away"):

@@ -36,7 +36,7 @@ async def test_who_is_served_meanwhile_does_not_wait_until_a_changed_file_is_und
     looking.cancel()
 
 
-async def test_a_changed_file_that_is_bad_is_told_once_and_changes_nothing(tmp_path: Path) -> None:
+async def test_a_changed_file_that_is_bad_is_reported_once_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("1")
 
@@ -58,7 +58,7 @@ async def test_a_changed_file_that_is_bad_is_told_once_and_changes_nothing(tmp_p
     assert (kept.value, kept.generation, kept.failures, told) == (1, 1, 1, [None, kept.error])
 
 
-async def test_what_the_parser_did_not_foresee_is_told_of_its_file(tmp_path: Path) -> None:
+async def test_what_the_parser_did_not_foresee_is_reported_of_its_file(tmp_path: Path) -> None:
     """In the loop that looks at files it would be nobody's: that begins again, and the metrics say that all is well."""
     path, told = tmp_path / "file", list[str | None]()
     path.write_text("1")

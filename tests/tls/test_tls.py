@@ -147,7 +147,7 @@ def test_files_that_do_not_fit_each_other_leave_the_last_good_context(pki: Pki) 
     assert told[2:] == [None]
 
 
-def test_bad_files_that_become_the_good_ones_of_before_are_told_as_good(pki: Pki) -> None:
+def test_bad_files_that_become_the_good_ones_of_before_are_reported_as_good(pki: Pki) -> None:
     told: list[str | None] = []
     files, good = TlsFiles(pki.paths, told.append), pki.paths.key.read_bytes()
     pki.paths.key.write_text("spoilt")

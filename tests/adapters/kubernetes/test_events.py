@@ -106,7 +106,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 # Denials
 
 
-async def test_a_denial_is_told_on_the_controller_that_owns_the_pod(world: World) -> None:
+async def test_a_denial_is_reported_on_the_controller_that_owns_the_pod(world: World) -> None:
     teller = world.teller()
     teller.events.reviewed(denied())
     await teller.until("written")
@@ -160,7 +160,7 @@ async def test_it_is_one_for_each_controller_reason_and_minute(world: World) -> 
     assert len(told) == 8
 
 
-async def test_another_server_that_tells_the_same_finds_it_seen(world: World) -> None:
+async def test_another_server_that_reports_the_same_finds_it_seen(world: World) -> None:
     one, other = world.teller(), world.teller(instance="podgate-1")
     one.events.reviewed(denied())
     await one.until("written")
@@ -193,7 +193,9 @@ async def test_another_server_that_tells_the_same_finds_it_seen(world: World) ->
         "no request",
     ],
 )
-async def test_nothing_is_told_where_nothing_was_refused_or_nobody_knows_on_whom(world: World, told: Review) -> None:
+async def test_nothing_is_reported_where_nothing_was_refused_or_nobody_knows_on_whom(
+    world: World, told: Review
+) -> None:
     teller = world.teller()
     teller.events.reviewed(told)
     teller.events.reviewed(denied(QUOTA_DENIED, owner("rs-2")))
@@ -214,7 +216,7 @@ async def test_a_long_name_and_one_that_ends_badly_when_cut_make_a_name_that_is_
 # Documents
 
 
-async def test_a_policy_in_force_is_told_on_its_config_map_as_it_is_there(world: World) -> None:
+async def test_a_policy_in_force_is_reported_on_its_config_map_as_it_is_there(world: World) -> None:
     world.fake.put(CONFIGMAPS, "podgate-policy", data={})
     one, other = world.teller(), world.teller()
     one.events.policy_loaded(policy("payment-api"))
@@ -229,7 +231,7 @@ async def test_a_policy_in_force_is_told_on_its_config_map_as_it_is_there(world:
     assert listed.query == {"fieldSelector": "metadata.name=podgate-policy"}, "a right by name suffices"
 
 
-async def test_the_same_policy_in_a_later_state_of_its_config_map_is_told_again(world: World) -> None:
+async def test_the_same_policy_in_a_later_state_of_its_config_map_is_reported_again(world: World) -> None:
     teller = world.teller()
     for _ in range(2):
         world.fake.put(CONFIGMAPS, "podgate-policy", data={})
@@ -253,7 +255,7 @@ async def test_a_policy_refused_is_a_warning_with_its_errors_and_what_stays(worl
     assert last["note"].endswith("policy.yaml:20:1: no and 3 more")
 
 
-async def test_the_loss_of_the_config_map_is_told_though_it_has_no_uid(world: World) -> None:
+async def test_the_loss_of_the_config_map_is_reported_though_it_has_no_uid(world: World) -> None:
     teller = world.teller()
     teller.events.policy_failed(["there is none"])
     await teller.until("written")
@@ -261,7 +263,7 @@ async def test_the_loss_of_the_config_map_is_told_though_it_has_no_uid(world: Wo
     assert found["regarding"]["uid"] == ""
 
 
-async def test_an_override_that_begins_ends_or_is_refused_is_told_on_its_config_map(world: World) -> None:
+async def test_an_override_that_begins_ends_or_is_refused_is_reported_on_its_config_map(world: World) -> None:
     world.fake.put(CONFIGMAPS, "podgate-overrides", data={})
     teller, entry = world.teller(), override()
     teller.events.overrides_loaded([entry])
@@ -298,7 +300,7 @@ def moved(old: State, new: State, reason: str, generation: int = 5, at_us: int =
         (State.CLOSED, State.CLOSED, f"{HELD}x", "Warning", "BreakerTripHeld", f"stays CLOSED: {HELD}x"),
     ],
 )
-async def test_what_a_breaker_did_is_told_on_the_policys_config_map(
+async def test_what_a_breaker_did_is_reported_on_the_policys_config_map(
     world: World, old: State, new: State, reason: str, kind: str, called: str, note: str
 ) -> None:
     world.fake.put(CONFIGMAPS, "podgate-policy", data={})
@@ -312,7 +314,9 @@ async def test_what_a_breaker_did_is_told_on_the_policys_config_map(
     assert told["eventTime"] == "2027-01-15T08:00:00.123000Z"
 
 
-async def test_a_transition_is_told_once_whoever_tells_it_whatever_became_of_the_policy_meanwhile(world: World) -> None:
+async def test_a_transition_is_reported_once_whoever_reports_it_whatever_became_of_the_policy_meanwhile(
+    world: World,
+) -> None:
     world.fake.put(CONFIGMAPS, "podgate-policy", data={})
     first, second = world.teller(), world.teller(instance="podgate-1")
     opened = moved(State.CLOSED, State.OPEN, "x")
@@ -326,7 +330,7 @@ async def test_a_transition_is_told_once_whoever_tells_it_whatever_became_of_the
     assert len(world.stored("podgate-system")) == 2, "with an empty store generations begin anew"
 
 
-async def test_a_trip_that_is_held_back_again_and_again_is_told_once_a_minute_and_an_expired_probe_not(
+async def test_a_trip_that_is_held_back_again_and_again_is_reported_once_a_minute_and_an_expired_probe_not(
     world: World,
 ) -> None:
     world.fake.put(CONFIGMAPS, "podgate-policy", data={})
@@ -368,7 +372,7 @@ async def test_an_api_server_that_hangs_holds_nobody_up_and_what_is_too_much_is_
     assert teller.results == ["dropped"] * 7
 
 
-async def test_what_was_dropped_may_be_told_by_a_later_denial_of_the_minute(
+async def test_what_was_dropped_may_be_reported_by_a_later_denial_of_the_minute(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_sender, "QUEUE_MAX", 1)
@@ -405,7 +409,7 @@ def test_a_burst_goes_at_once_and_the_rest_at_its_pace() -> None:
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503, "unwell"), refuse(429, "busy", Retry_After="0")])
-async def test_it_is_sent_again_until_there_is_an_answer_and_the_trouble_is_told_once(
+async def test_it_is_sent_again_until_there_is_an_answer_and_the_trouble_is_reported_once(
     world: World, fault: Fault
 ) -> None:
     world.fake.next("create", fault, fault, fault)
@@ -426,7 +430,7 @@ async def test_one_that_could_not_be_sent_in_its_time_is_given_up(world: World) 
 
 
 @pytest.mark.parametrize("where", ["all namespaces", "podgate-system"])
-async def test_a_missing_right_is_told_once_and_each_event_is_tried_once(world: World, where: str) -> None:
+async def test_a_missing_right_is_reported_once_and_each_event_is_tried_once(world: World, where: str) -> None:
     world.fake.always["create"] = refuse(403, "forbidden")
     teller = world.teller(where=where)
     for number in range(3):
@@ -456,7 +460,7 @@ async def test_a_namespace_that_goes_away_is_no_trouble(world: World, fault: Fau
     assert teller.troubles == []
 
 
-async def test_a_config_map_that_may_not_be_listed_is_told_and_the_next_event_goes_on(world: World) -> None:
+async def test_a_config_map_that_may_not_be_listed_is_reported_and_the_next_event_goes_on(world: World) -> None:
     world.fake.next("list", refuse(403, "forbidden"))
     teller = world.teller()
     teller.events.policy_loaded(policy("payment-api"))

@@ -108,7 +108,7 @@ async def test_of_many_at_one_moment_one_has_it(world: World) -> None:
     assert world.spec()["leaseTransitions"] == 0
 
 
-async def test_who_comes_second_waits_while_it_is_renewed_and_follows_when_it_is_let_go(
+async def test_who_comes_second_waits_while_it_is_renewed_and_follows_when_it_is_released(
     world: World, started: Start
 ) -> None:
     first, told = world.lease("first"), Told()
@@ -323,7 +323,7 @@ async def test_a_release_overtaken_by_a_late_renewal_is_repeated(world: World) -
     await world.lease("second").take(0)
 
 
-async def test_a_release_without_an_answer_is_told_and_no_more(world: World) -> None:
+async def test_a_release_without_an_answer_is_reported_and_no_more(world: World) -> None:
     told = Told()
     lease = world.lease("first", told)
     await lease.take()
@@ -410,7 +410,7 @@ async def test_work_goes_on_while_renewals_fail_for_a_moment(world: World, start
     assert (len(work.found), work.is_running) == (1, True)
 
 
-async def test_work_that_fails_is_told_and_may_begin_again(world: World, started: Start) -> None:
+async def test_work_that_fails_is_reported_and_may_begin_again(world: World, started: Start) -> None:
     lease, work = world.lease("first"), Work()
     work.faults.append(LookupError("a defect"))
     with pytest.raises(LookupError):

@@ -124,7 +124,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_look(known: Known) -> No
         (say(b"<html>"), "not understood"),
     ],
 )
-async def test_a_look_without_an_answer_finds_nothing_in_time_and_is_told_once(
+async def test_a_look_without_an_answer_finds_nothing_in_time_and_is_reported_once(
     fake: FakeApiServer, client: Any, loops: Loops, fault: Any, words: str
 ) -> None:
     known = Known(fake, client, loops, replace(QUICK, look_seconds=1))
@@ -141,7 +141,7 @@ async def test_a_look_without_an_answer_finds_nothing_in_time_and_is_told_once(
     assert len(known.troubles) == 2, "it had been over"
 
 
-async def test_a_refusal_that_repeats_the_name_is_told_once_all_the_same(known: Known) -> None:
+async def test_a_refusal_that_repeats_the_name_is_reported_once_all_the_same(known: Known) -> None:
     for name in ("orders", "stock"):
         known.fake.next("list", refuse(403, f'namespaces "{name}" is forbidden: User "u" cannot list'))
         assert await known.source.lookup(name) is None

@@ -74,7 +74,7 @@ async def test_a_bad_document_keeps_what_is_in_force_and_names_its_place(followe
         ({"binaryData": {KEY: "/w=="}}, f"{THIS}: binaryData['{KEY}']: it is UTF-8 text"),
     ],
 )
-async def test_a_document_in_the_wrong_place_is_told(followed: Followed, fields: dict[str, Any], said: str) -> None:
+async def test_a_document_in_the_wrong_place_is_reported(followed: Followed, fields: dict[str, Any], said: str) -> None:
     followed.fake.put(CONFIGMAPS, NAME, **fields)
     await until(lambda: len(followed.told.failed) == 1)
     assert followed.keeper.last_errors()[0].startswith(said)

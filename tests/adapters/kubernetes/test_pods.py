@@ -137,7 +137,7 @@ async def test_a_long_list_comes_in_pages_of_one_version(fake: FakeApiServer, fo
     assert follower.continuity == Continuity(begun + 3, 1_000_000), "and the proof at its arrival"
 
 
-async def test_a_list_whose_version_is_gone_before_its_end_begins_anew(fake: FakeApiServer, follow: Follow) -> None:
+async def test_a_list_whose_version_is_gone_before_its_end_begins_again(fake: FakeApiServer, follow: Follow) -> None:
     for number in range(600):
         fake.put_pod("shop", f"more-{number}", f"m{number}")
     follower = follow(run=False)
@@ -224,7 +224,7 @@ async def test_who_watches_next_goes_on_where_the_former_one_ended(fake: FakeApi
     assert follower.told[2:] == ["there u3"]
 
 
-async def test_where_the_former_version_is_gone_the_proof_begins_anew(fake: FakeApiServer, follow: Follow) -> None:
+async def test_where_the_former_version_is_gone_the_proof_begins_again(fake: FakeApiServer, follow: Follow) -> None:
     before = Continuity(fake.revision - 1, 555)
     fake.compact()
     follower = follow(before)

@@ -274,7 +274,7 @@ async def test_a_copy_that_cannot_be_read_delays_nothing_but_itself(
     )
 
 
-async def test_a_copy_that_cannot_be_written_is_told_once_and_tried_until_it_is(followed: Followed) -> None:
+async def test_a_copy_that_cannot_be_written_is_reported_once_and_tried_until_it_is(followed: Followed) -> None:
     followed.fake.always["create"] = refuse(403, "cannot create")
     followed.apply(document(5))
     await followed.watching()
@@ -326,7 +326,7 @@ async def test_a_conflict_hides_no_other_trouble(followed: Followed) -> None:
     assert "HTTP 403" in followed.troubles[0]
 
 
-async def test_conflicts_without_an_end_are_told(followed: Followed) -> None:
+async def test_conflicts_without_an_end_are_reported(followed: Followed) -> None:
     followed.fake.always["create"] = refuse(409, "already exists")
     followed.apply(document(5))
     await followed.watching()
@@ -390,7 +390,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_reading(followed: Follow
         (say(b"{", cut=True), "not completed"),
     ],
 )
-async def test_a_reading_that_fails_is_told_once_and_raises_nothing(
+async def test_a_reading_that_fails_is_reported_once_and_raises_nothing(
     fake: FakeApiServer, client: Any, loops: Loops, fault: Any, words: str
 ) -> None:
     followed = Followed(fake, client, loops, replace(QUICK, refresh_seconds=1))
@@ -408,7 +408,7 @@ async def test_a_reading_that_fails_is_told_once_and_raises_nothing(
     assert len(followed.troubles) == 2, "it had been over"
 
 
-async def test_a_defect_of_ours_in_a_reading_is_raised(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_defect_of_podgate_in_a_reading_is_raised(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed.keeper, "on_unreadable", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         await followed.source.refresh()

@@ -131,7 +131,7 @@ async def test_leases_of_others_do_not_count(world: World) -> None:
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503, "unwell"), refuse(403, "forbidden"), say(b"{}"), say(b"<html>")])
-async def test_while_the_api_server_is_away_the_last_count_stays_and_the_trouble_is_told_once(
+async def test_while_the_api_server_is_away_the_last_count_stays_and_the_trouble_is_reported_once(
     world: World, fault: Fault
 ) -> None:
     server, other = world.server("a"), world.server("b")

@@ -132,7 +132,7 @@ async def test_a_bookmark_moves_the_version(fake: FakeApiServer, watching: Follo
     assert watching.changes == []
 
 
-async def test_a_version_too_old_told_by_an_event_leads_to_a_list(fake: FakeApiServer, watching: Follower) -> None:
+async def test_a_version_too_old_reported_by_an_event_leads_to_a_list(fake: FakeApiServer, watching: Follower) -> None:
     fake.bookmark()
     fake.cut()
     fake.remove(NAMESPACES, "payments")
@@ -144,7 +144,9 @@ async def test_a_version_too_old_told_by_an_event_leads_to_a_list(fake: FakeApiS
     assert watching.troubles == [], "that is how it is meant to be"
 
 
-async def test_a_version_too_old_told_by_the_status_leads_to_a_list(fake: FakeApiServer, watching: Follower) -> None:
+async def test_a_version_too_old_reported_by_the_status_leads_to_a_list(
+    fake: FakeApiServer, watching: Follower
+) -> None:
     fake.bookmark()
     fake.next("watch", refuse(410, "too old resource version"))
     fake.end()
@@ -152,7 +154,7 @@ async def test_a_version_too_old_told_by_the_status_leads_to_a_list(fake: FakeAp
     assert watching.troubles == []
 
 
-async def test_an_open_watch_that_is_told_its_version_expired_leads_to_a_list(
+async def test_an_open_watch_that_is_reported_its_version_expired_leads_to_a_list(
     fake: FakeApiServer, watching: Follower
 ) -> None:
     fake.bookmark()
@@ -161,7 +163,7 @@ async def test_an_open_watch_that_is_told_its_version_expired_leads_to_a_list(
     assert watching.troubles == []
 
 
-async def test_a_list_whose_version_is_too_old_at_once_is_told(
+async def test_a_list_whose_version_is_too_old_at_once_is_reported(
     fake: FakeApiServer, follow: Callable[..., Follower]
 ) -> None:
     fake.always["watch"] = refuse(410, "too old resource version")
@@ -170,7 +172,9 @@ async def test_a_list_whose_version_is_too_old_at_once_is_told(
     assert follower.troubles == ["cannot watch namespaces: HTTP 410: too old resource version"]
 
 
-async def test_another_error_in_the_stream_is_told_and_leads_to_a_list(fake: FakeApiServer, watching: Follower) -> None:
+async def test_another_error_in_the_stream_is_reported_and_leads_to_a_list(
+    fake: FakeApiServer, watching: Follower
+) -> None:
     fake.error(500, "storage is unwell")
     await until(lambda: len(watching.lists) == 2)
     assert watching.troubles == ["cannot watch namespaces: HTTP 500: storage is unwell"]
@@ -186,7 +190,7 @@ async def test_another_error_in_the_stream_is_told_and_leads_to_a_list(fake: Fak
         b'{"type": "ADDED", "object": {"metadata": {"name": "\xff"}}}\n',
     ],
 )
-async def test_what_is_not_understood_is_told_and_leads_to_a_list(
+async def test_what_is_not_understood_is_reported_and_leads_to_a_list(
     fake: FakeApiServer, watching: Follower, line: bytes
 ) -> None:
     fake.bookmark()
@@ -269,7 +273,7 @@ async def test_a_store_that_went_back_in_time_is_found_out(
 
 
 @pytest.mark.parametrize("ending", [say(b""), say(b"", cut=True), say(b"\n", cut=True)])
-async def test_a_watch_that_never_brings_anything_is_told_and_lists_go_on(
+async def test_a_watch_that_never_brings_anything_is_reported_and_lists_go_on(
     fake: FakeApiServer, follow: Callable[..., Follower], ending: Callable[..., Awaitable[object]]
 ) -> None:
     fake.always["watch"] = ending
@@ -309,7 +313,9 @@ async def test_a_missing_right_to_watch_is_named_and_lists_bring_the_changes(
     assert trouble.startswith("cannot watch namespaces: HTTP 403: cannot watch: grant the right to list and watch ")
 
 
-async def test_credentials_that_are_not_accepted_are_told(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
+async def test_credentials_that_are_not_accepted_are_reported(
+    fake: FakeApiServer, follow: Callable[..., Follower]
+) -> None:
     fake.always["list"] = refuse(401, "Unauthorized")
     follower = follow()
     await until(lambda: len(fake.seen) > 2)
@@ -349,7 +355,7 @@ async def test_a_proxys_error_page_is_an_error_like_any_other(
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"metadata": {}, "items": []}'])
-async def test_a_list_that_is_none_is_told_and_asked_for_again(
+async def test_a_list_that_is_none_is_reported_and_asked_for_again(
     fake: FakeApiServer, follow: Callable[..., Follower], body: bytes
 ) -> None:
     fake.next("list", say(body))
@@ -379,7 +385,9 @@ async def test_a_list_that_hangs_or_breaks_off_is_given_up(
     assert "not completed" in follower.troubles[2]
 
 
-async def test_a_trouble_that_comes_back_is_told_again(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
+async def test_a_trouble_that_comes_back_is_reported_again(
+    fake: FakeApiServer, follow: Callable[..., Follower]
+) -> None:
     fake.next("list", refuse(500), refuse(500), refuse(501), refuse(500))
     follower = follow()
     await until(lambda: "payments" in follower.names)

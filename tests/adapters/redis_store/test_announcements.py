@@ -106,7 +106,7 @@ async def test_what_one_does_to_a_breaker_the_others_know_without_asking(redis_s
         assert one.troubles == other.troubles == []
 
 
-async def test_what_is_by_hand_though_no_plan_here_says_so_is_for_redis_to_say(redis_server: RedisServer) -> None:
+async def test_what_is_manually_though_no_plan_here_says_so_is_for_redis_to_say(redis_server: RedisServer) -> None:
     async with listening(redis_server.url) as one, listening(redis_server.url) as other:
         await subscribed(redis_server, count=2)
         await forced_open(one.store)
@@ -129,7 +129,7 @@ async def test_who_listens_has_one_more_connection_and_hangs_up_at_the_end(redis
         await eventually(lambda: len(client.client_list()) == 1)
 
 
-async def test_an_announcement_on_a_socket_and_of_another_database_is_heard(
+async def test_an_announcement_on_a_socket_and_of_another_database_is_counted(
     redis_program: RedisProgram, tmp_path: Path
 ) -> None:
     path = tmp_path / "redis.sock"
@@ -180,7 +180,7 @@ async def test_of_two_views_the_one_that_is_further_on_is_known_whatever_comes_l
         msgspec.msgpack.encode(("a", "b", 1, [["OPEN"], 5, 1, 1, "", 0, 0])),
     ],
 )
-async def test_an_announcement_that_cannot_be_read_is_told_once_and_changes_nothing(
+async def test_an_announcement_that_cannot_be_read_is_reported_once_and_changes_nothing(
     redis_server: RedisServer, nonsense: bytes
 ) -> None:
     async with listening(redis_server.url) as replica:
@@ -203,7 +203,7 @@ async def test_an_announcement_of_a_newer_version_that_says_more_is_understood(r
         assert replica.store.last_breaker(PLAN) == OPEN
 
 
-async def test_a_lost_connection_is_told_once_and_made_anew(own_redis_server: RedisServer) -> None:
+async def test_a_lost_connection_is_reported_once_and_made_again(own_redis_server: RedisServer) -> None:
     async with listening(own_redis_server.url) as replica:
         await subscribed(own_redis_server)
         own_redis_server.kill()
@@ -235,7 +235,7 @@ async def test_a_server_that_says_nothing_any_more_is_left(
         await eventually(lambda: replica.knows() is State.OPEN)
 
 
-async def test_passwords_are_read_anew_for_each_connection(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_passwords_are_read_again_for_each_connection(redis_program: RedisProgram, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("first")
     users = acl_file(tmp_path / "users.acl", user("users", "first"))
@@ -324,7 +324,7 @@ async def with_users(redis_program: RedisProgram, folder: Path, changed: str) ->
 
 
 @pytest.mark.parametrize("changed", ["-subscribe", "resetchannels"])
-async def test_who_may_not_listen_is_told_so_and_knows_by_asking(
+async def test_who_may_not_listen_is_reported_so_and_knows_by_asking(
     redis_program: RedisProgram, tmp_path: Path, changed: str
 ) -> None:
     async with (

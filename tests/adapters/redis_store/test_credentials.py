@@ -69,7 +69,7 @@ async def test_a_password_that_was_rotated_step_by_step_costs_no_call(server: Re
 
 
 @pytest.mark.parametrize("inside", ["file", "url"])
-async def test_a_wrong_password_is_told_without_it_and_a_mended_one_is_taken_up(
+async def test_a_wrong_password_is_reported_without_it_and_a_mended_one_is_taken_up(
     server: RedisServer, password: Path, inside: str
 ) -> None:
     url = url_of(server) if inside == "file" else url_of(server, f"podgate:{WRONG}@")
@@ -110,7 +110,7 @@ async def test_a_file_that_is_no_password_is_named_and_a_mended_one_is_taken_up(
         await link.ping()
 
 
-def test_a_server_that_repeats_what_it_was_told_does_not_make_us_show_it() -> None:
+def test_a_server_that_repeats_what_it_was_reported_does_not_make_us_show_it() -> None:
     said = f"unknown command 'AUTH', with args beginning with: 'podgate' '{OLD}'"
     assert OLD not in RedisCredentials("podgate", OLD).without(said)
     assert OLD not in repr(RedisCredentials("podgate", OLD))
@@ -132,7 +132,7 @@ def context(pki: Pki) -> ssl.SSLContext:
     return context
 
 
-async def test_tls_with_a_private_authority_and_a_certificate_of_ours(
+async def test_tls_with_a_private_authority_and_a_certificate_of_podgate(
     redis_server: RedisServer, pki: Pki, context: ssl.SSLContext
 ) -> None:
     ours = StoreFiles(ca=pki.folder / "ca.crt", cert=pki.folder / "client.crt", key=pki.folder / "client.key")

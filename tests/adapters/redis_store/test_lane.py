@@ -171,7 +171,7 @@ async def test_a_call_that_fails_takes_the_lane_down_until_a_probe_succeeds(serv
     await batch.close()
 
 
-async def test_a_lane_that_opens_and_falls_again_is_tried_ever_more_seldom_and_told_once(server: Server) -> None:
+async def test_a_lane_that_opens_and_falls_again_is_tried_ever_more_seldom_and_reported_once(server: Server) -> None:
     batch, failures = server.batch(), []
     for number in range(6):
         (asked,) = asking(batch, "a")
@@ -193,7 +193,7 @@ async def test_a_lane_that_opens_and_falls_again_is_tried_ever_more_seldom_and_t
     await batch.close()
 
 
-async def test_another_kind_of_trouble_is_told_and_the_former_over(server: Server) -> None:
+async def test_another_kind_of_trouble_is_reported_and_the_former_over(server: Server) -> None:
     batch = server.batch()
     (asked,) = asking(batch, "a")
     await server.called(1)
@@ -206,7 +206,7 @@ async def test_another_kind_of_trouble_is_told_and_the_former_over(server: Serve
     await batch.close()
 
 
-async def test_an_operation_that_fails_by_itself_fails_alone_and_is_not_told_each_time(server: Server) -> None:
+async def test_an_operation_that_fails_by_itself_fails_alone_and_is_not_reported_each_time(server: Server) -> None:
     batch = server.batch()
     for number in range(3):
         broken, fine = asking(batch, "ab")
@@ -241,7 +241,7 @@ async def test_what_a_whole_server_says_by_one_operation_takes_the_lane_down(
     await batch.close()
 
 
-async def test_a_defect_of_ours_fails_its_call_and_leaves_the_lane_open(server: Server) -> None:
+async def test_a_defect_of_podgate_fails_its_call_and_leaves_the_lane_open(server: Server) -> None:
     batch = server.batch()
     (asked,) = asking(batch, "a")
     await server.called(1)

@@ -223,14 +223,14 @@ async def test_no_more_come_in_than_the_limit_whatever_happens_to_redis(
     tmp_path: Path, replicas: int, outages: int
 ) -> None:
     with RedisServer(program(names()[-1]), tmp_path / "redis") as server:
-        deeds: dict[str, tuple[Callable[[], object], Callable[[], object], bool]] = {
+        operations: dict[str, tuple[Callable[[], object], Callable[[], object], bool]] = {
             "killed, and comes back empty": (server.kill, server.start, True),
             "stopped": (server.pause, server.resume, False),
             "flushed": (lambda: server.cli("FLUSHALL"), int, True),
         }
         async with Replicas() as stack:
             life = await stack.of(server.url, replicas)
-            for begin, end, loses in islice(cycle(deeds.values()), outages):
+            for begin, end, loses in islice(cycle(operations.values()), outages):
                 await life.live_through(begin, end, loses=loses)
         life.judge(is_away_for_long=True)
 

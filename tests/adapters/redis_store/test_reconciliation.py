@@ -69,7 +69,7 @@ async def replica_on(url: str, *, admits: bool = True) -> AsyncIterator[Replica]
 
 
 @pytest.mark.parametrize("plan", [PLAN, POOLED, BY_NAMESPACE], ids=["alone", "pooled", "by namespace"])
-async def test_who_has_returned_hears_of_each_other_replica_that_owes_nothing_once(
+async def test_who_has_returned_counts_of_each_other_replica_that_owes_nothing_once(
     redis_server: RedisServer, plan: CounterPlan
 ) -> None:
     url = redis_server.url
@@ -83,7 +83,7 @@ async def test_who_has_returned_hears_of_each_other_replica_that_owes_nothing_on
         assert await one.others(plan, afresh=True) == 0, "since then it has owed something again"
 
 
-async def test_who_owes_anything_under_the_tag_is_not_heard_of_until_it_has_booked_it(
+async def test_who_owes_anything_under_the_tag_is_not_counted_of_until_it_has_booked_it(
     redis_server: RedisServer,
 ) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
@@ -117,7 +117,7 @@ async def test_what_was_asked_before_somebody_returned_says_nothing_of_what_is_o
         await shown(one, other, 1)
 
 
-async def test_who_does_not_know_yet_what_was_lost_is_not_heard_of(redis_server: RedisServer) -> None:
+async def test_who_does_not_know_yet_what_was_lost_is_not_counted_of(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
         await other.ask()
         redis_server.cli("FLUSHALL")
@@ -174,7 +174,7 @@ async def test_another_process_is_noticed_before_it_is_asked_anything(
             assert seen == [0]
 
 
-async def test_a_connection_that_is_made_anew_to_the_same_process_is_no_loss(redis_server: RedisServer) -> None:
+async def test_a_connection_that_is_made_again_to_the_same_process_is_no_loss(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one:
         await one.ask()
         redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -204,7 +204,7 @@ async def test_nodes_of_a_cluster_that_are_reached_at_the_start_are_no_loss(redi
         assert one.losses == []
 
 
-async def test_a_tick_tells_of_which_services_it_had_no_answer(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_a_tick_reports_of_which_services_it_had_no_answer(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisCluster(redis_program, tmp_path / "cluster", "--cluster-require-full-coverage", "no") as cluster:
         plans = [replace(PLAN, service=str(number), tag=str(number)) for number in range(30)]
         gone = cluster.owner(plans[0].tag)

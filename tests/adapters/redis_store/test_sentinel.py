@@ -153,7 +153,7 @@ async def test_whom_sentinels_do_not_name_any_more_is_left_at_the_next_tick(
         assert another.cli("GET", KEY) == b"1"
 
 
-async def test_a_primary_that_was_told_to_step_down_is_left_though_it_takes_writes_still(
+async def test_a_primary_that_was_reported_to_step_down_is_left_though_it_takes_writes_still(
     guarded: SentinelGroup,
 ) -> None:
     first = guarded.primary

@@ -105,7 +105,7 @@ def test_a_server_ends_even_while_paused_and_comes_back_empty_on_its_port(
     assert own_redis_server.cli("DBSIZE") == 0
 
 
-def test_a_restart_keeps_the_data_or_not_as_told_and_a_crash_never_brings_them_back(
+def test_a_restart_keeps_the_data_or_not_as_reported_and_a_crash_never_brings_them_back(
     own_redis_server: RedisServer,
 ) -> None:
     own_redis_server.cli("SET", "counted", 7)

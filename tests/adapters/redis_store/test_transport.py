@@ -151,7 +151,7 @@ async def test_a_server_that_was_started_again_is_another_one(
     assert (await own_link.run_ids())[""] != before[""]
 
 
-async def test_a_server_that_became_a_replica_is_left_and_asked_for_anew(
+async def test_a_server_that_became_a_replica_is_left_and_asked_for_again(
     own_redis_server: RedisServer, own_link: Transport
 ) -> None:
     assert await own_link.run([KEY], b"a") == b"a"
@@ -165,7 +165,9 @@ async def test_a_server_that_became_a_replica_is_left_and_asked_for_anew(
     assert await own_link.run([KEY], b"c") == b"c"
 
 
-async def test_a_script_that_was_told_so_and_went_on_has_the_replica_left_too(own_redis_server: RedisServer) -> None:
+async def test_a_script_that_was_reported_so_and_went_on_has_the_replica_left_too(
+    own_redis_server: RedisServer,
+) -> None:
     tells = Script("local told = redis.pcall('INCR', KEYS[1]) return type(told) == 'table' and told.err or 'fine'")
     async with linked(own_redis_server.url, script=tells) as link:
         assert await link.run([KEY], b"a") == b"fine"
@@ -211,7 +213,7 @@ async def test_a_server_that_is_not_there_is_named(link: Transport) -> None:
             await nowhere.ping()
 
 
-def test_a_url_that_is_none_is_told_without_its_password() -> None:
+def test_a_url_that_is_none_is_reported_without_its_password() -> None:
     with pytest.raises(UserError, match=r"--store: 'reddis://\*\*\*@redis'"):
         open_transport("reddis://:s3cret@redis")
 

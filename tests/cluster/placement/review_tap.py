@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from tests.cluster.identities import Identities
-from tests.cluster.load_balancer import Entrance
+from tests.cluster.load_balancer import LoadBalancer
 from tests.cluster.recording_webhook import Recorder
 
 Json = dict[str, Any]
@@ -55,9 +55,9 @@ class Tap:
 
 
 @contextmanager
-def tapped(entrance: Entrance, identities: Identities) -> Iterator[Tap]:
-    """Stand between the API server and the one server behind this entrance, and call as the API server does."""
-    [target] = before = entrance.targets
+def tapped(load_balancer: LoadBalancer, identities: Identities) -> Iterator[Tap]:
+    """Stand between the API server and the one server behind this load balancer, and call as the API server does."""
+    [target] = before = load_balancer.targets
     caller = identities.callers["good"]
     assert caller.certificate is not None
     assert caller.token is not None
@@ -83,9 +83,9 @@ def tapped(entrance: Entrance, identities: Identities) -> Iterator[Tap]:
 
     try:
         with Recorder(identities.files.pki.paths, forward) as recorder:
-            entrance.targets = [recorder.address]
-            entrance.cut()  # else the API server would go on with the connections that it has
+            load_balancer.targets = [recorder.address]
+            load_balancer.cut()  # else the API server would go on with the connections that it has
             yield tap
     finally:
-        entrance.targets = before
-        entrance.cut()
+        load_balancer.targets = before
+        load_balancer.cut()

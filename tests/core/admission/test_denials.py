@@ -114,7 +114,7 @@ def test_what_asks_more_than_hard_and_surge_can_never_pass() -> None:
     assert found.message.endswith("; the request exceeds the whole limit and can never pass")
 
 
-def test_nobody_is_told_how_long_to_wait_for_others_to_end() -> None:
+def test_nobody_is_reported_how_long_to_wait_for_others_to_end() -> None:
     whoever = service(retry_after=RetryAfter.USERS)
     (found,) = counter_findings(whoever, refused(LIVE))
     assert status_of(found, whoever, refused(LIVE), ALICE) == ResponseStatus(429, "TooManyRequests")
@@ -128,7 +128,7 @@ def test_a_limit_on_live_pods_alone_is_a_quota_whose_store_is_away() -> None:
     assert store_finding(service(), replace(plan, when_unavailable=WhenStoreUnavailable.ALLOW), "timeout") is None
 
 
-def test_what_can_never_pass_is_told_so() -> None:
+def test_what_can_never_pass_is_reported_so() -> None:
     never = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=OVER, free_at_us=None)
     (found,) = counter_findings(service(retry_after=RetryAfter.USERS), never)
     assert "can never pass" in found.message
@@ -145,7 +145,7 @@ def test_what_can_never_pass_is_told_so() -> None:
         (RetryAfter.USERS, "system:kube-controller-manager", None),
     ],
 )
-def test_only_a_persons_client_is_told_to_wait(rule: RetryAfter, user: str, seconds: int | None) -> None:
+def test_only_a_persons_client_is_reported_to_wait(rule: RetryAfter, user: str, seconds: int | None) -> None:
     (found,) = counter_findings(service(), REFUSED)
     status = status_of(found, service(retry_after=rule), REFUSED, user)
     assert status == ResponseStatus(429, "TooManyRequests", retry_after_seconds=seconds)
@@ -172,7 +172,7 @@ def test_an_open_breaker_says_what_tripped_it_first_and_that_a_rollback_would_cu
     assert "roll back" not in once
 
 
-def test_one_that_was_opened_by_hand_says_why_until_when_and_who_can_end_it() -> None:
+def test_one_that_was_opened_manually_says_why_until_when_and_who_can_end_it() -> None:
     forced = BreakerView(State.FORCED_OPEN, 2, NOW_US, NOW_US + 90_000_001, "INC-1", tripped_by="errorRate: 9 of 9")
     found = breaker_finding(service(), forced)
     assert str(found) == (

@@ -149,7 +149,7 @@ async def test_what_is_enforced_is_judged_as_it_is() -> None:
     assert [finding.code for finding in decision.denials] == [Code.RESOURCES_OUTSIDE]
 
 
-async def test_a_denied_pod_is_told_of_its_denial_only() -> None:
+async def test_a_denied_pod_is_reported_of_its_denial_only() -> None:
     metrics = Metrics("test")
     denying = policy_of(SERVICE.replace("MODE", "Warn") + "\n  quota: {windows: [{window: 1m, hard: {cpu: 1}}]}")
     at = Gate(denying, observers=[metrics])
@@ -182,7 +182,7 @@ async def test_a_pod_that_was_never_rewritten_is_denied_where_the_service_is_clo
 
 
 @pytest.mark.parametrize(("mode", "says"), [("Warn", True), ("Audit", False), ("Enforce", False)])
-async def test_the_author_of_a_workload_is_told_the_same(mode: str, says: bool) -> None:  # noqa: FBT001  a parameter
+async def test_the_author_of_a_workload_is_reported_the_same(mode: str, says: bool) -> None:  # noqa: FBT001  a parameter
     at, metrics = gate(mode)
     request = envelope(
         resource={"group": "apps", "version": "v1", "resource": "deployments"},

@@ -43,7 +43,7 @@ async def test_the_text_is_the_same_all_through_the_countdown_so_that_events_are
     assert gate.store.asked == []
 
 
-async def test_a_second_trip_is_told_in_its_own_words() -> None:
+async def test_a_second_trip_is_reported_in_its_own_words() -> None:
     gate = await tripped()
     first = await told(gate, "v1")
     plan = gate.compiled.plans["web"]

@@ -110,7 +110,7 @@ async def test_labels_are_asked_for_only_where_the_owner_depends_on_them(asked: 
 
 
 @pytest.mark.parametrize(("unmatched", "looked"), [("Admit", []), ("Warn", ["team-a"]), ("Deny", ["team-a"])])
-async def test_labels_are_asked_for_where_they_say_whether_a_pod_of_nobody_is_told(
+async def test_labels_are_asked_for_where_they_say_whether_a_pod_of_nobody_is_reported(
     unmatched: str, looked: list[str]
 ) -> None:
     policy = policy_of(OVERLAPPING.replace("team-a", "shop"), f"unmatched: {unmatched}")

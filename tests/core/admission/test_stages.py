@@ -368,7 +368,7 @@ async def test_past_its_time_an_open_breaker_lets_a_probe_in_and_a_charged_probe
         (REPLICA_SETS.replace("kube-system", "shop"), [{"controller": True, "uid": "r"}], None),
     ],
 )
-async def test_only_a_kube_controller_is_believed_about_its_owner(
+async def test_only_a_kube_controller_is_accepted_about_its_owner(
     gate: Gate, user: str, references: list[Json], source: str | None
 ) -> None:
     sent = gate.owned("u", **PLACED)
@@ -413,7 +413,7 @@ async def test_pods_of_the_daemon_set_controller_are_exempt_unless_the_policy_sa
     assert decision.audit.get("exemption", "") == exemption
 
 
-async def test_observers_hear_of_the_finished_review_and_of_transitions() -> None:
+async def test_observers_count_of_the_finished_review_and_of_transitions() -> None:
     class Hears(Observers):
         def __init__(self) -> None:
             super().__init__()

@@ -123,7 +123,7 @@ async def test_the_words_follow_the_mode_and_audit_says_nothing(mode: str, warni
 
 
 @pytest.mark.parametrize("loaded", [WEB, WARNING])
-async def test_a_template_whose_pods_would_fit_no_node_is_told_so(loaded: LoadedPolicy) -> None:
+async def test_a_template_whose_pods_would_fit_no_node_is_reported_so(loaded: LoadedPolicy) -> None:
     """Neither the template nor the policy is at odds with itself: only the rewritten Pod is."""
     zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["elsewhere"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
@@ -184,7 +184,9 @@ async def test_an_unreadable_amount_is_the_callers_fault() -> None:
         ("Deny", ("Unmatched: Pods of deployment.apps/web will be denied: ",)),
     ],
 )
-async def test_a_template_of_no_service_is_told_what_unmatched_says(unmatched: str, warnings: tuple[str, ...]) -> None:
+async def test_a_template_of_no_service_is_reported_what_unmatched_says(
+    unmatched: str, warnings: tuple[str, ...]
+) -> None:
     decision = await advised(policy_of(POLICY, f"unmatched: {unmatched}"), template({"app": "nobody"}))
     assert (decision.verdict, decision.service) == (Verdict.UNMATCHED, None)
     assert len(decision.warnings) == len(warnings)
@@ -199,7 +201,7 @@ async def test_a_template_of_no_service_is_told_what_unmatched_says(unmatched: s
         ({"app": "theirs", LABEL: "web"}, f"metadata.labels[{LABEL}] is 'web', and service web does not match"),
     ],
 )
-async def test_a_forged_label_is_told_and_never_called_a_denial(labels: Json, says: str) -> None:
+async def test_a_forged_label_is_reported_and_never_called_a_denial(labels: Json, says: str) -> None:
     """The mutating half writes it over, or takes it off: the Pod itself goes on."""
     decision = await advised(WEB, template(labels))
     [warning] = decision.warnings
@@ -211,7 +213,7 @@ async def test_a_label_that_is_right_or_names_no_service_is_no_forgery(labels: J
     assert (await advised(WEB, template(labels))).warnings == ()
 
 
-async def test_a_forged_label_is_as_little_told_as_its_service_wants() -> None:
+async def test_a_forged_label_is_as_little_reported_as_its_service_wants() -> None:
     audited = policy_of(f"{POLICY}\n  modes: {{placement: Audit, quota: Audit, breaker: Audit}}")
     assert (await advised(audited, template({"app": "web", LABEL: "other"}))).warnings == ()
 
@@ -297,7 +299,7 @@ def test_it_is_worth_asking_about_kinds_whose_pods_are_judged(exemptions: str, l
         {"object": None},
     ],
 )
-async def test_other_calls_on_workloads_are_none_of_ours(more: Json) -> None:
+async def test_other_calls_on_workloads_are_none_of_podgate(more: Json) -> None:
     decision = await Gate(WEB).validate(**(request(template(**THEIRS)) | more))
     assert (decision.verdict, decision.warnings, decision.workload) == (Verdict.UNMATCHED, (), "")
 
@@ -324,7 +326,7 @@ async def test_an_object_is_called_by_what_is_known_of_its_name(name: Json) -> N
     assert decision.workload == ("deployment.apps/web" if "name" in name else "deployment.apps/web-*")
 
 
-async def test_observers_are_told_of_the_advice_with_its_stages() -> None:
+async def test_observers_are_reported_of_the_advice_with_its_stages() -> None:
     seen: list[Review] = []
 
     class Looking:
@@ -448,7 +450,7 @@ async def test_a_service_that_may_own_the_pods_comes_before_one_that_does() -> N
     assert decision.steps[-1].found == "service canary, depending on label pod-template-hash; else service web"
 
 
-async def test_who_is_told_of_no_service_is_told_on_what_it_depends() -> None:
+async def test_who_is_reported_of_no_service_is_reported_on_what_it_depends() -> None:
     decision = await advised(asking("pod-template-hash", "7d4b6c9f5d"), template())
     [warning] = decision.warnings
     assert warning.startswith(
@@ -515,7 +517,7 @@ async def test_a_daemon_sets_own_terms_for_nodes_give_way_to_one_node() -> None:
 
 @PROPERTY
 @given(pairs)
-async def test_what_an_author_is_told_is_what_becomes_of_the_pods(pair: Pair) -> None:
+async def test_what_an_author_is_reported_is_what_becomes_of_the_pods(pair: Pair) -> None:
     service = pair.policy.service
     gate = Gate(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), HASH))
     metadata = {key: pair.pod["metadata"].get(key) for key in ("labels", "annotations")}

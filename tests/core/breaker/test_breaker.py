@@ -223,7 +223,7 @@ def test_an_outcome_without_uid_settles_the_oldest_lease_and_with_none_open_noth
     assert breaker.record.state is State.HALF_OPEN
 
 
-def test_a_probe_whose_pod_never_came_to_be_makes_room() -> None:
+def test_a_probe_whose_pod_was_never_created_makes_room() -> None:
     breaker, now_us = probing()
     for uid in "abc":
         breaker.charge(now_us, uid)

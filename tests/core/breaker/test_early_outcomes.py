@@ -64,7 +64,7 @@ def test_what_has_no_uid_settles_none_of_them() -> None:
     assert breaker.record == before
 
 
-def test_one_that_was_given_back_is_no_probe_and_another_may() -> None:
+def test_one_that_was_refunded_is_no_probe_and_another_may() -> None:
     breaker = failed_by("a")
     for uid in "123":
         breaker.charge(NOW_US, uid, "b")
@@ -75,7 +75,7 @@ def test_one_that_was_given_back_is_no_probe_and_another_may() -> None:
     assert breaker.view(NOW_US).early == 0
 
 
-def test_one_that_expires_in_open_is_told_there_and_its_place_is_gone() -> None:
+def test_one_that_expires_in_open_is_reported_there_and_its_place_is_gone() -> None:
     breaker = failed_by("a", plan=replace(FAST, probe_timeout_us=5 * SECOND_US))
     for uid in "123":
         breaker.charge(NOW_US, uid, "b")
@@ -145,7 +145,7 @@ def test_a_failed_probe_of_nobody_who_is_known_leaves_no_early_ones() -> None:
 
 
 @pytest.mark.parametrize(("sources", "early"), [(16, 3), (17, 0), (40, 0)])
-def test_up_to_sixteen_sources_are_told_apart(sources: int, early: int) -> None:
+def test_up_to_sixteen_sources_are_distinguished(sources: int, early: int) -> None:
     breaker = failed_by(*[f"c{number}" for number in range(sources)])
     view = breaker.view(NOW_US)
     assert (view.early, len(view.failed)) == (early, sources if early else 0)
@@ -161,7 +161,7 @@ def test_a_seventeenth_that_fails_as_a_probe_leaves_no_early_ones() -> None:
         assert breaker.view(now_us).early == early
 
 
-def test_more_than_sixteen_quota_events_are_too_many_to_tell_apart() -> None:
+def test_more_than_sixteen_quota_events_are_too_many_to_report_apart() -> None:
     for count, early in ((16, 3), (17, 0)):
         breaker = Breaker(replace(USUAL, quota=QuotaEventPlan(count, SECOND_US, by_controller=True)))
         for number in range(count):

@@ -19,7 +19,7 @@ def late(plan: object = ONE_BAD) -> Breaker:
     return Breaker(plan, environment=LATE)  # type: ignore[arg-type]
 
 
-def test_an_interval_is_judged_so_much_after_its_end_and_the_trip_is_told_as_of_its_end() -> None:
+def test_an_interval_is_judged_so_much_after_its_end_and_the_trip_is_reported_as_of_its_end() -> None:
     breaker = late()
     breaker.record_outcomes(SECOND_US - 1, BAD)
     assert breaker.at(SECOND_US + LATE_US - 1) is State.CLOSED
@@ -72,7 +72,7 @@ def test_who_failed_in_a_second_that_did_not_count_had_no_part_though_the_next_h
     assert breaker.view(3 * SECOND_US + LATE_US).failed == ("controller:bad-1", "controller:bad-2")
 
 
-def test_a_good_second_that_is_told_late_breaks_the_run() -> None:
+def test_a_good_second_that_is_reported_late_breaks_the_run() -> None:
     breaker = late(TWO_BAD)
     for second in (0, 1):
         breaker.record_outcomes(second * SECOND_US + 1, BAD)

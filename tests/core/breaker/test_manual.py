@@ -35,7 +35,7 @@ def test_a_forced_state_alone_decides_admission(state: State, *, admitted: bool,
         assert breaker.view(UNTIL_US - 1).state is state
 
 
-def test_the_plans_word_is_shown_before_the_record_has_heard_it() -> None:
+def test_the_plans_word_is_shown_before_the_record_has_counted_it() -> None:
     breaker = tripped()
     breaker.force(State.FORCED_CLOSED, UNTIL_US, "INC-7")
     view = breaker.view(NOW_US)
@@ -55,7 +55,7 @@ def test_the_plans_word_beats_what_another_hand_wrote() -> None:
     assert breaker.charge(NOW_US, "x")
 
 
-def test_an_override_that_the_record_has_not_heard_of_the_end_of_still_holds() -> None:
+def test_an_override_that_the_record_has_not_counted_of_the_end_of_still_holds() -> None:
     breaker = Breaker()
     breaker.force(State.FORCED_OPEN, UNTIL_US, "INC-8")
     breaker.apply_override(NOW_US)
@@ -102,7 +102,7 @@ def test_forcing_it_while_probes_are_out_leaves_their_outcomes_to_nobody() -> No
     assert (before.state, before.generation, before.leases, before.windows) == (State.CLOSED, 4, (), EMPTY)
 
 
-def test_forced_and_let_go_before_the_record_heard_of_it_changes_nothing_of_its_probes() -> None:
+def test_forced_and_released_before_the_record_counted_of_it_changes_nothing_of_its_probes() -> None:
     breaker, now_us = probing()
     breaker.charge(now_us, "a")
     before = breaker.record
@@ -176,7 +176,7 @@ def test_what_a_hand_holds_is_not_reset() -> None:
 # Excuses
 
 
-def test_who_replaces_lost_pods_is_not_heard_for_a_while_nor_what_it_did_just_now() -> None:
+def test_who_replaces_lost_pods_is_not_counted_for_a_while_nor_what_it_did_just_now() -> None:
     breaker = Breaker()
     for source in "abxy":
         breaker.suppress_quota_events(NOW_US, "a", "b", "a")
@@ -226,7 +226,7 @@ def test_excuses_outlast_whatever_happens_to_the_breaker() -> None:
 # The guard
 
 
-def test_a_trip_too_many_is_only_told_and_its_windows_begin_anew() -> None:
+def test_a_trip_too_many_is_only_reported_and_its_windows_begin_again() -> None:
     breaker = Breaker(replace(EAGER, open_max=2), environment=BreakerEnvironment(opened=lambda: 2))
     breaker.refused(5, "a")
     breaker.outcome(6, ok=False)
@@ -342,7 +342,7 @@ def test_a_breaker_that_the_policy_took_away_comes_back_closed_out_of_any_state(
         assert machine.restarted(gone) is gone
 
 
-def test_a_plan_without_outcomes_hears_none() -> None:
+def test_a_plan_without_outcomes_counts_none() -> None:
     breaker = Breaker(replace(USUAL, has_outcomes=False))
     breaker.record_outcomes(NOW_US, Outcomes(0, 100, 0))
     assert breaker.record == Record("payment-api")

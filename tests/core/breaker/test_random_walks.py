@@ -25,7 +25,7 @@ from webhook.core.breaker.manual import EXCUSED_US
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.record import BreakerEnvironment
 
-Deed = tuple[Any, ...]
+Operation = tuple[Any, ...]
 
 plans = st.builds(
     plan_of,
@@ -40,7 +40,7 @@ plans = st.builds(
 )
 uids = st.sampled_from("abcd")
 sources = st.sampled_from(["a", "b", "c", "d", "user:e", ""])
-deeds: st.SearchStrategy[Deed] = st.one_of(
+operations: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(
         st.just("record_outcomes"),
         st.sampled_from([(1, 0), (0, 1), (0, 1), (3, 2), (0, 0)]),
@@ -55,7 +55,7 @@ deeds: st.SearchStrategy[Deed] = st.one_of(
     st.tuples(st.just("charge"), uids, st.sampled_from("xyz")),
     st.tuples(st.just("give back"), uids),
 )
-hands: st.SearchStrategy[Deed] = st.one_of(
+hands: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just("force"), st.sampled_from([None, State.FORCED_OPEN, State.FORCED_CLOSED]), st.integers(-5, 40)),
     st.tuples(st.just("by hand"), st.sampled_from([None, None, -3, 0, 9])),
     st.tuples(st.just("suppress_quota_events"), st.lists(sources, max_size=2)),
@@ -69,8 +69,8 @@ hands: st.SearchStrategy[Deed] = st.one_of(
     st.tuples(st.just("guard"), st.sampled_from([None, 0, 2]), st.integers(0, 3)),
 )
 gaps = st.sampled_from([0, 0, 1, 3, 5, 10, 12, 41])
-walks = st.lists(st.tuples(gaps, deeds), max_size=60)
-handled = st.lists(st.tuples(gaps, deeds | deeds | hands), max_size=60)
+walks = st.lists(st.tuples(gaps, operations), max_size=60)
+handled = st.lists(st.tuples(gaps, operations | operations | hands), max_size=60)
 lates = st.sampled_from([0, 3, 14])
 
 
@@ -85,10 +85,10 @@ class Pair(NamedTuple):
         model = Model(plan, late_us=late_us)
         return cls(Breaker(plan, environment=BreakerEnvironment(late_us, lambda: model.opened)), model)
 
-    def do(self, deed: Deed) -> None:
+    def do(self, operation: Operation) -> None:
         """Do the same to both; the model's time is now."""
         breaker, model, now_us = self.breaker, self.model, self.model.now_us
-        match deed:
+        match operation:
             case ("record_outcomes", (good, bad), latency_us, uid, offset, age_us, source):
                 generation = None if offset is None else model.generation + offset
                 reported = Outcomes(good, bad, latency_us, uid, generation, age_us)
@@ -108,11 +108,11 @@ class Pair(NamedTuple):
                 breaker.give_back(now_us, uid)
                 model.give_back(uid)
             case _:
-                self._lay_hands(deed)
+                self._lay_hands(operation)
 
-    def _lay_hands(self, deed: Deed) -> None:
+    def _lay_hands(self, operation: Operation) -> None:
         breaker, model, now_us = self.breaker, self.model, self.model.now_us
-        match deed:
+        match operation:
             case ("force", state, for_us):
                 breaker.force(state, now_us + for_us)
                 model.plan = breaker.plan
@@ -162,12 +162,12 @@ def as_move(move: Transition) -> Move:
 
 
 EARLY = partial(plan_of, quota=QuotaEventPlan(1, 25, by_controller=True), has_outcomes=True)
-EXPIRES_AS_GIVEN_BACK: list[tuple[int, Deed]] = [
+EXPIRES_AS_GIVEN_BACK: list[tuple[int, Operation]] = [
     (3, ("refused", "c")),
     (12, ("charge", "b", "y")),
     (1, ("give back", "b")),
 ]
-TWICE_A_PROBE: list[tuple[int, Deed]] = [
+TWICE_A_PROBE: list[tuple[int, Operation]] = [
     (0, ("refused", "c")),
     (3, ("charge", "b", "x")),
     (0, ("charge", "b", "x")),
@@ -182,12 +182,12 @@ TWICE_A_PROBE: list[tuple[int, Deed]] = [
 def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
     pair = Pair.of(plan, late_us)
     breaker, model = pair
-    for gap_us, deed in walk:
+    for gap_us, operation in walk:
         now_us = model.now_us + gap_us
         model.pass_time(now_us)
-        if deed[0] in {"force", "guard", "propose"}:
+        if operation[0] in {"force", "guard", "propose"}:
             breaker.at(now_us)  # these do not let time pass by themselves
-        pair.do(deed)
+        pair.do(operation)
         seen = plain(breaker.view(now_us))
         assert seen == model.view()
         assert seen.probes_leased + seen.probes_succeeded <= plan.probes
@@ -201,9 +201,9 @@ def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: Breaker
 @given(plans, lates, walks)
 def test_every_change_is_of_the_next_generation(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
     pair = Pair.of(plan, late_us)
-    for gap_us, deed in walk:
+    for gap_us, operation in walk:
         pair.model.pass_time(pair.model.now_us + gap_us)
-        pair.do(deed)
+        pair.do(operation)
     changes = [move.generation for move in pair.breaker.moves if move.is_change]
     assert changes == list(range(1, len(changes) + 1))
 
@@ -218,10 +218,10 @@ def test_time_passed_in_two_steps_or_in_one_is_the_same(
     second: int,
 ) -> None:
     pair = Pair.of(plan, late_us)
-    for gap_us, deed in walk:
+    for gap_us, operation in walk:
         pair.model.pass_time(pair.model.now_us + gap_us)
         pair.breaker.at(pair.model.now_us)
-        pair.do(deed)
+        pair.do(operation)
     breaker, now_us = pair.breaker, pair.model.now_us
     whole = machine.advance(breaker.record, breaker.plan, now_us + first + second, breaker.environment)
     early = machine.advance(breaker.record, breaker.plan, now_us + first, breaker.environment)
@@ -236,10 +236,10 @@ def test_no_walk_and_no_new_policy_gets_it_stuck(
     plan: BreakerPlan, late_us: int, walk: list, newer: BreakerPlan
 ) -> None:  # type: ignore[type-arg]
     pair = Pair.of(plan, late_us)
-    for gap_us, deed in walk:
+    for gap_us, operation in walk:
         pair.model.pass_time(pair.model.now_us + gap_us)
         pair.breaker.at(pair.model.now_us)
-        pair.do(deed)
+        pair.do(operation)
     breaker, now_us = pair.breaker, pair.model.now_us
     breaker.plan = newer
     now_us += max(plan.open_for_us, newer.open_for_us) + plan.probe_timeout_us + 100
@@ -262,9 +262,9 @@ def test_an_outcome_of_another_generation_changes_nothing(
 ) -> None:
     offset, ok = stray
     pair = Pair.of(plan, late_us)
-    for gap_us, deed in walk:
+    for gap_us, operation in walk:
         pair.model.pass_time(pair.model.now_us + gap_us)
-        pair.do(deed)
+        pair.do(operation)
     breaker, now_us = pair.breaker, pair.model.now_us
     breaker.at(now_us)
     before, kept = breaker.record, {lease.generation for lease in breaker.record.leases}

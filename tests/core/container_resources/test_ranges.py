@@ -456,7 +456,7 @@ def test_a_number_of_any_size_is_written_exactly_and_read_again(number: Any, tex
     assert len(told) < 300
 
 
-def test_an_amount_beyond_all_others_is_told_in_a_few_characters() -> None:
+def test_an_amount_beyond_all_others_is_reported_in_a_few_characters() -> None:
     plan = pod_range(max={"memory": "8Gi", "v.io/gpu": 1})
     spec = one(asks({"memory": "10e9999999", "v.io/gpu": "1e900"}))
     told = "; ".join(texts(spec, plan))
@@ -593,7 +593,7 @@ def test_the_qos_class_is_kubernetes_own(spec: Json, qos: str) -> None:
         ({"max": {"cpu": "8"}, "min": {"cpu": "1"}}, asks(limits={**BOTH, "cpu": "9"}), None),
     ],
 )
-def test_a_change_of_qos_class_is_told(words: Json, resources: Json | None, change: tuple[str, str] | None) -> None:
+def test_a_change_of_qos_class_is_reported(words: Json, resources: Json | None, change: tuple[str, str] | None) -> None:
     assert qos_change(decoded(one(resources)), in_range("Clamp", **words)) == change
 
 

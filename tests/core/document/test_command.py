@@ -84,7 +84,7 @@ def test_render_of_an_unknown_service_says_which_there_are() -> None:
     assert result.stderr == "error: - has no service payment-app: did you mean payment-api?\n"
 
 
-def test_render_of_a_bad_policy_tells_its_problems() -> None:
+def test_render_of_a_bad_policy_reports_its_problems() -> None:
     result = run("render", "--policy", "-", text=BAD)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: -:6:13: ")

@@ -75,7 +75,7 @@ def test_lists_are_replaced_as_a_whole() -> None:
     assert [window.window.text for window in quota.windows] == ["5m"]
 
 
-def test_a_mistake_in_defaults_is_told_once_and_at_its_own_line() -> None:
+def test_a_mistake_in_defaults_is_reported_once_and_at_its_own_line() -> None:
     services = "services:\n" + "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}}}\n" for n in range(5))
     [line] = problems(HEAD + "defaults:\n  breaker:\n    openFor: soon\n    quotaExceeded: {}\n" + services)
     assert line.startswith("5:14: defaults.breaker.openFor: soon: ")

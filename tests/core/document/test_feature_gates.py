@@ -68,7 +68,7 @@ def test_fleet_is_refused_only_where_counters_are_one_servers_own() -> None:
     assert warnings(FLEET) == []
 
 
-def test_each_kind_of_serve_is_told_by_what_it_has() -> None:
+def test_each_kind_of_serve_is_reported_by_what_it_has() -> None:
     kinds = {
         (alone, own): Purpose.serving(alone=alone, in_process=own) for alone in (True, False) for own in (True, False)
     }

@@ -69,7 +69,7 @@ def test_what_kubernetes_would_refuse_in_every_pod_is_refused_here(container: st
     assert refused(f"{{container: {container}}}") == lines
 
 
-def test_one_mistake_is_told_once() -> None:
+def test_one_mistake_is_reported_once() -> None:
     [line] = refused("{container: {defaultRequest: {v.io/gpu: 3}, default: {v.io/gpu: 2}}}")
     assert "above default 2 of v.io/gpu" in line
 

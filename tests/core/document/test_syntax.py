@@ -52,7 +52,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_syntax_error_is_told_in_plain_words(text: str, parser: Any) -> None:
+def test_a_syntax_error_is_reported_in_plain_words(text: str, parser: Any) -> None:
     line, column, reason, remedy = BROKEN[text]
     with pytest.raises(yaml.YAMLError) as caught:
         yaml.load(text, parser)  # noqa: S506 - both are safe loaders
@@ -65,7 +65,7 @@ def test_a_syntax_error_is_told_in_plain_words(text: str, parser: Any) -> None:
 JARGON = ("token", "scalar", "simple key", "block mapping", "flow ", "node", "stream", "collection", "constructor")
 
 
-def test_whatever_is_broken_is_told_without_the_parsers_jargon() -> None:
+def test_whatever_is_broken_is_reported_without_the_parsers_jargon() -> None:
     seeded = random.Random(7)  # noqa: S311
     told = set()
     for _ in range(3000):

@@ -41,14 +41,14 @@ def changed_places(before: Json, after: Json) -> set[tuple[str, bool]]:
 
 @FEWER
 @given(pairs)
-def test_every_change_of_the_placement_is_told_and_nothing_else(pair: Pair) -> None:
+def test_every_change_of_the_placement_is_reported_and_nothing_else(pair: Pair) -> None:
     notes = explain(pair.pod, pair.service, HASH)
     assert told_places(notes) == changed_places(pair.pod, rewritten(pair.pod, pair.service))
 
 
 @FEWER
 @given(pairs)
-def test_what_is_owed_in_the_end_is_told_where_the_check_finds_it(pair: Pair) -> None:
+def test_what_is_owed_in_the_end_is_reported_where_the_check_finds_it(pair: Pair) -> None:
     notes = explain(pair.pod, pair.service, HASH)
     final = decoded(rewritten(pair.pod, pair.service))
     plan = pair.service.placement_plan
@@ -90,7 +90,7 @@ def asking(*containers: Json, **spec: Any) -> Json:
 
 @FEWER
 @given(st.lists(CONTAINER, max_size=2), RULES, st.none() | AMOUNTS)
-def test_every_change_of_the_resources_is_told_and_nothing_else(
+def test_every_change_of_the_resources_is_reported_and_nothing_else(
     containers: list[Json], rules: Json, whole: Json | None
 ) -> None:
     service = ruled(rules)
@@ -305,7 +305,7 @@ def noted(notes: tuple[Note, ...], rule: str) -> Note:
 
 
 @pytest.mark.parametrize(("policy", "spec", "rule", "act", "words"), CASES.values(), ids=CASES)
-def test_each_outcome_is_told_with_its_reason(policy: Json, spec: Json, rule: str, act: Act, words: str) -> None:
+def test_each_outcome_is_reported_with_its_reason(policy: Json, spec: Json, rule: str, act: Act, words: str) -> None:
     notes = explain({"metadata": {}, "spec": spec}, service_of(policy), HASH)
     note = noted(notes, f"placement.{rule}")
     assert (note.act, note.words) == (act, words)
@@ -358,7 +358,7 @@ def test_a_pointer_leads_to_what_the_rule_wrote() -> None:
         ),
     ],
 )
-def test_what_a_mode_keeps_from_being_written_is_told_all_the_same(
+def test_what_a_mode_keeps_from_being_written_is_reported_all_the_same(
     mode: Mode, spec: Json, act: Act, words: str
 ) -> None:
     service = service_of({"nodeSelector": {"disk": "ssd"}}, modes=Modes(placement=mode))
@@ -367,7 +367,7 @@ def test_what_a_mode_keeps_from_being_written_is_told_all_the_same(
     assert note.is_checked == (mode is not Mode.DISABLED)
 
 
-def test_our_own_label_and_annotation_are_told_unless_nothing_is_in_force() -> None:
+def test_our_own_label_and_annotation_are_reported_unless_nothing_is_in_force() -> None:
     forged = {"metadata": {"labels": {"podgate.io/service": "other"}}, "spec": {}}
     (note,) = explain(forged, service_of({}), HASH)
     assert [(mark.pointer, mark.words) for mark in note.marks] == [
@@ -449,12 +449,12 @@ SMALL, LARGE = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
         ),
     ],
 )
-def test_each_amount_is_told_with_its_reason(rules: Json, container: Json, rule: str, act: Act, words: str) -> None:
+def test_each_amount_is_reported_with_its_reason(rules: Json, container: Json, rule: str, act: Act, words: str) -> None:
     note = noted(explain(asking({"name": "c", **container}), ruled(rules), HASH), f"resources.{rule}")
     assert (note.act, note.words) == (act, words)
 
 
-def test_a_rule_that_did_different_things_tells_all_of_them() -> None:
+def test_a_rule_that_did_different_things_reports_all_of_them() -> None:
     rules = ruled({"container": {"default": {"cpu": "1"}}})
     note = noted(explain(asking({"name": "a"}, ASKS_TOO_MUCH), rules, HASH), "resources.container.default[cpu]")
     assert note.words == "set; as much as the container's own request"
@@ -478,7 +478,7 @@ def test_what_a_mode_keeps_from_being_written_has_no_place_in_the_pod() -> None:
     assert note.words == 'mode Warn: not acted on, would write container "c": limits.cpu'
 
 
-def test_a_qos_class_that_our_patch_changes_is_told() -> None:
+def test_a_qos_class_that_our_patch_changes_is_reported() -> None:
     rules = {"container": {"default": {"cpu": "1", "memory": "1Gi"}}}
     note = noted(explain(asking({"name": "c"}), ruled(rules), HASH), "resources")
     assert note.words == "the Pod's QoS class becomes Guaranteed, it was BestEffort"

@@ -92,7 +92,7 @@ async def test_so_is_one_with_too_many_labels_of_which_the_first_service_of_its_
     assert judged.status.message.startswith("PodTooLarge: service web: ")
 
 
-async def test_who_only_tries_a_policy_out_is_warned_and_who_has_none_of_it_hears_nothing(gate: Gate) -> None:
+async def test_who_only_tries_a_policy_out_is_warned_and_who_has_none_of_it_counts_nothing(gate: Gate) -> None:
     found = await gate.validate(namespace="trial", object=pod(uid="u", **BEYOND["containers"]))
     assert (found.verdict, found.service) == (Verdict.ADMIT, "tried")
     assert [one.partition(":")[0] for one in found.warnings] == ["PodTooLarge"]

@@ -41,7 +41,7 @@ def test_a_refusal_holds_no_longer_than_until_there_could_be_room(cache: DenyCac
     assert cache.find(asked(), NOW_US + 1000) is None
 
 
-def test_what_can_never_pass_is_asked_anew_after_a_second_too(cache: DenyCache) -> None:
+def test_what_can_never_pass_is_asked_again_after_a_second_too(cache: DenyCache) -> None:
     cache.keep(asked(), replace(DENIED, free_at_us=None), NOW_US)
     assert cache.find(asked(), NOW_US + SECOND_US - 1) is not None
     assert cache.find(asked(), NOW_US + SECOND_US) is None
@@ -88,7 +88,7 @@ def test_services_of_a_pool_and_namespaces_that_count_apart_are_kept_apart(cache
     assert cache.find(asked(namespace="bank"), NOW_US) is not None
 
 
-def test_a_transition_is_told_once(cache: DenyCache) -> None:
+def test_a_transition_is_reported_once(cache: DenyCache) -> None:
     tripped = replace(DENIED, transitions=(object(),))  # type: ignore[arg-type]
     cache.keep(asked(), tripped, NOW_US)
     found = cache.find(asked(), NOW_US)
@@ -104,7 +104,7 @@ def breaker(*, by_controller: bool = True) -> BreakerPlan:
 CLOSED = BreakerView(State.CLOSED, 3, 0)
 
 
-def test_a_breaker_hears_of_each_controller_once_in_its_span(cache: DenyCache) -> None:
+def test_a_breaker_counts_of_each_controller_once_in_its_span(cache: DenyCache) -> None:
     plan = replace(PLAN, breaker=breaker())
     denied = replace(DENIED, breaker=CLOSED)
     cache.keep(asked(plan, source="controller:a"), denied, NOW_US)
@@ -127,7 +127,7 @@ def test_a_breaker_that_moved_has_forgotten_its_events(cache: DenyCache) -> None
     assert cache.find(asked(plan, source="controller:b"), NOW_US) is not None
 
 
-def test_a_breaker_that_counts_requests_hears_of_each(cache: DenyCache) -> None:
+def test_a_breaker_that_counts_requests_counts_of_each(cache: DenyCache) -> None:
     plan = replace(PLAN, breaker=breaker(by_controller=False))
     cache.keep(asked(plan), replace(DENIED, breaker=CLOSED), NOW_US)
     assert cache.find(asked(plan), NOW_US) is None

@@ -16,7 +16,7 @@ def waited_for(service: Watched, age_us: int = 0) -> list[str]:
     return [waiting.uid for waiting in service.overdue(age_us)]
 
 
-def test_whoever_was_let_in_is_waited_for_with_name_and_age_the_oldest_first() -> None:
+def test_whoever_was_admitted_is_waited_for_with_name_and_age_the_oldest_first() -> None:
     service = Watched(PLAN)
     for uid in ("b", "a"):
         service.ask(uid)
@@ -61,7 +61,7 @@ def test_whoever_is_seen_refunded_or_let_be_is_waited_for_no_longer() -> None:
     assert waited_for(service) == ["d"]
 
 
-def test_asking_again_does_not_make_one_wait_anew() -> None:
+def test_asking_again_does_not_make_one_wait_again() -> None:
     service = Watched(PLAN)
     service.ask("a")
     service.now_us += MINUTE_US

@@ -44,7 +44,7 @@ def test_so_many_live_at_one_time_and_whoever_ends_makes_room() -> None:
     assert service.ask("late").used == (3,)
 
 
-def test_what_is_let_in_stands_before_anybody_has_seen_it() -> None:
+def test_what_is_admitted_stands_before_anybody_has_seen_it() -> None:
     service = Watched(PODS_3)
     assert [refused(service, uid) for uid in "abcd"] == [False, False, False, True]
     assert service.used() == [3]
@@ -97,7 +97,7 @@ def test_a_limit_that_is_not_enforced_is_overdrawn_and_named(mode: Mode) -> None
     assert [use.of for use in receipt.over] == [Holder.STANDING]
 
 
-def test_a_lowered_limit_ends_nobody_and_a_raised_one_lets_in_at_once() -> None:
+def test_a_lowered_limit_ends_nobody_and_a_raised_one_admits_at_once() -> None:
     service = filled(Watched(PODS_3), 3)
     service.plan = replace(PODS_3, standing=standing(pods=1))
     assert refused(service, "late")
@@ -233,7 +233,7 @@ def test_surge_is_a_share_of_each_limit_or_so_many_pods(
 # Resizes
 
 
-def test_a_resize_takes_only_what_it_asks_more_and_gives_back_what_it_asks_less() -> None:
+def test_a_resize_takes_only_what_it_asks_more_and_refunds_what_it_asks_less() -> None:
     service = Watched(plan_of(standing=standing(cpu=500)))
     service.ask("a", {"pods": 1, "requests.cpu": 300})
     old, new = {"pods": 1, "requests.cpu": 300}, {"pods": 1, "requests.cpu": 500}
@@ -258,7 +258,7 @@ LIMITS = {"pods": 4, "requests.cpu": 500}
 ROOMS = {"pods": 2, "requests.cpu": 100}
 ANY = plan_of(standing=StandingPlan(window(0, **LIMITS).limits, tuple(ROOMS.values())))
 costs = st.fixed_dictionaries({"pods": st.just(1)}, optional={"requests.cpu": st.sampled_from([0, 60, 200, 601])})
-deeds = st.tuples(
+operations = st.tuples(
     st.sampled_from(["ask", "ask", "ask", "resize", "observe", "gone", "refund", "stop_waiting", "peek"]),
     st.sampled_from("abcdefghij"),
     costs,
@@ -266,15 +266,15 @@ deeds = st.tuples(
 )
 
 
-@given(st.lists(deeds, max_size=60))
+@given(st.lists(operations, max_size=60))
 def test_sums_equal_what_stands_and_no_admission_goes_above_hard_and_surge(walk: list[Any]) -> None:
     service, over_since_us, stood = Watched(ANY), dict.fromkeys(LIMITS, NOW_US), dict.fromkeys(LIMITS, 0)
-    for deed, uid, cost, pause_us in walk:
+    for operation, uid, cost, pause_us in walk:
         service.now_us += pause_us
         service.mark_complete()
-        match deed:
+        match operation:
             case "ask" | "peek":
-                receipt = service.ask(uid, cost, peek=deed == "peek")
+                receipt = service.ask(uid, cost, peek=operation == "peek")
                 lets_in = receipt.charged
             case "resize":
                 is_known = uid in everybody(service)  # else it lives already, and only now one hears of it
@@ -283,7 +283,7 @@ def test_sums_equal_what_stands_and_no_admission_goes_above_hard_and_surge(walk:
                 service.observe(uid, cost)
                 lets_in = False
             case _:
-                getattr(service, deed)(uid)
+                getattr(service, operation)(uid)
                 lets_in = False
         sums = dict(zip(LIMITS, service.used(), strict=True))
         assert sums == {name: sum(held.get(name, 0) for held in everybody(service).values()) for name in LIMITS}

@@ -19,7 +19,7 @@ SMALL = {"pods": 1, "requests.cpu": 100}
 LARGE = {"pods": 1, "requests.cpu": 300}
 
 
-def test_a_pod_that_was_let_in_and_is_seen_changes_nothing() -> None:
+def test_a_pod_that_was_admitted_and_is_seen_changes_nothing() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     for _ in range(2):
@@ -81,7 +81,7 @@ def test_a_creation_that_the_store_has_not_reached_counts_now() -> None:
     assert service.used() == [1, 100, 1, 100]
 
 
-def test_a_pod_given_back_too_soon_is_charged_again() -> None:
+def test_a_pod_refunded_too_soon_is_charged_again() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     service.refund("a")
@@ -99,7 +99,7 @@ def test_charged_afterwards_goes_past_every_limit() -> None:
 # Whose Pod it is
 
 
-def test_a_pod_of_which_nobody_is_sure_is_believed_only_where_the_store_knows_it() -> None:
+def test_a_pod_of_which_nobody_is_sure_is_accepted_only_where_the_store_knows_it() -> None:
     service = Watched(PLAN)
     assert service.observe("stranger", is_sure=False) == Seen(ignored=True)
     service.ask("known")
@@ -150,7 +150,7 @@ def test_a_refund_gives_windows_and_place_back_once() -> None:
     assert service.used() == [1, 100, 1, 100]
 
 
-def test_what_was_charged_at_the_very_beginning_of_time_is_given_back_too() -> None:
+def test_what_was_charged_at_the_very_beginning_of_time_is_refunded_too() -> None:
     service = Watched(PLAN)
     service.now_us = 0
     service.ask("a", SMALL)
@@ -158,7 +158,7 @@ def test_what_was_charged_at_the_very_beginning_of_time_is_given_back_too() -> N
     assert service.used() == [0, 0, 0, 0]
 
 
-def test_a_place_is_given_back_where_the_windows_have_left_too() -> None:
+def test_a_place_is_refunded_where_the_windows_have_left_too() -> None:
     service = Watched(replace(PLAN, windows=(window(1, pods=9),)))
     service.ask("a", SMALL)
     service.now_us += MINUTE_US
@@ -166,7 +166,7 @@ def test_a_place_is_given_back_where_the_windows_have_left_too() -> None:
     assert service.used() == [0, 0, 0]
 
 
-def test_a_place_is_given_back_where_the_pod_took_it_even_if_namespaces_count_apart_since() -> None:
+def test_a_place_is_refunded_where_the_pod_took_it_even_if_namespaces_count_apart_since() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     service.plan = replace(PLAN, per_namespace=True)
@@ -175,7 +175,7 @@ def test_a_place_is_given_back_where_the_pod_took_it_even_if_namespaces_count_ap
     assert service.used() == [0, 0, 0, 0]
 
 
-def test_stop_waiting_gives_back_the_place_alone() -> None:
+def test_stop_waiting_refunds_the_place_alone() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     service.stop_waiting("a")
@@ -223,7 +223,7 @@ def test_a_reset_is_done_once_for_each_moment_and_not_for_an_older_one() -> None
         assert service.used()[0] == used
 
 
-def test_what_was_forgotten_is_not_given_back() -> None:
+def test_what_was_forgotten_is_not_refunded() -> None:
     service = Watched(PLAN)
     service.ask("a")
     service.reset(service.now_us)
@@ -248,7 +248,7 @@ def test_a_reset_that_nobody_remembers_takes_nothing_that_came_long_after_its_mo
 
 COSTS = (SMALL, LARGE, {"pods": 1, "requests.cpu": 0})
 UIDS = "abcdef"
-deeds = st.tuples(
+operations = st.tuples(
     st.sampled_from(["ask", "ask", "observe", "observe", "gone", "refund", "stop_waiting", "book"]),
     st.sampled_from(UIDS),
     st.sampled_from(COSTS),
@@ -256,21 +256,21 @@ deeds = st.tuples(
 )
 
 
-def do(service: Watched, deed: str, uid: str, cost: dict[str, int]) -> None:
-    if deed in {"ask", "observe", "book"}:
-        getattr(service, deed)(uid, cost)
+def do(service: Watched, operation: str, uid: str, cost: dict[str, int]) -> None:
+    if operation in {"ask", "observe", "book"}:
+        getattr(service, operation)(uid, cost)
     else:
-        getattr(service, deed)(uid)
+        getattr(service, operation)(uid)
 
 
-@given(st.lists(deeds, max_size=40), st.dictionaries(st.sampled_from(UIDS), st.sampled_from(COSTS)), st.randoms())
+@given(st.lists(operations, max_size=40), st.dictionaries(st.sampled_from(UIDS), st.sampled_from(COSTS)), st.randoms())
 def test_whatever_happened_the_watch_makes_it_the_set_of_pods_that_live(
     walk: Sequence[Any], alive: dict[str, dict[str, int]], random: Any
 ) -> None:
     service = Watched(PLAN)
-    for deed, uid, cost, pause_us in walk:
+    for operation, uid, cost, pause_us in walk:
         service.now_us += pause_us
-        do(service, deed, uid, cost)
+        do(service, operation, uid, cost)
     told = list(UIDS) * 2
     random.shuffle(told)
     for uid in told:
@@ -280,29 +280,29 @@ def test_whatever_happened_the_watch_makes_it_the_set_of_pods_that_live(
     assert service.overdue() == []
 
 
-@given(st.lists(deeds, max_size=40), st.randoms())
-def test_every_pod_that_came_to_be_is_charged_exactly_once_and_every_other_one_not_at_all(
+@given(st.lists(operations, max_size=40), st.randoms())
+def test_every_pod_that_was_created_is_charged_exactly_once_and_every_other_one_not_at_all(
     walk: Sequence[Any], random: Any
 ) -> None:
     """The windows hold whoever was seen, at the most that was seen of it, and whoever is still waited for or let be."""
     service = Watched(plan_of(window(3600, pods=999, cpu=99_999)))
     charged: dict[str, int] = {}
     seen: set[str] = set()
-    for deed, uid, cost, pause_us in walk:
+    for operation, uid, cost, pause_us in walk:
         service.now_us += pause_us
-        if deed == "refund" and uid in seen:
+        if operation == "refund" and uid in seen:
             continue  # it came to be
-        match deed:
+        match operation:
             case "ask" | "book" if uid not in charged:
-                is_new = deed == "ask" or not service.state.was_refunded(uid, service.now_us)
+                is_new = operation == "ask" or not service.state.was_refunded(uid, service.now_us)
                 charged |= {uid: cost["requests.cpu"]} if is_new else {}
             case "observe" | "gone":
                 seen.add(uid)
-                if deed == "observe":
+                if operation == "observe":
                     charged[uid] = max(charged.get(uid, 0), cost["requests.cpu"])
             case "refund":
                 charged.pop(uid, None)
-        do(service, deed, uid, cost)
+        do(service, operation, uid, cost)
         assert service.used() == [len(charged), sum(charged.values())]
     waiting = {one.uid for one in service.overdue()}
     for uid in random.sample(sorted(waiting), len(waiting)):

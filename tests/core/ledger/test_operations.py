@@ -164,7 +164,7 @@ def test_a_repeated_uid_is_admitted_as_before_and_charged_nothing() -> None:
     assert receipt.used == (1,)
 
 
-def test_a_denied_uid_is_judged_anew() -> None:
+def test_a_denied_uid_is_judged_again() -> None:
     service = Ledger(plan_of(window(60, pods=1)))
     service.ask("u1")
     assert service.ask("u2").refused is DeniedBy.QUOTA
@@ -313,7 +313,7 @@ def test_a_service_without_quota_remembers_its_pods_too() -> None:
 # Refunds
 
 
-def test_a_refund_gives_back_once() -> None:
+def test_a_refund_refunds_once() -> None:
     service = Ledger(plan_of(window(60, pods=2), window(3600, pods=2)))
     service.ask("u1")
     service.ask("u2")
@@ -322,7 +322,7 @@ def test_a_refund_gives_back_once() -> None:
     assert not service.refund("stranger")
 
 
-def test_a_refund_after_one_bucket_has_left_gives_back_in_the_other_window_only() -> None:
+def test_a_refund_after_one_bucket_has_left_refunds_in_the_other_window_only() -> None:
     service = Ledger(plan_of(window(60, pods=2), window(3600, pods=2)))
     service.ask("u1")
     service.now_us += 62 * SECOND_US
@@ -407,7 +407,7 @@ gaps = st.sampled_from([0, 0, 1, 15_624, 15_625, 46_875, 999_999, SECOND_US, 1_0
     -50_000, 2 * SECOND_US
 )
 costs = st.fixed_dictionaries({"pods": st.integers(0, 3), "requests.cpu": st.sampled_from([0, 100, 350, 701])})
-deeds = st.tuples(gaps, st.sampled_from(["ask", "ask", "ask", "again", "refund", "peek"]), costs, st.integers(0, 99))
+steps = st.tuples(gaps, st.sampled_from(["ask", "ask", "ask", "again", "refund", "peek"]), costs, st.integers(0, 99))
 
 
 class Log:
@@ -425,23 +425,23 @@ class Log:
 
 
 @examples(400)
-@given(st.lists(deeds, max_size=70))
+@given(st.lists(steps, max_size=70))
 def test_never_more_than_hard_in_any_window_and_never_a_denial_without_a_cause(walk: list[Any]) -> None:
     service, log = Ledger(HARD), Log()
-    for number, (gap_us, deed, cost, which) in enumerate(walk):
+    for number, (gap_us, step, cost, which) in enumerate(walk):
         service.now_us += gap_us
         now_us = service.state.clock(HARD).now(service.now_us)
         known = sorted(log.charges)
-        if deed == "refund" and known:
+        if step == "refund" and known:
             uid = known[which % len(known)]
             lives = now_us // 46_875 - log.charges[uid][0] // 46_875 < 65
             assert service.refund(uid) is (lives and any(log.charges[uid][1].values()))
             del log.charges[uid]
             continue
-        if deed == "again" and known:
+        if step == "again" and known:
             assert service.ask(known[which % len(known)], cost).repeated
             continue
-        receipt = service.ask(f"uid-{number}", cost, peek=deed == "peek")
+        receipt = service.ask(f"uid-{number}", cost, peek=step == "peek")
         if receipt.charged:
             log.charges[f"uid-{number}"] = (now_us, cost)
         _check(log, receipt, cost, now_us)
@@ -484,7 +484,7 @@ def test_what_one_clock_has_left_behind_is_not_swept_away_where_the_other_one_st
     assert [use.used for use in operations.snapshot(service.state, other, service.now_us).uses[""]] == [1]
 
 
-def test_a_gone_service_that_only_ever_heard_outcomes_keeps_its_breaker_for_an_hour() -> None:
+def test_a_gone_service_that_only_ever_counted_outcomes_keeps_its_breaker_for_an_hour() -> None:
     service = Ledger(plan_of(breaker=BREAKER))
     service.trip()
     assert not service.state.sweep(service.now_us + HOUR_US - 1)

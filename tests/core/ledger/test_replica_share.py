@@ -42,7 +42,7 @@ def test_what_was_left_at_the_last_reply_is_shared_and_the_remainder_goes_by_ord
     assert shares == [3, 3, 2]
 
 
-def test_where_nothing_was_ever_heard_nothing_counts_as_used() -> None:
+def test_where_nothing_was_ever_counted_nothing_counts_as_used() -> None:
     assert admitted(ReplicaShareLedger(replicas=2, ordinal=0)) == 5
 
 
@@ -158,7 +158,7 @@ def test_a_resize_counts_its_increase() -> None:
     assert ledger.acquire(shrunk, NOW_US).refused is None
 
 
-def test_what_is_given_back_makes_room_and_what_the_store_was_told_is_forgotten() -> None:
+def test_what_is_refunded_makes_room_and_what_the_store_was_reported_is_forgotten() -> None:
     ledger, one = ReplicaShareLedger(), asked()
     ledger.acquire(one, NOW_US)
     assert admitted(ledger) == 9
@@ -170,7 +170,7 @@ def test_what_is_given_back_makes_room_and_what_the_store_was_told_is_forgotten(
     assert admitted(ledger) == 10
 
 
-def test_what_was_forgotten_is_not_given_back_from_what_was_counted_since() -> None:
+def test_what_was_forgotten_is_not_refunded_from_what_was_counted_since() -> None:
     ledger = ReplicaShareLedger()
     one = asked()
     assert ledger.acquire(one, NOW_US).charged
@@ -180,7 +180,7 @@ def test_what_was_forgotten_is_not_given_back_from_what_was_counted_since() -> N
     assert admitted(ledger, NOW_US + 2) == 0
 
 
-def test_changed_limits_find_what_was_heard_under_the_former_ones() -> None:
+def test_changed_limits_find_what_was_counted_under_the_former_ones() -> None:
     before, after = plan_of(window(64, pods=10, cpu=500)), plan_of(window(32, pods=9), window(64, cpu=900, pods=8))
     ledger = ReplicaShareLedger()
     ledger.record_reply(before, "shop", (5, 100), NOW_US)
@@ -265,7 +265,7 @@ def test_a_share_grows_only_when_what_those_spent_who_left_has_left_the_window()
     assert admitted(ledger, NOW_US + 66 * SECOND_US) == 5
 
 
-def test_what_is_heard_afterwards_says_what_those_spent_who_left() -> None:
+def test_what_is_counted_afterwards_says_what_those_spent_who_left() -> None:
     ledger = ReplicaShareLedger(replicas=2)
     ledger.set_replicas(1, 0, NOW_US)
     ledger.record_reply(PLAN, "shop", (4,), NOW_US)

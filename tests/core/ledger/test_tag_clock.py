@@ -46,7 +46,7 @@ def test_a_store_that_is_a_little_behind_is_waited_for_however_long_that_takes()
     assert (clock.offset_us, clock.behind_since_us) == (0, None)
 
 
-def test_a_store_that_catches_up_before_patience_ends_is_waited_for_anew_the_next_time() -> None:
+def test_a_store_that_catches_up_before_patience_ends_is_waited_for_again_the_next_time() -> None:
     clock, back_us = written(), NOW_US - HOUR_US
     clock.observe(back_us)
     clock.observe(NOW_US + 5)

@@ -66,7 +66,7 @@ def test_outcomes_of_pods_stay_single_and_in_order() -> None:
     ]
 
 
-def test_what_is_told_before_its_slots_middle_has_no_age_yet() -> None:
+def test_what_is_reported_before_its_slots_middle_has_no_age_yet() -> None:
     assert Sum(AT_US // SLOT_US, None).outcomes(AT_US + 20_000).age_us == 0
 
 

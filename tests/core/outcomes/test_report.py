@@ -148,11 +148,11 @@ def service(outcomes: OutcomeRules | None) -> Service:
     ],
     ids=["no service", "no breaker", "no outcomes", "of Pods", "of others", "named"],
 )
-def test_only_a_service_that_names_the_reporter_hears_it(of: Service | None, expected: Refusal | None) -> None:
+def test_only_a_service_that_names_the_reporter_counts_it(of: Service | None, expected: Refusal | None) -> None:
     assert report.refusal(of, "edge") is expected
 
 
-def test_a_refused_outcome_is_told_the_same_whatever_the_reason() -> None:
+def test_a_refused_outcome_is_reported_the_same_whatever_the_reason() -> None:
     one, other = report.refused(3, "web", "edge"), report.refused(4, "ghost", "edge")
     assert one.reason == other.reason
     assert json.loads(report.encode(7, [one])) == {

@@ -177,7 +177,7 @@ def test_what_has_no_effect_under_the_policy_is_said_and_is_no_error(body: str, 
     assert list(remarks(POLICY.policy, entry)) == said
 
 
-def test_resets_are_told_by_their_moment_and_not_before_it() -> None:
+def test_resets_are_reported_by_their_moment_and_not_before_it() -> None:
     lived = entries(
         "service: a, quotaReset: {at: 2026-12-01T03:00:00Z}",
         "service: b, quotaReset: {at: 2026-12-01T03:00:01Z, window: 90s}",
@@ -230,7 +230,7 @@ def test_who_opens_a_breaker_means_it_unless_the_same_entry_says_another_mode(bo
     assert plan(under(f"service: tripping, {body}"), "tripping").breaker_mode is mode
 
 
-def test_a_breaker_that_the_policy_disables_can_be_opened_by_hand() -> None:
+def test_a_breaker_that_the_policy_disables_can_be_opened_manually() -> None:
     [*others, tripping] = POLICY.policy.services
     disabled = replace(tripping, modes=replace(tripping.modes, breaker=Mode.DISABLED))
     policy = LoadedPolicy(replace(POLICY.policy, services=(*others, disabled)), POLICY.hash)

@@ -29,7 +29,7 @@ async def asked(policy: str, user: str = ALICE, metadata: Json | None = None, he
 
 
 @pytest.mark.parametrize("user", [ALICE, REPLICA_SETS, "system:node:node-1", DAEMON_SET_CONTROLLER + "x"])
-async def test_a_pod_that_names_its_node_is_refused_whoever_asks(user: str) -> None:
+async def test_a_pod_that_names_its_node_is_refused_for_any_caller(user: str) -> None:
     """A controller only carries out what stands in a template; a kubelet may create mirror Pods, and no others."""
     admission = await asked(WEB, user)
     assert admission.mutated.allowed, "the mutating half denies nothing"
@@ -100,7 +100,7 @@ async def test_a_pod_that_the_scheduler_has_placed_may_be_changed() -> None:
         assert (decision.allowed, decision.findings) == (True, ())
 
 
-async def test_the_author_of_a_template_is_told() -> None:
+async def test_the_author_of_a_template_is_reported() -> None:
     template = {"spec": {"nodeName": "node-1", "containers": CONTAINERS}}
     request = envelope(
         resource={"group": "apps", "version": "v1", "resource": "deployments"},

@@ -121,7 +121,7 @@ def test_a_right_rewrite_has_no_fault() -> None:
 
 
 @pytest.mark.parametrize("name", list(_wrong(AFTER)))
-def test_a_wrong_rewrite_is_told(name: str) -> None:
+def test_a_wrong_rewrite_is_reported(name: str) -> None:
     pod = deepcopy(AFTER)
     _wrong(pod)[name](pod)
     assert faults(BEFORE, pod, PLACEMENT, "s", HASH) != []

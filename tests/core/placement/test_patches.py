@@ -47,7 +47,7 @@ def test_a_pod_that_the_api_server_will_refuse_is_rewritten_once_all_the_same(ra
     assert patch_of(rewritten(raw, policy.service), policy.service) == ()
 
 
-def test_it_adds_replaces_removes_and_copies_at_places_of_ours() -> None:
+def test_it_adds_replaces_removes_and_copies_at_places_of_podgate() -> None:
     fields = {"add": {"value"}, "replace": {"value"}, "remove": set(), "copy": {"from"}}
     for pair in usual():
         for operation in plain(patch_of(pair.pod, pair.service)):

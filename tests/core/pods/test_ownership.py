@@ -32,7 +32,7 @@ def service(one: Pod, head: str = "", **labels: str) -> tuple[str, bool] | None:
     return None if who is None else (who.service, who.is_sure)
 
 
-def test_a_label_is_believed_where_the_policy_makes_its_service_the_owner() -> None:
+def test_a_label_is_accepted_where_the_policy_makes_its_service_the_owner() -> None:
     assert service(pod("u", labels={"app": "web", LABEL: "web"})) == ("web", True)
     assert service(pod("u", labels={"app": "web", LABEL: "all"})) == ("all", True), "earlier policies may have said so"
 
@@ -51,7 +51,7 @@ def test_a_label_of_a_service_that_owns_nothing_there_is_ignored(label: str) -> 
     assert ignores_label(elsewhere, found(elsewhere))
 
 
-def test_a_believed_label_is_not_ignored_and_no_label_is_none() -> None:
+def test_a_accepted_label_is_not_ignored_and_no_label_is_none() -> None:
     for one in (pod("u"), pod("u", labels={"app": "web"})):
         assert not ignores_label(one, found(one))
 

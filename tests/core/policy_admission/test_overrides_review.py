@@ -48,7 +48,7 @@ def response(found: PolicyReview) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [GOOD, "", None])
-def test_good_ones_and_none_at_all_are_let_in(text: str | None) -> None:
+def test_good_ones_and_none_at_all_are_admitted(text: str | None) -> None:
     found = asked(config_map(text))
     assert response(found) == {"uid": "review-1", "allowed": True}
     assert (found.judged, found.errors, found.user, found.document) == (True, (), "alice", "overrides")
@@ -94,6 +94,6 @@ def test_what_the_policy_gives_no_effect_is_a_warning() -> None:
     assert response(asked(config_map(text)))["warnings"] == ["a: without effect: breaker: the service has no breaker"]
 
 
-def test_an_update_that_leaves_the_document_alone_is_let_in_whatever_stands_in_it() -> None:
+def test_an_update_that_leaves_the_document_alone_is_admitted_whatever_stands_in_it() -> None:
     found = asked(config_map("- nonsense", metadata={"name": "podgate-overrides"}), config_map("- nonsense"))
     assert (response(found)["allowed"], found.judged) == (True, False)

@@ -36,7 +36,7 @@ def response(found: PolicyReview) -> dict[str, Any]:
     return dict(whole["response"])
 
 
-def test_a_good_policy_is_let_in() -> None:
+def test_a_good_policy_is_admitted() -> None:
     found = asked()
     assert response(found) == {"uid": "review-1", "allowed": True}
     assert (found.judged, found.errors, found.user) == (True, (), "alice")
@@ -71,7 +71,7 @@ WEBHOOKS = "match, failureMode or exemptions changed: apply `podgate policy webh
         (GOOD.replace("match:", "slaClass: gold, match:"), []),
     ],
 )
-def test_who_changes_what_the_webhooks_were_rendered_from_is_told(new: str, warned: list[str]) -> None:
+def test_who_changes_what_the_webhooks_were_rendered_from_is_reported(new: str, warned: list[str]) -> None:
     found = asked(operation="UPDATE", object=config_map(new), oldObject=config_map(GOOD))
     assert response(found).get("warnings", []) == warned
     assert len(WEBHOOKS) < 120
@@ -83,7 +83,7 @@ def limited(*windows: str) -> str:
     return GOOD.replace("[shop]}", f"[shop]}}, quota: {{windows: [{listed}]}}")
 
 
-def test_who_changes_windows_is_told_which_start_empty() -> None:
+def test_who_changes_windows_is_reported_which_start_empty() -> None:
     old, new = config_map(limited("1m", "2m")), config_map(limited("2m", "3m"))
     line = "services[a].quota.windows[3m]: starts empty: no window of this length counted before"
     assert response(asked(operation="UPDATE", object=new, oldObject=old))["warnings"] == [line]
@@ -118,7 +118,7 @@ def test_a_policy_is_judged_by_what_kind_of_server_will_act_on_it() -> None:
     assert "counts only its own Pods" in line
 
 
-def test_selectors_that_cannot_be_told_apart_are_a_warning() -> None:
+def test_selectors_that_cannot_be_distinguished_are_a_warning() -> None:
     labels = [f"{{matchLabels: {{a{number}: x, b{number}: y, c{number}: z}}}}" for number in range(8)]
     services = "".join(f"- {{name: s{n}, match: {{namespaceSelector: {text}}}}}\n" for n, text in enumerate(labels))
     [warning] = response(asked(object=config_map(GOOD.partition("- ")[0] + services)))["warnings"]
@@ -145,7 +145,7 @@ def test_a_config_map_without_the_document_is_refused(object_: dict[str, Any], w
     assert line.startswith(f"configmap podgate-system/podgate-policy: {words}")
 
 
-def test_an_update_that_leaves_the_document_alone_is_let_in_whatever_stands_in_it() -> None:
+def test_an_update_that_leaves_the_document_alone_is_admitted_whatever_stands_in_it() -> None:
     bad = config_map(BAD)
     labelled = {**bad, "metadata": {**bad["metadata"], "labels": {"a": "b"}}}
     found = asked(operation="UPDATE", object=labelled, oldObject=bad)
@@ -164,7 +164,7 @@ def test_an_update_that_leaves_the_document_alone_is_let_in_whatever_stands_in_i
         {"resource": {"group": "", "version": "v1", "resource": "pods"}},
     ],
 )
-def test_what_is_no_policy_is_none_of_ours(request_: dict[str, Any]) -> None:
+def test_what_is_no_policy_is_none_of_podgate(request_: dict[str, Any]) -> None:
     found = asked(**{"object": config_map(BAD), **request_})
     assert (response(found)["allowed"], found.judged) == (True, False)
 

@@ -137,7 +137,7 @@ def test_a_patch_that_cannot_be_applied_is_a_flaw_here_by_one_that_adds_below_no
 # Who is to blame
 
 
-def test_what_services_inherit_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_services_inherit_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     raising_for(monkeypatch, "placement")
     services = "".join(f"- {{name: s{place}, match: {{namespaces: [n{place}]}}}}\n" for place in range(3))
     [line] = problems(f"{HEAD}defaults:\n  placement: {{nodeSelector: {{a: b}}}}\nservices:\n{services}")
@@ -254,7 +254,7 @@ def test_of_rules_that_are_too_long_fewer_are_proved_and_one_at_least(monkeypatc
     assert prove(distinct(10)) == Proof((), 1, 10)
 
 
-def test_a_proof_by_sample_is_a_warning_of_lint_and_at_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proof_by_sample_is_a_warning_of_lint_and_on_admission(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover, "MOST_SETS", 2)
     services = "".join(
         f"- {{name: s{place}, match: {{namespaces: [n{place}]}}, placement: {{nodeSelector: {{a: v{place}}}}}}}\n"

@@ -87,7 +87,7 @@ async def test_where_no_early_probe_is_left_all_are_refused_at_once() -> None:
     assert (decision.allowed, gate.store.asked) == (False, [])
 
 
-async def test_one_opened_by_hand_refuses_everybody_also_a_controller_without_a_part() -> None:
+async def test_one_opened_manually_refuses_everybody_also_a_controller_without_a_part() -> None:
     gate = Gate(changed(forcing=Forcing(State.FORCED_OPEN, NOW_US + 60_000_000, "INC-1")))
     assert not (await asked(gate, "s", "r3")).allowed, "the store says so, too, before anybody knows"
     gate.store.asked.clear()
@@ -98,7 +98,7 @@ async def test_one_opened_by_hand_refuses_everybody_also_a_controller_without_a_
     assert (await asked(gate, "v", "r3")).allowed, "its time has passed, whoever notices"
 
 
-async def test_one_closed_by_hand_lets_in_whom_it_would_refuse() -> None:
+async def test_one_closed_manually_admits_whom_it_would_refuse() -> None:
     gate = Gate(changed(forcing=Forcing(State.FORCED_CLOSED, NOW_US + 60_000_000, "INC-1")))
     for number in range(4):
         assert (await asked(gate, f"big-{number}", f"r{number}", cpu="5")).status.code == 429

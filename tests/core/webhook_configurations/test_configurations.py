@@ -419,7 +419,7 @@ def test_a_selector_that_nothing_fits_is_no_entry() -> None:
         ("https://10.0.0.1:8443/", {"url": "https://10.0.0.1:8443/mutate", "caBundle": "dGhlIENB"}),
     ],
 )
-def test_the_api_server_is_told_a_service_or_a_url(target: ServiceReference | str, expected: Json) -> None:
+def test_the_api_server_is_reported_a_service_or_a_url(target: ServiceReference | str, expected: Json) -> None:
     (webhook,) = configurations(policy_of({"match": {"anyNamespace": True}}), ClientConfig(target, b"the CA"))[0][
         "webhooks"
     ]

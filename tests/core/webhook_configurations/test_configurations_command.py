@@ -60,7 +60,7 @@ def test_it_prints_a_stream_of_the_three_objects_with_the_certificate_and_never_
         (("--url", "https://[::1]:8443"), "https://[::1]:8443"),
     ],
 )
-def test_json_is_a_list_for_kubectl_and_the_server_is_where_it_is_told_to_be(
+def test_json_is_a_list_for_kubectl_and_the_server_is_where_it_is_reported_to_be(
     ca: Path, arguments: tuple[str, ...], target: ServiceReference | str
 ) -> None:
     found = json.loads(run(ca, "-o", "json", *arguments).stdout)
@@ -139,7 +139,7 @@ def test_a_ca_file_without_a_certificate_is_the_users_error(tmp_path: Path, cont
     assert "other.crt" in str(error)
 
 
-def test_a_bad_policy_tells_its_problems_and_prints_nothing(ca: Path) -> None:
+def test_a_bad_policy_reports_its_problems_and_prints_nothing(ca: Path) -> None:
     result = run(ca, policy=f"{HEAD}services:\n- {{name: a, match: {{namespaces: [Payments]}}}}\n")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: -:4:34: services[0].match.namespaces[0]: Payments: ")
@@ -152,7 +152,7 @@ def test_what_serve_would_refuse_is_not_rendered(ca: Path) -> None:
     assert "not supported yet" in result.stderr
 
 
-def test_selectors_that_cannot_be_told_apart_are_the_users_error(ca: Path) -> None:
+def test_selectors_that_cannot_be_distinguished_are_the_users_error(ca: Path) -> None:
     services = "".join(
         f"- {{name: s{n}, match: {{namespaceSelector: {{matchLabels: {{a{n}: x, b{n}: x}}}}}}}}\n" for n in range(20)
     )
