@@ -1,8 +1,9 @@
 """What all tests share: options, event loops, property tests without deadlines, durations, and their distribution."""
 
 import asyncio
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -58,6 +59,15 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
     """Run on uvloop, as the server does; a module that must work elsewhere too names its LOOPS."""
     names = getattr(getattr(item, "module", None), "LOOPS", ("uvloop",))
     return {name: _LOOPS[name] for name in names}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, None, None]:
+    """Collect without collections of garbage: ten thousand tests stay, and were gone through again and again."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_finish() -> None:
