@@ -205,6 +205,16 @@ async def test_no_review_compiles_anything_when_an_entry_ends_by_itself(counting
         assert server.compiled is before
 
 
+async def test_a_policy_that_is_swapped_meanwhile_is_compiled_for_the_next_end_too(counting: Counting) -> None:
+    server = Server()
+    await server.keeper.on_document(policy("hdd"), "p.yaml")
+    await server.overrides.on_document((timed(0, "quotaFactor: 3") + timed(1, "quotaFactor: 4", "s2")).encode(), "o")
+    await server.keeper.on_document(policy("ssd"), "p.yaml")
+    server.wall.us = END_US
+    assert await counting.reviews(server) == 0
+    assert (server.hard("s1"), server.hard("s2")) == (5, 20)
+
+
 async def test_an_end_that_is_not_prepared_yet_waits_for_its_preparation(counting: Counting) -> None:
     server = Server()
     await server.keeper.on_document(policy(), "p.yaml")
@@ -244,7 +254,10 @@ STEPS = st.one_of(
     st.tuples(st.just("policy"), st.sampled_from(["ssd", "hdd"])),
 )
 SERIES = st.lists(STEPS, min_size=1, max_size=6)
-GAPS = st.sampled_from([0, 0, 0, 1, 2])
+GAPS = st.sampled_from([0, 1, 1, 2])
+ONE_AFTER_THE_OTHER = "".join(timed(n, operation, f"s{n}") for n, operation in enumerate(OPERATIONS))
+TURNS = st.lists(st.integers(0, 9), min_size=7, max_size=7)
+"""How many turns of the loop pass in each second."""
 
 
 @functools.cache
@@ -316,13 +329,14 @@ def test_whatever_follows_and_ends_the_policy_is_as_if_compiled_at_that_instant(
 
 
 @examples(100)
-@given(SERIES, SERIES, st.lists(GAPS, max_size=40))
+@given(SERIES, SERIES, TURNS)
 def test_in_every_turn_of_the_loop_all_that_is_in_force_is_compiled_already(
-    one: list[tuple[str, str]], another: list[tuple[str, str]], gaps: list[int]
+    one: list[tuple[str, str]], another: list[tuple[str, str]], turns: list[int]
 ) -> None:
     async def follow() -> None:
         server = Server()
         server.wall.us = END_US - SECOND_US
+        await done(server, ("overrides", ONE_AFTER_THE_OTHER))
         await done(server, ("policy", "ssd"))
 
         async def doing(series: list[tuple[str, str]]) -> None:
@@ -334,8 +348,11 @@ def test_in_every_turn_of_the_loop_all_that_is_in_force_is_compiled_already(
             monkeypatch.setattr(active_policy, "AT_A_TIME", 1)
             monkeypatch.setattr(asyncio, "to_thread", in_turns)
             counting, tasks = Counting(monkeypatch), [asyncio.create_task(doing(series)) for series in (one, another)]
+            passed = itertools.count()
             while not all(task.done() for task in tasks):
-                server.wall.us += gaps.pop() * SECOND_US if gaps else 0
+                if turns and next(passed) == turns[0]:
+                    del turns[0]
+                    server.wall.us, passed = server.wall.us + SECOND_US, itertools.count()
                 made = counting.made
                 found = server.keeper.current()
                 assert counting.made == made
