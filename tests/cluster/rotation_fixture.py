@@ -79,7 +79,9 @@ class RotationFixture(ManagedCertificates):
     lives: Lives
 
     def start_server(self) -> Server:
-        return self.found.start_server("--drain", "1s", "--store", self.store, "--store-deadline", "10s")
+        # On a busy machine the API server's handshakes and bodies may take longer than the defaults allow.
+        patience = ("--store-deadline", "10s", "--handshake-timeout", "1m", "--body-timeout", "1m")
+        return self.found.start_server("--drain", "1s", "--store", self.store, *patience)
 
     def start_controller(self) -> Server:
         issuing = ("--certificates", "own", "--token-issuer", ISSUER, "--token-subject", SUBJECT)
