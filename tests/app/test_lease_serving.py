@@ -64,7 +64,7 @@ async def second(files: Files, *arguments: str, code: str = "") -> AsyncIterator
     program = ("-c", code) if code else ("-m", "webhook")
     log = files.folder / "second.log"
     command = [*program, "serve", *files.arguments(), *cluster(files), *arguments]
-    process = start(command, log, tree=Path.cwd() if code else None)
+    process = start(command, log)
     try:
         yield Second(process, log)
     finally:

@@ -161,7 +161,7 @@ class Forks:
 
 
 def run(request: dict[str, Any]) -> None:
-    """Run a command line of Python: `-m MODULE` or a path, with `-P` or without."""
+    """Run a command line of Python: `-m MODULE`, `-c CODE` or a path, with `-P` or without."""
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     if request["group"]:
@@ -169,13 +169,19 @@ def run(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
-    first, *rest = [one for one in request["arguments"] if one != "-P"]
-    sys.argv = [first, *rest]
-    if first == "-m":
-        sys.argv = rest
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-    else:
-        runpy.run_path(first, run_name="__main__")
+    first, *rest = request["arguments"]
+    if first == "-P":
+        first, *rest = rest
+    match first:
+        case "-m":
+            sys.argv = rest
+            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        case "-c":
+            sys.argv = ["-c", *rest[1:]]
+            exec(rest[0], {"__name__": "__main__"})  # noqa: S102 - as `python -c` does
+        case path:
+            sys.argv = [path, *rest]
+            runpy.run_path(path, run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ def test_a_bundle_of_expired_cas_alone_takes_no_good_ones_place(pki: Pki, tmp_pa
     assert files.value.callers_end_seconds == int(living.not_valid_after_utc.timestamp())
     bundle.write_bytes(dead.public_bytes(Encoding.PEM))
     files.reload()
-    assert "bundle.crt: all CAs in it have expired" in str(files.error)
+    assert "bundle.crt: all its CAs have expired" in str(files.error)
     assert files.value.callers_end_seconds == int(living.not_valid_after_utc.timestamp())
 
 
