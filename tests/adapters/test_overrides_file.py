@@ -9,11 +9,11 @@ import pytest
 
 from tests.harness.overrides import Still, Told, entry
 from tests.timeouts import HANG_SECONDS
-from webhook.adapters.overrides_file import FileBook, OverridesFile
+from webhook.adapters.overrides_file import FileOverridesStore, OverridesFile
 from webhook.core.overrides_document.loading import LARGEST_BYTES
 from webhook.errors import UserError
 from webhook.policy.active_overrides import ActiveOverrides
-from webhook.ports import Observer, OverridesBook
+from webhook.ports import Observer, OverridesStore
 
 
 class Watched:
@@ -80,8 +80,8 @@ async def test_a_huge_file_is_not_read_whole(watched: Watched) -> None:
 
 async def test_a_book_writes_what_nobody_has_changed_since_it_was_read(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
-    mine: OverridesBook = FileBook(path)
-    yours = FileBook(path)
+    mine: OverridesStore = FileOverridesStore(path)
+    yours = FileOverridesStore(path)
     assert (await mine.read(), await yours.read()) == (b"", b"")
     assert await mine.write(b"mine")
     assert not await yours.write(b"yours")
@@ -94,20 +94,20 @@ async def test_a_book_writes_what_nobody_has_changed_since_it_was_read(tmp_path:
 
 async def test_a_file_keeps_who_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
-    book = FileBook(path)
-    await book.read()
-    await book.write(b"x")
+    store = FileOverridesStore(path)
+    await store.read()
+    await store.write(b"x")
     assert path.stat().st_mode & 0o777 == 0o644
     path.chmod(0o600)
-    await book.read()
-    await book.write(b"y")
+    await store.read()
+    await store.write(b"y")
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 async def test_what_cannot_be_written_says_why(tmp_path: Path) -> None:
-    book = FileBook(tmp_path / "nowhere" / "overrides.yaml")
-    assert await book.read() == b""
+    store = FileOverridesStore(tmp_path / "nowhere" / "overrides.yaml")
+    assert await store.read() == b""
     with pytest.raises(UserError, match=r"overrides\.yaml: cannot be written: No such file or directory"):
-        await book.write(b"x")
+        await store.write(b"x")
     with pytest.raises(UserError, match="cannot be read: not a regular file"):
-        await FileBook(tmp_path).read()
+        await FileOverridesStore(tmp_path).read()

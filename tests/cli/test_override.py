@@ -237,16 +237,16 @@ def test_overrides_that_are_bad_already_are_not_touched(file: Path, text: str, s
 
 
 def test_somebody_elses_change_in_between_is_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = overrides_file.FileBook.read
+    read = overrides_file.FileOverridesStore.read
     others = iter([OTHERS])
 
-    async def interrupted(book: overrides_file.FileBook) -> bytes:
+    async def interrupted(book: overrides_file.FileOverridesStore) -> bytes:
         found = await read(book)
         for text in others:
             await asyncio.to_thread(file.write_text, text)
         return found
 
-    monkeypatch.setattr(overrides_file.FileBook, "read", interrupted)
+    monkeypatch.setattr(overrides_file.FileOverridesStore, "read", interrupted)
     assert override("--quota-factor", "2", *FOR).code == 0
     assert set(entries(file)) == {"ledger", "payment-api"}
 

@@ -44,8 +44,8 @@ class OverridesFile:
             await asyncio.sleep(self._poll_seconds)
 
 
-class FileBook:
-    """A `ports.OverridesBook` in a file, without a policy."""
+class FileOverridesStore:
+    """A `ports.OverridesStore` in a file, without a policy."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -4,20 +4,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from webhook.adapters.overrides_file import FileBook
-from webhook.ports import OverridesBook
+from webhook.adapters.overrides_file import FileOverridesStore
+from webhook.ports import OverridesStore
 
 
 @asynccontextmanager
-async def open_overrides(kubeconfig: Path, file: Path | None) -> AsyncIterator[OverridesBook]:
+async def open_overrides(kubeconfig: Path, file: Path | None) -> AsyncIterator[OverridesStore]:
     """Yield the overrides of a kubeconfig's cluster, or of a file if one is given; UserError: no usable kubeconfig."""
     if file is not None:
-        yield FileBook(file)
+        yield FileOverridesStore(file)
         return
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(kubeconfig)
     try:
-        yield kubernetes.ConfigMapBook(client)
+        yield kubernetes.ConfigMapOverridesStore(client)
     finally:
         await client.close()

@@ -19,7 +19,7 @@ from webhook.core.overrides_document import (
 from webhook.core.overrides_document import written as document_of
 from webhook.core.policy.model import Policy
 from webhook.errors import NoSuchServiceError, UserError
-from webhook.ports import OverridesBook
+from webhook.ports import OverridesStore
 
 _TRIES = 10
 
@@ -38,19 +38,19 @@ class Combination(Enum):
 
 
 class OverridesEditor:
-    """Edits the document of an OverridesBook, and retries if another writer was first.
+    """Edits the document of an OverridesStore, and retries if another writer was first.
 
     New entries are checked against `policy`, unless it is None. `now_us` is the wall clock.
     """
 
-    def __init__(self, book: OverridesBook, policy: Policy | None, now_us: Callable[[], int]) -> None:
-        self._book = book
+    def __init__(self, store: OverridesStore, policy: Policy | None, now_us: Callable[[], int]) -> None:
+        self._store = store
         self._policy = policy
         self._now_us = now_us
 
     async def add(self, entry: Override, combination: Combination) -> Override:
         """Write an entry; return the one that holds now. UserError if it would have no effect or be ambiguous."""
-        new = replace(entry, by=await self._book.author())
+        new = replace(entry, by=await self._store.author())
         if self._policy is not None:
             _refuse_ineffective(self._policy, new)
         result: list[Override] = []
@@ -86,15 +86,15 @@ class OverridesEditor:
         for _ in range(_TRIES):
             document = await self._read()
             entries = edit(document)
-            if entries == document.entries or await self._book.write(document_of(entries)):
+            if entries == document.entries or await self._store.write(document_of(entries)):
                 return
-        raise UserError(f"{self._book.place}: changed by other writers {_TRIES} times in a row", "try once more")
+        raise UserError(f"{self._store.place}: changed by other writers {_TRIES} times in a row", "try once more")
 
     async def _read(self) -> OverridesDocument:
         """Return the overrides. Raise UserError with every error if the existing document is invalid."""
-        place = self._book.place
+        place = self._store.place
         try:
-            document = load(await self._book.read())
+            document = load(await self._store.read())
             problems = document.clashes(self._now_us())
         except DocumentError as error:
             problems = error.problems

@@ -18,7 +18,7 @@ from webhook.ports.policies import (
     DocumentReceiver,
     NamespaceLabels,
     Overrides,
-    OverridesBook,
+    OverridesStore,
     PolicyCheck,
     PolicySource,
 )
@@ -42,7 +42,7 @@ __all__ = [
     "NamespaceLabels",
     "Observer",
     "Overrides",
-    "OverridesBook",
+    "OverridesStore",
     "PodEventHandler",
     "PodLedger",
     "PodLookup",

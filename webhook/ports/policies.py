@@ -73,7 +73,7 @@ class Overrides(Protocol):
         ...
 
 
-class OverridesBook(Protocol):
+class OverridesStore(Protocol):
     """The document of overrides, as commands change it. UserError if it cannot be read or written."""
 
     @property

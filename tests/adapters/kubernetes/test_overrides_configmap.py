@@ -7,10 +7,10 @@ import pytest
 from tests.adapters.kubernetes.watching import Loops, Reported
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, refuse, until
 from tests.harness.overrides import Still, Told, entry
-from webhook.adapters.kubernetes import ApiTiming, ConfigMapBook, ConfigMapOverrides
+from webhook.adapters.kubernetes import ApiTiming, ConfigMapOverrides, ConfigMapOverridesStore
 from webhook.errors import UserError
 from webhook.policy.active_overrides import ActiveOverrides
-from webhook.ports import Observer, OverridesBook
+from webhook.ports import Observer, OverridesStore
 
 NAME, KEY, THIS = "podgate-overrides", "overrides.yaml", "configmap podgate-system/podgate-overrides"
 QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_down_seconds=0)
@@ -110,23 +110,23 @@ async def test_a_missing_right_is_named(fake: FakeApiServer, client: Any, loops:
 
 
 async def test_a_book_creates_the_configmap_and_keeps_what_else_is_in_it(fake: FakeApiServer, client: Any) -> None:
-    book: OverridesBook = ConfigMapBook(client)
-    assert await book.read() == b""
-    assert await book.write(entry().encode())
+    store: OverridesStore = ConfigMapOverridesStore(client)
+    assert await store.read() == b""
+    assert await store.write(entry().encode())
     made = fake.stored(CONFIGMAPS, NAME)
     assert made is not None
     assert made["data"] == {KEY: entry()}
     assert made["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "podgate"
     fake.put(CONFIGMAPS, NAME, data={KEY: entry(), "note": "n"}, labels={"ours": "yes"})
-    assert await book.read() == entry().encode()
-    assert await book.write(b"[]\n")
+    assert await store.read() == entry().encode()
+    assert await store.write(b"[]\n")
     kept = fake.stored(CONFIGMAPS, NAME)
     assert kept is not None
     assert (kept["data"], kept["metadata"]["labels"]) == ({KEY: "[]\n", "note": "n"}, {"ours": "yes"})
 
 
 async def test_a_book_that_others_have_changed_meanwhile_writes_nothing(fake: FakeApiServer, client: Any) -> None:
-    one, other = ConfigMapBook(client), ConfigMapBook(client)
+    one, other = ConfigMapOverridesStore(client), ConfigMapOverridesStore(client)
     await one.read()
     await other.read()
     assert await one.write(b"one")
@@ -147,18 +147,18 @@ async def test_a_book_names_the_right_that_is_missing(
     if exists:
         fake.put(CONFIGMAPS, NAME, data={KEY: entry()})
     fake.always[verb] = refuse(403, "forbidden")
-    book = ConfigMapBook(client)
+    store = ConfigMapOverridesStore(client)
 
     async def change() -> None:
-        await book.read()
-        await book.write(b"[]")
+        await store.read()
+        await store.write(b"[]")
 
     with pytest.raises(UserError, match=f"grant the right to {verb} configmaps"):
         await change()
 
 
 async def test_a_book_has_the_policy_beside_it(fake: FakeApiServer, client: Any) -> None:
-    book = ConfigMapBook(client)
-    assert await book.policy() is None
+    store = ConfigMapOverridesStore(client)
+    assert await store.policy() is None
     fake.put(CONFIGMAPS, "podgate-policy", data={"policy.yaml": "kind: Policy\n"})
-    assert await book.policy() == b"kind: Policy\n"
+    assert await store.policy() == b"kind: Policy\n"

@@ -8,7 +8,7 @@ from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTi
 from webhook.adapters.kubernetes.events.observer import Events
 from webhook.adapters.kubernetes.lease import Lease, LeaseTiming
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
-from webhook.adapters.kubernetes.overrides_configmap import ConfigMapBook, ConfigMapOverrides
+from webhook.adapters.kubernetes.overrides_configmap import ConfigMapOverrides, ConfigMapOverridesStore
 from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
 from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerLeaseTiming
@@ -18,8 +18,8 @@ __all__ = [
     "ApiTiming",
     "ClusterCredentials",
     "ClusterKeys",
-    "ConfigMapBook",
     "ConfigMapOverrides",
+    "ConfigMapOverridesStore",
     "ConfigMapPolicy",
     "EventSender",
     "EventTiming",

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.requests import TOO_MANY, ApiError, RefusedError
-from webhook.adapters.kubernetes.lease_object import PLACE, RIGHT, LeaseObject, Sight, read, write
+from webhook.adapters.kubernetes.lease_object import PLACE, RIGHT, LeaseObject, LeaseSighting, read, write
 from webhook.errors import UserError
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
@@ -79,7 +79,7 @@ class Lease:
         self._notes = notes
         self._found_notes: Mapping[str, str] = {}
         self._timing = timing
-        self._seen: Sight | None = None
+        self._seen: LeaseSighting | None = None
         self._renewed_at = 0.0
         """Start of the newest successful renewal, by the loop's clock."""
 
@@ -213,6 +213,6 @@ class Lease:
         if found.holder in {"", self.identity} or (self._former is not None and found.holder.startswith(self._former)):
             return False
         now = asyncio.get_running_loop().time()
-        self._seen = found.sighted(self._seen, now)
+        self._seen = found.unchanged_since(self._seen, now)
         duration_seconds = found.spec.lease_duration_seconds or self._timing.duration_seconds
         return now - self._seen.since_seconds < duration_seconds

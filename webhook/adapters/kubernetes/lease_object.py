@@ -31,7 +31,7 @@ class _Read(Struct, frozen=True):
     spec: _Spec | None = None
 
 
-class Sight(NamedTuple):
+class LeaseSighting(NamedTuple):
     """Version of another holder's Lease, and since when it is unchanged, by the loop's clock.
 
     Only a change proves that the holder is alive.
@@ -58,9 +58,13 @@ class LeaseObject:
         """Identity of the holder; "" if there is none."""
         return self.spec.holder_identity or ""
 
-    def sighted(self, former: Sight | None, now_seconds: float) -> Sight:
-        """Return since when the Lease is unchanged, given the former sight of it."""
-        return former if former is not None and former.version == self.version else Sight(self.version, now_seconds)
+    def unchanged_since(self, former: LeaseSighting | None, now_seconds: float) -> LeaseSighting:
+        """Return since when the Lease is unchanged, given the former sighting of it."""
+        return (
+            former
+            if former is not None and former.version == self.version
+            else LeaseSighting(self.version, now_seconds)
+        )
 
     def described(self) -> str:
         """Describe the holder and since when it holds the Lease, by the holder's clock."""

@@ -38,12 +38,12 @@ class _UserInfo(msgspec.Struct, frozen=True):
     username: str = ""
 
 
-class _Who(msgspec.Struct, frozen=True, rename="camel"):
+class _SelfSubjectReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
     user_info: _UserInfo = _UserInfo()
 
 
 class _SelfSubjectReview(msgspec.Struct, frozen=True):
-    status: _Who = _Who()
+    status: _SelfSubjectReviewStatus = _SelfSubjectReviewStatus()
 
 
 class ConfigMapOverrides:
@@ -86,8 +86,8 @@ class ConfigMapOverrides:
             await self._receiver.on_unreadable([str(error)])
 
 
-class ConfigMapBook:
-    """A `ports.OverridesBook`, with the client's permissions."""
+class ConfigMapOverridesStore:
+    """A `ports.OverridesStore`, with the client's permissions."""
 
     def __init__(self, client: ApiClient, timing: ApiTiming = ApiTiming()) -> None:  # noqa: B008  frozen
         self._client = client

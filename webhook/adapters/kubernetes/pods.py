@@ -16,7 +16,7 @@ from webhook.adapters.kubernetes.api.collection import Collection, decoded, list
 from webhook.adapters.kubernetes.api.objects import Listed
 from webhook.adapters.kubernetes.api.requests import GONE, ApiError, GarbledError, RefusedError, answer
 from webhook.adapters.kubernetes.api.versions import number
-from webhook.adapters.kubernetes.api.watch import ApiTiming, Begun, Watch, WatchHandler
+from webhook.adapters.kubernetes.api.watch import ApiTiming, ListStart, Watch, WatchHandler
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES
 from webhook.ports import Clock, Continuity, PodEventHandler, PodLookup, WatchReports
@@ -98,7 +98,7 @@ class WatchedPods:
         return PodLookup(found.items[0] if found.items else None, number(found.version))
 
     def _watch(self, handler: PodEventHandler) -> Watch[Pod]:
-        async def page_by_page() -> Begun:
+        async def page_by_page() -> ListStart:
             return await self._list(handler)
 
         async def one(pod: Pod, gone: bool) -> None:  # noqa: FBT001  signature of WatchHandler.one
@@ -113,7 +113,7 @@ class WatchedPods:
         handlers = WatchHandler(everything, one, self._reached, self._lost)
         return Watch(self._client, _PODS, handlers, reports=self._reports, timing=self._timing, lister=page_by_page)
 
-    async def _list(self, handler: PodEventHandler) -> Begun:
+    async def _list(self, handler: PodEventHandler) -> ListStart:
         for _ in range(_LISTS_MAX - 1):
             try:
                 return await self._pages(handler)
@@ -122,7 +122,7 @@ class WatchedPods:
                     raise
         return await self._pages(handler)
 
-    async def _pages(self, handler: PodEventHandler) -> Begun:
+    async def _pages(self, handler: PodEventHandler) -> ListStart:
         await handler.begin()
         page = await self._page("")
         since_us, version = self._clock.now_us(), number(page.metadata.resource_version)
@@ -138,7 +138,7 @@ class WatchedPods:
         if before is None or before.version > version:  # etcd restored from a backup: continuity restarts
             before = self._continuity = Continuity(version, since_us)
         await handler.complete()
-        return Begun(str(before.version), is_older=before.version < version)
+        return ListStart(str(before.version), is_older=before.version < version)
 
     async def _page(self, after: str) -> Listed[Pod]:
         more = (("continue", after),) if after else ()

@@ -25,7 +25,7 @@ from webhook.adapters.kubernetes.api.requests import (
     RefusedError,
     answer,
 )
-from webhook.adapters.kubernetes.lease_object import ALL, LeaseObject, Sight, absent, present, write
+from webhook.adapters.kubernetes.lease_object import ALL, LeaseObject, LeaseSighting, absent, present, write
 from webhook.core.document.configmap import NAMESPACE
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
@@ -80,7 +80,7 @@ class ServerLeases:
         self._on_contact = reports.on_contact
         self._failure = Condition(reports.on_trouble, reports.on_over)
         self._timing = timing
-        self._seen: dict[str, Sight] = {}
+        self._seen: dict[str, LeaseSighting] = {}
         """Other servers' Leases, by name."""
         self._counted: tuple[int, int] | None = None
 
@@ -104,7 +104,7 @@ class ServerLeases:
         except ApiError as error:
             self._failure.enter(f"cannot count the servers by {_PLACE}: {error.describe(_RIGHT)}")
             # Other servers may have been unable to renew, too: restart the duration of those alive.
-            self._seen = {name: sight for name, sight in self._seen.items() if not self._lives(sight)}
+            self._seen = {name: sighting for name, sighting in self._seen.items() if not self._lives(sighting)}
             return
         self._failure.leave()
         self._on_contact()
@@ -126,15 +126,15 @@ class ServerLeases:
         now = asyncio.get_running_loop().time()
         former, self._seen = self._seen, {}
         for lease in others:
-            self._seen[lease.name] = lease.sighted(former.get(lease.name), now)
-        names = sorted([self.name, *(name for name, sight in self._seen.items() if self._lives(sight))])
+            self._seen[lease.name] = lease.unchanged_since(former.get(lease.name), now)
+        names = sorted([self.name, *(name for name, sighting in self._seen.items() if self._lives(sighting))])
         counted = len(names), names.index(self.name)
         if counted != self._counted:
             self._counted = counted
             self.on_count(*counted)
 
-    def _lives(self, sight: Sight) -> bool:
-        return asyncio.get_running_loop().time() - sight.since_seconds < self._timing.duration_seconds
+    def _lives(self, sighting: LeaseSighting) -> bool:
+        return asyncio.get_running_loop().time() - sighting.since_seconds < self._timing.duration_seconds
 
     async def _delete_forgotten(self, others: Iterable[LeaseObject]) -> None:
         """Delete old Leases of dead servers, unless renewed since they were read."""

@@ -19,7 +19,7 @@ from webhook.core.overrides import Override
 from webhook.core.policy.model import Policy
 from webhook.errors import UserError
 from webhook.policy.overrides_editor import Combination, OverridesEditor, new_entry
-from webhook.ports import OverridesBook
+from webhook.ports import OverridesStore
 from webhook.support.input_files import content
 
 _PATH = click.Path(path_type=Path)
@@ -145,9 +145,9 @@ def put(where: OverridesLocation, terms: OverrideTerms, plain: dict[str, Any]) -
     entry = new_entry({**plain, "until": terms.until, "reason": terms.reason})
 
     async def run() -> tuple[Override, str]:
-        async with _opened(where) as book:
-            editor = OverridesEditor(book, await _policy(where, book), now_us)
-            return await editor.add(entry, terms.combination), book.place
+        async with _opened(where) as store:
+            editor = OverridesEditor(store, await _policy(where, store), now_us)
+            return await editor.add(entry, terms.combination), store.place
 
     result, place = asyncio.run(run())
     click.echo(f"{entry.service}: {result}")
@@ -158,8 +158,8 @@ def clear(where: OverridesLocation, service: str) -> None:
     """End all overrides of a service, and print them."""
 
     async def run() -> tuple[tuple[Override, ...], str]:
-        async with _opened(where) as book:
-            return await OverridesEditor(book, await _policy(where, book), now_us).clear(service), book.place
+        async with _opened(where) as store:
+            return await OverridesEditor(store, await _policy(where, store), now_us).clear(service), store.place
 
     ended, place = asyncio.run(run())
     for entry in ended:
@@ -172,25 +172,25 @@ def in_force(where: OverridesLocation) -> list[Override]:
     """Return the overrides in force, by service."""
 
     async def run() -> list[Override]:
-        async with _opened(where) as book:
-            return await OverridesEditor(book, None, now_us).in_force()
+        async with _opened(where) as store:
+            return await OverridesEditor(store, None, now_us).in_force()
 
     return asyncio.run(run())
 
 
 @asynccontextmanager
-async def _opened(where: OverridesLocation) -> AsyncIterator[OverridesBook]:
+async def _opened(where: OverridesLocation) -> AsyncIterator[OverridesStore]:
     from webhook.app.overrides_store import open_overrides  # noqa: PLC0415  --help needs no client
 
-    async with open_overrides(where.kubeconfig, where.file) as book:
-        yield book
+    async with open_overrides(where.kubeconfig, where.file) as store:
+        yield store
 
 
-async def _policy(where: OverridesLocation, book: OverridesBook) -> Policy | None:
+async def _policy(where: OverridesLocation, store: OverridesStore) -> Policy | None:
     """Return the policy to check against; if the cluster's cannot be read, warn and go on without it."""
     try:
         given = where.policy
-        raw = await book.policy() if given is None else content(given, "give the path of a policy document")
+        raw = await store.policy() if given is None else content(given, "give the path of a policy document")
         return None if raw is None else load_unproved(raw, None).policy
     except (UserError, DocumentError) as error:
         if where.policy is not None:

@@ -54,7 +54,7 @@ class WatchHandler(Generic[AnObject]):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class ListStart:
     """The version from which to watch after a list. One that `is_older` than the list's may have expired."""
 
     version: str
@@ -72,7 +72,7 @@ class Watch(Generic[AnObject]):
         *,
         reports: WatchReports,
         timing: ApiTiming,
-        lister: Callable[[], Awaitable[Begun]] | None = None,
+        lister: Callable[[], Awaitable[ListStart]] | None = None,
     ) -> None:
         """Create a watch. A `lister` replaces the list and `handler.all`, and raises ApiError."""
         self._client = client
@@ -119,10 +119,10 @@ class Watch(Generic[AnObject]):
         self._on_contact()
         return begun.is_older
 
-    async def _list_at_once(self) -> Begun:
+    async def _list_at_once(self) -> ListStart:
         snapshot = await listed(self._client, self._collection, self._timing.request_seconds)
         await self._handler.all(snapshot)
-        return Begun(snapshot.version)
+        return ListStart(snapshot.version)
 
     async def _watch(self, *, resumed: bool) -> bool:
         """Watch until it ends. Return whether it succeeded, which resets the backoff, however short the watch was."""
