@@ -65,11 +65,9 @@ class PolicyProcess:
             raise CheckFailedError(f"its process cannot be started: {error.strerror or error}") from None
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                answer, complaint = await process.communicate(given)
+                answer, complaint = await _exchange(process, given)
         except TimeoutError:
             raise CheckFailedError(f"not done after {self._timeout_seconds:g} s, and stopped") from None
-        except RuntimeError:  # raised by uvloop if the process ends before all input was written
-            answer, complaint = b"", b""
         finally:
             await _end(process)
         if process.returncode:
@@ -81,6 +79,25 @@ def _environment() -> dict[str, str]:
     """Return the environment with which Python finds this package, whatever the working directory."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {**kept, "PYTHONPATH": str(Path(webhook.__path__[0]).parent)}
+
+
+async def _exchange(process: Process, given: bytes) -> tuple[bytes, bytes]:
+    """Write the input, and return the output and the errors; both also if the process ends before it has read all.
+
+    `communicate` returns neither then: uvloop raises RuntimeError.
+    """
+    assert process.stdin is not None  # noqa: S101  it is a pipe
+    assert process.stdout is not None  # noqa: S101  it is a pipe
+    assert process.stderr is not None  # noqa: S101  it is a pipe
+    async with asyncio.TaskGroup() as reading:
+        answer = reading.create_task(process.stdout.read())
+        complaint = reading.create_task(process.stderr.read())
+        with suppress(RuntimeError, ConnectionError):
+            process.stdin.write(given)
+            await process.stdin.drain()
+            process.stdin.close()
+    await process.wait()
+    return answer.result(), complaint.result()
 
 
 async def _end(process: Process) -> None:
