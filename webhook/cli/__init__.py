@@ -58,7 +58,7 @@ class _LazyGroup(click.Group):
 def root() -> None:
     """Podgate: scheduling policy, quotas and circuit breakers for Pods, at admission.
 
-    Start with `podgate demo`: it runs on loopback, for a minute, without a cluster.
+    Start with `podgate demo`: it runs on loopback, for half a minute, without a cluster.
     """
 
 

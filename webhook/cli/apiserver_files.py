@@ -18,7 +18,7 @@ from webhook.node_agent.credential_renewal import CredentialPlan, renew
 from webhook.node_agent.credential_status import file_status
 from webhook.node_agent.kubeconfig import users_of
 
-_SECOND = "The second port of the Service, for the rollover of certificates. 0: none."
+_SECOND = "Second port of the Service, for the rollover of certificates. 0: none."
 _PATH = click.Path(path_type=Path)
 _HOST = "podgate.podgate-system.svc"
 _EVERY_SECONDS_MAX = 20  # certs.dual_port_rollover assumes that every node has read the Secret by then
@@ -26,26 +26,34 @@ _TOKEN_SECONDS_MIN = 600  # the API server rejects a TokenRequest for less
 
 
 @click.command("apiserver-files")
-@click.option("--out", type=_PATH, default=DEFAULT, show_default=True, help="The folder, as in kube-apiserver.")
+@click.option(
+    "--out", type=_PATH, default=DEFAULT, show_default=True, help="Folder of the files, as seen by kube-apiserver."
+)
 @click.option("--webhook", "hosts", multiple=True, metavar="HOST[:PORT]", help=f"Webhook host.  [default: {_HOST}]")
 @click.option("--second-port", type=click.IntRange(0, 65535), default=444, show_default=True, help=_SECOND)
-@click.option("--from-secret", "secret", default="podgate-apiserver", show_default=True, help="In podgate-system.")
+@click.option(
+    "--from-secret", "secret", default="podgate-apiserver", show_default=True, help="Secret in podgate-system."
+)
 @click.option(
     "--token",
     "issuer",
     type=click.Choice(["cluster", "own"]),
     default="cluster",
     show_default=True,
-    help="Its issuer.",
+    help="Issuer of the token.",
 )
-@click.option("--account", default="kube-apiserver-caller", show_default=True, help="Account of a cluster token.")
-@click.option("--audience", default="podgate", show_default=True, help="The aud claim.")
-@click.option("--token-lifetime", "lifetime", default="1h", show_default=True, help="Of a cluster token; 10m or more.")
-@click.option("--renew-after", metavar="DURATION", help="Age to renew it at.  [default: half its lifetime]")
+@click.option(
+    "--account", default="kube-apiserver-caller", show_default=True, help="Service account of a cluster token."
+)
+@click.option("--audience", default="podgate", show_default=True, help="aud claim of the token.")
+@click.option(
+    "--token-lifetime", "lifetime", default="1h", show_default=True, help="Lifetime of a cluster token, 10m or more."
+)
+@click.option("--renew-after", metavar="DURATION", help="Age at which it is renewed.  [default: half its lifetime]")
 @click.option("--every", default="10s", show_default=True, help="Interval of the checks; 20s or less.")
 @click.option("--once", is_flag=True, help="Renew once; exit 2 if something is missing afterwards.")
 @click.option("--check", is_flag=True, help="Only show how long the files are valid; exit 1 if one is not.")
-@click.option("--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="The cluster. Default in a Pod: its own.")
+@click.option("--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Kubeconfig. Default in a Pod: its own cluster.")
 def apiserver_files(  # noqa: PLR0913 - one argument an option
     *,
     out: Path,

@@ -59,8 +59,8 @@ def close(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoca
 def reset(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Close SERVICE's breaker once and reset its counters; from then on it works automatically.
 
-    This also ends the effect of `open` or `close`. It writes an override, which the controller executes once; at its
-    end the controller no longer waits to do so. Exit codes are those of `podgate override`.
+    This also ends the effect of `open` or `close`. It writes an override, which the controller executes once, and not
+    after its end. Exit codes are those of `podgate override`.
     """
     reset_at = utc(override_options.now_us())
     plain = {"service": service, "breaker": ManualBreakerState.AUTOMATIC.value, "resetAt": reset_at}
@@ -68,7 +68,9 @@ def reset(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoca
 
 
 @breaker.command(name="list")
-@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="The plain port of a server.")
+@click.option(
+    "--server", default=DEFAULT_SERVER, show_default=True, help="URL of a server's health port (--plain-listen)."
+)
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
 )
@@ -77,7 +79,7 @@ def list_(server: str, output: str | None) -> None:
 
     TRIGGERED AT is when the breaker last opened automatically, as in ServiceStatuses.
 
-    Exit code: 0, 2 the server cannot be reached.
+    Exit code: 0 success, 2 the server cannot be reached.
     """
     rows = [_row(service) for service in fetch(server)["services"] if service["breaker"] or not service["known"]]
     if output == "json" or (output is None and not sys.stdout.isatty()):

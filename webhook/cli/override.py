@@ -45,7 +45,7 @@ def override(  # noqa: PLR0913  one argument an option
     It is written to ConfigMap podgate-system/podgate-overrides with your kubeconfig, so with your RBAC rights and in
     the audit log of Kubernetes; or to the file that servers read with --overrides.
 
-    Exit code: 0, 2 bad input, 4 no such service.
+    Exit code: 0 success, 2 bad input, 4 no such service.
     """
     if listing:
         _show(override_options.in_force(where), output)

@@ -24,14 +24,16 @@ def quota() -> None:
 
 @quota.command()
 @click.argument("service")
-@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="The plain port of a server.")
+@click.option(
+    "--server", default=DEFAULT_SERVER, show_default=True, help="URL of a server's health port (--plain-listen)."
+)
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
 )
 def show(service: str, server: str, output: str | None) -> None:
     """Show the usage of SERVICE's limits and of its pool's, when more is free, and the override in force.
 
-    Exit code: 0, 2 the server cannot be reached, 4 it has no such SERVICE.
+    Exit code: 0 success, 2 the server cannot be reached, 4 it has no such SERVICE.
     """
     document = fetch(server)
     found = find_service(document, service)
@@ -76,8 +78,8 @@ def grant(
 def reset(service: str, window: str | None, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Reset the counters of SERVICE's own windows once; later Pods are counted as usual.
 
-    It writes an override, which the controller executes once; at its end the controller no longer waits to do so. Exit
-    codes are those of `podgate override`.
+    It writes an override, which the controller executes once, and not after its end. Exit codes are those of `podgate
+    override`.
     """
     wanted: dict[str, Any] = {"at": utc(override_options.now_us())}
     if window is not None:

@@ -17,7 +17,7 @@ from webhook.replay.engine import Replay
 from webhook.replay.events import EXAMPLES, ReplayEvent, parse
 from webhook.support.input_files import bounded_lines, standard_input
 
-_EPILOG = "\b\nEvents, one JSON object a line, `at` in seconds (after some: optional fields):\n" + "\n".join(
+_EPILOG = "\b\nEvents, one JSON object per line, `at` in seconds. Optional fields follow an example:\n" + "\n".join(
     f"  {example}" for example in EXAMPLES
 )
 

@@ -29,16 +29,22 @@ from webhook.offline.simulator import ReviewServerError
 @judging_by
 @asking
 @click.option(
-    "-o", "--output", "form", type=click.Choice(list(FORMS)), default="diff", show_default=True, help="in pipes too"
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(list(FORMS)),
+    default="diff",
+    show_default=True,
+    help="form of the output",
 )
 @click.option("--explain", is_flag=True, help="explain for each stage what each rule did, or why it did nothing")
 def review(*, inputs: Inputs, judge_by: JudgeBy, asker: Asker, form: str, explain: bool) -> int:
     """Show what would happen to the Pods in FILES: Pods, workloads, Lists, AdmissionReviews.
 
-    A folder stands for the .yaml, .yml and .json files in it, `-` for standard input.
-    With --policy, counters are empty: a quota denies only what exceeds it by itself.
+    A folder means the .yaml, .yml and .json files in it, and `-` standard input.
+    With --policy, counters are empty: a quota denies only a Pod that alone exceeds it.
     With --server, a running server evaluates with its current counters. Nothing is charged in either case.
-    Exit code: 0 all are allowed, 3 some are denied, 2 bad input. An invalid object does not hide the others.
+    Exit code: 0 all are allowed, 3 some are denied, 2 bad input. The other objects are reviewed even if one is invalid.
     """
     _refuse_reading_twice((*inputs.paths, judge_by.policy, judge_by.namespaces))
     return asyncio.run(_review(inputs, judge_by, asker, form, explain=explain))

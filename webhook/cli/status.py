@@ -13,16 +13,16 @@ from webhook.offline.status_client import DEFAULT_SERVER, no_services, of_servic
 
 @click.command()
 @click.argument("service", required=False)
-@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="The plain port of a server or controller.")
+@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="URL of the health port (--plain-listen).")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
 )
 def status(service: str | None, server: str, output: str | None) -> None:
     """Show services, the usage of their quotas, and the state of their breakers.
 
-    With the plain port of a controller as --server: whether it leads, and the health of its store and watches.
+    If --server is a controller: show whether it leads, and the state of its store and watches.
 
-    Exit code: 0, 2 the server cannot be reached, 4 it has no such SERVICE.
+    Exit code: 0 success, 2 the server cannot be reached, 4 it has no such SERVICE.
     """
     document = read(server)
     is_controller = document.get("role") == CONTROLLER

@@ -12,7 +12,7 @@ from webhook.errors import UserError
 
 
 @click.command()
-@click.option("--kubeconfig", help="Of a user who may write Secrets in podgate-system. Default in a Pod: its account.")
+@click.option("--kubeconfig", help="Kubeconfig with rights to write Secrets. Default in a Pod: its service account.")
 @user_errors
 def bootstrap(*, kubeconfig: str | None) -> None:
     """Create what a first start in a cluster needs: CAs, serving and client certificate, as Secrets.

@@ -46,11 +46,16 @@ def reading(command: Command) -> Command:
         multiple=True,
         metavar="FILE|DIR|-",
         type=PATH,
-        help="the same as FILES, as kubectl writes it; repeatable",
+        help="the same as FILES, as in kubectl; repeatable",
     )
-    @click.option("-R", "--recursive", is_flag=True, help="of a folder, read the folders in it too")
+    @click.option("-R", "--recursive", is_flag=True, help="read the subfolders of folders, too")
     @click.option(
-        "-n", "--namespace", default="default", show_default=True, callback=_label, help="for objects that name none"
+        "-n",
+        "--namespace",
+        default="default",
+        show_default=True,
+        callback=_label,
+        help="namespace of objects without one",
     )
     @wraps(command)
     def run(
@@ -76,22 +81,22 @@ def _label(_context: click.Context, _option: click.Parameter, name: str) -> str:
 def judging_by(command: Command) -> Command:
     """Add the options for the evaluator, passed as `judge_by`."""
 
-    @click.option("--policy", type=PATH, help="the policy document to judge by  [this or --server is required]")
+    @click.option("--policy", type=PATH, help="the policy document  [this or --server is required]")
     @click.option(
         "--namespaces",
         type=PATH,
         help="labels of Namespaces, for namespaceSelector: Namespace objects, or name: {label: value};"
-        " those of Namespaces among FILES are known as well",
+        " those of Namespaces among FILES are used as well",
     )
     @click.option(
         "--server",
         metavar="URL",
-        help="have a running server judge, in dry runs: its admission port, https://HOST:PORT",
+        help="evaluate on this running server, as dry runs: https://HOST:PORT of its admission port",
     )
     @click.option("--ca", type=_FILE, help="with --server: the CAs of its certificate  [default: the system's]")
-    @click.option("--cert", "certificate", type=_FILE, help="with --server: the client certificate to call with")
-    @click.option("--key", type=_FILE, help="with --server: its private key")
-    @click.option("--token-file", "token", type=_FILE, help="with --server: the bearer token to call with")
+    @click.option("--cert", "certificate", type=_FILE, help="with --server: the client certificate")
+    @click.option("--key", type=_FILE, help="with --server: the key of --cert")
+    @click.option("--token-file", "token", type=_FILE, help="with --server: the file of the bearer token")
     @click.option("--tls-server-name", "tls_name", metavar="NAME", help="with --server: the name in its certificate")
     @wraps(command)
     def run(*, policy: Path | None, namespaces: Path | None, server: str | None, ca: Path | None, **rest: Any) -> int:
@@ -116,7 +121,7 @@ def judging_by(command: Command) -> Command:
 def asking(command: Command) -> Command:
     """Add the options for the requesting user, passed as `asker`."""
 
-    @click.option("--as", "username", metavar="USER", help=f"who asks for the objects  [default: {USER}]")
+    @click.option("--as", "username", metavar="USER", help=f"the user who requests the objects  [default: {USER}]")
     @click.option("--as-group", "groups", metavar="GROUP", multiple=True, help="a group of this user; repeatable")
     @wraps(command)
     def run(*, username: str | None, groups: tuple[str, ...], **rest: Any) -> int:

@@ -11,12 +11,13 @@ from webhook.offline.policy_argument import read_document
 
 
 @click.command()
-@click.argument("path", metavar="P")
+@click.argument("path", metavar="FILE")
 @click.option("-o", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def lint(path: str, output: str) -> None:
-    """Print all mistakes in policy P ("-": standard input).
+    """Print all mistakes in the policy FILE ("-": standard input).
 
-    One line a problem, `P:line:column: path: value: reason: remedy`, on standard output; warnings go to standard error.
+    One line per mistake, `FILE:line:column: path: value: reason: remedy`, on standard output; warnings on standard
+    error.
     Exit code: 0 valid, 1 mistakes, 2 unreadable.
     """
     raw = read_document(path)

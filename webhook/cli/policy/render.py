@@ -23,7 +23,7 @@ NO_SUCH_SERVICE = 4
 def print_rendered(service: str | None, path: str, output: str) -> None:
     """Print a policy, or one SERVICE of it, with `defaults` applied, each value with its source.
 
-    Exit code: 0, 1 the document has mistakes, 2 unreadable, 4 no such service.
+    Exit code: 0 success, 1 the document has mistakes, 2 unreadable, 4 no such service.
     """
     raw = read_document(path)
     try:
