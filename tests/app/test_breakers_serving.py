@@ -241,10 +241,10 @@ async def test_a_trip_at_one_is_seen_by_the_other(tmp_path: Path, redis_server: 
                 assert answer["status"]["message"].startswith("QuotaExceeded: "), "it is the one that opens it"
                 seconds.append(await seen - asked)
         assert (await create(other, "s0"))["status"]["message"].startswith("BreakerOpen: ")
-    judge(seconds, gaps.largest)
+    check_probe_times(seconds, gaps.largest)
 
 
-def judge(seconds: list[float], gap: float) -> None:
+def check_probe_times(seconds: list[float], gap: float) -> None:
     """Print how long it took from the tripping request to the other's knowledge; `make soak` holds them to it."""
     median, worst = statistics.median(seconds), max(seconds)
     figures = f"median {median * 1e3:.1f} ms, worst {worst * 1e3:.1f} ms"

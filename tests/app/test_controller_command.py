@@ -158,18 +158,20 @@ async def test_of_two_one_leads_and_the_other_is_ready_to(
             async with asyncio.timeout(HANG_SECONDS):
                 while (await second.get("/readyz"))[0] != 200:  # noqa: ASYNC110  another process's doing
                     await asyncio.sleep(0.02)
-            told = await second.status()
+            document_of_second = await second.status()
             printed = await asyncio.to_thread(installed, "status", "-o", "table", "--server", f"http://{first.plain}")
             assert (printed.code, printed.out.splitlines()[0].endswith("controller: leads")) == (0, True)
             document = json.loads(
                 (await asyncio.to_thread(installed, "status", "--server", f"http://{second.plain}")).out
             )
-            assert document == told
+            assert document == document_of_second
             refused = await asyncio.to_thread(installed, "status", "web", "--server", f"http://{first.plain}")
             assert (refused.code, "is a controller, which shows no services" in refused.err) == (2, True)
-            assert (told["leads"], told["role"]) == (False, "controller")
-            assert "is held by" in told["waitsFor"]
-            assert next(iter(controller_page(told))).endswith(f"controller: stands by: {told['waitsFor']}")
+            assert (document_of_second["leads"], document_of_second["role"]) == (False, "controller")
+            assert "is held by" in document_of_second["waitsFor"]
+            assert next(iter(controller_page(document_of_second))).endswith(
+                f"controller: stands by: {document_of_second['waitsFor']}"
+            )
             assert (await first.get("/readyz"))[0] == 200
             assert "podgate_watched_pods" not in (await second.get("/metrics"))[1]
             first.process.terminate()

@@ -52,7 +52,7 @@ class Second:
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(row) for row in self.log.read_text().splitlines() if row.startswith("{")]
 
-    def said(self, message: str) -> dict[str, Any] | None:
+    def logged(self, message: str) -> dict[str, Any] | None:
         return next((row for row in self.lines() if row["msg"] == message), None)
 
     async def wait(self) -> int:
@@ -88,13 +88,13 @@ async def test_a_second_server_waits_and_says_for_whom_and_takes_over_when_the_f
         assert status(await caller.answer()) == 200
         holder = held(fake)
         async with second(files, "--plain-listen", plain) as other:
-            await until(lambda: other.said("waiting for another server to exit") is not None)
+            await until(lambda: other.logged("waiting for another server to exit") is not None)
             code, reasons = await ready(plain)
             assert code == 503
             assert reasons.startswith(f"{HELD}{holder} since 20")
-            assert other.said("listening") is None
+            assert other.logged("listening") is None
             first.process.terminate()
-            await until(lambda: other.said("listening") is not None)
+            await until(lambda: other.logged("listening") is not None)
             assert (await ready(plain))[0] == 200
             assert held(fake) not in {None, holder}
             caller.send(head(first, sized()) + BODY)
@@ -112,29 +112,29 @@ async def test_a_second_server_that_waits_in_vain_leaves_with_who_counts_and_wha
             last = other.log.read_text().splitlines()[-1]
             assert last.startswith(f"error: {HELD}{holder} since 20")
             assert REMEDY in last
-            assert other.said("listening") is None
+            assert other.logged("listening") is None
         assert held(fake) == holder
 
 
 async def test_a_server_that_waits_ends_when_it_is_asked_to(fake: FakeApiServer, files: Files) -> None:
     fake.put(LEASES, NAME, spec={"holderIdentity": "other", "leaseDurationSeconds": 3600})
     async with second(files) as other:
-        await until(lambda: other.said("waiting for another server to exit") is not None)
+        await until(lambda: other.logged("waiting for another server to exit") is not None)
         other.process.terminate()
         assert await other.wait() == 0
-        assert other.said("stopped") is not None
+        assert other.logged("stopped") is not None
     assert held(fake) == "other"
 
 
 async def test_a_server_that_another_has_replaced_leaves_and_says_so(fake: FakeApiServer, files: Files) -> None:
     async with second(files) as server:
-        await until(lambda: server.said("listening") is not None)
+        await until(lambda: server.logged("listening") is not None)
         fake.put(LEASES, NAME, spec={"holderIdentity": "other", "acquireTime": "2001-02-03T04:05:06.000000Z"})
         assert await server.wait() == 2
-        said = server.said("leaving")
-        assert said is not None
+        logged = server.logged("leaving")
+        assert logged is not None
         lost = "lease podgate-system/podgate-leader was not renewed in time, and is held by other since 2001-02-03T04"
-        assert said["reason"].startswith(lost)
+        assert logged["reason"].startswith(lost)
         assert server.log.read_text().splitlines()[-1].startswith(f"error: {lost}")
     assert held(fake) == "other"
 
@@ -164,9 +164,9 @@ async def test_without_an_api_server_to_ask_it_is_not_ready_and_listens_when_it_
 
     async with second(files, "--plain-listen", plain) as server:
         await eventually(says_why)
-        assert server.said("listening") is None
+        assert server.logged("listening") is None
         fake.always.clear()
-        await until(lambda: server.said("listening") is not None)
+        await until(lambda: server.logged("listening") is not None)
         assert (await ready(plain))[0] == 200
 
 

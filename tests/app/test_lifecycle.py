@@ -91,13 +91,13 @@ async def test_a_signal_during_the_start_ends_it_in_order(tmp_path: Path) -> Non
     )
     assert process.stderr is not None
     async with asyncio.timeout(HANG_SECONDS):
-        said = await process.stderr.readline()
+        output = await process.stderr.readline()
         process.terminate()
-        assert b"policy loaded" in said  # it listens only after that
-        said = await process.stderr.read()
-    assert await process.wait() == 0, said
-    assert b'"stopped"' in said
-    assert b"Traceback" not in said
+        assert b"policy loaded" in output  # it listens only after that
+        output = await process.stderr.read()
+    assert await process.wait() == 0, output
+    assert b'"stopped"' in output
+    assert b"Traceback" not in output
 
 
 async def test_with_certificates_that_have_expired_it_starts_and_is_not_ready_until_they_are_renewed(
@@ -123,8 +123,8 @@ async def _is_ready(server: Serving) -> bool:
 
 async def test_a_watch_that_meets_a_defect_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "_AGAIN_SECONDS", 0)
-    said: list[str] = []
-    logs = SimpleNamespace(said=lambda _level, _message, reason: said.append(reason))
+    output: list[str] = []
+    logs = SimpleNamespace(said=lambda _level, _message, reason: output.append(reason))
     rounds = 0
 
     async def watch() -> None:
@@ -136,7 +136,7 @@ async def test_a_watch_that_meets_a_defect_begins_again(monkeypatch: pytest.Monk
 
     with pytest.raises(asyncio.CancelledError):
         await supervision.run_forever(watch, logs)  # type: ignore[arg-type]  all that it is asked for
-    assert said == ["RuntimeError('defect 1')", "RuntimeError('defect 2')"]
+    assert output == ["RuntimeError('defect 1')", "RuntimeError('defect 2')"]
 
 
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="the host has no IPv6")
@@ -210,14 +210,14 @@ def _private_jwks(files: Files) -> None:
 def test_a_bad_file_is_one_line_with_a_remedy(tmp_path: Path, spoil: Callable[[Files], None], words: str) -> None:
     files = Files.create(tmp_path)
     spoil(files)
-    said = refused(files)
-    assert words in said
-    assert "c2VjcmV0" not in said
+    output = refused(files)
+    assert words in output
+    assert "c2VjcmV0" not in output
 
 
 @pytest.mark.parametrize("flag", ["--listen", "--plain-listen"])
 def test_a_port_in_use_is_one_line_with_a_remedy(tmp_path: Path, flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        said = refused(Files.create(tmp_path), flag, address)
-    assert said == f"error: cannot listen on {address}: Address already in use: choose another address or port"
+        output = refused(Files.create(tmp_path), flag, address)
+    assert output == f"error: cannot listen on {address}: Address already in use: choose another address or port"

@@ -126,13 +126,13 @@ async def test_a_reporter_cannot_trip_a_service_that_does_not_name_it_not_even_b
 
 
 async def test_services_that_do_not_count_it_are_all_the_same_to_a_reporter(server: Serving) -> None:
-    said = set()
+    answers = set()
     for service in ("theirs", "deaf", "ghost", "kube-system"):
         code, text = await post(server, PATH, [of(service)])
         assert code == 403
-        said.add(text.replace(service, "SERVICE"))
+        answers.add(text.replace(service, "SERVICE"))
     remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
-    assert said == {f"[0].service: SERVICE: no service of this name accepts outcomes from 'edge': {remedy}\n"}
+    assert answers == {f"[0].service: SERVICE: no service of this name accepts outcomes from 'edge': {remedy}\n"}
     assert await server.metric('podgate_refused_calls_total{reason="not_a_reporter"}') >= 4
 
 
@@ -172,8 +172,8 @@ async def test_a_bad_body_is_refused_whole_and_says_what_is_wrong(
     code, text = await post(server, PATH, body)
     assert (code, text[: len(words)]) == (expected, words)
     after = await server.get("/metrics")
-    heard = [[row for row in text.splitlines() if row.startswith("podgate_outcomes_")] for _, text in (before, after)]
-    assert heard[0] == heard[1]
+    counted = [[row for row in text.splitlines() if row.startswith("podgate_outcomes_")] for _, text in (before, after)]
+    assert counted[0] == counted[1]
     assert (await push(server, of("quiet")))["accepted"] == 1
 
 

@@ -44,8 +44,8 @@ async def test_a_serving_certificate_that_expires_is_reported_in_the_log(tmp_pat
     async with serving(files, "--drain", "0s") as server:
 
         async def is_told() -> bool:
-            told = [json.loads(line) for line in log(server).splitlines() if line.startswith("{")]
-            return any(one.get("reasons") == ["the serving certificate has expired"] for one in told)
+            logged = [json.loads(line) for line in log(server).splitlines() if line.startswith("{")]
+            return any(one.get("reasons") == ["the serving certificate has expired"] for one in logged)
 
         await eventually(is_told)
         assert (await server.get("/readyz"))[0] == 503

@@ -264,10 +264,10 @@ async def test_while_redis_stands_still_each_service_goes_by_its_own_rule_and_af
         await server.until("podgate_store_up", 1)
         assert await server.metric('podgate_local_admitted_total{service="local"}') > 0
         assert await server.metric('podgate_uncounted_total{service="allow"}') > 0
-    judge(times)
+    check_answer_times(times)
 
 
-def judge(times: list[tuple[dict[str, list[float]], float]]) -> None:
+def check_answer_times(times: list[tuple[dict[str, list[float]], float]]) -> None:
     """Print how long admissions took, by phase, beside the spinner's largest gap; `make soak` holds them to it."""
     over = []
     for seconds, gap in times:

@@ -56,5 +56,5 @@ async def test_urls_are_said_without_their_passwords(tmp_path: Path) -> None:
         await eventually(
             lambda: asyncio.to_thread(lambda: "127.0.0.1:1/jwks.json" in log(server) and "opentelemetry" in log(server))
         )
-        said = await shown(server)
-    assert Planted("", (PASSWORD,)).shown_in(said + log(server)) == set()
+        output = await shown(server)
+    assert Planted("", (PASSWORD,)).shown_in(output + log(server)) == set()

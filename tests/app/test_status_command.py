@@ -100,19 +100,19 @@ def test_no_such_service_is_exit_4_and_names_those_there_are(
 ) -> None:
     with plain_port() as url:
         assert podgate("paymnet-api", "--server", url) == 4
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == "error: no service 'paymnet-api': the policy in force has payment-api, ledger\n"
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "error: no service 'paymnet-api': the policy in force has payment-api, ledger\n"
 
 
 def test_a_server_that_is_not_there(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
     with plain_port() as url:
         pass
     assert podgate("--server", url) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: no server answers at {url}/status: ")
-    assert "podgate serve" in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: no server answers at {url}/status: ")
+    assert "podgate serve" in printed
+    assert printed.count("\n") == 1
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_loopback(
@@ -125,7 +125,7 @@ def test_a_proxy_of_the_environment_is_not_asked_for_loopback(
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "printed"),
     [
         (b"not found", 404, "HTTP 404"),
         (b"<html>", 200, "answers, but not as Podgate does"),
@@ -135,12 +135,12 @@ def test_a_proxy_of_the_environment_is_not_asked_for_loopback(
     ],
 )
 def test_something_else_on_that_port(
-    podgate: Podgate, capsys: pytest.CaptureFixture[str], body: bytes, code: int, said: str
+    podgate: Podgate, capsys: pytest.CaptureFixture[str], body: bytes, code: int, printed: str
 ) -> None:
     with plain_port(body, code) as url:
         assert podgate("--server", url) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert printed in error
     assert "--plain-listen" in error
 
 

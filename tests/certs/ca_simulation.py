@@ -166,12 +166,12 @@ def names_of(certificate: x509.Certificate) -> list[x509.GeneralName]:
     return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
 
 
-def mishap(world: World, random: Random) -> None:
+def mishap(simulation: World, random: Random) -> None:
     """Look once, as one who is interrupted, reads late, or was overtaken while it thought."""
-    lag = world.lifetimes.leaf * random.choice((0.0, 0.0, 0.1, 1.0))
-    places_at = world.now - lag * random.random()
-    line_at = places_at + (world.now - places_at) * random.random()
-    steps = due(world.view(places_at, line_at), world.lifetimes, line_at)
+    lag = simulation.lifetimes.leaf * random.choice((0.0, 0.0, 0.1, 1.0))
+    places_at = simulation.now - lag * random.random()
+    line_at = places_at + (simulation.now - places_at) * random.random()
+    steps = due(simulation.view(places_at, line_at), simulation.lifetimes, line_at)
     if steps:
         with suppress(Overtaken):
-            world.take(random.choice(steps), places_at, line_at, dies=random.random() < 0.5)
+            simulation.take(random.choice(steps), places_at, line_at, dies=random.random() < 0.5)

@@ -169,13 +169,13 @@ def test_an_authority_of_foreign_or_unfit_material_is_refused(authority: Authori
 
 def test_a_description_says_who_until_when_and_by_whom(authority: Authority, leaves: list[x509.Certificate]) -> None:
     other, ca = Authority.create(now=NOW).key_pair.certificate, authority.key_pair.certificate
-    said = describe(leaves[1], [other, ca], NOW + timedelta(days=29, hours=12))
-    assert said.subject == "CN=kube-apiserver"
-    assert said.sans == ("uri:spiffe://cluster/api",)
-    assert said.usages == ("clientAuth",)
-    assert not said.is_ca
-    assert said.days_left == 0.5
-    assert said.verified_by == ca.subject.rfc4514_string() == said.issuer
+    description = describe(leaves[1], [other, ca], NOW + timedelta(days=29, hours=12))
+    assert description.subject == "CN=kube-apiserver"
+    assert description.sans == ("uri:spiffe://cluster/api",)
+    assert description.usages == ("clientAuth",)
+    assert not description.is_ca
+    assert description.days_left == 0.5
+    assert description.verified_by == ca.subject.rfc4514_string() == description.issuer
     assert describe(leaves[1], [other], NOW + timedelta(days=31)).verified_by is None
     assert describe(leaves[1], [other], NOW + timedelta(days=31)).days_left == -1
 

@@ -92,9 +92,9 @@ def test_half_an_authority_is_not_completed(tmp_path: Path) -> None:
 
 def test_inspection_says_what_a_file_holds_for_people_and_for_scripts(tmp_path: Path) -> None:
     issue(tmp_path, "--server", "localhost")
-    said = run("certs", "inspect", tmp_path / "server.crt", "--ca", tmp_path / "ca.crt")
-    assert "dns:localhost" in said
-    assert "30.0 days left" in said
+    printed = run("certs", "inspect", tmp_path / "server.crt", "--ca", tmp_path / "ca.crt")
+    assert "dns:localhost" in printed
+    assert "30.0 days left" in printed
     (alone,) = json.loads(run("certs", "inspect", tmp_path / "server.crt", "-o", "json"))
     assert alone["verified_by"] is None
     with pytest.raises(UserError, match="holds no certificate"):

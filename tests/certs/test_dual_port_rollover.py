@@ -39,13 +39,13 @@ class World:
     def take(self, step: Step, parts: int = 3) -> None:
         """Take a step; of a turn as many configurations as are written before a kill."""
         match step:
-            case WritePort(at, door, _):
+            case WritePort(at, port, _):
                 former = self.doors[at]
-                if former is None or former.pem != door.pem:
-                    self.written[at].append((self.now, door.pem))
+                if former is None or former.pem != port.pem:
+                    self.written[at].append((self.now, port.pem))
                     # The fastest API server sees it at once, while the last calls may still be under way.
                     self.changed_in_use += former is not None and self.now - self.used_at[at] < 30
-                self.doors[at] = door
+                self.doors[at] = port
             case SwitchPort(to):
                 self.webhooks = [to] * parts + self.webhooks[parts:]
 
@@ -86,81 +86,81 @@ class World:
 
 
 def test_the_first_look_puts_the_same_behind_both_doors_and_turns_nobody() -> None:
-    world = World()
-    world.look()
-    assert [door.pem for door in world.doors if door is not None] == [b"0", b"0"]
-    assert world.webhooks == [0, 0, 0]
+    simulation = World()
+    simulation.look()
+    assert [port.pem for port in simulation.doors if port is not None] == [b"0", b"0"]
+    assert simulation.webhooks == [0, 0, 0]
 
 
 def test_over_many_renewals_no_call_is_lost_and_no_certificate_expires() -> None:
-    world = World()
+    simulation = World()
     for _ in range(20):
         for _ in range(36):
-            world.live(10)
-            world.check()
-    assert int(world.newest.pem) >= 18
-    assert world.changed_in_use == 0
-    assert {int(pem) for _, pem in world.written[0]} & {int(pem) for _, pem in world.written[1]}
+            simulation.live(10)
+            simulation.check()
+    assert int(simulation.newest.pem) >= 18
+    assert simulation.changed_in_use == 0
+    assert {int(pem) for _, pem in simulation.written[0]} & {int(pem) for _, pem in simulation.written[1]}
 
 
 def test_between_renewals_both_doors_have_the_newest_and_nothing_is_done() -> None:
-    world = World(newest=PortCertificate(b"0", START + 1000 * LIFE_SECONDS, START))
-    world.live(1000)
-    before = list(world.doors)
-    world.live(1000)
-    assert world.doors == before
-    assert world.webhooks == [0, 0, 0]
+    simulation = World(newest=PortCertificate(b"0", START + 1000 * LIFE_SECONDS, START))
+    simulation.live(1000)
+    before = list(simulation.doors)
+    simulation.live(1000)
+    assert simulation.doors == before
+    assert simulation.webhooks == [0, 0, 0]
 
 
 def test_webhooks_that_were_applied_again_lead_to_one_door_again() -> None:
-    world = World()
-    world.live(400)
-    world.live(400)
-    assert set(world.webhooks) == {1}
-    world.webhooks[1] = 0
-    world.look()
-    assert len(set(world.webhooks)) == 1
+    simulation = World()
+    simulation.live(400)
+    simulation.live(400)
+    assert set(simulation.webhooks) == {1}
+    simulation.webhooks[1] = 0
+    simulation.look()
+    assert len(set(simulation.webhooks)) == 1
 
 
 def test_what_is_about_to_expire_is_left_behind_even_if_the_other_door_is_not_settled() -> None:
-    world = World()
-    world.live(100)
-    world.now = START + LIFE_SECONDS - 30
-    world.renew()
-    world.look()
-    assert set(world.webhooks) == {0}
-    world.now += 11
-    world.look()
-    assert set(world.webhooks) == {1}
+    simulation = World()
+    simulation.live(100)
+    simulation.now = START + LIFE_SECONDS - 30
+    simulation.renew()
+    simulation.look()
+    assert set(simulation.webhooks) == {0}
+    simulation.now += 11
+    simulation.look()
+    assert set(simulation.webhooks) == {1}
 
 
 def test_what_has_expired_behind_the_door_in_use_is_replaced_at_once() -> None:
-    world = World()
-    world.live(10)
-    world.now = START + LIFE_SECONDS
-    world.renew()
-    world.look()
-    assert [door.pem for door in world.doors if door is not None] == [b"1", b"1"]
+    simulation = World()
+    simulation.live(10)
+    simulation.now = START + LIFE_SECONDS
+    simulation.renew()
+    simulation.look()
+    assert [port.pem for port in simulation.doors if port is not None] == [b"1", b"1"]
 
 
 def test_where_webhooks_lead_elsewhere_both_doors_have_the_newest_at_once() -> None:
-    world = World()
-    world.look()
-    world.renew()
+    simulation = World()
+    simulation.look()
+    simulation.renew()
     for _ in range(10):
-        first, second = world.doors
-        step = due(PortState(world.newest, (first, second), frozenset(), is_elsewhere=True), world.now)
+        first, second = simulation.doors
+        step = due(PortState(simulation.newest, (first, second), frozenset(), is_elsewhere=True), simulation.now)
         if step is None:
             break
-        world.take(step)
-    assert [door.pem for door in world.doors if door is not None] == [b"1", b"1"]
-    assert world.webhooks == [0, 0, 0]
+        simulation.take(step)
+    assert [port.pem for port in simulation.doors if port is not None] == [b"1", b"1"]
+    assert simulation.webhooks == [0, 0, 0]
 
 
 def test_where_some_webhook_leads_elsewhere_none_is_turned() -> None:
-    door = PortCertificate(b"0", START + LIFE_SECONDS, START, None)
-    assert due(PortState(door, (door, door), frozenset({0, 1}), is_elsewhere=True), START) is None
-    assert due(PortState(door, (door, door), frozenset({0, 1})), START) is not None
+    port = PortCertificate(b"0", START + LIFE_SECONDS, START, None)
+    assert due(PortState(port, (port, port), frozenset({0, 1}), is_elsewhere=True), START) is None
+    assert due(PortState(port, (port, port), frozenset({0, 1})), START) is not None
 
 
 @examples(60)
@@ -172,23 +172,25 @@ def test_where_some_webhook_leads_elsewhere_none_is_turned() -> None:
 )
 def test_whatever_is_interrupted_no_call_is_lost(actions: list[tuple[str, int, int]]) -> None:
     """Nor if somebody applies a configuration as it was first, but while a certificate is on its way to both doors."""
-    world = World()
-    world.look()
+    simulation = World()
+    simulation.look()
     for action, parts, seconds in actions:
-        if action == "killed" and (step := world.step()) is not None:
-            world.take(step, parts)
-        if action == "applied" and all(door is not None and door.pem == world.newest.pem for door in world.doors):
-            world.live(400)
-            if world.newest.pem == world.seen[0] == world.seen[1]:
-                world.webhooks[parts % 3] = 0
-        world.live(seconds)
-        world.check()
-    assert world.changed_in_use == 0
+        if action == "killed" and (step := simulation.step()) is not None:
+            simulation.take(step, parts)
+        if action == "applied" and all(
+            port is not None and port.pem == simulation.newest.pem for port in simulation.doors
+        ):
+            simulation.live(400)
+            if simulation.newest.pem == simulation.seen[0] == simulation.seen[1]:
+                simulation.webhooks[parts % 3] = 0
+        simulation.live(seconds)
+        simulation.check()
+    assert simulation.changed_in_use == 0
 
 
 @pytest.mark.parametrize("closed_at", [None, START + 1000])
 def test_a_door_that_nobody_uses_is_noted_as_of_now(closed_at: int | None) -> None:
-    door = PortCertificate(b"0", START + LIFE_SECONDS, START, closed_at)
-    step = due(PortState(door, (replace(door, closed_at=None), door), frozenset({0})), START)
+    port = PortCertificate(b"0", START + LIFE_SECONDS, START, closed_at)
+    step = due(PortState(port, (replace(port, closed_at=None), port), frozenset({0})), START)
     assert isinstance(step, WritePort)
     assert step.certificate.closed_at == START

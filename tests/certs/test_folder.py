@@ -62,9 +62,9 @@ def test_two_years_of_daily_runs_leave_every_leaf_verified_and_every_old_ca_gone
 def test_a_new_ca_is_given_a_day_before_it_signs(pki: Path) -> None:
     now = datetime.now(UTC)
     old = read_certificates(pki / "ca.crt")[0]
-    while not (said := [line for line in rotated(pki, now) if "ca.crt holds 2 CA(s)" in line]):
+    while not (lines := [line for line in rotated(pki, now) if "ca.crt holds 2 CA(s)" in line]):
         now += DAY / 4
-    assert "distribute it to servers and clients" in said[0]
+    assert "distribute it to servers and clients" in lines[0]
     assert signed_by(read_certificates(pki / "server.crt")[0], old)
     assert not any("a new CA has taken over" in line for line in rotated(pki, now + DAY * 0.9))
     switched = rotated(pki, now + DAY)

@@ -52,8 +52,8 @@ class Heard:
         )
 
 
-async def while_it_runs(fake: FakeTask, heard: Heard, until: Callable[[], bool], leads: Callable[[], bool]) -> None:
-    running = asyncio.create_task(run(NO_CLIENT, leads, [fake], heard.reports, 0.001))
+async def while_it_runs(fake: FakeTask, reported: Heard, until: Callable[[], bool], leads: Callable[[], bool]) -> None:
+    running = asyncio.create_task(run(NO_CLIENT, leads, [fake], reported.reports, 0.001))
     try:
         async with asyncio.timeout(HANG_SECONDS):
             while not until():  # noqa: ASYNC110  a task is asked, it tells nobody
@@ -69,17 +69,17 @@ def did(text: str) -> TaskResult:
 
 
 async def test_all_that_is_due_is_done_at_one_look_and_the_wall_clock_is_asked_each_time() -> None:
-    fake, heard = FakeTask(iter([did("a"), did("b"), TaskResult(is_overtaken=True), did("c")])), Heard()
-    assert await reconcile(Api(NO_CLIENT, lambda: True), [fake], heard.reports) == ()
-    assert heard.done == ["a", "b", "c"]
+    fake, reported = FakeTask(iter([did("a"), did("b"), TaskResult(is_overtaken=True), did("c")])), Heard()
+    assert await reconcile(Api(NO_CLIENT, lambda: True), [fake], reported.reports) == ()
+    assert reported.done == ["a", "b", "c"]
     assert len(fake.moments) == 5
     assert all(datetime.now(UTC) - moment < timedelta(minutes=1) for moment in fake.moments)
 
 
 async def test_whoever_does_not_lead_looks_at_nothing_and_who_leads_looks_again_and_again() -> None:
     """Checklist, 3 and 4: compare the wall clock at least every 60 s; one writer."""
-    fake, heard, leading = FakeTask(iter(())), Heard(), [False]
-    running = while_it_runs(fake, heard, lambda: len(fake.moments) > 5, lambda: leading[0])
+    fake, reported, leading = FakeTask(iter(())), Heard(), [False]
+    running = while_it_runs(fake, reported, lambda: len(fake.moments) > 5, lambda: leading[0])
     task = asyncio.create_task(running)
     await asyncio.sleep(0.05)
     assert fake.moments == []
@@ -90,33 +90,33 @@ async def test_whoever_does_not_lead_looks_at_nothing_and_who_leads_looks_again_
 
 async def test_a_trouble_is_reported_once_and_once_more_when_it_is_over() -> None:
     bad, worse = TaskResult(errors=("bad",)), TaskResult(errors=("bad", "worse"))
-    fake, heard = FakeTask(iter([bad, bad, worse, worse, TaskResult(errors=("worse",)), TaskResult()])), Heard()
-    await while_it_runs(fake, heard, lambda: len(fake.moments) > 6, lambda: True)
-    assert heard.troubles == ["bad", "worse", "over: bad", "over: worse"]
+    fake, reported = FakeTask(iter([bad, bad, worse, worse, TaskResult(errors=("worse",)), TaskResult()])), Heard()
+    await while_it_runs(fake, reported, lambda: len(fake.moments) > 6, lambda: True)
+    assert reported.troubles == ["bad", "worse", "over: bad", "over: worse"]
 
 
 async def test_who_no_longer_leads_has_nothing_to_report_and_reports_all_again_when_it_leads() -> None:
-    heard, leading = Heard(), [True]
+    reported, leading = Heard(), [True]
     bad = FakeTask(TaskResult(errors=("bad",)) for _ in range(10_000))
-    running = asyncio.create_task(run(NO_CLIENT, lambda: leading[0], [bad], heard.reports, 0.001))
+    running = asyncio.create_task(run(NO_CLIENT, lambda: leading[0], [bad], reported.reports, 0.001))
     async with asyncio.timeout(HANG_SECONDS):
-        for leads, told in ((True, (1, 1)), (False, (2, 1)), (True, (2, 2))):
+        for leads, expected in ((True, (1, 1)), (False, (2, 1)), (True, (2, 2))):
             leading[0] = leads
-            while (heard.anew, len(heard.troubles)) != told:  # noqa: ASYNC110  as above
+            while (reported.anew, len(reported.troubles)) != expected:  # noqa: ASYNC110  as above
                 await asyncio.sleep(0.001)
     running.cancel()
-    assert heard.troubles == ["bad", "bad"]
+    assert reported.troubles == ["bad", "bad"]
 
 
 async def test_two_that_undo_each_others_work_do_not_keep_it_busy_for_ever() -> None:
-    fake, heard = FakeTask(did("again") for _ in range(10_000)), Heard()
-    await reconcile(Api(NO_CLIENT, lambda: True), [fake], heard.reports)
+    fake, reported = FakeTask(did("again") for _ in range(10_000)), Heard()
+    await reconcile(Api(NO_CLIENT, lambda: True), [fake], reported.reports)
     assert 10 < len(fake.moments) < 100
 
 
 async def test_whoever_no_longer_leads_stops_in_the_middle() -> None:
-    fake, heard = FakeTask(did("again") for _ in range(10_000)), Heard()
-    await reconcile(Api(NO_CLIENT, lambda: len(fake.moments) < 3), [fake], heard.reports)
+    fake, reported = FakeTask(did("again") for _ in range(10_000)), Heard()
+    await reconcile(Api(NO_CLIENT, lambda: len(fake.moments) < 3), [fake], reported.reports)
     assert len(fake.moments) == 3
 
 
@@ -129,9 +129,9 @@ class Broken:
 
 
 async def test_a_duty_with_a_defect_is_a_trouble_and_the_others_are_done_all_the_same() -> None:
-    heard = Heard()
-    troubles = await reconcile(Api(NO_CLIENT, lambda: True), [Broken(), FakeTask(iter([did("a")]))], heard.reports)
-    assert heard.done == ["a"]
+    reported = Heard()
+    troubles = await reconcile(Api(NO_CLIENT, lambda: True), [Broken(), FakeTask(iter([did("a")]))], reported.reports)
+    assert reported.done == ["a"]
     [text] = troubles
     assert text.startswith("Broken: internal error (LookupError at test_loop.py:")
     assert "s3cr3t" not in text

@@ -111,8 +111,8 @@ async def test_whose_certificate_is_kept_manually_stays_trusted_beside_our_cas_a
     trusted = certificates(api.secret(SERVING)["ca.crt"])
     assert ca in trusted
     assert len(trusted) == 2
-    [told] = [text for text in troubles if "ca.crt" in text]
-    assert told.startswith(f"Secret {NAMESPACE}/{SERVING}: ca.crt: keeps {ca.subject.rfc4514_string()}, ")
+    [error] = [text for text in troubles if "ca.crt" in text]
+    assert error.startswith(f"Secret {NAMESPACE}/{SERVING}: ca.crt: keeps {ca.subject.rfc4514_string()}, ")
     api.change(SERVING, {"others-ca.crt": ca_generations.pem(ca)})
     _, troubles = await settle(api, [CaController(PLAN)], now)
     assert [text for text in troubles if "ca.crt" in text] == []

@@ -27,11 +27,11 @@ lifetimes = st.builds(
 
 def at_rest(lives: Lifetimes) -> World:
     """Return a world that has just been set up, and whose readers have read."""
-    world = World(lives, min(lives.settle, lives.leaf / 10))
-    world.settle()
-    world.disturb()
-    world.pass_by(world.calm_at - world.now)
-    return world
+    simulation = World(lives, min(lives.settle, lives.leaf / 10))
+    simulation.settle()
+    simulation.disturb()
+    simulation.pass_by(simulation.calm_at - simulation.now)
+    return simulation
 
 
 @examples(25)
@@ -40,18 +40,18 @@ def test_the_leaf_verifies_against_every_published_bundle_at_every_moment_whatev
     lives: Lifetimes, seed: int
 ) -> None:
     random = Random(seed)  # noqa: S311  nothing secret comes of it
-    world = at_rest(lives)
-    end, missed = world.now + 2 * lives.ca + lives.leaf, 0
-    while world.now < end:
-        world.pass_by(lives.leaf / 25 * (0.2 + random.random()))
-        assert world.failing() == ""
+    simulation = at_rest(lives)
+    end, missed = simulation.now + 2 * lives.ca + lives.leaf, 0
+    while simulation.now < end:
+        simulation.pass_by(lives.leaf / 25 * (0.2 + random.random()))
+        assert simulation.failing() == ""
         for _ in range(random.randrange(3)):
-            mishap(world, random)
-            assert world.failing() == ""
+            mishap(simulation, random)
+            assert simulation.failing() == ""
         missed = missed + 1 if missed < 2 and random.random() < 0.2 else 0
         if not missed:
-            world.settle(random.choice)
-            assert world.failing() == ""
+            simulation.settle(random.choice)
+            assert simulation.failing() == ""
 
 
 @examples(25)
@@ -60,73 +60,73 @@ def test_after_a_suspend_of_days_or_a_clock_put_right_one_look_sets_all_right(
     lives: Lifetimes, seed: int, jumps: list[float]
 ) -> None:
     random = Random(seed)  # noqa: S311  nothing secret comes of it
-    world = at_rest(lives)
+    simulation = at_rest(lives)
     for jump in jumps:
-        world.now = max(START, world.now + lives.ca * jump)
-        world.forget_the_past()
-        world.settle(random.choice)
-        world.disturb()
+        simulation.now = max(START, simulation.now + lives.ca * jump)
+        simulation.forget_the_past()
+        simulation.settle(random.choice)
+        simulation.disturb()
         for _ in range(40):
-            world.pass_by(lives.leaf / 40)
-            world.settle()
-            assert world.failing() == ""
+            simulation.pass_by(lives.leaf / 40)
+            simulation.settle()
+            assert simulation.failing() == ""
 
 
 def test_a_new_ca_joins_every_bundle_before_a_leaf_comes_from_it_and_the_old_one_leaves_after_its_last_leaf() -> None:
     """Checklist, 1."""
-    world = at_rest(USUAL)
-    [old] = world.line.now
+    simulation = at_rest(USUAL)
+    [old] = simulation.line.now
     seen = []
-    while old.certificate in {ca for cell in world.places.values() for ca in cell.now}:
-        world.pass_by(timedelta(hours=6))
-        while steps := world.due():
+    while old.certificate in {ca for cell in simulation.places.values() for ca in cell.now}:
+        simulation.pass_by(timedelta(hours=6))
+        while steps := simulation.due():
             step = steps[0]
-            former = world.leaf.now
-            world.take(step)
+            former = simulation.leaf.now
+            simulation.take(step)
             if isinstance(step, Issue) and step.signer.certificate != old.certificate:
-                assert all(step.signer.certificate in cell.now for cell in world.places.values())
-                seen.append((world.now, former))
-    assert isinstance(world.done[-len(world.places) - 1][1], Drop)
+                assert all(step.signer.certificate in cell.now for cell in simulation.places.values())
+                seen.append((simulation.now, former))
+    assert isinstance(simulation.done[-len(simulation.places) - 1][1], Drop)
     switched_at, last = seen[0]
     assert last is not None
-    assert last.certificate.not_valid_after_utc <= world.now < last.certificate.not_valid_after_utc + DAY
-    assert world.now - switched_at > USUAL.leaf / 4
+    assert last.certificate.not_valid_after_utc <= simulation.now < last.certificate.not_valid_after_utc + DAY
+    assert simulation.now - switched_at > USUAL.leaf / 4
 
 
 def test_a_place_that_cannot_be_written_keeps_a_new_ca_from_signing_and_stops_no_renewal() -> None:
     """Checklist, 1: read back from every configuration."""
-    world = at_rest(USUAL)
-    [old] = world.line.now
-    while world.now < START + 364 * DAY:
-        world.pass_by(timedelta(hours=12))
+    simulation = at_rest(USUAL)
+    [old] = simulation.line.now
+    while simulation.now < START + 364 * DAY:
+        simulation.pass_by(timedelta(hours=12))
         for _ in range(20):
-            steps = [step for step in world.due() if step != Publish("policy")]
+            steps = [step for step in simulation.due() if step != Publish("policy")]
             if not steps:
                 break
-            world.take(steps[0])
-        assert world.failing() == ""
-    assert len(world.line.now) == 2
-    assert {step.signer.certificate for _, step in world.done if isinstance(step, Issue)} == {old.certificate}
-    ends = [leaf.certificate.not_valid_after_utc for _, leaf in world.leaf.versions if leaf is not None]
+            simulation.take(steps[0])
+        assert simulation.failing() == ""
+    assert len(simulation.line.now) == 2
+    assert {step.signer.certificate for _, step in simulation.done if isinstance(step, Issue)} == {old.certificate}
+    ends = [leaf.certificate.not_valid_after_utc for _, leaf in simulation.leaf.versions if leaf is not None]
     assert len(set(ends)) == len(ends), "a leaf that lives no longer than the one before is no renewal"
 
 
 def test_leaves_are_renewed_at_two_thirds_of_their_life_with_jitter_and_bear_an_hour_back() -> None:
     """Checklist, 2."""
-    shares, world = set(), World(USUAL, USUAL.settle)
-    world.settle()
+    shares, simulation = set(), World(USUAL, USUAL.settle)
+    simulation.settle()
     for _ in range(200):
-        leaf = world.leaf.now
+        leaf = simulation.leaf.now
         assert leaf is not None
         certificate = leaf.certificate
         born = certificate.not_valid_before_utc + BACKDATED
         life = certificate.not_valid_after_utc - born
-        assert certificate.not_valid_before_utc == world.now - BACKDATED
+        assert certificate.not_valid_before_utc == simulation.now - BACKDATED
         assert life == USUAL.leaf
         shares.add(round((renewal(certificate) - born) / life, 3))
-        world.leaf.versions[-1] = (
-            world.now,
-            Authority.create(now=world.now).issue_server(NAME, server_names(NAME), USUAL.leaf, world.now),
+        simulation.leaf.versions[-1] = (
+            simulation.now,
+            Authority.create(now=simulation.now).issue_server(NAME, server_names(NAME), USUAL.leaf, simulation.now),
         )
     assert 2 / 3 - 0.051 < min(shares) < 2 / 3 < max(shares) < 2 / 3 + 0.051
     assert len(shares) > 50
@@ -146,126 +146,126 @@ def test_what_is_read_every_five_minutes_is_renewed_with_six_minutes_left_where_
 def test_the_ca_has_a_clock_of_its_own_and_is_succeeded_before_it_cuts_a_leaf_short() -> None:
     """Checklist, 2; and two outages of others: a CA that expired before its leaf, a rotator that turned only once."""
     for lives in (USUAL, SHORT, Lifetimes.of(30 * DAY, 15 * DAY, MINUTE)):
-        world = at_rest(lives)
-        while world.now < START + 6 * lives.ca:
-            world.pass_by(lives.leaf / 60)
-            world.settle()
-            leaf = world.leaf.now
+        simulation = at_rest(lives)
+        while simulation.now < START + 6 * lives.ca:
+            simulation.pass_by(lives.leaf / 60)
+            simulation.settle()
+            leaf = simulation.leaf.now
             assert leaf is not None
-            if world.leaf.versions[-1][0] == world.now:
-                assert leaf.certificate.not_valid_after_utc - world.now == lives.leaf
-        made = [at for at, step in world.done if isinstance(step, Make)]
+            if simulation.leaf.versions[-1][0] == simulation.now:
+                assert leaf.certificate.not_valid_after_utc - simulation.now == lives.leaf
+        made = [at for at, step in simulation.done if isinstance(step, Make)]
         assert 6 <= len(made) <= 26
-        assert len(world.line.now) <= 4
+        assert len(simulation.line.now) <= 4
 
 
 def test_nothing_is_renewed_needlessly() -> None:
-    world = at_rest(USUAL)
-    while world.now < START + 365 * DAY:
-        world.pass_by(timedelta(hours=1))
-        world.settle()
-    issued = [step for _, step in world.done if isinstance(step, Issue)]
+    simulation = at_rest(USUAL)
+    while simulation.now < START + 365 * DAY:
+        simulation.pass_by(timedelta(hours=1))
+        simulation.settle()
+    issued = [step for _, step in simulation.done if isinstance(step, Issue)]
     assert 365 / 14 * 1.3 < len(issued) < 365 / 14 * 1.75
-    assert sum(isinstance(step, Make) for _, step in world.done) == 2
+    assert sum(isinstance(step, Make) for _, step in simulation.done) == 2
 
 
 def test_a_bundle_that_drifts_is_due_at_once() -> None:
     """Checklist, 6."""
-    world = at_rest(USUAL)
+    simulation = at_rest(USUAL)
     foreign = Authority.create().key_pair.certificate
-    for drifted in (frozenset(), frozenset({foreign}), world.places["policy"].now | {foreign}):
-        world.places["policy"].write(world.now, drifted)
-        assert world.due() == (Publish("policy"),)
-        world.settle()
-        assert world.places["policy"].now == {one.certificate for one in world.line.now}
+    for drifted in (frozenset(), frozenset({foreign}), simulation.places["policy"].now | {foreign}):
+        simulation.places["policy"].write(simulation.now, drifted)
+        assert simulation.due() == (Publish("policy"),)
+        simulation.settle()
+        assert simulation.places["policy"].now == {one.certificate for one in simulation.line.now}
 
 
 def test_a_new_ca_that_is_missing_somewhere_before_it_signs_settles_again() -> None:
-    world = at_rest(USUAL)
-    while len(world.line.now) == 1:
-        world.pass_by(timedelta(hours=6))
-        world.settle()
-    [old, new] = world.line.now
-    assert new.published_at == world.now
-    world.places["policy"].write(world.now, frozenset({old.certificate}))
-    world.pass_by(USUAL.settle)
-    assert world.due() == (MarkPublished(new, None),)
-    world.settle()
-    assert world.line.now[1].published_at == world.now
-    assert not world.line.now[1].is_signing
-    world.pass_by(USUAL.settle)
-    world.settle()
-    assert world.line.now[1].is_signing
-    assert world.line.now[0].key is None, "what signs no more needs no key"
+    simulation = at_rest(USUAL)
+    while len(simulation.line.now) == 1:
+        simulation.pass_by(timedelta(hours=6))
+        simulation.settle()
+    [old, new] = simulation.line.now
+    assert new.published_at == simulation.now
+    simulation.places["policy"].write(simulation.now, frozenset({old.certificate}))
+    simulation.pass_by(USUAL.settle)
+    assert simulation.due() == (MarkPublished(new, None),)
+    simulation.settle()
+    assert simulation.line.now[1].published_at == simulation.now
+    assert not simulation.line.now[1].is_signing
+    simulation.pass_by(USUAL.settle)
+    simulation.settle()
+    assert simulation.line.now[1].is_signing
+    assert simulation.line.now[0].key is None, "what signs no more needs no key"
 
 
 def test_a_ca_that_nobody_remembers_stays_trusted_while_its_leaf_lives() -> None:
     """Somebody has deleted the CA's Secret: a new one takes over, and no call fails."""
-    world = at_rest(USUAL)
-    [lost] = world.line.now
-    world.line.write(world.now, ())
-    former = world.leaf.now
-    while world.leaf.now is former:
-        world.settle()
-        assert world.failing() == ""
-        world.pass_by(USUAL.settle / 4)
-    assert [one.certificate == lost.certificate for one in world.line.now] == [True, False]
-    assert world.now - START < timedelta(minutes=5)
-    world.pass_by(USUAL.leaf)
-    world.settle()
-    assert lost.certificate not in world.places["policy"].now
+    simulation = at_rest(USUAL)
+    [lost] = simulation.line.now
+    simulation.line.write(simulation.now, ())
+    former = simulation.leaf.now
+    while simulation.leaf.now is former:
+        simulation.settle()
+        assert simulation.failing() == ""
+        simulation.pass_by(USUAL.settle / 4)
+    assert [one.certificate == lost.certificate for one in simulation.line.now] == [True, False]
+    assert simulation.now - START < timedelta(minutes=5)
+    simulation.pass_by(USUAL.leaf)
+    simulation.settle()
+    assert lost.certificate not in simulation.places["policy"].now
 
 
 def test_while_a_place_cannot_be_read_a_leaf_of_an_unknown_ca_is_left_in_use() -> None:
     """That place may trust it: what would be published or issued instead is not."""
-    world = at_rest(USUAL)
-    [lost] = world.line.now
-    world.line.write(world.now, ())
+    simulation = at_rest(USUAL)
+    [lost] = simulation.line.now
+    simulation.line.write(simulation.now, ())
     unread = {"unread": frozenset(PLACES), "places": dict.fromkeys(PLACES, (frozenset(),))}
-    assert due(replace(world.view(), **unread), USUAL, world.now) == (Make(),)
-    world.take(Make())
-    blind = replace(world.view(), **unread)
-    assert due(blind, USUAL, world.now) == tuple(Publish(place) for place in sorted(PLACES))
-    steps = due(blind, USUAL, world.now + USUAL.leaf)
+    assert due(replace(simulation.view(), **unread), USUAL, simulation.now) == (Make(),)
+    simulation.take(Make())
+    blind = replace(simulation.view(), **unread)
+    assert due(blind, USUAL, simulation.now) == tuple(Publish(place) for place in sorted(PLACES))
+    steps = due(blind, USUAL, simulation.now + USUAL.leaf)
     assert [step.reason for step in steps if isinstance(step, Issue)] == ["it is not valid now"]
-    world.settle()
-    assert [one.certificate == lost.certificate for one in world.line.now] == [True, False]
-    assert world.failing() == ""
+    simulation.settle()
+    assert [one.certificate == lost.certificate for one in simulation.line.now] == [True, False]
+    assert simulation.failing() == ""
 
 
 def test_a_ca_of_which_only_a_leaf_of_before_is_left_stays_trusted_until_that_expires() -> None:
     """The line is lost, and once more just after another CA has taken over: somebody may still show the first leaf."""
-    world = at_rest(USUAL)
-    [lost] = world.line.now
-    former = world.leaf.now
+    simulation = at_rest(USUAL)
+    [lost] = simulation.line.now
+    former = simulation.leaf.now
     assert former is not None
-    world.line.write(world.now, ())
-    world.settle()
-    world.pass_by(USUAL.settle)
-    world.settle()
-    assert world.leaf.now is not former
-    world.line.write(world.now, ())
+    simulation.line.write(simulation.now, ())
+    simulation.settle()
+    simulation.pass_by(USUAL.settle)
+    simulation.settle()
+    assert simulation.leaf.now is not former
+    simulation.line.write(simulation.now, ())
 
     def steps(now: datetime) -> Sequence[Step]:
-        return due(replace(world.view(), used=(former.certificate,)), USUAL, now)
+        return due(replace(simulation.view(), used=(former.certificate,)), USUAL, now)
 
-    [first] = steps(world.now)
-    world.take(first)
+    [first] = steps(simulation.now)
+    simulation.take(first)
     ends = former.certificate.not_valid_after_utc
-    assert steps(world.now) == (Adopt(lost.certificate, ends),)
+    assert steps(simulation.now) == (Adopt(lost.certificate, ends),)
     assert not [step for step in steps(ends) if isinstance(step, Adopt)]
 
 
 def test_a_leaf_that_lacks_a_name_is_issued_again() -> None:
     """Checklist, 9: whatever the API server calls us by."""
-    world = at_rest(USUAL)
-    world.names = (*world.names, *server_names("192.0.2.7"))
-    [step] = world.due()
+    simulation = at_rest(USUAL)
+    simulation.names = (*simulation.names, *server_names("192.0.2.7"))
+    [step] = simulation.due()
     assert isinstance(step, Issue)
     assert step.name == LEAF
-    world.settle()
-    assert world.leaf.now is not None
-    assert set(server_names("192.0.2.7")) <= set(names_of(world.leaf.now.certificate))
+    simulation.settle()
+    assert simulation.leaf.now is not None
+    assert set(server_names("192.0.2.7")) <= set(names_of(simulation.leaf.now.certificate))
 
 
 def test_lifetimes_outside_of_what_is_usual_are_remarked_on_and_those_that_cannot_be_kept_are_mistakes() -> None:

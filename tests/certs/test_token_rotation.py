@@ -68,12 +68,12 @@ class World:
         self.token = text
 
     def look(self) -> list[str]:
-        said: list[str] = []
+        taken: list[str] = []
         while (step := self.step()) is not None:
             self.write(step)
-            said.append(step.text)
-            assert len(said) < 20, said
-        return said
+            taken.append(step.text)
+            assert len(taken) < 20, taken
+        return taken
 
     def check(self) -> None:
         """Every token that a caller may hold verifies with every key set that a server may have."""
@@ -122,26 +122,26 @@ def expires_at(token: str) -> int:
     return int(str(claims(token)["exp"]))
 
 
-def kids(world: World) -> list[str]:
-    return [one.kid for one in world.keys]
+def kids(simulation: World) -> list[str]:
+    return [one.kid for one in simulation.keys]
 
 
 # --- step by step ---
 
 
 def test_the_first_look_makes_a_key_publishes_it_and_signs() -> None:
-    world = World()
-    said = world.look()
-    [kid] = kids(world)
-    assert said == [
+    simulation = World()
+    taken = simulation.look()
+    [kid] = kids(simulation)
+    assert taken == [
         f"made key {kid}",
         "published 1 key(s)",
         f"key {kid} is published",
         f"signed a token with key {kid}: no valid token is in use",
     ]
-    told = claims(world.token)
-    assert told.pop("jti")
-    assert told == {
+    token_claims = claims(simulation.token)
+    assert token_claims.pop("jti")
+    assert token_claims == {
         "iss": "https://podgate",
         "aud": "podgate",
         "sub": "kube-apiserver",
@@ -149,73 +149,73 @@ def test_the_first_look_makes_a_key_publishes_it_and_signs() -> None:
         "iat": START,
         "exp": START + HOUR,
     }
-    assert world.look() == []
+    assert simulation.look() == []
 
 
 def test_a_token_is_renewed_at_a_tenth_of_its_life() -> None:
-    world = World()
-    world.look()
-    first = world.token
-    world.now += HOUR // 10 - 1
-    assert world.look() == []
-    world.now += 1
-    assert [text.rpartition(": ")[2] for text in world.look()] == ["the token in use is due for renewal"]
-    assert world.token != first
+    simulation = World()
+    simulation.look()
+    first = simulation.token
+    simulation.now += HOUR // 10 - 1
+    assert simulation.look() == []
+    simulation.now += 1
+    assert [text.rpartition(": ")[2] for text in simulation.look()] == ["the token in use is due for renewal"]
+    assert simulation.token != first
 
 
 def test_a_new_key_is_published_first_signs_when_all_have_read_it_and_the_old_one_goes_with_its_last_token() -> None:
-    world = World()
-    world.live(DAY)
-    [old] = kids(world)
-    world.live(LOOK_SECONDS)
-    assert kids(world)[0] == old
-    [_, new] = kids(world)
-    assert {one["kid"] for one in published(world.key_set.encode())} == {old, new}
+    simulation = World()
+    simulation.live(DAY)
+    [old] = kids(simulation)
+    simulation.live(LOOK_SECONDS)
+    assert kids(simulation)[0] == old
+    [_, new] = kids(simulation)
+    assert {one["kid"] for one in published(simulation.key_set.encode())} == {old, new}
     settle = ISSUER.settle_seconds
-    world.live(settle - 2 * LOOK_SECONDS)
-    assert signer(world) == old
-    world.live(HOUR // 10 + 2 * LOOK_SECONDS)
-    assert signer(world) == new
-    assert world.keys[0].key is None, "what is not there cannot be stolen"
-    last = world.keys[0].tokens_end
+    simulation.live(settle - 2 * LOOK_SECONDS)
+    assert signer(simulation) == old
+    simulation.live(HOUR // 10 + 2 * LOOK_SECONDS)
+    assert signer(simulation) == new
+    assert simulation.keys[0].key is None, "what is not there cannot be stolen"
+    last = simulation.keys[0].tokens_end
     assert last is not None
-    world.live(last - world.now)
-    assert kids(world) == [old, new]
-    world.live(150)
-    assert kids(world) == [new]
-    assert {one["kid"] for one in published(world.key_set.encode())} == {new}
+    simulation.live(last - simulation.now)
+    assert kids(simulation) == [old, new]
+    simulation.live(150)
+    assert kids(simulation) == [new]
+    assert {one["kid"] for one in published(simulation.key_set.encode())} == {new}
 
 
-def signer(world: World) -> str:
-    assert world.token is not None
-    return str(jwt.get_unverified_header(world.token)["kid"])
+def signer(simulation: World) -> str:
+    assert simulation.token is not None
+    return str(jwt.get_unverified_header(simulation.token)["kid"])
 
 
 def test_a_key_that_was_missing_from_the_set_settles_again() -> None:
-    world = World()
-    world.live(DAY + ISSUER.settle_seconds - LOOK_SECONDS)
-    old, new = kids(world)
-    world.publish(set_of(world.keys[:1]))
-    tampered_at = world.now
-    world.live(ISSUER.settle_seconds - LOOK_SECONDS)
-    assert signer(world) == old
-    world.live(HOUR // 10 + 2 * LOOK_SECONDS)
-    assert signer(world) == new
-    signed_at = claims(world.token)["iat"]
+    simulation = World()
+    simulation.live(DAY + ISSUER.settle_seconds - LOOK_SECONDS)
+    old, new = kids(simulation)
+    simulation.publish(set_of(simulation.keys[:1]))
+    tampered_at = simulation.now
+    simulation.live(ISSUER.settle_seconds - LOOK_SECONDS)
+    assert signer(simulation) == old
+    simulation.live(HOUR // 10 + 2 * LOOK_SECONDS)
+    assert signer(simulation) == new
+    signed_at = claims(simulation.token)["iat"]
     assert isinstance(signed_at, int)
     assert signed_at - tampered_at >= ISSUER.settle_seconds
 
 
 def test_what_it_remembers_is_lost_and_the_token_in_use_is_good_all_the_same() -> None:
-    world = World()
-    world.live(HOUR)
-    old = signer(world)
-    world.keys = ()
-    assert world.look()[0] == f"adopted key {old}: it has signed the token in use"
-    assert kids(world)[0] == old
-    world.live(2 * HOUR)
-    assert old not in kids(world)
-    assert signer(world) == kids(world)[0]
+    simulation = World()
+    simulation.live(HOUR)
+    old = signer(simulation)
+    simulation.keys = ()
+    assert simulation.look()[0] == f"adopted key {old}: it has signed the token in use"
+    assert kids(simulation)[0] == old
+    simulation.live(2 * HOUR)
+    assert old not in kids(simulation)
+    assert signer(simulation) == kids(simulation)[0]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -223,53 +223,53 @@ def test_what_was_issued_manually_is_taken_over_and_nobody_notices(algorithm: st
     key = new_key(algorithm)
     jwk = public_jwk(key.public_key(), algorithm)
     del jwk["use" if algorithm == "PS256" else "alg"]  # other tools leave them out
-    world = World(key_set=key_set([jwk]))
-    world.token = sign(key, {**ISSUER.claims(START - 60), "iat": START - 60, "exp": START + 12 * HOUR}, algorithm)
-    world.look()
-    assert verifies(world.token, world.key_set)
-    world.live(ISSUER.settle_seconds - LOOK_SECONDS)
-    assert signer(world) == jwk["kid"]
-    world.live(2 * LOOK_SECONDS)
-    assert signer(world) != jwk["kid"]
-    assert jwk["kid"] in kids(world)
+    simulation = World(key_set=key_set([jwk]))
+    simulation.token = sign(key, {**ISSUER.claims(START - 60), "iat": START - 60, "exp": START + 12 * HOUR}, algorithm)
+    simulation.look()
+    assert verifies(simulation.token, simulation.key_set)
+    simulation.live(ISSUER.settle_seconds - LOOK_SECONDS)
+    assert signer(simulation) == jwk["kid"]
+    simulation.live(2 * LOOK_SECONDS)
+    assert signer(simulation) != jwk["kid"]
+    assert jwk["kid"] in kids(simulation)
 
 
 @pytest.mark.parametrize("bound", [{}, {"iss": "https://podgate"}])
 def test_whoever_reads_the_set_takes_the_token_in_use_before_and_after_it_is_taken_over(bound: dict[str, str]) -> None:
     """A key that names an issuer is the only one for it: all must name theirs, or none."""
     key = new_key("ES256")
-    world = World(key_set=key_set([{**public_jwk(key.public_key()), **bound}]))
-    world.token = sign(key, {**ISSUER.claims(START), "exp": START + 12 * HOUR})
+    simulation = World(key_set=key_set([{**public_jwk(key.public_key()), **bound}]))
+    simulation.token = sign(key, {**ISSUER.claims(START), "exp": START + 12 * HOUR})
     for _ in range(3):
-        world.look()
-        assert is_taken(world)
-        world.live(ISSUER.settle_seconds + LOOK_SECONDS)
-    assert signer(world) == kids(world)[-1]
-    assert is_taken(world)
+        simulation.look()
+        assert is_taken(simulation)
+        simulation.live(ISSUER.settle_seconds + LOOK_SECONDS)
+    assert signer(simulation) == kids(simulation)[-1]
+    assert is_taken(simulation)
 
 
-def is_taken(world: World) -> bool:
+def is_taken(simulation: World) -> bool:
     """Whether the server that reads this set lets in whoever has this token."""
-    found = read_key_set(world.key_set.encode(), "jwks.json", may_bind=True)
-    issuer = str(claims(world.token)["iss"])
-    return found.keys[signer(world)].issuer == (issuer if issuer in claimed_by(found.keys) else None)
+    found = read_key_set(simulation.key_set.encode(), "jwks.json", may_bind=True)
+    issuer = str(claims(simulation.token)["iss"])
+    return found.keys[signer(simulation)].issuer == (issuer if issuer in claimed_by(found.keys) else None)
 
 
 def test_a_key_that_was_taken_over_speaks_for_its_tokens_issuer_and_another_one_signs_for_the_new_one() -> None:
-    world = World()
-    world.look()
-    old = signer(world)
-    world.issuer = replace(ISSUER, issuer="https://other")
-    world.live(ISSUER.settle_seconds - LOOK_SECONDS)
-    assert signer(world) == old
-    assert is_taken(world)
-    world.live(2 * LOOK_SECONDS)
-    assert signer(world) != old
-    assert claims(world.token)["iss"] == "https://other"
-    assert is_taken(world)
-    assert {one["kid"]: one["iss"] for one in published(world.key_set.encode())} == {
+    simulation = World()
+    simulation.look()
+    old = signer(simulation)
+    simulation.issuer = replace(ISSUER, issuer="https://other")
+    simulation.live(ISSUER.settle_seconds - LOOK_SECONDS)
+    assert signer(simulation) == old
+    assert is_taken(simulation)
+    simulation.live(2 * LOOK_SECONDS)
+    assert signer(simulation) != old
+    assert claims(simulation.token)["iss"] == "https://other"
+    assert is_taken(simulation)
+    assert {one["kid"]: one["iss"] for one in published(simulation.key_set.encode())} == {
         old: "https://podgate",
-        signer(world): "https://other",
+        signer(simulation): "https://other",
     }
 
 
@@ -283,32 +283,32 @@ def test_a_key_that_was_taken_over_speaks_for_its_tokens_issuer_and_another_one_
     ],
 )
 def test_a_key_set_that_somebody_has_spoilt_is_published_again(rows: list[object]) -> None:
-    world = World()
-    world.look()
-    right = world.key_set
-    world.key_set = json.dumps({"keys": [*json.loads(right)["keys"], *rows]})
-    assert world.look() == ["published 1 key(s)"]
-    assert json.loads(world.key_set) == json.loads(right)
+    simulation = World()
+    simulation.look()
+    right = simulation.key_set
+    simulation.key_set = json.dumps({"keys": [*json.loads(right)["keys"], *rows]})
+    assert simulation.look() == ["published 1 key(s)"]
+    assert json.loads(simulation.key_set) == json.loads(right)
 
 
 @pytest.mark.parametrize("spoilt", [{"exp": "soon"}, {"iat": "soon"}, {"exp": 1e400}, {"exp": [1]}, {"iss": None}])
 def test_a_token_whose_claims_are_none_is_replaced(spoilt: dict[str, object]) -> None:
-    world = World()
+    simulation = World()
     key = new_key("ES256")
-    world.key_set = key_set([public_jwk(key.public_key())])
-    told = {**ISSUER.claims(START), **spoilt}
-    world.token = sign(key, {name: value for name, value in told.items() if value is not None})
-    assert world.look()[-1].endswith("no valid token is in use")
-    assert verifies(world.token, world.key_set)
+    simulation.key_set = key_set([public_jwk(key.public_key())])
+    token_claims = {**ISSUER.claims(START), **spoilt}
+    simulation.token = sign(key, {name: value for name, value in token_claims.items() if value is not None})
+    assert simulation.look()[-1].endswith("no valid token is in use")
+    assert verifies(simulation.token, simulation.key_set)
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", sign(new_key("ES256"), {"iat": START, "exp": START + HOUR})])
 def test_a_token_that_nobody_can_verify_is_replaced(token: str) -> None:
-    world = World()
-    world.look()
-    world.token = token
-    assert len(world.look()) == 1
-    assert verifies(world.token, world.key_set)
+    simulation = World()
+    simulation.look()
+    simulation.token = token
+    assert len(simulation.look()) == 1
+    assert verifies(simulation.token, simulation.key_set)
 
 
 @pytest.mark.parametrize(
@@ -316,31 +316,31 @@ def test_a_token_that_nobody_can_verify_is_replaced(token: str) -> None:
     [{"audience": "other"}, {"subject": "other"}, {"client_id": None}, {"token_seconds": 1800}],
 )
 def test_a_token_is_issued_again_when_it_is_to_say_something_else(change: dict[str, object]) -> None:
-    world = World()
-    world.look()
-    world.issuer = replace(ISSUER, **change)  # type: ignore[arg-type]  # of the right types
-    assert len(world.look()) == 1
-    assert world.look() == []
+    simulation = World()
+    simulation.look()
+    simulation.issuer = replace(ISSUER, **change)  # type: ignore[arg-type]  # of the right types
+    assert len(simulation.look()) == 1
+    assert simulation.look() == []
 
 
 def test_a_token_from_the_future_is_replaced_once_the_clock_is_put_right() -> None:
-    world = World()
-    world.look()
-    world.now -= 10 * 60
-    assert [text.rpartition(": ")[2] for text in world.look()] == ["the token in use is due for renewal"]
-    assert claims(world.token)["iat"] == world.now
+    simulation = World()
+    simulation.look()
+    simulation.now -= 10 * 60
+    assert [text.rpartition(": ")[2] for text in simulation.look()] == ["the token in use is due for renewal"]
+    assert claims(simulation.token)["iat"] == simulation.now
 
 
 def test_a_key_that_was_published_in_the_future_settles_from_when_the_clock_is_put_right() -> None:
-    world = World()
-    world.live(DAY - HOUR)
-    world.now += 7 * DAY
-    world.look()
-    old = signer(world)
-    world.now -= 7 * DAY
-    world.key_sets, world.tokens = [], []  # their moments have not come
-    world.live(ISSUER.settle_seconds + HOUR // 10 + 2 * LOOK_SECONDS)
-    assert signer(world) != old
+    simulation = World()
+    simulation.live(DAY - HOUR)
+    simulation.now += 7 * DAY
+    simulation.look()
+    old = signer(simulation)
+    simulation.now -= 7 * DAY
+    simulation.key_sets, simulation.tokens = [], []  # their moments have not come
+    simulation.live(ISSUER.settle_seconds + HOUR // 10 + 2 * LOOK_SECONDS)
+    assert signer(simulation) != old
 
 
 def memory(**fault: object) -> str:
@@ -382,13 +382,13 @@ def test_a_key_must_outlive_its_tokens() -> None:
 
 
 def test_over_weeks_keys_come_and_go_and_the_set_stays_small() -> None:
-    world = World(replace(ISSUER, token_seconds=12 * HOUR))
+    simulation = World(replace(ISSUER, token_seconds=12 * HOUR))
     seen: set[str] = set()
     for _ in range(14 * 24 * 4):
-        world.live(LOOK_SECONDS)
-        world.now += HOUR // 4 - LOOK_SECONDS
-        seen |= set(kids(world))
-        assert len(world.keys) <= 3
+        simulation.live(LOOK_SECONDS)
+        simulation.now += HOUR // 4 - LOOK_SECONDS
+        seen |= set(kids(simulation))
+        assert len(simulation.keys) <= 3
     assert len(seen) >= 12
 
 
@@ -407,30 +407,32 @@ ACTIONS = st.lists(
 def test_every_token_handed_out_verifies_with_every_key_set_that_may_be_in_force(
     actions: list[tuple[str, int, int]], issuer: Issuer
 ) -> None:
-    world = World(issuer)
+    simulation = World(issuer)
     for action, parts, amount in actions:
         match action:
             case "killed":
-                if (step := world.step()) is not None:
-                    world.write(step, parts)
+                if (step := simulation.step()) is not None:
+                    simulation.write(step, parts)
             case "suspended":
-                world.now += amount * issuer.key_seconds // 100
+                simulation.now += amount * issuer.key_seconds // 100
             case "tampered":
-                world.publish("{}")
-                world.excused_until = world.now + issuer.settle_seconds
+                simulation.publish("{}")
+                simulation.excused_until = simulation.now + issuer.settle_seconds
             case "forgotten" if (
-                len({one.kid for one in world.keys if one.is_signing}) == 1
+                len({one.kid for one in simulation.keys if one.is_signing}) == 1
             ):  # else it cannot but lose one
-                world.keys = ()
-                if world.token is not None and expires_at(world.token) <= world.now:  # nobody was let in anyway
-                    world.excused_until = world.now + issuer.settle_seconds
+                simulation.keys = ()
+                if (
+                    simulation.token is not None and expires_at(simulation.token) <= simulation.now
+                ):  # nobody was let in anyway
+                    simulation.excused_until = simulation.now + issuer.settle_seconds
             case "set back":
-                world.now -= min(amount, 4)
+                simulation.now -= min(amount, 4)
         if action in {"tampered", "forgotten"}:
-            world.look()
-        world.live(amount, 20)
-    world.live(2 * issuer.settle_seconds + issuer.token_seconds + 200, 30)
-    last = max(at for at, one in enumerate(world.keys) if one.is_signing)
-    assert all((one.tokens_end or 0) + 150 > world.now for one in world.keys[:last]), "keys do leave"
-    assert world.token is not None
-    assert expires_at(world.token) > world.now
+            simulation.look()
+        simulation.live(amount, 20)
+    simulation.live(2 * issuer.settle_seconds + issuer.token_seconds + 200, 30)
+    last = max(at for at, one in enumerate(simulation.keys) if one.is_signing)
+    assert all((one.tokens_end or 0) + 150 > simulation.now for one in simulation.keys[:last]), "keys do leave"
+    assert simulation.token is not None
+    assert expires_at(simulation.token) > simulation.now

@@ -135,6 +135,6 @@ def _go(compiler: Path, module: str, *arguments: str | Path) -> str:
         [compiler, *arguments], cwd=TOOLS / module, env=environment(), check=False, capture_output=True, text=True
     )
     if done.returncode != 0:
-        said = " ".join(str(part) for part in ("go", *arguments))
-        raise BuildError(f"{said}, in {TOOLS / module}, exited with {done.returncode}:\n{done.stdout}{done.stderr}")
+        command = " ".join(str(part) for part in ("go", *arguments))
+        raise BuildError(f"{command}, in {TOOLS / module}, exited with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout

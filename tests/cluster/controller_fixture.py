@@ -97,20 +97,20 @@ class ControllerFixture:
 
     def lose(self, namespace: str, name: str = "taken") -> None:
         """Have a Pod charged whose name is taken. The first time there comes to be one that has it."""
-        status, said = self.found.create_pod(namespace, name)
+        status, response = self.found.create_pod(namespace, name)
         if status == 201:
-            status, said = self.found.create_pod(namespace, name)
-        assert (status, said["reason"]) == (409, "AlreadyExists"), said
+            status, response = self.found.create_pod(namespace, name)
+        assert (status, response["reason"]) == (409, "AlreadyExists"), response
 
     def _stir(self) -> None:
         metadata = {"name": "stirrer", "annotations": {"stirred": str(next(self._numbers))}}
         path = f"{_STIRRER}/stirrer"
-        status, said = self.plane.api.request("PATCH", path, {"metadata": metadata}, "application/merge-patch+json")
+        status, response = self.plane.api.request("PATCH", path, {"metadata": metadata}, "application/merge-patch+json")
         if status == 404:
             spec = {"containers": [{"name": "c", "image": "i"}], "schedulerName": "nobody"}
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-            status, said = self.plane.api.request("POST", _STIRRER, pod)
-        assert status in {200, 201}, said
+            status, response = self.plane.api.request("POST", _STIRRER, pod)
+        assert status in {200, 201}, response
 
 
 def leads(one: Server) -> bool:

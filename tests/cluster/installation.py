@@ -51,9 +51,9 @@ class Installation:
     def start_server(self, *arguments: str, kubeconfig: Path | None = None) -> Server:
         """Start one under the rights of the manifests, and wait until it listens."""
         name = f"podgate-{next(_numbers)}"
-        told = self.files.arguments()[2:]  # the policy comes from the cluster
+        server_flags = self.files.arguments()[2:]  # the policy comes from the cluster
         whose = ("--kubeconfig", kubeconfig or self.kubeconfig())
-        server = Server.start(self.plane, name, *told, *whose, *arguments, program=self.program)
+        server = Server.start(self.plane, name, *server_flags, *whose, *arguments, program=self.program)
         self.servers.append(server)
         self.route()
         return server
@@ -86,9 +86,16 @@ class Installation:
         """Start one under the rights of the manifests, and wait until it leads or stands by."""
         for rights in (CONTROLLER_RBAC, CERTIFICATES_RBAC, BUNDLES_RBAC):
             self.plane.apply_file(rights)
-        told = ("--kubeconfig", self.kubeconfig(account=CONTROLLER_ACCOUNT), "--plain-listen", "127.0.0.1:0")
+        controller_flags = (
+            "--kubeconfig",
+            self.kubeconfig(account=CONTROLLER_ACCOUNT),
+            "--plain-listen",
+            "127.0.0.1:0",
+        )
         name = f"podgate-controller-{next(_numbers)}"
-        found = Server.start(self.plane, name, *told, *arguments, command="controller", program=self.program)
+        found = Server.start(
+            self.plane, name, *controller_flags, *arguments, command="controller", program=self.program
+        )
         self.controllers.append(found)
         return found
 

@@ -82,8 +82,8 @@ class Access:
         done = subprocess.run(
             [self._kubectl, *arguments], input=input, env=own, check=False, capture_output=True, text=True
         )
-        said = f"kubectl {' '.join(arguments)} exited with {done.returncode}: {done.stderr}{done.stdout}"
-        assert done.returncode == 0 or not check, said
+        failure = f"kubectl {' '.join(arguments)} exited with {done.returncode}: {done.stderr}{done.stdout}"
+        assert done.returncode == 0 or not check, failure
         return done
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
@@ -95,8 +95,8 @@ class Access:
                 continue
             path = f"{resource.format(namespace=one['metadata'].get('namespace', 'default'))}/{one['metadata']['name']}"
             how = "fieldManager=kubectl&force=true"
-            status, said = self.api.request("PATCH", f"{path}?{how}", one, "application/apply-patch+yaml")
-            assert status in {200, 201}, f"apply {path}: {status}: {said}"
+            status, response = self.api.request("PATCH", f"{path}?{how}", one, "application/apply-patch+yaml")
+            assert status in {200, 201}, f"apply {path}: {status}: {response}"
 
     def apply_file(self, path: Path) -> None:
         """Apply all objects of a manifest as the administrator."""
@@ -105,13 +105,13 @@ class Access:
     def delete(self, *paths: str) -> None:
         """Delete what is at each path, an object or a collection, without waiting; nothing where it is not there."""
         for path in paths:
-            status, said = self.api.request("DELETE", path)
-            assert status in {200, 202, 404, 409}, f"DELETE {path}: {status}: {said}"
+            status, response = self.api.request("DELETE", path)
+            assert status in {200, 202, 404, 409}, f"DELETE {path}: {status}: {response}"
 
     def token_of(self, account: str, namespace: str) -> str:
         """Return a token of a service account for the API server, as `kubectl create token` does."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        status, said = self.api.request("POST", path, request)
-        assert status == 201, f"POST {path}: {status}: {said}"
-        return str(said["status"]["token"])
+        status, response = self.api.request("POST", path, request)
+        assert status == 201, f"POST {path}: {status}: {response}"
+        return str(response["status"]["token"])

@@ -91,8 +91,8 @@ class ManagedCertificates:
         self.plane.wait(condition, what, "kube-apiserver", *suspects)
 
     def patch(self, path: str, body: Any) -> None:
-        status, said = self.plane.api.request("PATCH", path, body, "application/strategic-merge-patch+json")
-        assert status == 200, said
+        status, response = self.plane.api.request("PATCH", path, body, "application/strategic-merge-patch+json")
+        assert status == 200, response
 
 
 def forget(plane: ControlPlane, *names: str) -> None:

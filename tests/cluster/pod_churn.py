@@ -61,8 +61,8 @@ class PodChurn:
         """Leave a Pod as an API server does that is killed between the two writes by which it deletes one."""
         name = f"pod-{uuid.uuid4().hex}"
         assert self._create(name, finalizers=["podgate.io/stays"]) == 201
-        status, said = self._request("DELETE", f"{self._path}/{name}")
-        assert (status, said["metadata"]["deletionGracePeriodSeconds"]) == (200, 0), said
+        status, response = self._request("DELETE", f"{self._path}/{name}")
+        assert (status, response["metadata"]["deletionGracePeriodSeconds"]) == (200, 0), response
 
     def _forbid_gpus(self) -> None:
         """Refuse them as ResourceQuota does, whose controller need not run."""
@@ -72,8 +72,8 @@ class PodChurn:
         self._plane.apply(quota)
         path = f"/api/v1/namespaces/{self._namespace}/resourcequotas/no-gpus/status"
         patch = {"status": {"hard": hard, "used": hard}}
-        status, said = self._plane.api.request("PATCH", path, patch, "application/merge-patch+json")
-        assert status == 200, said
+        status, response = self._plane.api.request("PATCH", path, patch, "application/merge-patch+json")
+        assert status == 200, response
 
     def _blow(self, seed: int) -> None:
         chance, own = random.Random(seed), list[str]()  # noqa: S311  it guards nothing
@@ -95,9 +95,9 @@ class PodChurn:
         container = {"name": "c", "image": "i", "resources": {"limits": limits or {}}}
         spec, metadata = {"containers": [container]}, {"name": name, **metadata}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        status, said = self._request("POST", self._path, pod)
+        status, response = self._request("POST", self._path, pod)
         if status == 201:
-            self.came.add(said["metadata"]["uid"])
+            self.came.add(response["metadata"]["uid"])
         elif not status:
             self._unclear.append(name)
         return status
@@ -105,7 +105,7 @@ class PodChurn:
     def _request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Return status and answer; status 0 where nobody knows what has become of it."""
         try:
-            status, said = self._plane.api.request(method, path, body)
+            status, response = self._plane.api.request(method, path, body)
         except OSError:
             return 0, None
-        return (status, said) if status < 500 else (0, said)
+        return (status, response) if status < 500 else (0, response)

@@ -55,8 +55,8 @@ def report(running: ControllerFixture, namespace: str) -> None:
         if not is_told and pod["spec"]["schedulerName"] == UNSCHEDULED["schedulerName"]:
             path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status"
             status = _status(is_good=pod["spec"]["containers"][0]["image"] == GOOD)
-            said, answer = running.plane.api.request("PATCH", path, {"status": status}, _MERGE)
-            assert said in {200, 404}, answer
+            code, answer = running.plane.api.request("PATCH", path, {"status": status}, _MERGE)
+            assert code in {200, 404}, answer
 
 
 def _status(*, is_good: bool) -> dict[str, Any]:

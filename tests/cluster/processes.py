@@ -48,8 +48,8 @@ class Processes:
             process_group=0,  # Ctrl-C is for us, not for it
         )
         assert self._reaper.stdout is not None
-        with self._reaper.stdout as said:
-            self._group = int(said.readline())
+        with self._reaper.stdout as output:
+            self._group = int(output.readline())
 
     def start(self, name: str, command: Sequence[str | Path]) -> None:
         """Start a program; a command line of this Python is forked from an interpreter that has imported Podgate."""

@@ -27,7 +27,7 @@ class Site:
 
     plane: ControlPlane
     folder: Path
-    door: LoadBalancer
+    load_balancer: LoadBalancer
 
     def __post_init__(self) -> None:
         shutil.copytree(manifests.FOLDER, self.folder / "manifests")
@@ -68,8 +68,8 @@ class Site:
         flags |= {"--listen": "127.0.0.1:0", "--plain-listen": "127.0.0.1:0"}
         flags |= {"--kubeconfig": str(self.plane.kubeconfig_for("podgate", token=token))}
         server = Server.start(self.plane, SERVER, *(f"{flag}={text}" for flag, text in flags.items()))
-        self.door.targets = [server.target]
-        self.plane.wait(lambda: self.door.ready, "the server to be ready", SERVER)
+        self.load_balancer.targets = [server.target]
+        self.plane.wait(lambda: self.load_balancer.ready, "the server to be ready", SERVER)
         elsewhere = {
             "spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": None, "clusterIPs": None}
         }

@@ -92,11 +92,11 @@ class RotationFixture(ManagedCertificates):
         """Start what renews kube-apiserver's files, and have it started with them once they are there."""
         self.plane.kubectl("apply", "-f", str(_NODE_RIGHTS))
         host = f"{SERVICE_HOST}:{self.found.load_balancer.port}"
-        told = ("--out", self.node, "--webhook", host, "--token", "own", "--every", "2s")
-        told = (*told, "--second-port", str(self.plane.load_balancers[SECOND].port))
+        node_flags = ("--out", self.node, "--webhook", host, "--token", "own", "--every", "2s")
+        node_flags = (*node_flags, "--second-port", str(self.plane.load_balancers[SECOND].port))
         token = self.plane.kubectl("create", "token", _NODE_ACCOUNT, "-n", "kube-system").stdout.strip()
         whose = ("--kubeconfig", self.plane.kubeconfig_for(_NODE_ACCOUNT, token=token))
-        self.plane.processes.start(NODE, [sys.executable, *PODGATE, NODE, *told, *whose])
+        self.plane.processes.start(NODE, [sys.executable, *PODGATE, NODE, *node_flags, *whose])
         wanted = ("admission-configuration.yaml", "kubeconfig.yaml", "kube-apiserver.pem", "token")
         self.plane.wait(lambda: all((self.node / name).exists() for name in wanted), "kube-apiserver's files", NODE)
         self.plane.admission = self.node / wanted[0]

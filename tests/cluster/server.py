@@ -40,12 +40,12 @@ class Server:
         def listening() -> dict[str, Any] | None:
             for line in plane.log(name, 1000).splitlines():
                 if '"msg":"listening"' in line:
-                    said: dict[str, Any] = json.loads(line)
-                    return said
+                    fields: dict[str, Any] = json.loads(line)
+                    return fields
             return None
 
-        said = plane.wait(listening, f"{name} to listen", name)
-        return cls(name, said.get("admission", [""])[0], said["plain"][0])
+        fields = plane.wait(listening, f"{name} to listen", name)
+        return cls(name, fields.get("admission", [""])[0], fields["plain"][0])
 
     @property
     def target(self) -> Target:

@@ -84,8 +84,8 @@ class Site:
         host = f"{SERVICE_HOST}:{port}"
         second = ("--second-port", str(self.plane.load_balancers[SECOND_PORT].port))
         whence = ("--token", issuer, "--every", "1s", "--kubeconfig", kubeconfig)
-        told = ("--out", self.out, "--webhook", host, *second, *whence)
-        self.plane.processes.start(NODE, [sys.executable, *PODGATE, "apiserver-files", *told])
+        flags = ("--out", self.out, "--webhook", host, *second, *whence)
+        self.plane.processes.start(NODE, [sys.executable, *PODGATE, "apiserver-files", *flags])
         self.plane.wait(lambda: all((self.out / name).exists() for name in FILES), "the files", NODE)
 
     def restart_api_server(self) -> None:
@@ -200,8 +200,8 @@ def test_calls_turn_to_the_other_port_when_the_certificate_has_changed_behind_it
         assert len(look(0)) == 3, "each door's certificate, and that the second is not in use"
         assert look(60) == []
         new = site.put_pair()
-        [told] = look(120)
-        assert told == f"certificate for port {second.port}: renewed while the port is not in use"
+        [action] = look(120)
+        assert action == f"certificate for port {second.port}: renewed while the port is not in use"
         site.plane.wait(lambda: (site.out / SECOND).read_bytes() == new, "the second certificate to change", NODE)
         assert (site.out / IDENTITY).read_bytes() == old
         assert look(440) == []
@@ -276,8 +276,8 @@ def test_a_key_set_of_another_hand_is_left_alone_and_said(site: Site, a_redis: R
         site.plane.wait(
             lambda: controller.status()["certificates"]["errors"], "the trouble to be told", controller.name
         )
-        [told] = controller.status()["certificates"]["errors"]
-        assert f"ConfigMap {NAMESPACE}/{KEY_SET} is there without the label" in told
+        [error] = controller.status()["certificates"]["errors"]
+        assert f"ConfigMap {NAMESPACE}/{KEY_SET} is there without the label" in error
         found_data = site.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{KEY_SET}")["data"]
         assert found_data == {"jwks.json": "theirs"}
         site.plane.kubectl("delete", "configmap", KEY_SET, "-n", NAMESPACE)
@@ -315,7 +315,7 @@ def test_the_api_server_accepts_what_runs_on_its_nodes_and_podgate_never_judges_
     assert daemon_set["metadata"]["namespace"] in BUILT_IN_EXEMPT_NAMESPACES
     [container] = daemon_set["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["podgate", "apiserver-files"]
-    told = dict(argument.removeprefix("--").split("=") for argument in container["args"])
-    assert set(told) <= {str(option.name) for option in apiserver_files.params} | {"token"}
+    flags = dict(argument.removeprefix("--").split("=") for argument in container["args"])
+    assert set(flags) <= {str(option.name) for option in apiserver_files.params} | {"token"}
     [mount] = container["volumeMounts"]
-    assert told["out"] == mount["mountPath"] == str(DEFAULT), "kube-apiserver has to find it at the same place"
+    assert flags["out"] == mount["mountPath"] == str(DEFAULT), "kube-apiserver has to find it at the same place"

@@ -101,24 +101,24 @@ services:
 
 
 @pytest.fixture
-def door(own_plane: ControlPlane) -> Iterator[LoadBalancer]:
+def load_balancer(own_plane: ControlPlane) -> Iterator[LoadBalancer]:
     """Stand in front of the API server: the servers' watches go through it."""
-    with LoadBalancers() as doors:
-        door = doors.open()
-        door.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
-        yield door
+    with LoadBalancers() as load_balancers:
+        load_balancer = load_balancers.open()
+        load_balancer.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
+        yield load_balancer
 
 
 def test_policy_and_matching_go_on_while_the_api_server_comes_and_goes(
-    own_plane: ControlPlane, identities: Identities, door: LoadBalancer
+    own_plane: ControlPlane, identities: Identities, load_balancer: LoadBalancer
 ) -> None:
     with installed(own_plane, identities.files, FIRST, ["team-0"], servers=0) as found:
         own_plane.kubectl("label", "namespace", "team-0", "team=web")
-        kubeconfig = found.kubeconfig(server=f"https://127.0.0.1:{door.port}")
+        kubeconfig = found.kubeconfig(server=f"https://127.0.0.1:{load_balancer.port}")
         server = found.start_server("--drain", "0s", kubeconfig=kubeconfig)
         own_plane.wait(lambda: tier(found, "team-0") == "v0", "the policy to act", server.name)
 
-        door.cut()
+        load_balancer.cut()
         followed(found, 1)
 
         own_plane.stop_component("kube-apiserver")
@@ -131,12 +131,12 @@ def test_policy_and_matching_go_on_while_the_api_server_comes_and_goes(
         own_plane.wait_ready()
         followed(found, 3)
 
-        door.targets = []
-        door.cut()
+        load_balancer.targets = []
+        load_balancer.cut()
         found.apply_policy(policy(4))
         own_plane.wait(lambda: failures(found) >= 1, "the servers to miss the API server", server.name)
         assert tier(found, "team-3") == "v3"
-        door.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
+        load_balancer.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
         own_plane.wait(lambda: tier(found, "team-3") == "v4", "the policy that was missed", server.name)
 
 

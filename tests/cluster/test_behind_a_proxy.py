@@ -41,10 +41,10 @@ class Behind(Files):
         return cls(files.folder, files.pki, files.signer, files.other, files.caller, proxies=proxies)
 
     def arguments(self) -> list[str]:
-        told = super().arguments()
-        told[told.index("--client-ca") + 1] = str(self.proxies.folder / "ca.crt")
-        told[told.index("--identities") + 1] = str(self.proxies.folder.parent / "identities.yaml")
-        return [*told, "--client-identity", "forwarded", "--forwarded-ca", str(self.pki.paths.client_ca)]
+        flags = super().arguments()
+        flags[flags.index("--client-ca") + 1] = str(self.proxies.folder / "ca.crt")
+        flags[flags.index("--identities") + 1] = str(self.proxies.folder.parent / "identities.yaml")
+        return [*flags, "--client-identity", "forwarded", "--forwarded-ca", str(self.pki.paths.client_ca)]
 
     def forwarding(self) -> Forwarding:
         proxy: KeyPair = self.proxies.client(PROXY)

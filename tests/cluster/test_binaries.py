@@ -40,13 +40,15 @@ def test_a_build_that_fails_says_what_the_compiler_said_and_leaves_no_program(tm
     assert not (tmp_path / "program").exists()
 
 
-@pytest.mark.parametrize(("said", "is_taken"), [("go1.26.8", True), ("go1.27", True), ("go1.25.5", False), ("", False)])
+@pytest.mark.parametrize(
+    ("version", "is_taken"), [("go1.26.8", True), ("go1.27", True), ("go1.25.5", False), ("", False)]
+)
 def test_go_is_taken_from_the_path_where_it_is_new_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, said: str, is_taken: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, version: str, is_taken: bool
 ) -> None:
     own = tmp_path / "bin" / "go"
     own.parent.mkdir()
-    own.write_text(f"#!/bin/sh\necho {said}\n")
+    own.write_text(f"#!/bin/sh\necho {version}\n")
     own.chmod(0o755)
     monkeypatch.setenv("PATH", f"{own.parent}:/usr/bin:/bin")
     monkeypatch.setattr(toolchain, "_install", lambda folder: folder.mkdir(parents=True))

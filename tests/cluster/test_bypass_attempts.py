@@ -69,14 +69,14 @@ def tenant(installation: Installation) -> Api:
     return found
 
 
-def said(answer: tuple[int, Any]) -> tuple[int, str]:
+def status_and_message(answer: tuple[int, Any]) -> tuple[int, str]:
     status, body = answer
     return status, str(body.get("message", ""))
 
 
 def created(tenant: Api, name: str, app: str = "web", **spec: Any) -> str:
     """Create a Pod as the tenant; return its path."""
-    status, message = said(tenant.request("POST", PODS, pod(name, app, **spec)))
+    status, message = status_and_message(tenant.request("POST", PODS, pod(name, app, **spec)))
     assert status == 201, message
     return f"{PODS}/{name}"
 
@@ -101,7 +101,7 @@ FORGERIES: dict[str, Json] = {
 def test_no_tenant_names_the_node_of_a_pod(tenant: Api, metadata: Json) -> None:
     forged = pod("named", "web", nodeName="node-b1")
     forged["metadata"] |= metadata
-    status, message = said(tenant.request("POST", PODS, forged))
+    status, message = status_and_message(tenant.request("POST", PODS, forged))
     assert status == 403
     assert "NodeNameSet: service web: spec.nodeName is 'node-b1', which bypasses the scheduler" in message
 
@@ -122,7 +122,7 @@ def test_a_pod_that_the_scheduler_has_placed_is_changed_as_ever(plane: ControlPl
     path = running(plane, tenant, "placed")
     assert plane.api.get(path)["spec"]["nodeName"] in {"node-a1", "node-a2"}
     label = {"metadata": {"labels": {"version": "v2"}}}
-    assert said(tenant.request("PATCH", path, label, MERGE_PATCH)) == (200, "")
+    assert status_and_message(tenant.request("PATCH", path, label, MERGE_PATCH)) == (200, "")
 
 
 # --- rights that no tenant has ---
@@ -162,7 +162,9 @@ def test_the_rights_that_lead_past_the_policy_are_in_no_role_of_a_tenant(
     method, path, body = right
     if plane.api.get(f"{PODS}/waiting") is None:
         created(tenant, "waiting", schedulerName="nobody")
-    status, message = said(tenant.request(method, path, body, MERGE_PATCH if method == "PATCH" else "application/json"))
+    status, message = status_and_message(
+        tenant.request(method, path, body, MERGE_PATCH if method == "PATCH" else "application/json")
+    )
     assert status == 403
     assert "is forbidden: " in message
 
@@ -183,7 +185,7 @@ def test_a_tenant_is_every_service_account_of_its_namespace(plane: ControlPlane)
     """So that an exempt one there exempts the tenant: SECURITY.md says where exempt ones belong."""
     mine = plane.kubeconfig_for("tenant")
     named = json.dumps(pod("by-ci", "web", nodeName="node-b1"))
-    told = ("create", "-n", SPACE, "-f", "-", "--dry-run=server")
+    arguments = ("create", "-n", SPACE, "-f", "-", "--dry-run=server")
     whose = f"--as=system:serviceaccount:{SPACE}:"
     for account, status in (("default", 1), ("ci", 0)):
         bindings = {
@@ -196,7 +198,7 @@ def test_a_tenant_is_every_service_account_of_its_namespace(plane: ControlPlane)
         plane.apply(bindings)
 
         def answered(account: str = account) -> str | None:
-            done = plane.kubectl(*told, whose + account, input=named, check=False, kubeconfig=mine)
+            done = plane.kubectl(*arguments, whose + account, input=named, check=False, kubeconfig=mine)
             return None if "cannot create" in done.stderr else f"{done.returncode} {done.stderr}"
 
         found = plane.wait(answered, f"the rights of {account}")
@@ -232,7 +234,7 @@ def heavy(plane: ControlPlane) -> Iterator[None]:
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
 def test_what_plugins_of_the_api_server_compute_is_nobodys_to_set(tenant: Api, case: tuple[Json, str]) -> None:
     spec, words = case
-    status, message = said(tenant.request("POST", PODS, pod("computed", "web", **spec)))
+    status, message = status_and_message(tenant.request("POST", PODS, pod("computed", "web", **spec)))
     assert status in {403, 422}
     assert words in message
     assert "podgate.io" not in message
@@ -255,7 +257,7 @@ def test_no_later_change_of_a_pod_places_it_again(
     gates = {"schedulingGates": [{"name": "example.com/wait"}]} if gated else {"schedulerName": "nobody"}
     if plane.api.get(f"{PODS}/{name}") is None:
         created(tenant, name, **gates)
-    status, message = said(tenant.request("PATCH", f"{PODS}/{name}", [change], JSON_PATCH))
+    status, message = status_and_message(tenant.request("PATCH", f"{PODS}/{name}", [change], JSON_PATCH))
     assert (status, "podgate.io" in message) == (422, False), message
 
 
@@ -263,7 +265,7 @@ def test_what_a_pod_tolerates_is_its_users_once_it_is_not_gated(plane: ControlPl
     """A shorter toleration in front of the policy's makes this Pod, and no other, leave a failing node earlier."""
     path = created(tenant, "bearing", "bearing", schedulerName="nobody")
     sooner = {"op": "add", "path": "/spec/tolerations/0", "value": {**EVICTED_LATE, "tolerationSeconds": 1}}
-    assert said(tenant.request("PATCH", path, [sooner], JSON_PATCH)) == (200, "")
+    assert status_and_message(tenant.request("PATCH", path, [sooner], JSON_PATCH)) == (200, "")
     assert EVICTED_LATE in plane.api.get(path)["spec"]["tolerations"], "none can be taken away"
 
 
@@ -287,14 +289,14 @@ def test_an_ephemeral_container_asks_for_no_resources(plane: ControlPlane, tenan
     answer = plane.api.request(
         "PATCH", f"{path}/ephemeralcontainers", {"spec": {"ephemeralContainers": [debug]}}, STRATEGIC
     )
-    status, message = said(answer)
+    status, message = status_and_message(answer)
     assert status == 422
     assert "resources: Forbidden: cannot be set for an Ephemeral Container" in message
 
 
 def test_resources_of_the_whole_pod_are_within_the_range_of_pods(tenant: Api) -> None:
     whole = {"requests": {"cpu": "10"}, "limits": {"cpu": "10"}}
-    status, message = said(tenant.request("POST", PODS, pod("whole", "web", resources=whole)))
+    status, message = status_and_message(tenant.request("POST", PODS, pod("whole", "web", resources=whole)))
     assert status == 403
     assert "ResourcesOutside: service web: the Pod as a whole: limits[cpu] is '10'" in message
 
@@ -308,7 +310,7 @@ def test_a_resize_out_of_the_range_is_refused_and_never_clamped(plane: ControlPl
     for cpu, wanted in (("2", 200), ("5", 403)):
         grown = {"name": "c", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}
         answer = plane.api.request("PATCH", f"{path}/resize", {"spec": {"containers": [grown]}}, STRATEGIC)
-        status, message = said(answer)
+        status, message = status_and_message(answer)
         assert status == wanted, message
         assert ("Resources" in message) is (wanted == 403)
 
@@ -317,7 +319,7 @@ def test_a_resize_of_the_whole_pod_is_within_the_range_of_pods(plane: ControlPla
     whole = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     path = running(plane, tenant, "resized-whole", resources=whole)
     grown = {"spec": {"resources": {"requests": {"cpu": "5"}, "limits": {"cpu": "5"}}}}
-    status, message = said(plane.api.request("PATCH", f"{path}/resize", grown, STRATEGIC))
+    status, message = status_and_message(plane.api.request("PATCH", f"{path}/resize", grown, STRATEGIC))
     assert status in {403, 422}, message
     assert plane.api.get(path)["spec"]["resources"] == whole
 

@@ -355,8 +355,8 @@ def test_rights_are_by_name_and_nobody_may_list_secrets(kept: ManagedCertificate
 
     def may(account: str, verb: str, what: str, namespace: str = NAMESPACE) -> bool:
         who = f"--as=system:serviceaccount:{NAMESPACE}:{account}"
-        said = kept.plane.kubectl("auth", "can-i", verb, what, who, "-n", namespace, check=False).stdout
-        return said.strip() == "yes"
+        answer = kept.plane.kubectl("auth", "can-i", verb, what, who, "-n", namespace, check=False).stdout
+        return answer.strip() == "yes"
 
     account = CONTROLLER_ACCOUNT
     assert all(may(account, "get", f"secrets/{name}") for name in SECRETS)

@@ -32,13 +32,13 @@ def test_a_cluster_goes_with_its_process_however_that_ends(tmp_path: Path, ended
         [sys.executable, "-c", STAYS, folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None
-        said = json.loads(process.stdout.readline())
-        assert all(runs(pid) for pid in said["pids"])
-        assert all(listens(port) for port in said["ports"])
+        started = json.loads(process.stdout.readline())
+        assert all(runs(pid) for pid in started["pids"])
+        assert all(listens(port) for port in started["ports"])
         assert (folder / "admin.kubeconfig").exists()
         process.send_signal(ended_by)
-    until(lambda: not any(runs(pid) for pid in said["pids"]), "all components had ended")
-    until(lambda: not any(listens(port) for port in said["ports"]), "all ports were free")
+    until(lambda: not any(runs(pid) for pid in started["pids"]), "all components had ended")
+    until(lambda: not any(listens(port) for port in started["ports"]), "all ports were free")
     until(lambda: not folder.exists(), "the folder was gone")
 
 

@@ -79,8 +79,8 @@ class Asking:
         if not user:
             return self.request("POST", path, pod)
         self.recorder.taken()
-        told = ("create", "--raw", path, "-f", "-", f"--as={user}", "--as-group=system:masters")
-        done = self.plane.kubectl(*told, input=json.dumps(pod), check=False)
+        flags = ("create", "--raw", path, "-f", "-", f"--as={user}", "--as-group=system:masters")
+        done = self.plane.kubectl(*flags, input=json.dumps(pod), check=False)
         return (201 if done.returncode == 0 else 500), done.stderr
 
     def patch(self, path: str, patch: Any, *, sub_resource: str = "") -> tuple[int, str]:
@@ -151,11 +151,11 @@ def test_while_the_server_is_away_pods_are_kept_out_only_where_a_closed_service_
 ) -> None:
     asking.away()
     try:
-        status, said = asking.create(namespace)
+        status, response = asking.create(namespace)
     finally:
         asking.back()
     assert status == (500 if entry == CLOSED else 201)
-    assert ('failed calling webhook "validate-closed' in said) is (entry == CLOSED)
+    assert ('failed calling webhook "validate-closed' in response) is (entry == CLOSED)
 
 
 EXEMPT = [
@@ -183,15 +183,15 @@ EXEMPT = [
     ("pod", "exempt"), [(pod, exempt) for _, pod, exempt in EXEMPT], ids=[row[0] for row in EXEMPT]
 )
 def test_the_exempt_go_on_and_no_other(asking: Asking, pod: dict[str, Any], *, exempt: bool) -> None:
-    status, said = asking.create("asked-exact", **dict(pod))
-    assert status == 201, said
+    status, response = asking.create("asked-exact", **dict(pod))
+    assert status == 201, response
     assert asking.asked == ([] if exempt else BOTH)
     asking.away()
     try:
-        status, said = asking.create("asked-exact", **dict(pod))
+        status, response = asking.create("asked-exact", **dict(pod))
     finally:
         asking.back()
-    assert status == (201 if exempt else 500), said
+    assert status == (201 if exempt else 500), response
 
 
 def test_pods_of_a_daemon_set_come_up_while_the_server_is_away(asking: Asking) -> None:
@@ -243,8 +243,8 @@ def running(asking: Asking) -> str:
 def test_an_update_comes_only_if_it_could_be_refused(
     asking: Asking, running: str, patch: Any, sub_resource: str, *, arrives: bool
 ) -> None:
-    status, said = asking.patch(running, patch, sub_resource=sub_resource)
-    assert status == 200, said
+    status, response = asking.patch(running, patch, sub_resource=sub_resource)
+    assert status == 200, response
     assert asking.asked == ([("validate", "UPDATE")] if arrives else [])
 
 
@@ -252,13 +252,13 @@ def test_a_resize_comes_and_a_debug_container_does_not(asking: Asking, running: 
     resized = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}}}]}}
     path = f"/api/v1/namespaces/{running}"
     strategic = "application/strategic-merge-patch+json"
-    status, said = asking.request("PATCH", f"{path}/resize", resized, strategic)
-    assert status == 200, said
+    status, response = asking.request("PATCH", f"{path}/resize", resized, strategic)
+    assert status == 200, response
     [call] = asking.recorder.taken()
     assert (call.path, call.operation, call.sub_resource, call.name) == ("validate", "UPDATE", "resize", "run")
     debug = {"spec": {"ephemeralContainers": [{"name": "d", "image": "i"}]}}
-    status, said = asking.request("PATCH", f"{path}/ephemeralcontainers", debug, strategic)
-    assert (status, asking.asked) == (200, []), said
+    status, response = asking.request("PATCH", f"{path}/ephemeralcontainers", debug, strategic)
+    assert (status, asking.asked) == (200, []), response
 
 
 GATES = [{"name": "example.com/a"}, {"name": "example.com/b"}]
@@ -278,8 +278,8 @@ GATED_UPDATES = [
 def test_a_gated_pods_scheduling_fields_and_gates_come(asking: Asking) -> None:
     assert asking.create("asked-staged", "gated", schedulingGates=GATES)[0] == 201
     for what, patch, arrives in GATED_UPDATES:
-        status, said = asking.patch("asked-staged/pods/gated", patch)
-        assert status == 200, said
+        status, response = asking.patch("asked-staged/pods/gated", patch)
+        assert status == 200, response
         assert asking.asked == ([("validate", "UPDATE")] if arrives else []), what
 
 
@@ -289,8 +289,8 @@ def test_a_pod_on_its_way_out_is_left_alone(asking: Asking) -> None:
     status, _ = asking.request("DELETE", f"/api/v1/namespaces/{path}?gracePeriodSeconds=0", None)
     assert (status, asking.asked) == (200, [])
     for patch in ({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"finalizers": None}}):
-        status, said = asking.patch(path, patch)
-        assert (status, asking.asked) == (200, []), said
+        status, response = asking.patch(path, patch)
+        assert (status, asking.asked) == (200, []), response
 
 
 def test_what_no_policy_would_refuse_works_while_the_server_is_away(asking: Asking, running: str) -> None:
@@ -322,8 +322,8 @@ def test_a_dry_run_is_reported_as_one(asking: Asking) -> None:
 )
 def test_of_config_maps_only_the_policy_comes(asking: Asking, namespace: str, name: str, *, arrives: bool) -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}
-    status, said = asking.request("POST", f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All", config_map)
-    assert status == 201, said
+    status, response = asking.request("POST", f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All", config_map)
+    assert status == 201, response
     assert asking.asked == ([("validate-policy", "CREATE")] if arrives else [])
 
 

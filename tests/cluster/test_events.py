@@ -70,10 +70,12 @@ def test_a_deployment_over_its_quota_has_one_event_a_minute_on_its_replica_set(
         plane.wait(lambda: second.total("podgate_quota_denied_total"), "the other server to deny", second.name)
         plane.wait(lambda: told_by(second).total() >= 2, "the other server to tell", second.name)
         [replica_set] = plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets")["items"]
-        told = events(found, namespace, "QuotaExceeded")
-        assert Counter(event["eventTime"][:16] for event in told).most_common(1)[0][1] == 1, told
-        assert {event["regarding"]["uid"] for event in told} == {replica_set["metadata"]["uid"]}
-        assert {(event["type"], event["reportingController"]) for event in told} == {("Warning", "podgate.io/podgate")}
+        reported = events(found, namespace, "QuotaExceeded")
+        assert Counter(event["eventTime"][:16] for event in reported).most_common(1)[0][1] == 1, reported
+        assert {event["regarding"]["uid"] for event in reported} == {replica_set["metadata"]["uid"]}
+        assert {(event["type"], event["reportingController"]) for event in reported} == {
+            ("Warning", "podgate.io/podgate")
+        }
         described = plane.kubectl("describe", "rs", "-n", namespace).stdout
         assert "Warning  QuotaExceeded" in described
         assert "service counted: pods in 30m: hard 2, used 2, asked 1; could pass from" in described

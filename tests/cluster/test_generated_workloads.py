@@ -46,14 +46,14 @@ def test_every_verdict_is_that_of_the_pods_that_come(
     reviewed = _reviewed(made, tmp_path)
     with installed(plane, identities.files, made.policy, made.namespaces) as installation:
         installation.wait_asked()
-        told = _created(installation, made)
+        warnings = _created(installation, made)
         became = _became(installation, made)
     wrong = {}
     for one in made.objects:
         name = id_of(one)
-        found = [*_faults(reviewed[name], told.get(name, []), became[name])]
+        found = [*_faults(reviewed[name], warnings.get(name, []), became[name])]
         if found:
-            wrong[name] = (found, reviewed[name]["decision"], told.get(name), became[name], one)
+            wrong[name] = (found, reviewed[name]["decision"], warnings.get(name), became[name], one)
     tally = Counter(line["decision"] for line in reviewed.values())
     kinds = Counter(one["kind"] for one in made.objects)
     print(f"\nseed {seed}, {'strict' if strict else 'lenient'}: {count} workloads {dict(kinds)}: {dict(tally)}")  # noqa: T201
@@ -61,7 +61,7 @@ def test_every_verdict_is_that_of_the_pods_that_come(
     assert tally["Depends"] < count / 2, "a set in which most depends shows little"
 
 
-def _faults(reviewed: dict[str, Any], told: list[str], became: set[Outcome]) -> Any:
+def _faults(reviewed: dict[str, Any], warnings: list[str], became: set[Outcome]) -> Any:
     """Yield what was said and is not so."""
     decision, service = reviewed["decision"], reviewed["service"]
     if decision == "Depends":
@@ -73,10 +73,10 @@ def _faults(reviewed: dict[str, Any], told: list[str], became: set[Outcome]) -> 
     elif became != {Outcome(service, decision == "Deny")}:
         yield f"review: {decision} by {service}"
     denials = {outcome.is_denied for outcome in became}
-    if any(_claims_denial(warning) for warning in told):
+    if any(_claims_denial(warning) for warning in warnings):
         if denials != {True}:
             yield "server: claims a denial"
-    elif not any("will be denied if" in warning for warning in told) and denials != {False}:
+    elif not any("will be denied if" in warning for warning in warnings) and denials != {False}:
         yield "server: claims none"
 
 
@@ -99,16 +99,16 @@ def _created(installation: Installation, made: Generated) -> dict[str, list[str]
     everything = {"apiVersion": "v1", "kind": "List", "items": made.objects}
     done = installation.plane.kubectl("create", "-f", "-", input=json.dumps(everything))
     assert len(done.stdout.splitlines()) == len(made.objects)
-    told: dict[str, list[str]] = {}
+    warnings: dict[str, list[str]] = {}
     for line in done.stderr.splitlines():
         name = _CREATED.search(line)
         assert name is not None, line
-        told.setdefault(name[1], []).append(line)
+        warnings.setdefault(name[1], []).append(line)
     spared = {"DaemonSet"} if "daemonSets" not in (yaml.safe_load(made.policy).get("exemptions") or {}) else set()
     asked = sum(one["kind"] not in spared for one in made.objects)
     reviews = sum(server.total("podgate_workload_reviews_total") for server in installation.servers)
     assert reviews >= asked, "the API server went on without asking: no warning could come"
-    return told
+    return warnings
 
 
 def _became(installation: Installation, made: Generated) -> dict[str, set[Outcome]]:

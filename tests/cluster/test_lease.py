@@ -50,15 +50,15 @@ def counting(plane: ControlPlane, identities: Identities, namespace: str) -> Ite
 @contextmanager
 def second(found: Installation, *program: str) -> Iterator[None]:
     """Start another server of the same cluster, which cannot listen yet."""
-    told = (*found.files.arguments()[2:], "--kubeconfig", found.kubeconfig(), "--drain", "0s")
-    found.plane.processes.start(SECOND, [sys.executable, *(program or ("-m", "webhook")), "serve", *told])
+    arguments = (*found.files.arguments()[2:], "--kubeconfig", found.kubeconfig(), "--drain", "0s")
+    found.plane.processes.start(SECOND, [sys.executable, *(program or ("-m", "webhook")), "serve", *arguments])
     try:
         yield
     finally:
         found.plane.stop_component(SECOND)
 
 
-def said(plane: ControlPlane, name: str, message: str) -> dict[str, Any] | None:
+def logged(plane: ControlPlane, name: str, message: str) -> dict[str, Any] | None:
     for line in plane.log(name, 1000).splitlines():
         if f'"msg":"{message}"' in line:
             row: dict[str, Any] = json.loads(line)
@@ -104,7 +104,7 @@ def test_a_second_server_leaves_and_the_first_serves_on(api_alone: ControlPlane,
         assert f"error: lease {NAMESPACE}/podgate-leader is held by {holder} since " in log
         assert "run one replica, or let all share a --store redis://" in log
         assert "Traceback" not in log
-        assert said(api_alone, SECOND, "listening") is None
+        assert logged(api_alone, SECOND, "listening") is None
         assert spec(api_alone)["holderIdentity"] == holder
         assert found.create_pod("lease-second")[0] == 201
 
@@ -116,9 +116,9 @@ def test_the_next_server_takes_over(api_alone: ControlPlane, identities: Identit
         holder = spec(api_alone)["holderIdentity"]
         with second(found):
             waiting = "waiting for another server to exit"
-            api_alone.wait(lambda: said(api_alone, SECOND, waiting), "the second server to wait", SECOND)
+            api_alone.wait(lambda: logged(api_alone, SECOND, waiting), "the second server to wait", SECOND)
             found.stop_server(found.servers[0], kill=kill)
-            api_alone.wait(lambda: said(api_alone, SECOND, "listening"), "the second server to listen", SECOND)
+            api_alone.wait(lambda: logged(api_alone, SECOND, "listening"), "the second server to listen", SECOND)
             assert spec(api_alone)["holderIdentity"] != holder
 
 

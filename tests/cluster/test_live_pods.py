@@ -102,8 +102,8 @@ def test_a_rollout_at_the_limit_waits_for_room_and_completes_by_surge(running: C
     deploy(running, namespace, maxSurge=1, maxUnavailable=0)
     assert running.standing("rolled") == 4
     running.plane.kubectl("set", "image", "deployment/web", "c=new", "-n", namespace)
-    [said] = running.plane.wait(lambda: refusals(running, namespace), "the new ReplicaSet to be refused")
-    assert f"{REFUSED}4, used 4, asked 1; could pass when enough of the service's live Pods have ended" in said
+    [message] = running.plane.wait(lambda: refusals(running, namespace), "the new ReplicaSet to be refused")
+    assert f"{REFUSED}4, used 4, asked 1; could pass when enough of the service's live Pods have ended" in message
     limit = "{hard: {pods: 4}, surge: %s}"
     change(running, limit % "0", limit % "25%")
     running.wait(lambda: len(ready(running, namespace, "new")) == 4, "the rollout to complete")
@@ -151,8 +151,8 @@ def test_a_lowered_limit_evicts_nobody_and_lets_nobody_in(running: ControllerFix
     names = [running.found.create_pod(namespace)[1]["metadata"]["name"] for _ in range(3)]
     limit = "[standing-lowered-STORE]}, quota: {standing: {hard: {pods: %d}".replace("STORE", store)
     change(running, limit % 3, limit % 1)
-    status, said = running.found.create_pod(namespace)
-    assert (status, f"{REFUSED}1, used 3, asked 1" in said["message"]) == (429, True), said
+    status, response = running.found.create_pod(namespace)
+    assert (status, f"{REFUSED}1, used 3, asked 1" in response["message"]) == (429, True), response
     assert sorted(pod["metadata"]["name"] for pod in running.found.pods(namespace)) == sorted(names)
     running.plane.kubectl("delete", "pod", *names, "-n", namespace, "--grace-period=0", "--force")
     running.wait(lambda: running.standing("lowered") == 0, "their places to be free")
@@ -169,8 +169,8 @@ def test_who_came_in_while_the_server_was_down_is_charged_afterwards(running: Co
     assert (running.charged_afterwards("away"), running.used("away")) == (3, 3)
     running.wait(lambda: enforced(running, "away"), "the limit to hold")
     running.found.wait_asked()
-    status, said = running.found.create_pod(namespace)
-    assert (status, f"{REFUSED}2, used 3, asked 1" in said["message"]) == (429, True), said
+    status, response = running.found.create_pod(namespace)
+    assert (status, f"{REFUSED}2, used 3, asked 1" in response["message"]) == (429, True), response
 
 
 def test_a_resize_is_counted_by_the_most_and_stands_with_what_there_is(running: ControllerFixture, store: str) -> None:

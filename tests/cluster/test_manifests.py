@@ -105,9 +105,9 @@ def test_the_api_server_accepts_it(site: Site, name: str) -> None:
 
 
 def test_applied_again_nothing_changes(site: Site) -> None:
-    said = site.take("kubectl apply -k manifests").splitlines()
-    assert len(said) == 15
-    assert [line for line in said if not line.endswith(" unchanged")] == []
+    printed = site.take("kubectl apply -k manifests").splitlines()
+    assert len(printed) == 15
+    assert [line for line in printed if not line.endswith(" unchanged")] == []
 
 
 def test_the_old_server_is_asked_to_end_before_the_new_one_is_ready(site: Site) -> None:
@@ -228,8 +228,8 @@ def controllers_site(site: Site) -> Site:
 
 def may(site: Site, account: str, verb: str, resource: str, namespace: str) -> str:
     where = ("-n", namespace) if namespace else ("--all-namespaces",)
-    said = site.plane.kubectl("auth", "can-i", verb, *resource.split(), *where, f"--as={account}", check=False)
-    return (said.stdout.split() or [said.stderr])[0]
+    answer = site.plane.kubectl("auth", "can-i", verb, *resource.split(), *where, f"--as={account}", check=False)
+    return (answer.stdout.split() or [answer.stderr])[0]
 
 
 def wait_for_answer(site: Site, answer: str, account: str, verb: str, resource: str, namespace: str) -> None:
@@ -299,10 +299,10 @@ async def test_with_cert_manager_whoever_leads_may_annotate_the_webhooks_and_see
     try:
         for one in webhooks:  # those that the test before this one granted may be in force yet
             wait_for_answer(controllers_site, "no", account, "get", one, "")
-        told = (await CaInjection().reconcile(Api(client, lambda: True), datetime.now(UTC))).errors
-        assert len(told) == len(CONFIGURATIONS)
+        errors = (await CaInjection().reconcile(Api(client, lambda: True), datetime.now(UTC))).errors
+        assert len(errors) == len(CONFIGURATIONS)
         for file in files:
-            assert all(f"kubectl apply -f {file}" in text for text in told)
+            assert all(f"kubectl apply -f {file}" in text for text in errors)
             controllers_site.take(f"kubectl apply -f {file}")
         for one in webhooks:
             for verb, answer in (("get", "yes"), ("patch", "yes"), ("delete", "no")):
@@ -344,8 +344,8 @@ def test_the_account_that_the_api_server_calls_as_may_do_nothing(site: Site, nam
     """Nothing but what every service account may: ask what it may do, and read how the API is made."""
 
     def rules(account: str) -> list[str]:
-        told = site.plane.kubectl("auth", "can-i", "--list", "-n", namespace, f"--as={account}")
-        return sorted(told.stdout.splitlines())
+        listed = site.plane.kubectl("auth", "can-i", "--list", "-n", namespace, f"--as={account}")
+        return sorted(listed.stdout.splitlines())
 
     assert rules(CALLER) == rules("system:serviceaccount:default:default")
 

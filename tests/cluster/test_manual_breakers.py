@@ -31,8 +31,8 @@ def led(
 ) -> Iterator[Installation]:
     """Yield servers and a controller on one Redis, all under the rights of the manifests; each test has its service."""
     policy, namespace = POLICY.replace("NAME", service), f"breakers-{service}"
-    told = ("--drain", "0s", "--store", redis.url, "--store-deadline", "10s")
-    with installed(plane, identities.files, policy, [namespace], servers=servers, arguments=told) as found:
+    flags = ("--drain", "0s", "--store", redis.url, "--store-deadline", "10s")
+    with installed(plane, identities.files, policy, [namespace], servers=servers, arguments=flags) as found:
         try:
             controller = found.start_controller("--store", redis.url)
             found.wait_asked()
@@ -54,7 +54,7 @@ def events(found: Installation, reason: str) -> list[dict[str, Any]]:
     return [one for one in listed if one["reason"] == reason and one["regarding"].get("uid") == uid]
 
 
-def told(found: Installation, reason: str) -> dict[str, Any]:
+def event_of(found: Installation, reason: str) -> dict[str, Any]:
     """Wait until it is told, and return it: once, whoever told it."""
     names = [one.name for one in (*found.servers, *found.controllers)]
     found.plane.wait(lambda: events(found, reason), f"{reason} to be told", *names)
@@ -75,7 +75,7 @@ def test_hands_on_a_breaker_act_on_all_servers_and_are_reported_on_the_policy(
             503,
             True,
         )
-        opened = told(found, "BreakerForcedOpen")
+        opened = event_of(found, "BreakerForcedOpen")
         assert (opened["type"], opened["note"].partition(" (generation")[0]) == (
             "Warning",
             "service forced: the breaker was CLOSED, is FORCED_OPEN: INC-1",
@@ -85,14 +85,14 @@ def test_hands_on_a_breaker_act_on_all_servers_and_are_reported_on_the_policy(
 
         assert podgate("breaker", "reset", "forced", "--merge", *options).code == 0
         plane.wait(lambda: states(found) == ["CLOSED"] * 2, "both to let it go")
-        assert told(found, "BreakerClosed")["type"] == "Normal"
+        assert event_of(found, "BreakerClosed")["type"] == "Normal"
         assert found.create_pod("breakers-forced")[0] == 201
         assert podgate("breaker", "open", "nope", "--for", "1h", *options).code == 4
 
         # It goes by itself again: what one server trips both see, and one of the three tells.
         assert [found.create_pod("breakers-forced")[0] for _ in range(2)] == [201, 429]
         plane.wait(lambda: states(found) == ["OPEN"] * 2, "both to see it tripped")
-        assert "quotaExceeded: 1 request refused within 60s" in told(found, "BreakerOpened")["note"]
+        assert "quotaExceeded: 1 request refused within 60s" in event_of(found, "BreakerOpened")["note"]
 
 
 def test_while_no_server_is_up_the_controller_lets_time_pass_and_reports_what_comes_of_it(
@@ -101,10 +101,10 @@ def test_while_no_server_is_up_the_controller_lets_time_pass_and_reports_what_co
     with led(plane, identities, "alone", a_redis) as found:
         [server], [controller] = found.servers, found.controllers
         assert [found.create_pod("breakers-alone")[0] for _ in range(3)] == [201, 201, 429]
-        opened = told(found, "BreakerOpened")
+        opened = event_of(found, "BreakerOpened")
         assert "is OPEN: quotaExceeded: 1 request refused within 60s" in opened["note"]
         found.stop_server(server)
-        probing = told(found, "BreakerHalfOpen")
+        probing = event_of(found, "BreakerHalfOpen")
         assert probing["reportingInstance"]
         labels = ('from="OPEN"', 'reason="openForPassed"', 'service="alone"', 'to="HALF_OPEN"')
         assert controller.total("podgate_breaker_transitions_total", *labels) == 1

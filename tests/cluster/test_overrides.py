@@ -33,8 +33,8 @@ CREATES = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}
 def overridden(
     plane: ControlPlane, identities: Identities, namespace: str, *arguments: str, servers: int = 1
 ) -> Iterator[Installation]:
-    told = ("--drain", "0s", *arguments)
-    with installed(plane, identities.files, POLICY, [namespace], servers=servers, arguments=told) as found:
+    flags = ("--drain", "0s", *arguments)
+    with installed(plane, identities.files, POLICY, [namespace], servers=servers, arguments=flags) as found:
         try:
             found.wait_asked()
             yield found
@@ -123,11 +123,13 @@ def test_bad_overrides_are_refused_at_apply_with_line_and_column_and_so_is_a_ser
 ) -> None:
     entry = "- {service: SERVICE, modes: {quota: Audit}, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
     with overridden(plane, identities, "overrides-judged") as found:
-        said = applied(plane, BAD)
-        assert 'admission webhook "policy.podgate.io" denied the request: OverridesInvalid: the overrides have ' in said
-        assert "overrides.yaml:1:3: [0].until: (absent): required: add until" in said
-        said = applied(plane, entry.replace("SERVICE", "wob"))
-        assert "overrides.yaml: no service 'wob': the policy has web" in said
+        printed = applied(plane, BAD)
+        assert (
+            'admission webhook "policy.podgate.io" denied the request: OverridesInvalid: the overrides have ' in printed
+        )
+        assert "overrides.yaml:1:3: [0].until: (absent): required: add until" in printed
+        printed = applied(plane, entry.replace("SERVICE", "wob"))
+        assert "overrides.yaml: no service 'wob': the policy has web" in printed
         assert "denied" not in applied(plane, entry.replace("SERVICE", "web"))
         plane.wait(lambda: in_force(found) == [["web"]], "the override to be in force", found.servers[0].name)
         options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-2", "--for", "1h")
@@ -146,14 +148,14 @@ def test_who_lacks_a_right_is_reported_which_and_who_names_no_service_too(
         return done.code, done.err
 
     with overridden(plane, identities, "overrides-rights"):
-        code, said = override(person(plane, "nobody"))
-        assert (code, f"grant the right to get configmaps named {OVERRIDES}" in said) == (2, True), said
-        code, said = override(person(plane, "reader", READS, {**CHANGES, "verbs": ["get"]}))
-        assert (code, f"grant the right to create configmaps named {OVERRIDES}" in said) == (2, True), said
+        code, printed = override(person(plane, "nobody"))
+        assert (code, f"grant the right to get configmaps named {OVERRIDES}" in printed) == (2, True), printed
+        code, printed = override(person(plane, "reader", READS, {**CHANGES, "verbs": ["get"]}))
+        assert (code, f"grant the right to create configmaps named {OVERRIDES}" in printed) == (2, True), printed
         maker = person(plane, "maker", {**CHANGES, "verbs": ["get"]}, CREATES)
-        code, said = override(maker)
-        assert (code, "warning: not checked against the policy: cannot read" in said) == (0, True), said
-        code, said = override(person(plane, "reader", READS, {**CHANGES, "verbs": ["get"]}), "wob")
-        assert (code, said) == (4, "error: no service 'wob': the policy has web\n")
+        code, printed = override(maker)
+        assert (code, "warning: not checked against the policy: cannot read" in printed) == (0, True), printed
+        code, printed = override(person(plane, "reader", READS, {**CHANGES, "verbs": ["get"]}), "wob")
+        assert (code, printed) == (4, "error: no service 'wob': the policy has web\n")
         assert podgate("override", "web", "--clear", "--kubeconfig", maker).code == 2
         assert podgate("override", "--list", "-o", "json", "--kubeconfig", maker).code == 0

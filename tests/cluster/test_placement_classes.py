@@ -100,15 +100,17 @@ def test_a_priority_of_ones_own_goes_with_the_class(plane: ControlPlane) -> None
 
 
 def test_a_class_of_ones_own_is_denied_by_name(plane: ControlPlane) -> None:
-    status, said = created(plane, pod("web", app("never", "Deny"), priorityClassName="batch"))
+    status, message = created(plane, pod("web", app("never", "Deny"), priorityClassName="batch"))
     assert status == 403
-    assert "PlacementConflict: service never-deny: spec.priorityClassName is 'batch', the policy sets 'never'" in said
+    assert (
+        "PlacementConflict: service never-deny: spec.priorityClassName is 'batch', the policy sets 'never'" in message
+    )
 
 
 def test_who_writes_the_global_default_himself_has_chosen_it(plane: ControlPlane) -> None:
-    status, said = created(plane, pod("web", app("never", "Deny"), priorityClassName="everybodys"))
+    status, message = created(plane, pod("web", app("never", "Deny"), priorityClassName="everybodys"))
     assert status == 403
-    assert "spec.priorityClassName is 'everybodys', the policy sets 'never'" in said
+    assert "spec.priorityClassName is 'everybodys', the policy sets 'never'" in message
 
 
 def test_a_deployment_without_a_class_gets_the_policys(plane: ControlPlane) -> None:
@@ -124,8 +126,8 @@ def test_a_deployment_with_another_class_is_warned_and_its_replica_set_says_why_
     done = plane.kubectl("create", "-n", SPACE, "-f", "-", input=json.dumps(wrong))
     [warning] = done.stderr.splitlines()
     assert re.match(r"Warning: PlacementConflict: .*will be denied: .*spec\.priorityClassName is 'batch'", warning)
-    said = plane.wait(lambda: refusal(plane, "loud"), "the ReplicaSet to say why")
-    assert "spec.priorityClassName is 'batch', the policy sets 'never'" in said
+    message = plane.wait(lambda: refusal(plane, "loud"), "the ReplicaSet to say why")
+    assert "spec.priorityClassName is 'batch', the policy sets 'never'" in message
 
 
 def pods_of(plane: ControlPlane, name: str) -> list[Json]:
@@ -135,14 +137,16 @@ def pods_of(plane: ControlPlane, name: str) -> list[Json]:
 
 def refusal(plane: ControlPlane, name: str) -> str:
     sets = plane.api.get(f"/apis/apps/v1/namespaces/{SPACE}/replicasets?labelSelector=deployment%3D{name}")["items"]
-    said = [one for found in sets for one in found["status"].get("conditions", []) if one["type"] == "ReplicaFailure"]
-    return said[0]["message"] if said else ""
+    conditions = [
+        one for found in sets for one in found["status"].get("conditions", []) if one["type"] == "ReplicaFailure"
+    ]
+    return conditions[0]["message"] if conditions else ""
 
 
 @pytest.mark.parametrize("own", [{}, {"priorityClassName": "batch"}], ids=["absent", "another"])
 def test_a_class_that_the_cluster_does_not_have_is_named_by_the_api_server(plane: ControlPlane, own: Json) -> None:
-    status, said = created(plane, pod("web", app(NO_PRIORITY, "Override"), **own))
-    assert (status, said) == (403, 'pods "web" is forbidden: no PriorityClass with name no-priority was found')
+    status, message = created(plane, pod("web", app(NO_PRIORITY, "Override"), **own))
+    assert (status, message) == (403, 'pods "web" is forbidden: no PriorityClass with name no-priority was found')
 
 
 # --- who chose a class, by what the API server notes of it ---
@@ -195,9 +199,9 @@ def test_no_managed_fields_of_a_clients_own_hide_a_choice(plane: ControlPlane, f
 def test_a_choice_that_nobody_made_can_be_claimed_but_gains_nothing(plane: ControlPlane) -> None:
     found = pod("web", app("never", "Deny"))
     found["metadata"]["managedFields"] = [entry({"f:spec": {"f:priorityClassName": {}}})]
-    status, said = created(plane, found)
+    status, message = created(plane, found)
     assert status == 403
-    assert "spec.priorityClassName is 'everybodys'" in said
+    assert "spec.priorityClassName is 'everybodys'" in message
 
 
 # --- runtimeClassName ---
@@ -231,14 +235,14 @@ def test_a_runtime_class_that_the_policy_sets_brings_its_places(plane: ControlPl
 
 
 def test_a_runtime_class_of_ones_own_is_denied_by_name(plane: ControlPlane) -> None:
-    status, said = created(plane, pod("web", app("gvisor", "Deny"), runtimeClassName="kata"))
+    status, message = created(plane, pod("web", app("gvisor", "Deny"), runtimeClassName="kata"))
     assert status == 403
-    assert "spec.runtimeClassName is 'kata', the policy sets 'gvisor'" in said
+    assert "spec.runtimeClassName is 'kata', the policy sets 'gvisor'" in message
 
 
 def test_a_runtime_class_that_the_cluster_does_not_have_is_named_by_the_api_server(plane: ControlPlane) -> None:
-    status, said = created(plane, pod("web", app(NO_RUNTIME, "Override")))
-    assert (status, said) == (403, 'pods "web" is forbidden: pod rejected: RuntimeClass "no-runtime" not found')
+    status, message = created(plane, pod("web", app(NO_RUNTIME, "Override")))
+    assert (status, message) == (403, 'pods "web" is forbidden: pod rejected: RuntimeClass "no-runtime" not found')
 
 
 # --- the validating half alone ---
@@ -248,8 +252,8 @@ def test_a_rewrite_that_was_skipped_is_reported_from_a_choice(plane: ControlPlan
     plane.kubectl("delete", "mutatingwebhookconfiguration", "podgate")
     try:
         quiet = pod("web", app("never", "Deny"))
-        said = plane.wait(lambda: missing(created(plane, quiet)), "the mutating half to be skipped")
-        assert "PlacementConflict" not in said
+        message = plane.wait(lambda: missing(created(plane, quiet)), "the mutating half to be skipped")
+        assert "PlacementConflict" not in message
         chosen = created(plane, pod("web", app("never", "Deny"), priorityClassName="batch", runtimeClassName="kata"))
         assert "MutationMissing" in missing(chosen)
         assert "PlacementConflict: service never-deny: spec.priorityClassName is 'batch'" in missing(chosen)
@@ -260,5 +264,5 @@ def test_a_rewrite_that_was_skipped_is_reported_from_a_choice(plane: ControlPlan
 
 def missing(answer: tuple[int, Any]) -> str:
     """Return what was said of a Pod that was not rewritten; empty where it was."""
-    status, said = answer
-    return said if status != 201 else ""
+    status, message = answer
+    return message if status != 201 else ""

@@ -61,8 +61,8 @@ def create(plane: ControlPlane, found: Json) -> Json:
 def bound_by(plane: ControlPlane, name: str) -> str | None:
     """Return the scheduler that says that it has bound a Pod."""
     found = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events")["items"]
-    said = [one for one in found if one["regarding"]["name"] == name and one["reason"] == "Scheduled"]
-    return said[0]["reportingController"] if said else None
+    events = [one for one in found if one["regarding"]["name"] == name and one["reason"] == "Scheduled"]
+    return events[0]["reportingController"] if events else None
 
 
 @pytest.mark.parametrize("wanted", SCHEDULERS)
@@ -147,9 +147,9 @@ REFUSED = {
 def test_what_loosens_a_gated_pod_is_refused_by_the_api_server_itself(
     plane: ControlPlane, change: list[Json], request: Any
 ) -> None:
-    status, said = patched(plane, gated(plane, name_of(request)), *change)
+    status, message = patched(plane, gated(plane, name_of(request)), *change)
     assert status == 422
-    assert "podgate.io" not in said
+    assert "podgate.io" not in message
 
 
 @pytest.mark.parametrize("seconds", [7200, 10])
@@ -157,28 +157,28 @@ def test_a_taint_may_be_borne_longer_but_no_shorter_than_the_policy_says(plane: 
     """The seconds are the one thing that the API server would let a user loosen."""
     path = gated(plane, f"seconds-{seconds}")
     place = plane.api.get(path)["spec"]["tolerations"].index(EVICTED_LATE)
-    status, said = patched(plane, path, add(f"/spec/tolerations/{place}/tolerationSeconds", seconds))
+    status, message = patched(plane, path, add(f"/spec/tolerations/{place}/tolerationSeconds", seconds))
     if seconds > EVICTED_LATE["tolerationSeconds"]:
-        assert (status, said) == (200, "")
+        assert (status, message) == (200, "")
     else:
         assert status == 403
-        assert "PlacementUnfulfilled: service gated: spec.tolerations lacks failing Exists:NoExecute" in said
+        assert "PlacementUnfulfilled: service gated: spec.tolerations lacks failing Exists:NoExecute" in message
 
 
 def test_a_shorter_toleration_may_not_be_put_in_front(plane: ControlPlane) -> None:
     """The first one that fits a taint decides when a Pod is evicted."""
     path = gated(plane, "in-front")
-    status, said = patched(plane, path, add("/spec/tolerations/0", {**EVICTED_LATE, "tolerationSeconds": 1}))
+    status, message = patched(plane, path, add("/spec/tolerations/0", {**EVICTED_LATE, "tolerationSeconds": 1}))
     assert status == 403
-    assert "PlacementUnfulfilled" in said
+    assert "PlacementUnfulfilled" in message
 
 
 def test_our_label_and_annotation_stay_while_a_pod_waits(plane: ControlPlane) -> None:
     path = gated(plane, "guarded")
     for where in "labels/podgate.io~1service", "annotations/podgate.io~1policy-hash":
-        status, said = patched(plane, path, {"op": "remove", "path": f"/metadata/{where}"})
+        status, message = patched(plane, path, {"op": "remove", "path": f"/metadata/{where}"})
         assert status == 403
-        assert "PodgateFieldImmutable" in said
+        assert "PodgateFieldImmutable" in message
 
 
 # --- the same manifest, applied again ---

@@ -207,11 +207,11 @@ def test_what_a_later_webhook_has_the_last_word_about_is_denied(
     plane: ControlPlane, identities: Identities, tap: Tap, undo: Any
 ) -> None:
     with neighbour(plane, identities, SPACE, undo, reinvocationPolicy="IfNeeded"):
-        status, said, _ = created(plane, tap, pod("web", "lenient"))
+        status, response, _ = created(plane, tap, pod("web", "lenient"))
     assert status == 403
-    assert said.startswith(
+    assert response.startswith(
         'admission webhook "validate-closed.podgate.io" denied the request: PlacementUnfulfilled: '
-    ), said
+    ), response
 
 
 # --- classes, whose plugins come before us only: what we write in the last round they never see ---
@@ -234,8 +234,8 @@ def test_a_class_that_a_later_webhook_changes_is_not_stored_without_what_goes_wi
     plane: ControlPlane, identities: Identities, tap: Tap, other: Any
 ) -> None:
     with neighbour(plane, identities, SPACE, other):
-        status, said, _ = created(plane, tap, pod("web", "lenient"))
-    assert status == 403, {field: said.get(field) for field in COMPUTED}
+        status, response, _ = created(plane, tap, pod("web", "lenient"))
+    assert status == 403, {field: response.get(field) for field in COMPUTED}
 
 
 def test_a_class_that_is_written_too_late_is_not_stored_without_what_goes_with_it(
@@ -244,8 +244,8 @@ def test_a_class_that_is_written_too_late_is_not_stored_without_what_goes_with_i
     """Our first call is lost, a sidecar brings about a second one, and no plugin comes after that."""
     with neighbour(plane, identities, SPACE, injected):
         tap.lost = 1
-        status, said, _ = created(plane, tap, pod("web", "late"))
-    assert status == 403, {field: said.get(field) for field in COMPUTED}
+        status, response, _ = created(plane, tap, pod("web", "late"))
+    assert status == 403, {field: response.get(field) for field in COMPUTED}
 
 
 COMPUTED = ("priorityClassName", "priority", "preemptionPolicy", "runtimeClassName", "overhead")

@@ -120,9 +120,9 @@ def test_the_api_server_refuses_no_pod_because_of_its_patch(plane: ControlPlane,
 def test_who_is_denied_is_reported_each_field_of_his_that_contradicts_and_nothing_else(outcomes: list[Outcome]) -> None:
     assert any(outcome.is_denied_by_us for outcome in outcomes)
     for outcome in outcomes:
-        said = re.findall(r"PlacementConflict: service \S+: (spec\.\S+)", outcome.message)
-        assert sorted(said) == sorted(denied_fields(outcome)), (outcome.case, outcome.message)
-        assert len(said) == outcome.message.count(": service "), outcome.message
+        fields = re.findall(r"PlacementConflict: service \S+: (spec\.\S+)", outcome.message)
+        assert sorted(fields) == sorted(denied_fields(outcome)), (outcome.case, outcome.message)
+        assert len(fields) == outcome.message.count(": service "), outcome.message
 
 
 def test_each_pod_is_rewritten_as_its_policy_says(outcomes: list[Outcome]) -> None:

@@ -119,10 +119,12 @@ def test_who_cannot_be_scheduled_trips_its_own_service_which_closes_when_nodes_a
     deploy(running.plane, well, "web", 2)
     running.wait(lambda: outcomes(running, "well") == {"ok": 2}, "the healthy ones to be heard")
     trip(running, sick, "sick")
-    status, said = running.found.create_pod(sick)
-    assert (status, "BreakerOpen: service sick: the breaker is open until 20" in said["message"]) == (503, True), said
-    assert "Z (errorRate: >= 95% in each of 1 intervals of 3s, " in said["message"]
-    assert "probes are admitted from then on" in said["message"]
+    status, response = running.found.create_pod(sick)
+    assert (status, "BreakerOpen: service sick: the breaker is open until 20" in response["message"]) == (503, True), (
+        response
+    )
+    assert "Z (errorRate: >= 95% in each of 1 intervals of 3s, " in response["message"]
+    assert "probes are admitted from then on" in response["message"]
     scale(running.plane, sick, "web", 6)
     running.wait(lambda: "BreakerOpen: service sick" in refusals(running, sick), "the ReplicaSet to be refused")
     assert running.found.create_pod(well)[0] == 201

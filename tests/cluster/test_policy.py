@@ -46,12 +46,13 @@ def test_a_change_acts_on_the_next_pod_without_a_restart(
 def test_a_broken_policy_is_refused_at_apply_with_line_and_column(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, FIRST, ["policy-refused"]) as found:
         found.wait_asked()
-        said = found.apply_policy(BROKEN, check=False)
+        printed = found.apply_policy(BROKEN, check=False)
         assert (
-            'admission webhook "policy.podgate.io" denied the request: PolicyInvalid: the policy has 2 errors' in said
+            'admission webhook "policy.podgate.io" denied the request: PolicyInvalid: the policy has 2 errors'
+            in printed
         )
-        assert 'policy.yaml:5:24: services[0].match.namespaces[0]: "Policy_1": ' in said
-        assert "policy.yaml:6:16: services[0].failureMode: Shut: " in said
+        assert 'policy.yaml:5:24: services[0].match.namespaces[0]: "Policy_1": ' in printed
+        assert "policy.yaml:6:16: services[0].failureMode: Shut: " in printed
         assert found.stored(POLICY) == FIRST
         assert tier(found) == "first"
 

@@ -70,8 +70,8 @@ def test_a_pod_refused_by_resource_quota(running: ControllerFixture, store: str)
     running.plane.wait(lambda: "hard" in running.plane.api.get(path).get("status", {}), "the ResourceQuota")
 
     def lose() -> None:
-        status, said = running.found.create_pod(namespace)
-        assert (status, "exceeded quota: full" in said["message"]) == (403, True), said
+        status, response = running.found.create_pod(namespace)
+        assert (status, "exceeded quota: full" in response["message"]) == (403, True), response
 
     given_back_once(running, "quota", NEVER_CREATED, lose)
 
@@ -85,8 +85,8 @@ def test_a_pod_refused_by_another_webhook(running: ControllerFixture, store: str
         return json.dumps(review).encode()
 
     def lose() -> None:
-        status, said = running.found.create_pod(namespace)
-        assert (status, 'webhook "another.example.com" denied' in said["message"]) == (400, True), said
+        status, response = running.found.create_pod(namespace)
+        assert (status, 'webhook "another.example.com" denied' in response["message"]) == (400, True), response
 
     with another_webhook(running, namespace, refuse):
         given_back_once(running, "webhook", NEVER_CREATED, lose)
@@ -131,8 +131,8 @@ def test_none_of_500_that_was_created(running: ControllerFixture, store: str) ->
 
     def create(number: int) -> None:
         name = f"single-{number}"
-        status, said = running.found.create_pod(namespace, name, **UNSCHEDULED)
-        assert status == 201, said
+        status, response = running.found.create_pod(namespace, name, **UNSCHEDULED)
+        assert status == 201, response
         if number < DELETED_AT_ONCE:
             assert running.plane.api.request("DELETE", f"{path}/{name}")[0] == 200
         if number % (CREATED // LOST) == 0:

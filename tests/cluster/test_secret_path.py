@@ -211,8 +211,8 @@ def test_the_network_policy_names_the_ports_of_the_server_and_admits_no_address_
 
 
 def test_the_api_server_accepts_what_is_shipped(plane: ControlPlane) -> None:
-    said = plane.kubectl("apply", "--dry-run=server", "-k", str(FOLDER)).stdout.splitlines()
-    assert {line.split()[0] for line in said} == {
+    printed = plane.kubectl("apply", "--dry-run=server", "-k", str(FOLDER)).stdout.splitlines()
+    assert {line.split()[0] for line in printed} == {
         "deployment.apps/podgate",
         "networkpolicy.networking.k8s.io/podgate-reduced",
     }
@@ -264,9 +264,9 @@ def test_the_server_understands_what_the_deployment_starts_it_with(tmp_path: Pat
         "--reduced-path-file": files.path_file,
         "--serving-ca": files.pki.paths.client_ca,
     }
-    told = {flag: str(here.get(flag, text)) for flag, text in flags.items()}
-    named = {item.name: told.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
-    assert told == {}, "the server has no such flags"
+    arguments = {flag: str(here.get(flag, text)) for flag, text in flags.items()}
+    named = {item.name: arguments.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
+    assert arguments == {}, "the server has no such flags"
     understood = settings.parse({**named, "policy": str(files.policy)}, {})
     assert understood.client_identity == "reduced"
     assert understood.serving_ca == files.pki.paths.client_ca

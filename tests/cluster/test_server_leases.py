@@ -38,7 +38,7 @@ async def test_three_count_each_other_one_ends_and_one_dies(api_alone: ControlPl
     reports = WatchReports(lambda: None, troubles.append, lambda _: None)
     counts: dict[str, tuple[int, int]] = {}
 
-    def told(host: str) -> Callable[[int, int], None]:
+    def counter_of(host: str) -> Callable[[int, int], None]:
         return lambda *counted: counts.__setitem__(host, counted)
 
     with installed(api_alone, identities.files, POLICY, [], servers=0) as found:
@@ -48,7 +48,7 @@ async def test_three_count_each_other_one_ends_and_one_dies(api_alone: ControlPl
             def start(host: str, timing: ServerLeaseTiming) -> None:
                 via = doomed if host == "b" else client
                 servers = ServerLeases(via, host, is_unique=True, reports=reports, timing=timing)
-                servers.on_count = told(host)
+                servers.on_count = counter_of(host)
                 running[host] = asyncio.create_task(servers.run())
 
             for host in ("a", "b", "c"):
@@ -90,8 +90,8 @@ def test_servers_of_one_store_share_by_their_leases_unless_they_are_reported_how
         found.stop_server(first)
         alone = [{"count": 1, "ordinal": 0, "source": "leases"}]
         api_alone.wait(lambda: replicas(found) == alone, "the other to be alone", *names)
-        told = found.start_server(*shared, "--replicas", "5", "--ordinal", "4")
-        assert told.status()["replicas"] == {"count": 5, "ordinal": 4, "source": "settings"}
+        configured = found.start_server(*shared, "--replicas", "5", "--ordinal", "4")
+        assert configured.status()["replicas"] == {"count": 5, "ordinal": 4, "source": "settings"}
         assert len(leases(api_alone)) == 1
         assert replicas(found)[0] == alone[0], "it counts nobody, and nobody counts it"
     assert leases(api_alone) == []

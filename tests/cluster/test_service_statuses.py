@@ -80,12 +80,12 @@ def test_without_the_definition_all_else_goes_on_and_it_is_reported_once(
     running: ControllerFixture, store: str
 ) -> None:
     [keeper] = running.controllers
-    said = f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml"
-    running.wait(lambda: said in running.found.log(keeper), "it to be told")
+    message = f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml"
+    running.wait(lambda: message in running.found.log(keeper), "it to be told")
     assert running.found.create_pod(f"statuses-plain-{store}")[0] == 201
     running.plane.kubectl("apply", "-f", CRD)
     wait_all(running, "tripped", "idle", "plain")
-    assert running.found.log(keeper).count(said) == 1
+    assert running.found.log(keeper).count(message) == 1
 
 
 def test_each_service_has_an_object_that_says_how_it_stands(running: ControllerFixture) -> None:

@@ -119,8 +119,8 @@ def test_a_fleet_pool_counts_the_pods_of_both(clusters: Clusters) -> None:
     assert [create(east, "web"), create(east, "web"), create(west, "web")] == [""] * 3
     assert [create(west, "batch"), create(east, "batch")] == [""] * 2
     for cluster, service in ((east, "web"), (east, "batch"), (west, "web"), (west, "batch")):
-        said = create(cluster, service)
-        assert f"QuotaExceeded: service {service}: pool machines: pods in 1h: hard 5, used 5, asked 1" in said
+        message = create(cluster, service)
+        assert f"QuotaExceeded: service {service}: pool machines: pods in 1h: hard 5, used 5, asked 1" in message
     assert used(east, "web") == used(west, "web") == [("3", "4")], "what the pool refused was charged to nobody"
 
 
@@ -174,7 +174,7 @@ def test_all_that_is_in_redis_is_of_one_of_them_or_the_fleets(clusters: Clusters
 
 def test_in_a_race_of_both_not_one_pod_is_admitted_too_many(clusters: Clusters) -> None:
     with ThreadPoolExecutor(8) as pool:
-        said = list(pool.map(lambda cluster: create(cluster, "racing"), [clusters.east, clusters.west] * 12))
-    assert said.count("") == 7
-    assert all("QuotaExceeded: service racing: pods in 1h: hard 7, used " in one for one in said if one)
+        messages = list(pool.map(lambda cluster: create(cluster, "racing"), [clusters.east, clusters.west] * 12))
+    assert messages.count("") == 7
+    assert all("QuotaExceeded: service racing: pods in 1h: hard 7, used " in one for one in messages if one)
     assert sum(len(cluster.pods("racing")) for cluster in (clusters.east, clusters.west)) == 7

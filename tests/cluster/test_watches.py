@@ -29,15 +29,15 @@ IMPATIENT = replace(QUICK, inactivity_seconds=2, request_seconds=2)
 class RealWorld:
     """A `watching.World` of a control plane. Podgate comes through a door of its own, which can be shut."""
 
-    def __init__(self, plane: ControlPlane, door: LoadBalancer) -> None:
+    def __init__(self, plane: ControlPlane, load_balancer: LoadBalancer) -> None:
         self.plane = plane
-        self.door = door
+        self.load_balancer = load_balancer
         self._open()
         token = plane.kubectl("create", "token", SERVICE_ACCOUNT, "-n", NAMESPACE).stdout.strip()
-        self.kubeconfig = plane.kubeconfig_for("podgate", token=token, server=f"https://{door.address}")
+        self.kubeconfig = plane.kubeconfig_for("podgate", token=token, server=f"https://{load_balancer.address}")
 
     def _open(self) -> None:
-        self.door.targets = [f"127.0.0.1:{self.plane.ports.apiserver}"]
+        self.load_balancer.targets = [f"127.0.0.1:{self.plane.ports.apiserver}"]
 
     async def put_namespace(self, name: str, **labels: str) -> None:
         await self._apply("Namespace", {"name": name, "labels": labels})
@@ -75,8 +75,8 @@ class RealWorld:
             await self._delete(name)
 
     def _shut(self) -> None:
-        self.door.targets = []
-        self.door.cut()
+        self.load_balancer.targets = []
+        self.load_balancer.cut()
 
     def _etcd(self, call: str, body: dict[str, Any]) -> Any:
         request = Request(f"http://127.0.0.1:{self.plane.ports.etcd}/v3/{call}", json.dumps(body).encode())
@@ -114,7 +114,7 @@ def watched_plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-async def world(watched_plane: ControlPlane) -> AsyncIterator[RealWorld]:
+async def cluster(watched_plane: ControlPlane) -> AsyncIterator[RealWorld]:
     with LoadBalancers() as doors:
         found = await asyncio.to_thread(RealWorld, watched_plane, doors.open())
         yield found
@@ -125,42 +125,42 @@ class TestARealOne(Watching):
     pass
 
 
-async def test_a_version_that_is_no_more_leads_to_a_list(world: RealWorld) -> None:
-    await world.put_namespace("compacted")
-    await asyncio.to_thread(world.forget)
+async def test_a_version_that_is_no_more_leads_to_a_list(cluster: RealWorld) -> None:
+    await cluster.put_namespace("compacted")
+    await asyncio.to_thread(cluster.forget)
     old = "/api/v1/namespaces?watch=true&resourceVersion=1&timeoutSeconds=5"
-    _, event = await asyncio.to_thread(world.plane.api.request, "GET", old)
+    _, event = await asyncio.to_thread(cluster.plane.api.request, "GET", old)
     assert (event["type"], event["object"]["code"]) == ("ERROR", 410), "that is what is being got over"
-    async with following(world) as follower:
+    async with following(cluster) as follower:
         follower.namespaces._watch._version = "1"
         await follower.until(lambda: follower.namespaces.labels("compacted") is not None)
-        await world.put_namespace("compacted", tier="prod")
+        await cluster.put_namespace("compacted", tier="prod")
         await follower.until(lambda: "tier" in (follower.namespaces.labels("compacted") or {}))
 
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
 @pytest.mark.parametrize("kill", [False, True], ids=["restarted", "crashed"])
-async def test_changes_arrive_after_a_restart(world: RealWorld, component: str, *, kill: bool) -> None:
-    await world.put_policy(document(1))
-    async with following(world) as follower:
+async def test_changes_arrive_after_a_restart(cluster: RealWorld, component: str, *, kill: bool) -> None:
+    await cluster.put_policy(document(1))
+    async with following(cluster) as follower:
         await follower.until(lambda: follower.pods() == "1")
-        await asyncio.to_thread(world.plane.restart, component, kill=kill)
-        await asyncio.to_thread(world.plane.wait_ready)
+        await asyncio.to_thread(cluster.plane.restart, component, kill=kill)
+        await asyncio.to_thread(cluster.plane.wait_ready)
         assert follower.pods() == "1"
-        await world.put_policy(document(2))
-        await world.put_namespace("restarted", now=f"{component}-{kill}")
+        await cluster.put_policy(document(2))
+        await cluster.put_namespace("restarted", now=f"{component}-{kill}")
         await follower.until(lambda: follower.pods() == "2")
         expected = f"{component}-{kill}"
         await follower.until(lambda: (follower.namespaces.labels("restarted") or {}).get("now") == expected)
-        await kept(world, document(2))
+        await kept(cluster, document(2))
 
 
-async def test_an_api_server_that_hangs_is_reported_and_followed_again_when_it_goes_on(world: RealWorld) -> None:
-    await world.put_policy(document(1))
-    async with following(world, IMPATIENT) as follower:
+async def test_an_api_server_that_hangs_is_reported_and_followed_again_when_it_goes_on(cluster: RealWorld) -> None:
+    await cluster.put_policy(document(1))
+    async with following(cluster, IMPATIENT) as follower:
         await follower.until(lambda: follower.pods() == "1")
-        await kept(world, document(1))
-        pid = world.plane.processes.pid("kube-apiserver")
+        await kept(cluster, document(1))
+        pid = cluster.plane.processes.pid("kube-apiserver")
         os.kill(pid, signal.SIGSTOP)
         try:
             await follower.until(lambda: len(follower.troubles) >= 2)
@@ -170,29 +170,29 @@ async def test_an_api_server_that_hangs_is_reported_and_followed_again_when_it_g
             assert follower.pods() == "1"
         finally:
             os.kill(pid, signal.SIGCONT)
-        await world.put_policy(document(2))
+        await cluster.put_policy(document(2))
         await follower.until(lambda: follower.pods() == "2")
         contacts = follower.contacts
         await follower.until(lambda: follower.contacts > contacts)
 
 
-async def test_a_store_restored_from_an_older_state_is_followed_again(world: RealWorld) -> None:
+async def test_a_store_restored_from_an_older_state_is_followed_again(cluster: RealWorld) -> None:
     """Versions count from there again: those that a watch has brought are yet to come."""
-    plane = world.plane
-    await world.put_policy(document(1))
-    await world.put_namespace("restored", tier="old")
+    plane = cluster.plane
+    await cluster.put_policy(document(1))
+    await cluster.put_namespace("restored", tier="old")
     saved = plane.folder / "etcd-saved"
     await asyncio.to_thread(_with_etcd_away, plane, lambda: shutil.copytree(plane.folder / "etcd", saved))
     for number in range(20):
-        await world.put_namespace("restored", tier=f"new-{number}")
-    await world.put_policy(document(2))
-    async with following(world, IMPATIENT) as follower:
+        await cluster.put_namespace("restored", tier=f"new-{number}")
+    await cluster.put_policy(document(2))
+    async with following(cluster, IMPATIENT) as follower:
         await follower.until(lambda: follower.pods() == "2")
-        await world.put_policy(document(3))
+        await cluster.put_policy(document(3))
         await follower.until(lambda: follower.pods() == "3")
         await asyncio.to_thread(_with_etcd_away, plane, lambda: _replace(plane.folder / "etcd", saved))
         await follower.until(lambda: follower.pods() == "1")
         labels = follower.namespaces.labels
         await follower.until(lambda: (labels("restored") or {}).get("tier") == "old")
-        await world.put_policy(document(4))
+        await cluster.put_policy(document(4))
         await follower.until(lambda: follower.pods() == "4")

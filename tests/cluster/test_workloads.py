@@ -73,8 +73,8 @@ def deployed(name: str, pod_spec: Mapping[str, Any], **spec: Any) -> dict[str, A
 
 def kubectl(found: Installation, namespace: str, *arguments: str, given: Any = None) -> list[str]:
     """Run kubectl, which must succeed; return the warnings that it printed."""
-    told = ["-f", "-"] if given is not None else []
-    done = found.plane.kubectl(*arguments, *told, "-n", namespace, input=json.dumps(given) if told else None)
+    warnings = ["-f", "-"] if given is not None else []
+    done = found.plane.kubectl(*arguments, *warnings, "-n", namespace, input=json.dumps(given) if warnings else None)
     return [line for line in done.stderr.splitlines() if line.startswith("Warning:")]
 
 
@@ -86,8 +86,8 @@ def reviews(found: Installation) -> float:
 def test_every_kind_is_taken_with_a_warning(found: Installation, kind: str) -> None:
     given, group = workload(kind, "every", THEIRS), KINDS[kind].partition("/")[0].removesuffix("v1")
     shown = f"{kind.lower()}.{group}" if group else kind.lower()
-    told = {space: kubectl(found, space, "create", "--dry-run=server", given=given) for space in NAMESPACES}
-    assert told == {
+    warnings = {space: kubectl(found, space, "create", "--dry-run=server", given=given) for space in NAMESPACES}
+    assert warnings == {
         "advised": [denied("every", shown)],
         "tried": [f"Warning: PlacementConflict: in Pods of {shown}/every: service tried: {CONFLICT}"],
         "nobodys": [],
@@ -150,8 +150,8 @@ QUIET = [
 def standing(found: Installation) -> str:
     """Create a Deployment and a CronJob whose Pods would be refused; return their name."""
     given = [deployed("standing", THEIRS, replicas=0), workload("CronJob", "standing", THEIRS)]
-    told = kubectl(found, "advised", "create", given={"apiVersion": "v1", "kind": "List", "items": given})
-    assert told == [denied("standing"), denied("standing", "cronjob.batch")]
+    warnings = kubectl(found, "advised", "create", given={"apiVersion": "v1", "kind": "List", "items": given})
+    assert warnings == [denied("standing"), denied("standing", "cronjob.batch")]
     return "standing"
 
 

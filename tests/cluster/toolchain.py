@@ -56,8 +56,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _version(binary: Path) -> tuple[int, int]:
-    said = subprocess.run([binary, "env", "GOVERSION"], env=environment(), check=False, capture_output=True, text=True)
-    found = re.match(r"go(\d+)\.(\d+)", said.stdout)
+    version = subprocess.run(
+        [binary, "env", "GOVERSION"], env=environment(), check=False, capture_output=True, text=True
+    )
+    found = re.match(r"go(\d+)\.(\d+)", version.stdout)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 

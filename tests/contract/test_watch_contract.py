@@ -44,7 +44,7 @@ class FakeWorld:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[FakeWorld]:
+async def cluster(tmp_path: Path) -> AsyncIterator[FakeWorld]:
     async with fake_apiserver(tmp_path) as fake:
         yield FakeWorld(fake, tmp_path)
 

@@ -83,8 +83,8 @@ class Follower:
 
 
 @asynccontextmanager
-async def following(world: World, timing: ApiTiming = QUICK) -> AsyncIterator[Follower]:
-    async with await connect(world.kubeconfig) as client:
+async def following(cluster: World, timing: ApiTiming = QUICK) -> AsyncIterator[Follower]:
+    async with await connect(cluster.kubeconfig) as client:
         follower = Follower(client, timing)
         running = [asyncio.create_task(one.run()) for one in (follower.policy, follower.namespaces)]
         try:
@@ -96,10 +96,10 @@ async def following(world: World, timing: ApiTiming = QUICK) -> AsyncIterator[Fo
             await asyncio.gather(*running, return_exceptions=True)
 
 
-async def kept(world: World, text: str) -> None:
+async def kept(cluster: World, text: str) -> None:
     """Wait until this is the last good policy."""
     async with asyncio.timeout(HANG_SECONDS):
-        while await world.last_good() != text:  # noqa: ASYNC110  it comes to be on the other side
+        while await cluster.last_good() != text:  # noqa: ASYNC110  it comes to be on the other side
             await asyncio.sleep(0.01)
 
 
@@ -116,64 +116,64 @@ BAD = document(5).replace("pods", "pod")
 class Watching:
     """The body. Namespaces are the tests' own: a real one takes a while to go."""
 
-    async def test_what_is_there_and_what_changes_is_known(self, world: World) -> None:
-        await world.put_policy(document(1))
-        await world.put_namespace("known-a", tier="prod")
-        async with following(world) as follower:
+    async def test_what_is_there_and_what_changes_is_known(self, cluster: World) -> None:
+        await cluster.put_policy(document(1))
+        await cluster.put_namespace("known-a", tier="prod")
+        async with following(cluster) as follower:
             labels = follower.namespaces.labels
             await follower.until(lambda: "tier" in (labels("known-a") or {}) and follower.pods() == "1")
-            await world.put_namespace("known-a", tier="test")
-            await world.put_namespace("known-b")
-            await world.put_policy(document(2))
+            await cluster.put_namespace("known-a", tier="test")
+            await cluster.put_namespace("known-b")
+            await cluster.put_policy(document(2))
             await follower.until(lambda: (labels("known-a") or {}).get("tier") == "test")
             await follower.until(lambda: labels("known-b") is not None and follower.pods() == "2")
-            await world.remove_namespace("known-b")
+            await cluster.remove_namespace("known-b")
             await follower.until(lambda: labels("known-b") is None)
             assert follower.troubles == []
 
-    async def test_a_bad_policy_or_none_changes_nothing_and_a_good_one_is_kept(self, world: World) -> None:
-        await world.put_policy(document(1))
-        async with following(world) as follower:
+    async def test_a_bad_policy_or_none_changes_nothing_and_a_good_one_is_kept(self, cluster: World) -> None:
+        await cluster.put_policy(document(1))
+        async with following(cluster) as follower:
             await follower.until(lambda: follower.pods() == "1")
-            await kept(world, document(1))
-            await world.put_policy(BAD)
+            await kept(cluster, document(1))
+            await cluster.put_policy(BAD)
             await follower.until(lambda: bool(follower.keeper.last_errors()))
             [error] = follower.keeper.last_errors()
             assert error.startswith("configmap podgate-system/podgate-policy: policy.yaml:6:")
-            await world.remove_policy()
+            await cluster.remove_policy()
             await follower.until(lambda: "there is none" in follower.keeper.last_errors()[0])
             assert follower.pods() == "1"
-            await world.put_policy(document(2))
+            await cluster.put_policy(document(2))
             await follower.until(lambda: follower.pods() == "2")
-            await kept(world, document(2))
+            await kept(cluster, document(2))
             assert follower.troubles == []
 
-    async def test_at_a_start_the_last_good_is_in_force_where_the_policy_is_bad(self, world: World) -> None:
-        await world.put_policy(document(3))
-        async with following(world) as follower:
+    async def test_at_a_start_the_last_good_is_in_force_where_the_policy_is_bad(self, cluster: World) -> None:
+        await cluster.put_policy(document(3))
+        async with following(cluster) as follower:
             await follower.until(lambda: follower.pods() == "3")
-            await kept(world, document(3))
-        await world.put_policy(BAD)
-        async with following(world) as follower:
+            await kept(cluster, document(3))
+        await cluster.put_policy(BAD)
+        async with following(cluster) as follower:
             await follower.policy.refresh()
             assert follower.pods() == "3"
             assert "podgate-policy: policy.yaml:6:" in follower.keeper.last_errors()[0]
 
-    async def test_a_document_of_nearly_a_mebibyte_goes_both_ways(self, world: World) -> None:
+    async def test_a_document_of_nearly_a_mebibyte_goes_both_ways(self, cluster: World) -> None:
         text = document(1) + "# " + "\u00e9" * 450_000 + "\n"
-        await world.put_policy(text)
-        async with following(world) as follower:
-            await kept(world, text)
+        await cluster.put_policy(text)
+        async with following(cluster) as follower:
+            await kept(cluster, text)
             changed = text.replace("pods: 1}", "pods: 2}")
-            await world.put_policy(changed)
+            await cluster.put_policy(changed)
             await follower.until(lambda: follower.pods() == "2")
-            await kept(world, changed)
+            await kept(cluster, changed)
             assert follower.troubles == []
 
-    async def test_what_is_not_known_yet_is_looked_up_and_read_at_once(self, world: World) -> None:
-        await world.put_policy(document(1))
-        await world.put_namespace("looked-up", tier="prod")
-        async with await connect(world.kubeconfig) as client:
+    async def test_what_is_not_known_yet_is_looked_up_and_read_at_once(self, cluster: World) -> None:
+        await cluster.put_policy(document(1))
+        await cluster.put_namespace("looked-up", tier="prod")
+        async with await connect(cluster.kubeconfig) as client:
             follower = Follower(client, QUICK)
             await follower.policy.refresh()
             assert follower.pods() == "1"
@@ -185,31 +185,31 @@ class Watching:
             assert await follower.namespaces.lookup("never-made") is None
             assert follower.troubles == []
 
-    async def test_what_happens_while_the_connection_is_cut_is_known_afterwards(self, world: World) -> None:
-        await self._apart(world, "cut", forgotten=False)
+    async def test_what_happens_while_the_connection_is_cut_is_known_afterwards(self, cluster: World) -> None:
+        await self._apart(cluster, "cut", forgotten=False)
 
-    async def test_what_happens_until_older_versions_are_forgotten_is_known_afterwards(self, world: World) -> None:
-        await self._apart(world, "forgotten", forgotten=True)
+    async def test_what_happens_until_older_versions_are_forgotten_is_known_afterwards(self, cluster: World) -> None:
+        await self._apart(cluster, "forgotten", forgotten=True)
 
-    async def _apart(self, world: World, name: str, *, forgotten: bool) -> None:
-        await world.put_policy(document(1))
-        await world.put_namespace(f"{name}-gone")
-        async with following(world) as follower:
+    async def _apart(self, cluster: World, name: str, *, forgotten: bool) -> None:
+        await cluster.put_policy(document(1))
+        await cluster.put_namespace(f"{name}-gone")
+        async with following(cluster) as follower:
             labels = follower.namespaces.labels
             await follower.until(lambda: labels(f"{name}-gone") is not None and follower.pods() == "1")
-            await world.put_namespace(f"{name}-changed", tier="prod")  # so that the watch has a version of its own
-            await world.put_policy(document(2))
+            await cluster.put_namespace(f"{name}-changed", tier="prod")  # so that the watch has a version of its own
+            await cluster.put_policy(document(2))
             await follower.until(lambda: labels(f"{name}-changed") is not None and follower.pods() == "2")
-            async with world.apart(forgotten=forgotten):
-                await world.remove_namespace(f"{name}-gone")
-                await world.put_namespace(f"{name}-changed", tier="test")
-                await world.put_namespace(f"{name}-new")
-                await world.put_policy(document(3))
+            async with cluster.apart(forgotten=forgotten):
+                await cluster.remove_namespace(f"{name}-gone")
+                await cluster.put_namespace(f"{name}-changed", tier="test")
+                await cluster.put_namespace(f"{name}-new")
+                await cluster.put_policy(document(3))
                 assert follower.pods() == "2", "nothing comes through"
                 await follower.policy.refresh()
                 assert follower.troubles, "and that is told"
             await follower.until(lambda: labels(f"{name}-new") is not None and follower.pods() == "3")
             assert labels(f"{name}-gone") is None
             assert (labels(f"{name}-changed") or {})["tier"] == "test"
-            await world.put_policy(document(4))
+            await cluster.put_policy(document(4))
             await follower.until(lambda: follower.pods() == "4")

@@ -145,18 +145,18 @@ class ScriptedWatch(WatchedPods):
         if self.position is None:
             self.position = int((await self._list(taker)).version)
             return
-        told = self._watch(taker)._handler
+        handler = self._watch(taker)._handler
         if self.position < self.cluster.compacted:
-            told.lost()
+            handler.lost()
             self.position = None
             return
         behind = [entry for entry in self.cluster.log if entry[0] > self.position]
         for revision, gone, found in behind[:events]:
-            await told.one(found, gone)
-            told.reached(str(revision))
+            await handler.one(found, gone)
+            handler.reached(str(revision))
             self.position = revision
         if len(behind) <= events:
-            told.reached(str(self.cluster.revision))
+            handler.reached(str(self.cluster.revision))
             self.position = self.cluster.revision
 
     async def _page(self, after: str) -> Listed[Pod]:
@@ -245,7 +245,7 @@ class World:
         self.store = Outages(self.clock)
         self.policy = compiled(services, head)
         self.namespaces = FixedNamespaces(labels)
-        self.told = Told()
+        self.reported = Told()
         self.lease: Continuity | None = None
         self.lead()
 
@@ -259,7 +259,7 @@ class World:
             self.clock,
             lambda: self.policy,
             self.namespaces,
-            self.told.reports(),
+            self.reported.reports(),
             timing=EAGER,
         )
         self.tracker = self.controller._tracker

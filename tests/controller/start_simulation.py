@@ -32,7 +32,7 @@ class Starting(World):
 
     def __init__(self, services: str = STARTS, **more: Any) -> None:
         self.told_of: list[Start] = []
-        self.heard: list[tuple[str, bool, float]] = []
+        self.recorded: list[tuple[str, bool, float]] = []
         self.loses_answer = False
         super().__init__(services, **more)
         started = self.store.started
@@ -44,7 +44,7 @@ class Starting(World):
             answer = await started(plan, starts)
             for start, settlement in zip(starts, answer[0], strict=True):
                 if settlement is Settlement.COUNTED:
-                    self.heard.append((start.uid, start.ok, start.latency_us / SECOND_US))
+                    self.recorded.append((start.uid, start.ok, start.latency_us / SECOND_US))
             if self.loses_answer:
                 await self.store._refuse()
             return answer
@@ -65,4 +65,4 @@ class Starting(World):
     @property
     def results(self) -> dict[str, int]:
         """Return how many starts breakers were told of, by result."""
-        return {result: count for (_, result), count in self.told.started.items()}
+        return {result: count for (_, result), count in self.reported.started.items()}

@@ -26,11 +26,11 @@ class Losing(World):
 
     def __init__(self, services: str = POLICY) -> None:
         super().__init__(services)
-        self.heard: list[tuple[str, list[str]]] = []
+        self.recorded: list[tuple[str, list[str]]] = []
         excuse = self.store.suppress_quota_events
 
         async def listen(plan: CounterPlan, sources: Sequence[str]) -> None:
-            self.heard.append((plan.service, sorted(sources)))
+            self.recorded.append((plan.service, sorted(sources)))
             await excuse(plan, sources)
 
         self.store.suppress_quota_events = listen  # type: ignore[method-assign]  a spy
@@ -62,124 +62,127 @@ def owner(uid: str, *, controller: bool = True) -> OwnerReference:
 
 
 async def test_replacements_of_lost_pods_are_charged_and_trip_nothing() -> None:
-    world = Losing()
-    await world.run("a", "b", "c")
-    await world.all()
-    world.lose("a", "b", "c")
-    await world.all()
-    assert await world.replace("a")
-    assert not any([await world.replace(uid, number) for number in (2, 3) for uid in "abc"])
-    assert (await world.used(), await world.state()) == (4, State.CLOSED)
-    assert not any([await world.replace(uid) for uid in "de"])
-    assert await world.state() is State.OPEN, "others' refusals count"
+    simulation = Losing()
+    await simulation.run("a", "b", "c")
+    await simulation.all()
+    simulation.lose("a", "b", "c")
+    await simulation.all()
+    assert await simulation.replace("a")
+    assert not any([await simulation.replace(uid, number) for number in (2, 3) for uid in "abc"])
+    assert (await simulation.used(), await simulation.state()) == (4, State.CLOSED)
+    assert not any([await simulation.replace(uid) for uid in "de"])
+    assert await simulation.state() is State.OPEN, "others' refusals count"
 
 
 async def test_it_is_reported_beside_the_sightings_not_behind_them() -> None:
-    world = Losing()
-    await world.run("a")
-    await world.all()
-    world.lose("a")
-    await world.watch_all()
-    await world.controller._disruptions.send()
-    assert (world.heard, world.told.excused) == ([("web", ["controller:a"])], {"web": 1})
+    simulation = Losing()
+    await simulation.run("a")
+    await simulation.all()
+    simulation.lose("a")
+    await simulation.watch_all()
+    await simulation.controller._disruptions.send()
+    assert (simulation.recorded, simulation.reported.excused) == ([("web", ["controller:a"])], {"web": 1})
 
 
 async def test_who_loses_many_is_reported_once_in_a_while() -> None:
-    world = Losing()
-    await world.run("a", "b")
-    await world.create("more", owners=(owner("a"),))
-    await world.all()
-    world.lose("a", "b")
-    await world.all()
-    world.wait(60)
-    world.cluster.update("more", phase="Failed", reason="Evicted")
-    await world.all()
-    assert world.heard == [("web", ["controller:a", "controller:b"])]
-    world.wait(240)
-    await world.create("again", owners=(owner("a"),))
-    world.cluster.update("again", reason="NodeLost")
-    await world.all()
-    assert world.heard[1:] == [("web", ["controller:a"])]
+    simulation = Losing()
+    await simulation.run("a", "b")
+    await simulation.create("more", owners=(owner("a"),))
+    await simulation.all()
+    simulation.lose("a", "b")
+    await simulation.all()
+    simulation.wait(60)
+    simulation.cluster.update("more", phase="Failed", reason="Evicted")
+    await simulation.all()
+    assert simulation.recorded == [("web", ["controller:a", "controller:b"])]
+    simulation.wait(240)
+    await simulation.create("again", owners=(owner("a"),))
+    simulation.cluster.update("again", reason="NodeLost")
+    await simulation.all()
+    assert simulation.recorded[1:] == [("web", ["controller:a"])]
 
 
 async def test_a_list_reports_of_fresh_losses_only() -> None:
-    world = Losing()
-    await world.run("old")
-    world.lose("old")
-    world.wait(300)
-    await world.run("new")
-    world.lose("new")
-    await world.create("untimed", owners=(owner("untimed"),))
-    world.cluster.update("untimed", phase="Failed", reason="Evicted")
-    await world.all()
-    assert world.heard == [("web", ["controller:new"])]
+    simulation = Losing()
+    await simulation.run("old")
+    simulation.lose("old")
+    simulation.wait(300)
+    await simulation.run("new")
+    simulation.lose("new")
+    await simulation.create("untimed", owners=(owner("untimed"),))
+    simulation.cluster.update("untimed", phase="Failed", reason="Evicted")
+    await simulation.all()
+    assert simulation.recorded == [("web", ["controller:new"])]
 
 
 async def test_only_the_controller_of_a_pod_of_the_service_is_excused() -> None:
     quiet = "- {name: quiet, match: {namespaces: [shop]}}\n"
-    world = Losing(POLICY + quiet)
-    await world.create("loose")
-    await world.create("helper", owners=(owner("helper", controller=False),))
-    world.cluster.create(pod("of-quiet", labels={"app": "quiet"}, owners=(owner("quiet"),)))
+    simulation = Losing(POLICY + quiet)
+    await simulation.create("loose")
+    await simulation.create("helper", owners=(owner("helper", controller=False),))
+    simulation.cluster.create(pod("of-quiet", labels={"app": "quiet"}, owners=(owner("quiet"),)))
     forged = {"podgate.io/service": "web"}
-    world.cluster.create(pod("of-forged", labels=forged, owners=(owner("forged"),), namespace="elsewhere"))
-    await world.all()
+    simulation.cluster.create(pod("of-forged", labels=forged, owners=(owner("forged"),), namespace="elsewhere"))
+    await simulation.all()
     for uid in ("loose", "helper", "of-quiet", "of-forged"):
-        world.cluster.update(uid, reason="Evicted")
-    world.cluster.update("helper", phase="Failed")
-    await world.all()
-    assert world.heard == []
+        simulation.cluster.update(uid, reason="Evicted")
+    simulation.cluster.update("helper", phase="Failed")
+    await simulation.all()
+    assert simulation.recorded == []
 
 
 async def test_while_the_store_is_away_it_is_reported_again() -> None:
-    world = Losing()
-    await world.run("a", "b")
-    await world.all()
-    world.answer(store=False)
-    world.lose("a")
-    await world.watch_all()
-    await world.tell_starts()
-    world.lose("b")
-    await world.watch_all()
-    world.answer(store=True)
-    await world.tell_starts()
-    assert (world.heard, world.told.excused) == ([("web", ["controller:a", "controller:b"])], {"web": 2})
+    simulation = Losing()
+    await simulation.run("a", "b")
+    await simulation.all()
+    simulation.answer(store=False)
+    simulation.lose("a")
+    await simulation.watch_all()
+    await simulation.tell_starts()
+    simulation.lose("b")
+    await simulation.watch_all()
+    simulation.answer(store=True)
+    await simulation.tell_starts()
+    assert (simulation.recorded, simulation.reported.excused) == (
+        [("web", ["controller:a", "controller:b"])],
+        {"web": 2},
+    )
 
 
 async def test_a_service_that_has_left_the_policy_is_not_reported() -> None:
-    world = Losing()
-    await world.run("a")
-    await world.all()
-    world.lose("a")
-    world.answer(store=False)
-    await world.watch_all()
-    await world.tell_starts()
-    world.policy = compiled(POLICY.replace("name: web", "name: new"))
-    world.watch.list_again()
-    world.answer(store=True)
-    await world.watch_all()
-    await world.tell_starts()
-    assert [service for service, _ in world.heard] == ["new"]
+    simulation = Losing()
+    await simulation.run("a")
+    await simulation.all()
+    simulation.lose("a")
+    simulation.answer(store=False)
+    await simulation.watch_all()
+    await simulation.tell_starts()
+    simulation.policy = compiled(POLICY.replace("name: web", "name: new"))
+    simulation.watch.list_again()
+    simulation.answer(store=True)
+    await simulation.watch_all()
+    await simulation.tell_starts()
+    assert [service for service, _ in simulation.recorded] == ["new"]
 
 
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disruption_exemptions, "MOST", 2)
-    world = Losing()
-    await world.run("a", "b", "c")
-    await world.all()
-    world.lose("a", "b", "c")
-    await world.all()
-    assert [*world.controller._disruptions._suppressed_us] == [("web", "controller:c")]
+    simulation = Losing()
+    await simulation.run("a", "b", "c")
+    await simulation.all()
+    simulation.lose("a", "b", "c")
+    await simulation.all()
+    assert [*simulation.controller._disruptions._suppressed_us] == [("web", "controller:c")]
 
 
 async def test_the_loop_does_it_by_itself() -> None:
-    world = Losing()
-    running = asyncio.create_task(world.controller.run())
-    await until(lambda: world.watch.taker is not None)
-    await world.run("a")
-    await world.watch_all()
-    world.lose("a")
-    await world.watch_all()
-    await until(lambda: world.told.excused == {"web": 1})
+    simulation = Losing()
+    running = asyncio.create_task(simulation.controller.run())
+    await until(lambda: simulation.watch.taker is not None)
+    await simulation.run("a")
+    await simulation.watch_all()
+    simulation.lose("a")
+    await simulation.watch_all()
+    await until(lambda: simulation.reported.excused == {"web": 1})
     running.cancel()
     await asyncio.wait([running])

@@ -62,13 +62,13 @@ class World:
         self.clock = VirtualClock(NOW_US)
         self.ledger = Ledger(self.clock)
         self.resets: Mapping[str, int] = {}
-        self.told: list[Transition] = []
+        self.reported: list[Transition] = []
         self.compiled = CompiledPolicy(LOADED)
         self.hands = self.leader()
 
     def leader(self) -> OverrideEnforcer:
         return OverrideEnforcer(
-            self.ledger, self.ledger.last_breaker, lambda: self.compiled, lambda: self.resets, self.told.append
+            self.ledger, self.ledger.last_breaker, lambda: self.compiled, lambda: self.resets, self.reported.append
         )
 
     def want(self, forcing: Forcing | None) -> None:
@@ -76,10 +76,10 @@ class World:
 
     async def look(self) -> list[str]:
         """Do a round; return the changes that were told."""
-        self.told.clear()
+        self.reported.clear()
         self.ledger.asked.clear()
         await self.hands.round()
-        return [f"{one.service} {one.old} {one.new}" for one in self.told]
+        return [f"{one.service} {one.old} {one.new}" for one in self.reported]
 
     def state(self, service: str = "web") -> State | None:
         view = self.ledger.last_breaker(self.compiled.plans[service])
@@ -92,62 +92,64 @@ class World:
 
 
 async def test_nobody_is_asked_about_while_nobody_has_hands_on_anything() -> None:
-    world = World()
-    await world.trip()
-    assert await world.look() == []
-    assert world.ledger.asked == []
+    simulation = World()
+    await simulation.trip()
+    assert await simulation.look() == []
+    assert simulation.ledger.asked == []
 
 
 async def test_a_forcing_is_written_once_and_taken_out_when_its_entry_goes() -> None:
-    world = World()
-    world.want(OPENED)
-    assert await world.look() == ["web CLOSED FORCED_OPEN"]
-    assert await world.look() == []
-    world.want(CLOSED)
-    assert await world.look() == ["web FORCED_OPEN FORCED_CLOSED"]
-    world.want(None)
-    assert await world.look() == ["web FORCED_CLOSED CLOSED"]
-    assert await world.look() == []
-    assert world.ledger.asked == []
+    simulation = World()
+    simulation.want(OPENED)
+    assert await simulation.look() == ["web CLOSED FORCED_OPEN"]
+    assert await simulation.look() == []
+    simulation.want(CLOSED)
+    assert await simulation.look() == ["web FORCED_OPEN FORCED_CLOSED"]
+    simulation.want(None)
+    assert await simulation.look() == ["web FORCED_CLOSED CLOSED"]
+    assert await simulation.look() == []
+    assert simulation.ledger.asked == []
 
 
 async def test_who_begins_to_lead_takes_out_what_the_former_leader_had_written() -> None:
-    world = World()
-    world.want(OPENED)
-    await world.look()
-    world.want(None)
-    world.hands = world.leader()
-    assert await world.look() == ["web FORCED_OPEN CLOSED"]
+    simulation = World()
+    simulation.want(OPENED)
+    await simulation.look()
+    simulation.want(None)
+    simulation.hands = simulation.leader()
+    assert await simulation.look() == ["web FORCED_OPEN CLOSED"]
 
 
 async def test_what_could_not_be_taken_out_is_when_the_store_is_back() -> None:
-    world = World()
-    world.want(OPENED)
-    await world.look()
-    world.want(None)
-    world.ledger.away = True
-    assert await world.look() == []
-    world.ledger.away = False
-    assert await world.look() == ["web FORCED_OPEN CLOSED"]
+    simulation = World()
+    simulation.want(OPENED)
+    await simulation.look()
+    simulation.want(None)
+    simulation.ledger.away = True
+    assert await simulation.look() == []
+    simulation.ledger.away = False
+    assert await simulation.look() == ["web FORCED_OPEN CLOSED"]
 
 
 async def test_a_reset_is_done_once_for_its_moment_and_touches_no_other_service() -> None:
-    world = World()
-    await world.trip()
-    await world.trip("other")
-    world.clock.set(NOW_US + 2_000_000)
-    world.resets = {"web": NOW_US + 1_000_000, "plain": NOW_US, "gone": NOW_US}
-    assert await world.look() == ["web OPEN CLOSED"]
-    assert (world.ledger.asked, world.state("other")) == (["web"], State.OPEN)
-    world.clock.set(NOW_US + 70_000_000)
-    asked = Acquire(world.compiled.plans["web"], "shop", "again", {"pods": 1}, "user:bob")
-    await world.ledger.acquire(asked)
-    assert world.state() is State.OPEN
-    assert await world.look() == [], "it has moved since"
+    simulation = World()
+    await simulation.trip()
+    await simulation.trip("other")
+    simulation.clock.set(NOW_US + 2_000_000)
+    simulation.resets = {"web": NOW_US + 1_000_000, "plain": NOW_US, "gone": NOW_US}
+    assert await simulation.look() == ["web OPEN CLOSED"]
+    assert (simulation.ledger.asked, simulation.state("other")) == (["web"], State.OPEN)
+    simulation.clock.set(NOW_US + 70_000_000)
+    asked = Acquire(simulation.compiled.plans["web"], "shop", "again", {"pods": 1}, "user:bob")
+    await simulation.ledger.acquire(asked)
+    assert simulation.state() is State.OPEN
+    assert await simulation.look() == [], "it has moved since"
 
 
 async def test_without_a_policy_there_is_nothing_to_do() -> None:
-    world = World()
-    hands = OverrideEnforcer(world.ledger, world.ledger.last_breaker, lambda: None, dict, world.told.append)
+    simulation = World()
+    hands = OverrideEnforcer(
+        simulation.ledger, simulation.ledger.last_breaker, lambda: None, dict, simulation.reported.append
+    )
     await hands.round()
-    assert world.ledger.asked == []
+    assert simulation.ledger.asked == []

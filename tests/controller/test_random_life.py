@@ -53,14 +53,14 @@ class Life:
     """What a cluster's users, and bad luck, do to a world."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.simulation = World()
         self.number = 0
         self.charged: set[str] = set()
         self.slow: list[tuple[int, Any]] = []
-        self.former = self.world.watch, self.world.controller
+        self.former = self.simulation.watch, self.simulation.controller
 
     async def do(self, operation: str, number: int) -> None:
-        world, cluster = self.world, self.world.cluster
+        simulation, cluster = self.simulation, self.simulation.cluster
         uids = sorted(cluster.pods)
         uid = uids[number % len(uids)] if uids else ""
         of_pods: dict[str, Callable[[], None]] = {
@@ -71,23 +71,23 @@ class Life:
         of_the_world: dict[str, Callable[[], None]] = {
             "create uncounted": lambda: self._come_to_be(self._new(number)),
             "finish slow ones": self._finish_slow_ones,
-            "cut": world.watch.cut,
+            "cut": simulation.watch.cut,
             "compact": cluster.compact,
-            "renew": world.renew,
+            "renew": simulation.renew,
             "kill": self._kill,
-            "store away": partial(world.answer, store=False),
-            "store back": partial(world.answer, store=True),
-            "blind": partial(world.answer, looks=False),
-            "sighted": partial(world.answer, looks=True),
-            "second": partial(world.wait, 1),
+            "store away": partial(simulation.answer, store=False),
+            "store back": partial(simulation.answer, store=True),
+            "blind": partial(simulation.answer, looks=False),
+            "sighted": partial(simulation.answer, looks=True),
+            "second": partial(simulation.wait, 1),
             "minute": self._pass_a_minute,
         }
         of_the_controller: dict[str, Callable[[], Awaitable[object]]] = {
-            "see some": lambda: world.watch.step(world.tracker, number),
-            "see all": world.watch_all,
-            "tell": world.tell_once,
-            "refund": world.refund,
-            "repair": world.repair,
+            "see some": lambda: simulation.watch.step(simulation.tracker, number),
+            "see all": simulation.watch_all,
+            "tell": simulation.tell_once,
+            "refund": simulation.refund,
+            "repair": simulation.repair,
             "former sees": lambda: self.former[0].step(self.former[1]._tracker, number),
             "former acts": self._let_the_former_act,
         }
@@ -102,8 +102,8 @@ class Life:
 
     def _kill(self) -> None:
         """Let another lead; who led before may not know it yet."""
-        self.former = self.world.watch, self.world.controller
-        self.world.lead()
+        self.former = self.simulation.watch, self.simulation.controller
+        self.simulation.lead()
 
     async def _let_the_former_act(self) -> None:
         former = self.former[1]
@@ -117,7 +117,7 @@ class Life:
 
     def _pass_a_minute(self) -> None:
         self._finish_slow_ones()  # no request lives longer than a minute
-        self.world.wait(61)
+        self.simulation.wait(61)
 
     def _new(self, number: int) -> Any:
         self.number += 1
@@ -125,9 +125,9 @@ class Life:
 
     async def _ask(self, operation: str, number: int) -> None:
         new = self._new(number)
-        if self.world.store.is_away:
+        if self.simulation.store.is_away:
             return
-        await self.world.admit(new)
+        await self.simulation.admit(new)
         self.charged.add(new.metadata.uid)
         if operation == "create":
             self._come_to_be(new)
@@ -135,9 +135,9 @@ class Life:
             self.slow.append((number, new))
 
     def _come_to_be(self, new: Any) -> None:
-        names = {one.metadata.name for one in self.world.cluster.pods.values()}
+        names = {one.metadata.name for one in self.simulation.cluster.pods.values()}
         if new.metadata.name not in names:
-            self.world.cluster.create(new)
+            self.simulation.cluster.create(new)
 
     def _finish_slow_ones(self) -> None:
         for number, new in self.slow:
@@ -148,42 +148,42 @@ class Life:
     async def rest(self) -> None:
         """Let all come to an end: what can be answered is, and enough time passes."""
         self._finish_slow_ones()
-        world = self.world
-        world.store.is_away = world.watch.is_blind = False
+        simulation = self.simulation
+        simulation.store.is_away = simulation.watch.is_blind = False
         for _ in range(4):
-            world.wait(100)
+            simulation.wait(100)
             for _ in range(2):
-                await world.all()
+                await simulation.all()
 
 
 async def live(sequence: list[tuple[str, int]]) -> None:
     life = Life()
-    world = life.world
+    simulation = life.simulation
     refunded: list[str] = []
-    give_back = world.store.refund
+    give_back = simulation.store.refund
 
     async def refund(plan: Any, uid: str) -> bool:
         given = await give_back(plan, uid)
         refunded.extend([uid] if given else [])
         return given
 
-    world.store.refund = refund  # type: ignore[method-assign]  to see whose it was
+    simulation.store.refund = refund  # type: ignore[method-assign]  to see whose it was
     for operation, number in sequence:
         await life.do(operation, number)
     await life.rest()
-    ever = world.cluster.ever
-    assert await world.standing() == set(world.cluster.live()), "who stands is who is there"
-    assert await world.waiting() == []
+    ever = simulation.cluster.ever
+    assert await simulation.standing() == set(simulation.cluster.live()), "who stands is who is there"
+    assert await simulation.waiting() == []
     assert not set(refunded) & ever, "none that came to be is given back"
-    assert len(refunded) == len(set(refunded)) == world.told.refunded.total(), "once"
+    assert len(refunded) == len(set(refunded)) == simulation.reported.refunded.total(), "once"
     never = life.charged - ever
-    assert len(never) <= len(refunded) + world.told.unproven.total(), (
+    assert len(never) <= len(refunded) + simulation.reported.unproven.total(), (
         "each that never came is given back, or said to be unproven"
     )
     assert set(refunded) <= never
     uncounted = ever - life.charged
-    assert await world.used() == len(life.charged | uncounted) - len(refunded) - (
-        len(uncounted) - world.told.afterwards["web"]
+    assert await simulation.used() == len(life.charged | uncounted) - len(refunded) - (
+        len(uncounted) - simulation.reported.afterwards["web"]
     )
 
 

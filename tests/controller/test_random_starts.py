@@ -66,7 +66,7 @@ class Truth(Struct):
 
 class Life:
     def __init__(self) -> None:
-        self.world = Starting()
+        self.simulation = Starting()
         self.number = 0
         self.truth: dict[str, Truth] = {}
         self.first_shown: dict[str, str] = {}
@@ -80,7 +80,7 @@ class Life:
     def _spy(self) -> None:
         """Note by what the controller that leads now is shown Pods."""
         self.first_shown, self.noted_after, self.gated = {}, {}, set()
-        starts, outcomes = self.world.controller._start_tracker, self.world.controller._outcome_sender
+        starts, outcomes = self.simulation.controller._start_tracker, self.simulation.controller._outcome_sender
         note = outcomes.enqueue
         listed, changed = starts.listed, starts.changed
 
@@ -100,8 +100,8 @@ class Life:
         starts.changed = partial(by, "watch", changed)  # type: ignore[method-assign]  a spy
 
     async def do(self, operation: str, number: int) -> None:
-        world = self.world
-        uids = sorted(world.cluster.pods)
+        simulation = self.simulation
+        uids = sorted(simulation.cluster.pods)
         uid = uids[number % len(uids)] if uids else ""
         of_pods: dict[str, Callable[[], None]] = {
             "ungate": lambda: self._ungate(uid),
@@ -114,77 +114,77 @@ class Life:
             "remove": lambda: self._remove(uid),
         }
         of_the_world: dict[str, Callable[[], None]] = {
-            "cut": world.watch.cut,
-            "compact": world.cluster.compact,
+            "cut": simulation.watch.cut,
+            "compact": simulation.cluster.compact,
             "lead anew": self._lead_anew,
-            "store away": partial(world.answer, store=False),
+            "store away": partial(simulation.answer, store=False),
             "answers lost": self._lose_answers,
             "store back": self._store_back,
-            "blind": partial(world.answer, looks=False),
-            "sighted": partial(world.answer, looks=True),
-            "second": partial(world.wait, 1),
-            "half a deadline": partial(world.wait, DEADLINE // 2),
+            "blind": partial(simulation.answer, looks=False),
+            "sighted": partial(simulation.answer, looks=True),
+            "second": partial(simulation.wait, 1),
+            "half a deadline": partial(simulation.wait, DEADLINE // 2),
         }
         if operation in of_pods and uid:
             of_pods[operation]()
         elif operation in of_the_world:
             of_the_world[operation]()
         elif operation == "see some":
-            await world.watch.step(world.tracker, number)
+            await simulation.watch.step(simulation.tracker, number)
         elif operation == "see all":
-            await world.watch_all()
+            await simulation.watch_all()
         elif operation == "act":
-            await world.tell_starts()
-        elif operation.startswith("create") and not world.store.is_away:
+            await simulation.tell_starts()
+        elif operation.startswith("create") and not simulation.store.is_away:
             await self._create(is_gated=operation.endswith("gated"))
 
     async def _create(self, *, is_gated: bool) -> None:
         self.number += 1
-        uid, now_us = f"u{self.number}", self.world.clock.now_us()
+        uid, now_us = f"u{self.number}", self.simulation.clock.now_us()
         self.truth[uid] = Truth(now_us, 0 if is_gated else now_us)
-        await self.world.create(uid, scheduling_gates=(GATE,) if is_gated else None)
+        await self.simulation.create(uid, scheduling_gates=(GATE,) if is_gated else None)
 
     def _ungate(self, uid: str) -> None:
         truth = self.truth[uid]
-        truth.ungated_us = truth.ungated_us or self.world.clock.now_us()
-        self.world.cluster.update(uid, spec={"scheduling_gates": None})
+        truth.ungated_us = truth.ungated_us or self.simulation.clock.now_us()
+        self.simulation.cluster.update(uid, spec={"scheduling_gates": None})
 
     def _ready(self, uid: str) -> None:
-        truth, found = self.truth[uid], self.world.cluster.pods[uid]
+        truth, found = self.truth[uid], self.simulation.cluster.pods[uid]
         is_ready = any(one.type == "Ready" and one.status == "True" for one in found.status.conditions or ())
         may = not is_ready and truth.ungated_us and not truth.ended_us and found.metadata.deletion_timestamp is None
         if may and found.status.phase not in {"Failed", "Succeeded"} and not found.status.reason:
-            truth.ready_us = truth.ready_us or self.world.clock.now_us()
-            self.world.condition(uid)
+            truth.ready_us = truth.ready_us or self.simulation.clock.now_us()
+            self.simulation.condition(uid)
 
     def _lose_it(self, uid: str) -> None:
         self.truth[uid].has_lost_it = True
-        self.world.condition(uid, "False")
+        self.simulation.condition(uid, "False")
 
     def _end(self, uid: str, **status: str) -> None:
         truth = self.truth[uid]
         if truth.ungated_us:
             if not truth.ready_us and not truth.ended_us:
-                truth.ended_us = self.world.clock.now_us()
-            self.world.cluster.update(uid, **status)
+                truth.ended_us = self.simulation.clock.now_us()
+            self.simulation.cluster.update(uid, **status)
 
     def _terminate(self, uid: str) -> None:
-        self.world.cluster.terminate(uid, 30)
+        self.simulation.cluster.terminate(uid, 30)
 
     def _remove(self, uid: str) -> None:
-        self.world.cluster.delete(uid)
+        self.simulation.cluster.delete(uid)
 
     def _lead_anew(self) -> None:
-        self.world.renew()
-        self.world.lead()
+        self.simulation.renew()
+        self.simulation.lead()
         self._spy()
 
     def _lose_answers(self) -> None:
-        self.world.loses_answer = True
+        self.simulation.loses_answer = True
 
     def _store_back(self) -> None:
-        self.world.answer(store=True)
-        self.world.loses_answer = False
+        self.simulation.answer(store=True)
+        self.simulation.loses_answer = False
 
     def check(self, uid: str, is_ok: bool, seconds: float) -> None:  # noqa: FBT001  as it was heard
         """Hold against what is true what was heard just now."""
@@ -213,14 +213,14 @@ def is_over(found: Pod) -> bool:
 
 async def live(sequence: list[tuple[str, int]]) -> None:
     life = Life()
-    heard = life.world.heard
-    await life.world.see()
+    recorded = life.simulation.recorded
+    await life.simulation.see()
     for operation, number in sequence:
-        before = len(heard)
+        before = len(recorded)
         await life.do(operation, number)
-        for uid, is_ok, seconds in heard[before:]:
+        for uid, is_ok, seconds in recorded[before:]:
             life.check(uid, is_ok, seconds)
-    assert len({uid for uid, *_ in heard}) == len(heard), "once at most"
+    assert len({uid for uid, *_ in recorded}) == len(recorded), "once at most"
 
 
 @examples(100)

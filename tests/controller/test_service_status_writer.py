@@ -71,8 +71,8 @@ class World:
         self.policy: CompiledPolicy | None = compiled(*services)
         self.views: dict[str, BreakerView] = dict.fromkeys(services, CLOSED)
         self.board = board or Board()
-        self.told: list[str] = []
-        say = self.told.append
+        self.reported: list[str] = []
+        say = self.reported.append
         reports = ServiceStatusReports(lambda text: say(f"absent {text}"), say, lambda text: say(f"over {text}"))
         self.boards = ServiceStatusWriter(self.board, self._known, lambda: self.policy, reports, timing=timing)
 
@@ -90,128 +90,128 @@ class World:
 
 
 async def test_what_has_changed_is_written_and_nothing_else() -> None:
-    world = World("a", "b")
-    assert await world.round() == ["read", "a", "b"]
-    assert await world.round() == []
-    world.views["b"] = OPEN
-    assert await world.round() == ["b"]
-    assert world.board.stands == {"a": world.status("a"), "b": world.status("b")}
-    assert world.board.stands["b"]["breaker"]["state"] == "OPEN"
+    simulation = World("a", "b")
+    assert await simulation.round() == ["read", "a", "b"]
+    assert await simulation.round() == []
+    simulation.views["b"] = OPEN
+    assert await simulation.round() == ["b"]
+    assert simulation.board.stands == {"a": simulation.status("a"), "b": simulation.status("b")}
+    assert simulation.board.stands["b"]["breaker"]["state"] == "OPEN"
 
 
 async def test_who_leads_next_writes_only_what_does_not_stand_there() -> None:
-    world = World("a", "b")
-    world.board.stands = {"a": world.status("a"), "b": {}}
-    assert await world.round() == ["read", "b"]
+    simulation = World("a", "b")
+    simulation.board.stands = {"a": simulation.status("a"), "b": {}}
+    assert await simulation.round() == ["read", "b"]
 
 
 async def test_no_more_than_so_many_are_written_in_one_round_and_who_waits_longest_comes_first() -> None:
-    world = World("a", "b", "c")
-    assert await world.round() == ["read", "a", "b"]
-    world.views |= {"a": OPEN, "b": OPEN}
-    assert await world.round() == ["c", "a"]
-    assert await world.round() == ["b"]
+    simulation = World("a", "b", "c")
+    assert await simulation.round() == ["read", "a", "b"]
+    simulation.views |= {"a": OPEN, "b": OPEN}
+    assert await simulation.round() == ["c", "a"]
+    assert await simulation.round() == ["b"]
 
 
 async def test_what_the_policy_has_no_more_is_taken_away() -> None:
-    world = World("a", "b")
-    await world.round()
-    world.policy = compiled("b")
-    assert await world.round() == ["-a"]
-    assert set(world.board.stands) == {"b"}
-    world.policy = None
-    assert await world.round() == [], "without a policy nobody knows whose place it is"
+    simulation = World("a", "b")
+    await simulation.round()
+    simulation.policy = compiled("b")
+    assert await simulation.round() == ["-a"]
+    assert set(simulation.board.stands) == {"b"}
+    simulation.policy = None
+    assert await simulation.round() == [], "without a policy nobody knows whose place it is"
 
 
 async def test_what_the_policy_changes_is_written_too() -> None:
-    world = World("a")
-    await world.round()
-    world.policy = compiled("a")
-    assert await world.round() == [], "made anew, and no different"
-    world.policy = compiled("a", mode="Audit")
-    assert await world.round() == ["a"]
-    assert world.board.stands["a"]["breaker"]["mode"] == "Audit"
+    simulation = World("a")
+    await simulation.round()
+    simulation.policy = compiled("a")
+    assert await simulation.round() == [], "made anew, and no different"
+    simulation.policy = compiled("a", mode="Audit")
+    assert await simulation.round() == ["a"]
+    assert simulation.board.stands["a"]["breaker"]["mode"] == "Audit"
 
 
 async def test_a_service_without_a_breaker_has_a_place_too() -> None:
-    world = World("a", "plain")
-    await world.round()
-    assert world.board.stands["plain"] == {}
+    simulation = World("a", "plain")
+    await simulation.round()
+    assert simulation.board.stands["plain"] == {}
 
 
 async def test_of_a_breaker_that_was_not_counted_of_what_stands_there_stays() -> None:
-    world = World("a")
-    world.board.stands = {"a": {"breaker": {"state": "OPEN"}}}
-    world.views.clear()
-    assert await world.round() == ["read"]
-    world.views["a"] = CLOSED
-    assert await world.round() == ["a"]
+    simulation = World("a")
+    simulation.board.stands = {"a": {"breaker": {"state": "OPEN"}}}
+    simulation.views.clear()
+    assert await simulation.round() == ["read"]
+    simulation.views["a"] = CLOSED
+    assert await simulation.round() == ["a"]
 
 
 async def test_what_another_client_has_changed_is_mended_at_the_next_look() -> None:
-    world = World("a", "b", timing=NEVER)
-    await world.round()
-    world.board.stands = {"b": {}}
-    assert await world.round() == ["read", "a", "b"]
+    simulation = World("a", "b", timing=NEVER)
+    await simulation.round()
+    simulation.board.stands = {"b": {}}
+    assert await simulation.round() == ["read", "a", "b"]
 
 
 async def test_where_there_is_no_board_that_is_reported_once_and_asked_again_later() -> None:
-    world = World("a")
-    world.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
-    assert [await world.boards.round() for _ in range(2)] == [PACE.read_seconds] * 2
-    assert world.told == ["absent put one up"]
-    world.board.refuses.clear()
-    world.board.take_asked()
-    assert await world.round() == ["read", "a"]
-    world.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
-    world.views["a"] = OPEN
-    assert await world.boards.round() == PACE.read_seconds, "somebody has taken it away"
-    assert world.told == ["absent put one up"] * 2
-    world.board.refuses.clear()
-    world.board.stands, world.board.asked = {}, []
-    assert await world.round() == ["read", "a"], "whoever put up another, nothing stands there"
+    simulation = World("a")
+    simulation.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
+    assert [await simulation.boards.round() for _ in range(2)] == [PACE.read_seconds] * 2
+    assert simulation.reported == ["absent put one up"]
+    simulation.board.refuses.clear()
+    simulation.board.take_asked()
+    assert await simulation.round() == ["read", "a"]
+    simulation.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
+    simulation.views["a"] = OPEN
+    assert await simulation.boards.round() == PACE.read_seconds, "somebody has taken it away"
+    assert simulation.reported == ["absent put one up"] * 2
+    simulation.board.refuses.clear()
+    simulation.board.stands, simulation.board.asked = {}, []
+    assert await simulation.round() == ["read", "a"], "whoever put up another, nothing stands there"
 
 
 async def test_a_board_that_gives_no_answer_is_reported_of_once_and_asked_with_growing_pauses() -> None:
-    world = World("a")
-    world.board.refuses["*"] = FORBIDDEN
-    assert [await world.boards.round() for _ in range(4)] == [1, 2, 4, 4]
-    world.board.refuses["*"] = ServiceStatusError("busy", retry_after_seconds=30)
-    assert await world.boards.round() == 30
-    world.board.refuses.clear()
-    assert await world.boards.round() == PACE.round_seconds
-    assert world.told == [f"{FORBIDDEN}", f"over {FORBIDDEN}", "busy", "over busy"]
-    world.board.refuses["a"], world.views["a"] = FORBIDDEN, OPEN
-    assert await world.boards.round() == 1, "the pauses begin anew"
+    simulation = World("a")
+    simulation.board.refuses["*"] = FORBIDDEN
+    assert [await simulation.boards.round() for _ in range(4)] == [1, 2, 4, 4]
+    simulation.board.refuses["*"] = ServiceStatusError("busy", retry_after_seconds=30)
+    assert await simulation.boards.round() == 30
+    simulation.board.refuses.clear()
+    assert await simulation.boards.round() == PACE.round_seconds
+    assert simulation.reported == [f"{FORBIDDEN}", f"over {FORBIDDEN}", "busy", "over busy"]
+    simulation.board.refuses["a"], simulation.views["a"] = FORBIDDEN, OPEN
+    assert await simulation.boards.round() == 1, "the pauses begin anew"
 
 
 async def test_a_trouble_that_ends_where_there_is_no_board_is_not_reported_to_be_over() -> None:
-    world = World("a")
+    simulation = World("a")
     for error in (
         ServiceStatusNotInstalledError("put one up"),
         FORBIDDEN,
         ServiceStatusNotInstalledError("put one up"),
         ServiceStatusNotInstalledError("put one up"),
     ):
-        world.board.refuses["*"] = error
-        await world.boards.round()
-    assert world.told == ["absent put one up", f"{FORBIDDEN}", "absent put one up"]
+        simulation.board.refuses["*"] = error
+        await simulation.boards.round()
+    assert simulation.reported == ["absent put one up", f"{FORBIDDEN}", "absent put one up"]
 
 
 async def test_a_service_that_is_refused_holds_up_no_other() -> None:
-    world = World("a", "b", "c")
-    world.board.refuses["a"] = FORBIDDEN
-    assert await world.round() == ["read", "a"]
-    assert await world.round() == ["b", "c"]
-    assert await world.round() == ["a"]
-    world.board.refuses.clear()
-    assert await world.round() == ["a"]
+    simulation = World("a", "b", "c")
+    simulation.board.refuses["a"] = FORBIDDEN
+    assert await simulation.round() == ["read", "a"]
+    assert await simulation.round() == ["b", "c"]
+    assert await simulation.round() == ["a"]
+    simulation.board.refuses.clear()
+    assert await simulation.round() == ["a"]
 
 
 async def test_it_goes_on_until_cancelled() -> None:
-    world = World("a", timing=ServiceStatusTiming(round_seconds=0))
-    keeping = asyncio.create_task(world.boards.run())
-    await until(lambda: "a" in world.board.stands)
-    world.views["a"] = OPEN
-    await until(lambda: world.board.stands["a"] == world.status("a"))
+    simulation = World("a", timing=ServiceStatusTiming(round_seconds=0))
+    keeping = asyncio.create_task(simulation.boards.run())
+    await until(lambda: "a" in simulation.board.stands)
+    simulation.views["a"] = OPEN
+    await until(lambda: simulation.board.stands["a"] == simulation.status("a"))
     keeping.cancel()

@@ -274,16 +274,16 @@ async def test_a_renewed_pair_replaces_the_old_one(node: Node) -> None:
     assert {name for name, content in node.contents().items() if content != before[name]} == {IDENTITY, SECOND}
 
 
-def door(leaf: KeyPair) -> bytes:
+def pem_of(leaf: KeyPair) -> bytes:
     return leaf.certificate.public_bytes(Encoding.PEM) + key_pem(leaf.key)
 
 
 async def test_each_port_has_what_is_kept_for_it_while_that_is_good(node: Node) -> None:
     first, second = client(), client(lifetime=timedelta(days=1))
-    node.cluster.held |= {"first.pem": door(first), "second.pem": door(second)}
+    node.cluster.held |= {"first.pem": pem_of(first), "second.pem": pem_of(second)}
     assert await node.look() == []
-    assert node.contents()[IDENTITY] == door(first)
-    assert node.contents()[SECOND] == door(second)
+    assert node.contents()[IDENTITY] == pem_of(first)
+    assert node.contents()[SECOND] == pem_of(second)
     newest = node.cluster.held["tls.crt"] + node.cluster.held["tls.key"]
     assert await node.look(timedelta(days=2)) == []
     assert node.contents()[SECOND] == newest
@@ -442,13 +442,13 @@ def test_of_two_writers_in_one_folder_each_knows_what_the_other_has_written(tmp_
     """The DaemonSet's, and one by hand: a file that is in no memory would never be renewed."""
 
     def put(who: str) -> list[str]:
-        told = []
+        reported = []
         for number in range(100):
             try:
                 CredentialFolder(tmp_path).put(TOKEN, f"{who}{number}".encode())
             except UserError as error:
-                told.append(str(error))
-        return told
+                reported.append(str(error))
+        return reported
 
     with ThreadPoolExecutor(2) as pool:
         assert [*pool.map(put, "ab")] == [[], []]
@@ -466,7 +466,7 @@ def test_a_memory_that_cannot_be_read_is_no_licence(tmp_path: Path) -> None:
 
 
 async def test_a_trouble_is_reported_once_until_it_is_over_and_a_defect_ends_nothing() -> None:
-    said = io.StringIO()
+    output = io.StringIO()
     looks: list[NodeCheck | Exception] = [
         NodeCheck(("written",), ("away",)),
         NodeCheck((), ("away",)),
@@ -485,11 +485,11 @@ async def test_a_trouble_is_reported_once_until_it_is_over_and_a_defect_ends_not
             raise found
         return found
 
-    looking = asyncio.create_task(_check_periodically(one, 0, Logs(JsonLines(said))))
+    looking = asyncio.create_task(_check_periodically(one, 0, Logs(JsonLines(output))))
     await asyncio.wait_for(over.wait(), HANG_SECONDS)
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
-    lines = [json.loads(line) for line in said.getvalue().splitlines()]
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
     assert [(line["level"], line["msg"]) for line in lines][:6] == [
         ("info", "written"),
         ("warning", "away"),

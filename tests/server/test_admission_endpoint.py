@@ -88,7 +88,7 @@ async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awai
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 async def test_a_defect_is_a_counted_500_that_reports_nothing_and_the_next_call_works(path: str) -> None:
-    heard = Heard()
+    reported = Heard()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
     parts: list[Any] = [
         Defective(),
@@ -96,7 +96,7 @@ async def test_a_defect_is_a_counted_500_that_reports_nothing_and_the_next_call_
         None,
         Open(),
         Guard(),
-        heard,
+        reported,
         limits,
     ]  # what is asked of them here, and no more
     edge = AdmissionEndpoint(*parts)
@@ -105,7 +105,7 @@ async def test_a_defect_is_a_counted_500_that_reports_nothing_and_the_next_call_
             url = f"http://127.0.0.1:{running.port}{path}"
             async with session.post(url, data=body, headers=JSON) as response:
                 assert (response.status, await response.text()) == expected
-    [(reason, detail)] = heard.refused_calls
+    [(reason, detail)] = reported.refused_calls
     assert reason == "internal_error"
     # The message is left out: it may quote what was sent.
     assert re.fullmatch(rf"LookupError in review, line \d+ of {re.escape(Path(__file__).name)}", detail)
@@ -113,9 +113,9 @@ async def test_a_defect_is_a_counted_500_that_reports_nothing_and_the_next_call_
 
 
 async def test_over_the_limit_in_flight_a_call_counts_503_and_the_next_one_works() -> None:
-    heard, slow = Heard(), Slow()
+    reported, slow = Heard(), Slow()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
-    parts: list[Any] = [Defective(), slow, None, Open(), Guard(), heard, limits]
+    parts: list[Any] = [Defective(), slow, None, Open(), Guard(), reported, limits]
     edge = AdmissionEndpoint(*parts)
     async with posting(edge) as post:
         reviewing = asyncio.create_task(post("/validate-policy"))
@@ -124,13 +124,13 @@ async def test_over_the_limit_in_flight_a_call_counts_503_and_the_next_one_works
         slow.may_answer.set()
         assert (second, await reviewing) == ((503, "too many reviews in flight\n"), (200, "{}"))
         assert await post("/validate") == (200, "{}")
-    assert [reason for reason, _ in heard.refused_calls] == ["overloaded"]
+    assert [reason for reason, _ in reported.refused_calls] == ["overloaded"]
 
 
 async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -> None:
-    heard, slow = Heard(), Slow()
+    reported, slow = Heard(), Slow()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
-    parts: list[Any] = [Defective(), None, slow, Open(), Guard(), heard, limits]
+    parts: list[Any] = [Defective(), None, slow, Open(), Guard(), reported, limits]
     edge = AdmissionEndpoint(*parts)
     async with posting(edge) as post:
         reporting = asyncio.create_task(post("/v1/outcomes"))  # one is a quarter of four
@@ -139,7 +139,7 @@ async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -
         assert await post("/validate") == (200, "{}")
         slow.may_answer.set()
         assert await reporting == (200, "{}")
-    assert [reason for reason, _ in heard.refused_calls] == ["reporters_overloaded"]
+    assert [reason for reason, _ in reported.refused_calls] == ["reporters_overloaded"]
 
 
 async def test_where_too_much_waits_to_be_taken_a_reporter_is_to_come_again_and_reviews_go_on() -> None:
@@ -147,10 +147,10 @@ async def test_where_too_much_waits_to_be_taken_a_reporter_is_to_come_again_and_
         async def receive(self, _body: bytes, _caller: Caller) -> bytes:
             raise TooManyReportsError("too many reports in flight")
 
-    heard = Heard()
+    reported = Heard()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
-    parts: list[Any] = [Defective(), None, Full(), Open(), Guard(), heard, limits]
+    parts: list[Any] = [Defective(), None, Full(), Open(), Guard(), reported, limits]
     async with posting(AdmissionEndpoint(*parts)) as post:
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
         assert await post("/validate") == (200, "{}")
-    assert [reason for reason, _ in heard.refused_calls] == ["reporters_overloaded"]
+    assert [reason for reason, _ in reported.refused_calls] == ["reporters_overloaded"]

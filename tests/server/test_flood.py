@@ -193,7 +193,7 @@ async def test_who_calls_as_one_should_is_answered_in_a_flood_and_nothing_is_lef
         await eventually(lambda: _is_at_most(rss_bytes, server, peak - 1))
         if SOAK:
             await asyncio.sleep(ended_at + AFTERWARDS_SECONDS - time.monotonic())
-            judge((calm, calm_gaps), (stormy, stormy_gaps), (before, peak, rss_bytes(server)))
+            check_flood((calm, calm_gaps), (stormy, stormy_gaps), (before, peak, rss_bytes(server)))
 
 
 @pytest.mark.parametrize("mode", [MUTUAL, REDUCED])
@@ -220,8 +220,8 @@ async def test_headers_without_end_on_all_connections_hold_less_than_the_manifes
 
 
 def most_rss_bytes(server: Serving) -> int:
-    told = Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(told.partition("VmHWM:")[2].split()[0]) << 10
+    memory = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(memory.partition("VmHWM:")[2].split()[0]) << 10
 
 
 def granted_bytes(mode: str) -> int:
@@ -235,7 +235,7 @@ async def _is_at_most(measured: Callable[[Serving], int], server: Serving, most:
     return measured(server) <= most
 
 
-def judge(calm: tuple[Good, Gaps], stormy: tuple[Good, Gaps], rss: tuple[int, int, int]) -> None:
+def check_flood(calm: tuple[Good, Gaps], stormy: tuple[Good, Gaps], rss: tuple[int, int, int]) -> None:
     """Print how long good calls took and what memory was held, and hold them to it.
 
     What the machine took from everybody, the spinner knows: how late it woke, on average.

@@ -231,8 +231,8 @@ async def attacked(folder: Path) -> AsyncIterator[Senders]:
 def test_whatever_is_sent_is_answered_or_cut_and_the_next_good_call_works(
     tmp_path: Path, run: Callable[[Awaitable[Any]], Any]
 ) -> None:
-    world = attacked(tmp_path)
-    senders = run(world.__aenter__())
+    attack = attacked(tmp_path)
+    senders = run(attack.__aenter__())
     codes: Counter[int] = Counter()
 
     @settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -250,7 +250,7 @@ def test_whatever_is_sent_is_answered_or_cut_and_the_next_good_call_works(
             if time.monotonic() > ends_at:
                 break
     finally:
-        run(world.__aexit__(None, None, None))
+        run(attack.__aexit__(None, None, None))
     assert {200, 400, 401} <= set(codes), codes  # it has come through every door
 
 

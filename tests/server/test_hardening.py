@@ -222,11 +222,11 @@ async def test_an_answer_says_its_date_its_type_and_whether_its_connection_ends(
         one.send(head(server, field, sized(), start=start) + BODY)
         before = int(time.time())
         first, *fields = (await one.answer()).partition(b"\r\n\r\n")[0].decode().split("\r\n")
-        said = dict(field.split(": ") for field in fields)
+        headers = dict(field.split(": ") for field in fields)
         assert first == "HTTP/1.1 200 OK"
-        assert said["Content-Type"] == "application/json"
-        assert before - 1 <= parsedate_to_datetime(said["Date"]).timestamp() <= time.time()
-        assert (said.get("Connection") == "close") == closes
+        assert headers["Content-Type"] == "application/json"
+        assert before - 1 <= parsedate_to_datetime(headers["Date"]).timestamp() <= time.time()
+        assert (headers.get("Connection") == "close") == closes
         if closes:
             assert await one.rest() == b""
         else:
@@ -456,9 +456,9 @@ async def test_scrapes_at_the_same_time_while_services_come_and_go(server: Servi
             server.files.policy.write_text(document)
             await server.until(reloads, before + number)
 
-    before, said = await server.metric(reloads), len(log(server))
+    before, length = await server.metric(reloads), len(log(server))
     await asyncio.gather(change(), call(), *(scrape(path) for path in ("/metrics", "/status") * 6))
-    assert "failed" not in log(server)[said:]
+    assert "failed" not in log(server)[length:]
 
 
 # ------------------------------------------------------------------------------------------------- files that change

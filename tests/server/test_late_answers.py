@@ -52,7 +52,7 @@ async def store_on(server: RedisServer) -> AsyncIterator[RedisStore]:
         await store.close()
 
 
-async def told(store: RedisStore, plan: CounterPlan, expected: list[str]) -> None:
+async def check_reported(store: RedisStore, plan: CounterPlan, expected: list[str]) -> None:
     """Let time pass until it is answered, and once more."""
     moves: Sequence[Transition] | None = None
     while moves is None:
@@ -105,7 +105,7 @@ async def test_it_is_reported_by_the_next_tick_once(
     act, expected = ACTS[kind]
     async with store_on(redis_server) as store:
         await late(store, act, monkeypatch)
-        await told(store, FORCED if kind == "by hand" else PLAN, expected)
+        await check_reported(store, FORCED if kind == "by hand" else PLAN, expected)
 
 
 async def test_what_was_answered_in_time_is_reported_though_the_next_of_the_same_answers_was_late(
@@ -115,4 +115,4 @@ async def test_what_was_answered_in_time_is_reported_though_the_next_of_the_same
     async with store_on(redis_server) as store:
         monkeypatch.setattr(lane, "_PATIENT_MAX", 1)
         await late(store, lambda store: store.started(PLAN, starts), monkeypatch, in_time=1)
-        await told(store, PLAN, ["HALF_OPEN OPEN"])
+        await check_reported(store, PLAN, ["HALF_OPEN OPEN"])

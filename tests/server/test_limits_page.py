@@ -23,11 +23,11 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def test_every_setting_that_bounds_a_caller_is_documented_with_its_default() -> None:
-    told = {flag.strip("`"): default for flag, default, *_ in rows("Settings")}
+    documented = {flag.strip("`"): default for flag, default, *_ in rows("Settings")}
     declared = {flag_of(item.name): item.metadata["default"] for item in fields(Settings)}
     bounding = {flag_of(item.name) for item in fields(Settings) if any(word in item.name for word in BOUNDS)}
-    assert set(told) == bounding - OF_OTHER_PAGES
-    assert told == {flag: declared[flag] for flag in told}
+    assert set(documented) == bounding - OF_OTHER_PAGES
+    assert documented == {flag: declared[flag] for flag in documented}
 
 
 def test_every_bound_of_a_pod_is_documented() -> None:
@@ -41,8 +41,8 @@ def test_every_bound_of_a_pod_is_documented() -> None:
 
 
 def test_every_fixed_bound_is_documented() -> None:
-    told = {bound: int(value.split()[0]) for bound, value, *_ in rows("Fixed limits")}
-    assert told == {
+    documented = {bound: int(value.split()[0]) for bound, value, *_ in rows("Fixed limits")}
+    assert documented == {
         "one line of a header": http1._HEADER_LINE_MAX_BYTES,
         "lines of a header": http1._HEADERS_MAX,
         "a header as a whole, and the trailer of a body": header_limits._HEADER_MAX_BYTES,

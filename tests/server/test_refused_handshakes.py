@@ -115,8 +115,8 @@ async def test_beyond_so_many_handshakes_the_refused_are_cut_without_an_alert(
     async with loopback(hello, lambda: context) as running:
         with socket.create_connection(("127.0.0.1", running.port)):  # it stalls, and holds the only one
             await running.until(lambda: running.connections.count == 1)
-            heard = await asyncio.to_thread(_ask, running.port, pki.context())
-            assert heard != "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+            reply = await asyncio.to_thread(_ask, running.port, pki.context())
+            assert reply != "TLSV13_ALERT_CERTIFICATE_REQUIRED"
             assert running.reasons == ["handshake_no_certificate"]
         await running.until(lambda: running.connections.count == 0)
         assert await asyncio.to_thread(_ask, running.port, pki.context()) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
@@ -177,9 +177,9 @@ async def _heard(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
     async with loopback(answer, lambda: files.context) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        heard = (await reader.read()).partition(b"\r\n\r\n")[2].decode()
+        reply = (await reader.read()).partition(b"\r\n\r\n")[2].decode()
         writer.close()
-        return heard, running
+        return reply, running
 
 
 def _said_of_forwarded(pki: Pki, client: KeyPair) -> str:
@@ -202,26 +202,26 @@ async def test_certificates_as_clusters_have_them_are_taken_in_both_modes(pki: P
 async def test_a_certificate_that_is_no_clients_is_refused_in_both_modes_for_the_same(pki: Pki, kind: str) -> None:
     extensions, fault = FAULTY[kind]
     client = leaf(pki.authority, *extensions)
-    heard, running = await _heard(pki, client)
-    assert heard.startswith("401 certificate_purpose: 'kube-apiserver': ")
-    assert fault in heard
+    reply, running = await _heard(pki, client)
+    assert reply.startswith("401 certificate_purpose: 'kube-apiserver': ")
+    assert fault in reply
     assert running.refused == []
-    assert heard.endswith(_said_of_forwarded(pki, client))
+    assert reply.endswith(_said_of_forwarded(pki, client))
 
 
 async def test_a_weak_key_proves_nothing_in_both_modes(pki: Pki) -> None:
     client = leaf(pki.authority, CLIENT_AUTH, key=roca_key())
-    heard, _ = await _heard(pki, client)
-    assert "CVE-2017-15361" in heard
-    assert heard.endswith(_said_of_forwarded(pki, client))
+    reply, _ = await _heard(pki, client)
+    assert "CVE-2017-15361" in reply
+    assert reply.endswith(_said_of_forwarded(pki, client))
 
 
 async def test_names_that_are_not_utf_8_are_refused_like_any_others_and_leave_no_stack(
     pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3005 8203 ff fe fd"))
-    told: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    heard, running = await _heard(pki, leaf(pki.authority, CLIENT_AUTH, names))
-    assert (running.refused, told, caplog.records) == ([], [], [])
-    assert heard.startswith("401 certificate_ambiguous: cannot be read: ")
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    reply, running = await _heard(pki, leaf(pki.authority, CLIENT_AUTH, names))
+    assert (running.refused, errors, caplog.records) == ([], [], [])
+    assert reply.startswith("401 certificate_ambiguous: cannot be read: ")

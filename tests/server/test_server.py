@@ -241,7 +241,7 @@ async def test_an_old_connection_is_retired_after_its_answer(tmp_path: Path) -> 
 async def test_sigterm_loses_no_call(tmp_path: Path) -> None:
     """Callers keep calling while the server goes: each call is answered until they are told to go elsewhere."""
     async with serving(Files.create(tmp_path), "--drain", "20s") as server:
-        told: asyncio.Event = asyncio.Event()
+        was_retired: asyncio.Event = asyncio.Event()
 
         async def call_until_told() -> int:
             answered = 0
@@ -255,14 +255,14 @@ async def test_sigterm_loses_no_call(tmp_path: Path) -> None:
                         assert response.status == 200
                         answered += 1
                         if response.headers.get("Connection") == "close":
-                            told.set()
+                            was_retired.set()
                             return answered
 
         callers = [asyncio.create_task(call_until_told()) for _ in range(8)]
         line = 'podgate_reviews_total{decision="Admit",half="mutate",operation="CREATE",service="free"}'
         await server.until(line, 50)
         server.process.terminate()
-        await told.wait()
+        await was_retired.wait()
         answered = await asyncio.gather(*callers)
         assert sum(answered) > 50
         assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
