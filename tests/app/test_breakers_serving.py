@@ -84,9 +84,7 @@ async def trip(server: Serving) -> None:
     await eventually(is_open_after_more)
 
 
-async def test_a_prober_that_was_killed_holds_nobody_up_for_longer_than_its_lease(
-    tmp_path: Path, redis_server: RedisServer
-) -> None:
+async def test_killed_prober_blocks_others_no_longer_than_its_lease(tmp_path: Path, redis_server: RedisServer) -> None:
     files = Files.create(tmp_path, pushed("1s", "{probes: 1, probeTimeout: 3s}"))
     shared = ("--store", redis_server.url, *PATIENTLY)
     async with serving(files, *shared) as one, serving(files, *shared) as other:
@@ -108,9 +106,7 @@ async def test_a_prober_that_was_killed_holds_nobody_up_for_longer_than_its_leas
         await eventually(is_closed_by_the_second_probe)
 
 
-async def test_a_redis_that_was_killed_and_comes_back_empty_is_reported_that_it_is_open(
-    tmp_path: Path, own_redis_server: RedisServer
-) -> None:
+async def test_open_breaker_is_written_again_to_an_emptied_redis(tmp_path: Path, own_redis_server: RedisServer) -> None:
     files = Files.create(tmp_path, pushed("10m", "{probes: 1, probeTimeout: 3s}"))
     shared = ("--store", own_redis_server.url)
     async with serving(files, *shared) as one, serving(files, *shared) as other:
@@ -146,7 +142,7 @@ async def words_of(server: Serving, count: int) -> list[str]:
     return ["" if answer["allowed"] else answer["status"]["message"].partition(":")[0] for answer in answers]
 
 
-async def test_without_redis_each_admits_its_part_of_the_probes_and_what_they_come_to_holds_afterwards(
+async def test_without_redis_each_server_admits_its_share_of_probes_and_results_persist(
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:
     files = Files.create(tmp_path, pushed("2s", "{probes: 3, probeTimeout: 10m}"))
@@ -221,7 +217,7 @@ class Watched:
         return time.monotonic()
 
 
-async def test_a_trip_at_one_is_seen_by_the_other(tmp_path: Path, redis_server: RedisServer) -> None:
+async def test_trip_on_one_server_is_seen_by_the_other(tmp_path: Path, redis_server: RedisServer) -> None:
     count = TRIPS or 5
     files, shared = Files.create(tmp_path, services(count)), ("--store", redis_server.url, *PATIENTLY)
     seconds = []

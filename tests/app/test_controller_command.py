@@ -129,7 +129,7 @@ def used(look: ServiceSnapshot, window: str) -> int:
 
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
-async def test_what_stands_in_redis_is_what_is_there(
+async def test_redis_ledger_equals_the_live_pods(
     fake: FakeApiServer, tmp_path: Path, redis_server: RedisServer
 ) -> None:
     fake.put_pod("shop", "first", "u1")
@@ -148,7 +148,7 @@ async def test_what_stands_in_redis_is_what_is_there(
         assert await controller.get("/healthz") == (200, "ok\n")
 
 
-async def test_of_two_one_leads_and_the_other_is_ready_to(
+async def test_one_of_two_controllers_leads_and_the_other_stands_by(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:
     fake.put_pod("shop", "first", "u1")
@@ -179,7 +179,7 @@ async def test_of_two_one_leads_and_the_other_is_ready_to(
             assert await first.process.wait() == 0
 
 
-async def test_a_controller_that_cannot_ask_for_its_lease_is_not_ready(
+async def test_controller_that_cannot_request_its_lease_is_not_ready(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:
     fake.always["create"] = refuse(403, "forbidden")
@@ -192,7 +192,7 @@ async def test_a_controller_that_cannot_ask_for_its_lease_is_not_ready(
         assert (await controller.get("/readyz"))[0] == 200
 
 
-async def test_how_far_it_has_come_is_written_with_the_lease(
+async def test_resume_version_is_written_with_the_lease(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:
     async with controlling(tmp_path, any_redis) as controller:
@@ -202,7 +202,7 @@ async def test_how_far_it_has_come_is_written_with_the_lease(
         assert set(annotations) == {"podgate.io/watched-version", "podgate.io/watched-since"}
 
 
-async def test_a_server_that_counts_in_memory_follows_pods_itself(fake: FakeApiServer, tmp_path: Path) -> None:
+async def test_server_with_the_memory_store_tracks_pods(fake: FakeApiServer, tmp_path: Path) -> None:
     fake.put_pod("payments", "first", "u1")
     files = Files.create(tmp_path)
     async with serving(files, "--kubeconfig", str(tmp_path / "kubeconfig")) as server:

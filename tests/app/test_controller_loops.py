@@ -20,7 +20,7 @@ from webhook.settings import parse
 HOUR_US = 3_600_000_000
 
 
-async def test_resets_come_at_once_where_the_walls_clock_was_set_forward_since_the_start(tmp_path: Path) -> None:
+async def test_resets_apply_at_once_after_the_wall_clock_was_set_forward(tmp_path: Path) -> None:
     files, path = Files.create(tmp_path, POLICY), tmp_path / "overrides.yaml"
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     write(path, entry(f"resetAt: {now}, quotaReset: {{at: {now}}}"))

@@ -18,7 +18,7 @@ async def test_fleet_is_refused_at_the_start(tmp_path: Path) -> None:
         assert REASON in text
 
 
-async def test_fleet_is_refused_when_the_policy_changes_and_the_one_in_force_stays(tmp_path: Path) -> None:
+async def test_policy_change_to_fleet_is_rejected_and_the_policy_in_force_stays(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     async with serving(files) as server:
         before = await status(server)

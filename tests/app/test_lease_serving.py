@@ -79,7 +79,7 @@ async def ready(address: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def test_a_second_server_waits_and_says_for_whom_and_takes_over_when_the_first_is_asked_to_end(
+async def test_second_server_logs_the_holder_and_takes_over_on_termination(
     fake: FakeApiServer, files: Files, unused_tcp_port: int
 ) -> None:
     plain = f"127.0.0.1:{unused_tcp_port}"
@@ -102,7 +102,7 @@ async def test_a_second_server_waits_and_says_for_whom_and_takes_over_when_the_f
             assert await asyncio.wait_for(first.process.wait(), HANG_SECONDS) == 0, "and ends when nobody is"
 
 
-async def test_a_second_server_that_waits_in_vain_leaves_with_who_counts_and_what_to_do(
+async def test_second_server_exits_after_its_wait_with_the_holder_and_a_remedy(
     fake: FakeApiServer, files: Files
 ) -> None:
     async with serving(files, *cluster(files)):
@@ -116,7 +116,7 @@ async def test_a_second_server_that_waits_in_vain_leaves_with_who_counts_and_wha
         assert held(fake) == holder
 
 
-async def test_a_server_that_waits_ends_when_it_is_asked_to(fake: FakeApiServer, files: Files) -> None:
+async def test_waiting_server_ends_on_sigterm(fake: FakeApiServer, files: Files) -> None:
     fake.put(LEASES, NAME, spec={"holderIdentity": "other", "leaseDurationSeconds": 3600})
     async with second(files) as other:
         await until(lambda: other.logged("waiting for another server to exit") is not None)
@@ -126,7 +126,7 @@ async def test_a_server_that_waits_ends_when_it_is_asked_to(fake: FakeApiServer,
     assert held(fake) == "other"
 
 
-async def test_a_server_that_another_has_replaced_leaves_and_says_so(fake: FakeApiServer, files: Files) -> None:
+async def test_replaced_server_exits_with_a_log_line(fake: FakeApiServer, files: Files) -> None:
     async with second(files) as server:
         await until(lambda: server.logged("listening") is not None)
         fake.put(LEASES, NAME, spec={"holderIdentity": "other", "acquireTime": "2001-02-03T04:05:06.000000Z"})
@@ -139,7 +139,7 @@ async def test_a_server_that_another_has_replaced_leaves_and_says_so(fake: FakeA
     assert held(fake) == "other"
 
 
-async def test_a_server_that_has_it_goes_on_while_the_api_server_is_away(fake: FakeApiServer, files: Files) -> None:
+async def test_lease_holder_continues_while_the_api_server_is_unavailable(fake: FakeApiServer, files: Files) -> None:
     async with serving(files, *cluster(files), "--drain", "0s") as server, line(server) as caller:
         for verb in ("get", "list", "watch", "update"):
             fake.always[verb] = drop
@@ -150,7 +150,7 @@ async def test_a_server_that_has_it_goes_on_while_the_api_server_is_away(fake: F
         assert await server.get("/readyz") == (200, "ok\n")
 
 
-async def test_without_an_api_server_to_ask_it_is_not_ready_and_listens_when_it_is_there(
+async def test_server_listens_once_the_api_server_answers(
     fake: FakeApiServer, files: Files, unused_tcp_port: int
 ) -> None:
     fake.always["get"] = drop
@@ -173,7 +173,7 @@ async def test_without_an_api_server_to_ask_it_is_not_ready_and_listens_when_it_
 SHARED = ("--store", "redis://127.0.0.1:1", "--drain", "0s")
 
 
-async def test_servers_that_share_a_store_do_not_wait_for_each_other_and_count_by_a_lease_of_each(
+async def test_servers_with_a_shared_store_do_not_wait_and_are_counted_by_leases(
     fake: FakeApiServer, files: Files
 ) -> None:
     async with serving(files, *cluster(files), *SHARED), serving(files, *cluster(files), *SHARED):
@@ -182,14 +182,14 @@ async def test_servers_that_share_a_store_do_not_wait_for_each_other_and_count_b
     assert fake.under(LEASES) == []
 
 
-async def test_servers_that_are_reported_how_many_they_are_ask_for_no_lease(fake: FakeApiServer, files: Files) -> None:
+async def test_servers_with_configured_replicas_request_no_lease(fake: FakeApiServer, files: Files) -> None:
     async with serving(files, *cluster(files), *SHARED, "--replicas", "2"):
         assert fake.seen
     assert not any(seen.path.startswith(LEASES) for seen in fake.seen)
 
 
 @pytest.mark.parametrize("has_cluster", [True, False])
-async def test_what_a_restart_loses_is_said_at_the_start(
+async def test_counters_lost_by_a_restart_are_logged_at_the_start(
     fake: FakeApiServer, files: Files, *, has_cluster: bool
 ) -> None:
     assert fake.url

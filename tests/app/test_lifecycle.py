@@ -35,7 +35,7 @@ async def _is_draining(server: Serving) -> bool:
     return await server.get("/readyz") == (503, "draining\n")
 
 
-async def test_while_it_drains_it_is_not_ready_and_serves_newcomers_until_asked_twice(tmp_path: Path) -> None:
+async def test_draining_server_is_not_ready_and_serves_until_a_second_signal(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path), "--drain", "60s") as server, line(server) as idle:
         idle.send(head(server, sized()) + BODY)
         assert b"Connection: close" not in await idle.answer()
@@ -52,9 +52,7 @@ async def test_while_it_drains_it_is_not_ready_and_serves_newcomers_until_asked_
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-async def test_idle_callers_that_stay_do_not_keep_it_longer_than_the_drain(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+async def test_idle_connections_do_not_prolong_the_drain(tmp_path: Path, number: signal.Signals) -> None:
     async with serving(Files.create(tmp_path), "--drain", "300ms") as server, line(server) as idle:
         idle.send(head(server, sized()) + BODY)
         assert status(await idle.answer()) == 200
@@ -63,7 +61,7 @@ async def test_idle_callers_that_stay_do_not_keep_it_longer_than_the_drain(
         assert await idle.is_cut()
 
 
-async def test_a_body_that_still_arrives_when_the_drain_is_over_is_answered(tmp_path: Path) -> None:
+async def test_body_that_arrives_after_the_drain_is_answered(tmp_path: Path) -> None:
     patience = ("--drain", "100ms", "--body-timeout", "20s", "--grace", "30s")
     async with serving(Files.create(tmp_path), *patience) as server, line(server) as slow:
         slow.send(head(server, sized()), BODY[:10])
@@ -76,7 +74,7 @@ async def test_a_body_that_still_arrives_when_the_drain_is_over_is_answered(tmp_
         assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
 
 
-async def test_a_body_that_never_ends_does_not_keep_it_longer_than_the_grace(tmp_path: Path) -> None:
+async def test_endless_body_does_not_prolong_the_grace_period(tmp_path: Path) -> None:
     patience = ("--drain", "100ms", "--body-timeout", "10m", "--grace", "300ms")
     async with serving(Files.create(tmp_path), *patience) as server, line(server) as slow:
         slow.send(head(server, sized()), BODY[:10])
@@ -85,7 +83,7 @@ async def test_a_body_that_never_ends_does_not_keep_it_longer_than_the_grace(tmp
         assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
 
 
-async def test_a_signal_during_the_start_ends_it_in_order(tmp_path: Path) -> None:
+async def test_signal_during_the_start_ends_the_server_orderly(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "webhook", "serve", *Files.create(tmp_path).arguments()), stderr=asyncio.subprocess.PIPE
     )
@@ -100,7 +98,7 @@ async def test_a_signal_during_the_start_ends_it_in_order(tmp_path: Path) -> Non
     assert b"Traceback" not in output
 
 
-async def test_with_certificates_that_have_expired_it_starts_and_is_not_ready_until_they_are_renewed(
+async def test_server_with_expired_certificates_is_not_ready_until_they_are_renewed(
     tmp_path: Path,
 ) -> None:
     files, then = Files.create(tmp_path), datetime.now(UTC) - timedelta(days=2)
@@ -121,7 +119,7 @@ async def _is_ready(server: Serving) -> bool:
     return (await server.get("/readyz"))[0] == 200
 
 
-async def test_a_watch_that_meets_a_defect_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_watch_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "_AGAIN_SECONDS", 0)
     output: list[str] = []
     logs = SimpleNamespace(said=lambda _level, _message, reason: output.append(reason))
@@ -140,7 +138,7 @@ async def test_a_watch_that_meets_a_defect_begins_again(monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="the host has no IPv6")
-async def test_it_listens_on_ipv6(tmp_path: Path) -> None:
+async def test_server_listens_on_ipv6(tmp_path: Path) -> None:
     arguments = ("--listen", "[::1]:0", "--plain-listen", "[::1]:0")
     async with serving(Files.create(tmp_path), *arguments) as server:
         assert server.plain.startswith("[::1]:")

@@ -16,7 +16,7 @@ from webhook.settings.parsing import parse_as
 ENDS = datetime(2033, 5, 18, 3, 33, 20, tzinfo=UTC)
 
 
-async def test_a_trouble_is_shown_while_it_lasts_and_no_longer_once_another_leads_or_its_loop_begins_again(
+async def test_error_is_shown_until_it_ends_or_leadership_or_the_loop_restarts(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "kubeconfig").write_text("{}")

@@ -125,7 +125,7 @@ async def test_a_reporter_cannot_trip_a_service_that_does_not_name_it_not_even_b
     await trip(server, "theirs", client_id="their-edge")
 
 
-async def test_services_that_do_not_count_it_are_all_the_same_to_a_reporter(server: Serving) -> None:
+async def test_services_without_outcomes_of_the_reporter_are_indistinguishable(server: Serving) -> None:
     answers = set()
     for service in ("theirs", "deaf", "ghost", "kube-system"):
         code, text = await post(server, PATH, [of(service)])
@@ -136,7 +136,7 @@ async def test_services_that_do_not_count_it_are_all_the_same_to_a_reporter(serv
     assert await server.metric('podgate_refused_calls_total{reason="not_a_reporter"}') >= 4
 
 
-async def test_a_disabled_breaker_takes_what_is_pushed_and_counts_none_of_it(server: Serving) -> None:
+async def test_disabled_breaker_accepts_outcomes_and_counts_none(server: Serving) -> None:
     dropped = 'podgate_outcomes_dropped_total{reason="disabled",service="quiet"}'
     before = await server.metric(dropped)
     assert await push(server, *[of("quiet")] * 5) == {"accepted": 5, "refused": []}
@@ -165,7 +165,7 @@ async def test_outcomes_of_another_generation_change_nothing(tmp_path: Path) -> 
     ],
     ids=["empty", "no list", "negative latency", "unknown field", "missing field", "too many", "too large"],
 )
-async def test_a_bad_body_is_refused_whole_and_says_what_is_wrong(
+async def test_invalid_body_is_rejected_as_a_whole_with_its_error(
     server: Serving, body: Any, expected: int, words: str
 ) -> None:
     before = await server.get("/metrics")
@@ -177,7 +177,7 @@ async def test_a_bad_body_is_refused_whole_and_says_what_is_wrong(
     assert (await push(server, of("quiet")))["accepted"] == 1
 
 
-async def test_who_may_not_push_and_what_is_no_push_is_turned_away(server: Serving) -> None:
+async def test_unauthorized_reporters_and_invalid_requests_are_rejected(server: Serving) -> None:
     good = [of("quiet")]
     raw = json.dumps(good).encode()
     by_role = 'podgate_refused_calls_total{reason="authentication_role"}'
@@ -200,7 +200,7 @@ async def test_who_may_not_push_and_what_is_no_push_is_turned_away(server: Servi
     assert (await post(server, PATH, good))[0] == 200
 
 
-async def test_slow_reporters_leave_room_for_reviews_and_for_quick_ones(server: Serving) -> None:
+async def test_slow_reporters_leave_room_for_reviews_and_fast_reporters(server: Serving) -> None:
     files = server.files
     token = files.other.token(client_id=EDGE)
     start = f"POST {PATH} HTTP/1.1"
@@ -218,7 +218,7 @@ async def test_slow_reporters_leave_room_for_reviews_and_for_quick_ones(server: 
     assert await server.metric('podgate_refused_calls_total{reason="body_displaced"}') == 1
 
 
-async def test_without_a_policy_a_reporter_may_try_again_later(tmp_path: Path) -> None:
+async def test_without_a_policy_reporters_are_asked_to_retry(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     files.policy.unlink()
     async with serving(files) as without:

@@ -71,7 +71,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-async def test_an_override_acts_is_shown_and_ends_by_itself(tmp_path: Path) -> None:
+async def test_override_applies_is_shown_and_expires(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
     async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
         assert [await admitted(server), await admitted(server)] == [True, False]
@@ -94,7 +94,7 @@ async def test_an_override_acts_is_shown_and_ends_by_itself(tmp_path: Path) -> N
         assert service(await status(server))["override"] is None
 
 
-async def test_a_bad_document_takes_nothing_away_and_is_shown(tmp_path: Path) -> None:
+async def test_invalid_overrides_change_nothing_and_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
     write(path, entry("modes: {quota: Audit}"))
     async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
@@ -110,7 +110,7 @@ async def test_a_bad_document_takes_nothing_away_and_is_shown(tmp_path: Path) ->
         assert (await status(server))["overrides"]["errors"] == []
 
 
-async def test_a_pod_that_was_labelled_before_an_override_is_judged_under_it(tmp_path: Path) -> None:
+async def test_pod_labelled_before_an_override_is_evaluated_under_it(tmp_path: Path) -> None:
     """Overrides are outside the policy's hash: both halves know the Pod's policy, and what holds now holds for it."""
     path = tmp_path / "overrides.yaml"
     async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
@@ -122,14 +122,14 @@ async def test_a_pod_that_was_labelled_before_an_override_is_judged_under_it(tmp
         assert (first["allowed"], second["allowed"], len(hashes)) == (True, True, 1)
 
 
-async def test_without_a_source_of_overrides_none_are_shown(tmp_path: Path) -> None:
+async def test_overrides_are_not_shown_without_a_source(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path, POLICY)) as server:
         assert (await status(server))["overrides"] == {"source": None, "errors": [], "entries": []}
         _, text = await server.get("/metrics")
         assert GOOD not in text
 
 
-async def test_a_reset_is_done_once_also_where_there_is_no_cluster(tmp_path: Path) -> None:
+async def test_reset_is_applied_once_without_a_cluster(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
     async with serving(Files.create(tmp_path, POLICY), "--overrides", str(path)) as server:
         assert [await admitted(server), await admitted(server)] == [True, False]

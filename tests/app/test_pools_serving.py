@@ -24,7 +24,7 @@ services:
 """
 
 
-async def test_a_full_pool_refuses_every_member_and_says_so_everywhere(tmp_path: Path) -> None:
+async def test_full_pool_denies_every_member_and_is_shown_everywhere(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path, POLICY)) as server:
         for uid, namespace in (("a", "web"), ("b", "tools"), ("c", "tools")):
             assert (await server.create(Ask(pod(), namespace, uid)))["allowed"]

@@ -23,7 +23,7 @@ class Lines:
         self.written.append((level, message, fields.get("reasons")))
 
 
-def test_each_change_is_reported_once_and_the_end_is_reported_elsewhere() -> None:
+def test_each_readiness_change_is_logged_once() -> None:
     lines, reasons = Lines(), list[str]()
     log = ReadinessLog(lambda: reasons, cast("Logs", lines), leaving="draining")
     for now in ([], ["expired"], ["expired"], ["expired", "no keys"], [], [], ["draining"], ["draining", "expired"]):

@@ -52,7 +52,7 @@ def typed(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=HANG_SECONDS)
 
 
-def test_the_servers_commands_and_the_call_work_as_written(tmp_path: Path) -> None:
+def test_server_commands_and_the_call_of_the_readme_work(tmp_path: Path) -> None:
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     serve, call = shell_blocks("Run the server")
     free_ports = "podgate serve --listen 127.0.0.1:0 --plain-listen 127.0.0.1:0 "
@@ -91,7 +91,7 @@ def test_the_example_policies_are_good(name: str, purpose: Purpose) -> None:
     assert load((ROOT / "docs" / "examples" / name).read_bytes(), purpose).warnings == ()
 
 
-def test_the_example_of_errors_trips_counts_down_probes_and_closes() -> None:
+def test_error_example_trips_waits_probes_and_closes() -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", "podgate replay docs/examples/errors.jsonl --policy docs/examples/errors.yaml"],
         cwd=ROOT,

@@ -90,7 +90,7 @@ async def test_replicas_share_quota_and_breaker(tmp_path: Path, redis_server: Re
 
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
-async def test_replicas_that_are_alone_divide_what_was_left(tmp_path: Path, own_redis_server: RedisServer) -> None:
+async def test_isolated_replicas_divide_the_remaining_quota(tmp_path: Path, own_redis_server: RedisServer) -> None:
     files, shared = Files.create(tmp_path, POLICY), [*on(own_redis_server), *PATIENTLY, "--replicas", "2"]
     async with serving(files, *shared) as one, serving(files, *shared, "--ordinal", "1") as other:
         for server in (one, other):
@@ -109,7 +109,7 @@ async def test_replicas_that_are_alone_divide_what_was_left(tmp_path: Path, own_
         assert await one.metric(used) == 3
 
 
-def test_an_ordinal_that_no_replica_has_is_a_mistake() -> None:
+def test_ordinal_beyond_the_replicas_is_an_error() -> None:
     with pytest.raises(UserError) as mistakes:
         parse({"replicas": "2", "ordinal": "2"}, {})
     assert "--ordinal: '2': write a number below --replicas, 2" in str(mistakes.value)
@@ -238,7 +238,7 @@ async def _all_shared(server: Serving) -> None:
 
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
-async def test_while_redis_stands_still_each_service_goes_by_its_own_rule_and_afterwards_the_counters_converge(
+async def test_stalled_redis_applies_each_failure_mode_and_counters_converge_later(
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:
     times = []

@@ -21,7 +21,7 @@ async def shown(server: Serving) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_wrong_file_is_refused_without_a_word_of_it(tmp_path: Path, kind: str) -> None:
+async def test_wrong_file_is_rejected_without_quoting_it(tmp_path: Path, kind: str) -> None:
     files, planted = Files.create(tmp_path), PLANTED[kind]
     overrides, denied, bundle = tmp_path / "overrides.yaml", tmp_path / "denied.yaml", tmp_path / "bundle.crt"
     overrides.write_text("")
@@ -42,7 +42,7 @@ async def test_a_wrong_file_is_refused_without_a_word_of_it(tmp_path: Path, kind
         assert planted.shown_in(await shown(server)) == set()
 
 
-async def test_urls_are_said_without_their_passwords(tmp_path: Path) -> None:
+async def test_urls_are_logged_without_passwords(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     arguments = (
         *("--store", f"redis://podgate:{PASSWORD}@127.0.0.1:1/0"),

@@ -73,7 +73,7 @@ def podgate(monkeypatch: pytest.MonkeyPatch) -> Podgate:
     return run
 
 
-def test_away_from_a_terminal_it_prints_the_whole_document(
+def test_status_prints_the_whole_document_without_a_terminal(
     podgate: Podgate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with plain_port() as url:
@@ -81,7 +81,7 @@ def test_away_from_a_terminal_it_prints_the_whole_document(
     assert json.loads(capsys.readouterr().out) == json.loads(DOCUMENT)
 
 
-def test_a_table_can_be_had_anywhere_and_is_plain_there(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_table_is_plain_without_a_terminal(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
     with plain_port() as url:
         assert podgate("-o", "table", "--server", f"{url}/") == 0
     out = capsys.readouterr().out
@@ -89,15 +89,13 @@ def test_a_table_can_be_had_anywhere_and_is_plain_there(podgate: Podgate, capsys
     assert "ledger       bronze  unknown  -" in out
 
 
-def test_one_service_alone(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_of_one_service(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
     with plain_port() as url:
         assert podgate("ledger", "--server", url) == 0
     assert [service["name"] for service in json.loads(capsys.readouterr().out)["services"]] == ["ledger"]
 
 
-def test_no_such_service_is_exit_4_and_names_those_there_are(
-    podgate: Podgate, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_service_exits_4_and_lists_the_services(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
     with plain_port() as url:
         assert podgate("paymnet-api", "--server", url) == 4
     printed = capsys.readouterr()
@@ -105,7 +103,7 @@ def test_no_such_service_is_exit_4_and_names_those_there_are(
     assert printed.err == "error: no service 'paymnet-api': the policy in force has payment-api, ledger\n"
 
 
-def test_a_server_that_is_not_there(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_of_an_unreachable_server(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
     with plain_port() as url:
         pass
     assert podgate("--server", url) == 2
@@ -115,7 +113,7 @@ def test_a_server_that_is_not_there(podgate: Podgate, capsys: pytest.CaptureFixt
     assert printed.count("\n") == 1
 
 
-def test_a_proxy_of_the_environment_is_not_asked_for_loopback(
+def test_proxy_of_the_environment_is_not_used_for_loopback(
     podgate: Podgate, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
@@ -134,7 +132,7 @@ def test_a_proxy_of_the_environment_is_not_asked_for_loopback(
         (b'{"services": 3}', 200, "answers, but not as Podgate does"),
     ],
 )
-def test_something_else_on_that_port(
+def test_status_from_another_program_on_the_port(
     podgate: Podgate, capsys: pytest.CaptureFixture[str], body: bytes, code: int, printed: str
 ) -> None:
     with plain_port(body, code) as url:
@@ -164,7 +162,7 @@ CONTROLLER = msgspec.json.encode(
 )
 
 
-def test_a_controller_is_shown_as_what_it_is(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_a_controller(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
     with plain_port(CONTROLLER) as url:
         assert podgate("-o", "table", "--server", url) == 0
         assert capsys.readouterr().out.splitlines() == [
@@ -184,7 +182,7 @@ def test_a_controller_is_shown_as_what_it_is(podgate: Podgate, capsys: pytest.Ca
         assert json.loads(capsys.readouterr().out) == json.loads(CONTROLLER)
 
 
-def test_who_asks_a_controller_for_a_service_is_reported_whom_to_ask(
+def test_status_of_a_service_from_a_controller_names_the_remedy(
     podgate: Podgate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with plain_port(CONTROLLER) as url:
@@ -196,14 +194,14 @@ def test_who_asks_a_controller_for_a_service_is_reported_whom_to_ask(
 
 
 @pytest.mark.parametrize("server", ["file:///etc/passwd", "127.0.0.1:8081", "http://", "http://[", "http://h:port"])
-def test_a_server_that_is_no_url(podgate: Podgate, capsys: pytest.CaptureFixture[str], server: str) -> None:
+def test_invalid_server_url_is_rejected(podgate: Podgate, capsys: pytest.CaptureFixture[str], server: str) -> None:
     assert podgate("--server", server) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert error.count("\n") == 1
 
 
-def test_an_answer_without_end_is_refused(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
+def test_endless_response_is_rejected(podgate: Podgate, capsys: pytest.CaptureFixture[str]) -> None:
     with plain_port(bytes(LARGEST_BYTES + 1)) as url:
         assert podgate("--server", url) == 2
     assert f"{url}/status: more than 64 MiB" in capsys.readouterr().err

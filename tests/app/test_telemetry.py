@@ -24,9 +24,7 @@ def lines(telemetry: Telemetry) -> Lines:
     return written
 
 
-def test_a_failed_key_fetch_is_logged_once_until_its_reason_changes_or_it_succeeds(
-    telemetry: Telemetry, lines: Lines
-) -> None:
+def test_failed_key_fetch_is_logged_once_per_reason(telemetry: Telemetry, lines: Lines) -> None:
     reports = telemetry.fetch_reports("url")
     reports.on_fetched()
     for reason in ("HTTP 500", "HTTP 500", "HTTP 503"):
@@ -46,7 +44,7 @@ def test_a_failed_key_fetch_is_logged_once_until_its_reason_changes_or_it_succee
     ]
 
 
-def test_unusable_keys_are_logged_once_until_others_are_or_none(telemetry: Telemetry, lines: Lines) -> None:
+def test_unusable_keys_are_logged_once_until_they_change(telemetry: Telemetry, lines: Lines) -> None:
     unusable = telemetry.unusable_keys("url")
     for faults in ("use is 'enc'", "use is 'enc'", "use is 'sign'"):
         unusable.enter(faults)

@@ -35,7 +35,7 @@ async def api(ahead: timedelta, asked: list[str]) -> AsyncIterator[Api]:
 
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=-6), timedelta(days=400)])
-async def test_whose_clock_is_far_from_the_api_servers_writes_nothing(ahead: timedelta) -> None:
+async def test_large_clock_skew_to_the_api_server_prevents_writes(ahead: timedelta) -> None:
     """A leader whose clock is ahead would take what lives for expired."""
     asked: list[str] = []
     async with api(ahead, asked) as one:
@@ -47,7 +47,7 @@ async def test_whose_clock_is_far_from_the_api_servers_writes_nothing(ahead: tim
 
 
 @pytest.mark.parametrize("ahead", [timedelta(minutes=-4), timedelta(0), timedelta(minutes=4)])
-async def test_clocks_that_differ_a_little_keep_nobody_from_writing(ahead: timedelta) -> None:
+async def test_small_clock_skew_permits_writes(ahead: timedelta) -> None:
     asked: list[str] = []
     async with api(ahead, asked) as one:
         await one.get("/version")
@@ -63,9 +63,7 @@ async def test_clocks_that_differ_a_little_keep_nobody_from_writing(ahead: timed
         (f"{WEBHOOKS}/mutatingwebhookconfigurations/podgate", "-f manifests/certificates/14-rbac-bundles.yaml", "-k "),
     ],
 )
-def test_whoever_is_forbidden_something_is_reported_the_rights_to_that_and_to_nothing_else(
-    path: str, folder: str, spares: str
-) -> None:
+def test_forbidden_request_names_exactly_the_missing_rights(path: str, folder: str, spares: str) -> None:
     with pytest.raises(CertsError, match="HTTP 403") as refused:
         _checked("GET", path, 403, {})
     assert f"kubectl apply {folder}," in refused.value.remedy

@@ -27,7 +27,7 @@ def leaves(authority: Authority) -> list[x509.Certificate]:
     ]
 
 
-def test_the_authority_signs_leaves_only(authority: Authority) -> None:
+def test_authority_signs_only_leaves(authority: Authority) -> None:
     certificate = authority.key_pair.certificate
     constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
     assert constraints.critical
@@ -38,7 +38,7 @@ def test_the_authority_signs_leaves_only(authority: Authority) -> None:
     assert isinstance(authority.key_pair.key.curve, ec.SECP256R1)
 
 
-def test_every_certificate_names_its_own_key_and_its_issuers(
+def test_every_certificate_has_subject_and_authority_key_identifiers(
     authority: Authority, leaves: list[x509.Certificate]
 ) -> None:
     ca = authority.key_pair.certificate
@@ -50,7 +50,7 @@ def test_every_certificate_names_its_own_key_and_its_issuers(
         assert signed_by(certificate, ca)
 
 
-def test_leaves_are_backdated_and_have_serials_of_their_own(leaves: list[x509.Certificate]) -> None:
+def test_leaves_are_backdated_and_have_unique_serials(leaves: list[x509.Certificate]) -> None:
     for leaf in leaves:
         assert leaf.not_valid_before_utc == NOW - timedelta(hours=1)
         assert leaf.not_valid_after_utc == NOW + timedelta(days=30)
@@ -58,7 +58,7 @@ def test_leaves_are_backdated_and_have_serials_of_their_own(leaves: list[x509.Ce
     assert all(leaf.serial_number.bit_length() > 64 for leaf in leaves)
 
 
-def test_a_leaf_does_not_outlive_its_authority() -> None:
+def test_leaf_expires_no_later_than_its_authority() -> None:
     short = Authority.create(lifetime=timedelta(days=3), now=NOW)
     leaf = short.issue_client("a", lifetime=timedelta(days=30), now=NOW).certificate
     assert leaf.not_valid_after_utc == short.key_pair.certificate.not_valid_after_utc
@@ -66,7 +66,7 @@ def test_a_leaf_does_not_outlive_its_authority() -> None:
         short.issue_client("a", now=NOW + timedelta(days=3))
 
 
-def test_two_generations_of_an_authority_have_different_names(authority: Authority) -> None:
+def test_generations_of_an_authority_have_different_names(authority: Authority) -> None:
     again = Authority.create(now=NOW)
     assert again.key_pair.certificate.subject != authority.key_pair.certificate.subject
 
@@ -102,7 +102,7 @@ def _strict(protocol: int, folder: Path) -> ssl.SSLContext:
     return context
 
 
-def test_a_service_name_stands_for_its_shorter_and_longer_forms() -> None:
+def test_service_name_expands_to_its_dns_forms() -> None:
     assert [name.value for name in server_names("podgate.podgate-system.svc")] == [
         "podgate.podgate-system.svc",
         "podgate.podgate-system.svc.cluster.local",
@@ -129,30 +129,30 @@ def test_a_name_is_read_with_or_without_its_kind(authority: Authority, text: str
 
 
 @pytest.mark.parametrize("text", ["", "dns:", "ip:a.example", "ip:300.0.0.1", "a b", "ü.example", "a..b", "uri:x"])
-def test_what_is_no_name_is_refused(text: str) -> None:
+def test_invalid_name_is_rejected(text: str) -> None:
     with pytest.raises(CertsError, match="is not a valid SAN"):
         san(text)
 
 
 @pytest.mark.parametrize("name", ["bücher.x.svc", "pod gate.x.svc", "podgate..svc", ".x.svc"])
-def test_the_name_of_no_service_is_refused(name: str) -> None:
+def test_invalid_service_name_is_rejected(name: str) -> None:
     with pytest.raises(CertsError, match="is not a valid SAN"):
         server_names(name)
 
 
 @pytest.mark.parametrize("text", ["", "notauri", "spiffe:x", "spiffe://", "spiffe://bü", "spiffe://a b", "://a"])
-def test_what_is_no_uri_is_refused(text: str) -> None:
+def test_invalid_uri_is_rejected(text: str) -> None:
     with pytest.raises(CertsError, match="is not an absolute URI"):
         uri(text)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65])
-def test_a_common_name_of_no_possible_length_is_refused(authority: Authority, name: str) -> None:
+def test_common_name_of_invalid_length_is_rejected(authority: Authority, name: str) -> None:
     with pytest.raises(CertsError, match="common name"):
         authority.issue_client(name, now=NOW)
 
 
-def test_a_server_name_too_long_for_a_common_name_stands_in_critical_sans_alone(authority: Authority) -> None:
+def test_server_name_too_long_for_a_common_name_is_only_in_critical_sans(authority: Authority) -> None:
     name = f"{'a' * 60}.{'b' * 60}.svc"
     leaf = authority.issue_server(name, server_names(name), now=NOW).certificate
     assert list(leaf.subject) == []
@@ -167,7 +167,7 @@ def test_an_authority_of_foreign_or_unfit_material_is_refused(authority: Authori
         Authority.of(authority.issue_client("a", now=NOW))
 
 
-def test_a_description_says_who_until_when_and_by_whom(authority: Authority, leaves: list[x509.Certificate]) -> None:
+def test_description_has_subject_expiry_and_issuer(authority: Authority, leaves: list[x509.Certificate]) -> None:
     other, ca = Authority.create(now=NOW).key_pair.certificate, authority.key_pair.certificate
     description = describe(leaves[1], [other, ca], NOW + timedelta(days=29, hours=12))
     assert description.subject == "CN=kube-apiserver"
@@ -180,5 +180,5 @@ def test_a_description_says_who_until_when_and_by_whom(authority: Authority, lea
     assert describe(leaves[1], [other], NOW + timedelta(days=31)).days_left == -1
 
 
-def test_a_leaf_vouches_for_nobody(leaves: list[x509.Certificate]) -> None:
+def test_leaf_cannot_sign_certificates(leaves: list[x509.Certificate]) -> None:
     assert not signed_by(leaves[0], leaves[0])

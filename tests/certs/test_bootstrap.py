@@ -32,7 +32,7 @@ def bootstrap(folder: Path) -> Done:
     return podgate("certs", "bootstrap", "--kubeconfig", kubeconfig)
 
 
-def test_it_makes_what_is_missing_once(cluster: Objects, tmp_path: Path) -> None:
+def test_bootstrap_creates_missing_objects_once(cluster: Objects, tmp_path: Path) -> None:
     done = bootstrap(tmp_path)
     assert (done.code, done.err) == (0, "")
     assert "podgate-tls: issued by" in done.out
@@ -40,7 +40,7 @@ def test_it_makes_what_is_missing_once(cluster: Objects, tmp_path: Path) -> None
     assert bootstrap(tmp_path) == Done(0, "nothing to do: everything exists\n", "")
 
 
-def test_what_the_leader_has_put_behind_its_doors_stays(cluster: Objects, tmp_path: Path) -> None:
+def test_bootstrap_keeps_the_port_certificates_of_the_leader(cluster: Objects, tmp_path: Path) -> None:
     """It is told nothing of --caller-ports, and with the doors the certificate in use would change in place."""
     asyncio.run(settle(cluster, [CaController(PLAN), PortSwitch((443, 444))], datetime.now(UTC)))
     before = cluster.secret(CLIENT)
@@ -49,7 +49,7 @@ def test_what_the_leader_has_put_behind_its_doors_stays(cluster: Objects, tmp_pa
     assert cluster.secret(CLIENT) == before
 
 
-def test_it_says_that_all_is_there_only_where_it_could_look(cluster: Objects, tmp_path: Path) -> None:
+def test_bootstrap_reports_completeness_only_after_reading(cluster: Objects, tmp_path: Path) -> None:
     bootstrap(tmp_path)
     cluster.unreadable.add(f"{SECRETS}/{CLIENT}")
     done = bootstrap(tmp_path)
@@ -57,7 +57,7 @@ def test_it_says_that_all_is_there_only_where_it_could_look(cluster: Objects, tm
     assert f"{CLIENT}: HTTP 403: grant the right" in done.err
 
 
-def test_without_a_cluster_it_says_what_it_wants_and_nothing_of_a_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cluster_bootstrap_requests_a_kubeconfig_and_no_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PODGATE_KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     done = podgate("certs", "bootstrap")

@@ -16,7 +16,7 @@ def generation() -> Generation:
     return Generation(made.certificate, made.key, NOW, None)
 
 
-def test_a_line_is_read_as_it_was_written_and_the_newest_stands_first_in_its_bundle() -> None:
+def test_ca_generations_round_trip_and_the_newest_is_first_in_the_bundle() -> None:
     old, new = replace(generation(), key=None, leaves_end=NOW), generation()
     again = read(written((old, new)), "here")
     assert [replace(one, key=None) for one in again] == [old, replace(new, key=None)]
@@ -40,7 +40,7 @@ def test_a_line_is_read_as_it_was_written_and_the_newest_stands_first_in_its_bun
         written((Generation(generation().certificate, generation().key),)),
     ],
 )
-def test_what_is_no_line_is_refused_by_its_place_and_nothing_of_it_is_reported(text: bytes) -> None:
+def test_invalid_ca_generations_are_rejected_by_location_without_quoting(text: bytes) -> None:
     with pytest.raises(CertsError, match=r"^here: not a list of CA generations") as refused:
         read(text, "here")
     assert "PRIVATE" not in str(refused.value)

@@ -21,7 +21,7 @@ def objects(path: str) -> dict[str, dict[str, Any]]:
     return {f"{one['kind']}/{one['metadata']['name']}": one for one in found}
 
 
-def test_the_secrets_are_those_that_the_server_mounts_and_the_api_server_is_given() -> None:
+def test_cert_manager_secrets_are_those_of_server_and_api_server() -> None:
     certificates = {name: one for name, one in objects("cert-manager/60-certificates.yaml").items() if "Cert" in name}
     serving, caller = (
         certificates["Certificate/podgate-serving"]["spec"],
@@ -35,7 +35,7 @@ def test_the_secrets_are_those_that_the_server_mounts_and_the_api_server_is_give
     assert {"secretName": SERVING, "defaultMode": 0o440} in [volume.get("secret") for volume in pod["volumes"]]
 
 
-def test_the_ca_keeps_its_key_for_the_injector_publishes_only_one() -> None:
+def test_ca_keeps_its_key_because_the_injector_publishes_one_ca() -> None:
     found = objects("cert-manager/60-certificates.yaml")
     assert found["Certificate/podgate-ca"]["spec"]["privateKey"]["rotationPolicy"] == "Never"
     kind, name = "Certificate", CERTIFICATE.removeprefix(f"{NAMESPACE}/")
@@ -45,7 +45,7 @@ def test_the_ca_keeps_its_key_for_the_injector_publishes_only_one() -> None:
         assert issuer is None or f"{issuer['kind']}/{issuer['name']}" in found
 
 
-def test_what_whoever_leads_may_do_is_what_its_section_has_applied() -> None:
+def test_leader_rights_equal_those_of_the_documented_section() -> None:
     """No more than to look at the three configurations and to annotate them."""
     page = (MANIFESTS.parent / "docs/certificates.md").read_text()
     section = page.partition("\n## cert-manager\n")[2].partition("\n## ")[0]
@@ -63,12 +63,12 @@ def test_what_whoever_leads_may_do_is_what_its_section_has_applied() -> None:
 
 
 @pytest.mark.parametrize("folder", ["certificates", "certificates-in-memory"])
-def test_every_right_that_stands_in_a_folder_is_applied_with_it(folder: str) -> None:
+def test_every_role_in_a_folder_is_applied_by_its_kustomization(folder: str) -> None:
     listed = yaml.safe_load((MANIFESTS / folder / "kustomization.yaml").read_text())["resources"]
     assert [one for one in listed if "/" not in one] == sorted(path.name for path in (MANIFESTS / folder).glob("1*"))
 
 
-def test_its_leaves_live_as_long_as_ours_and_are_renewed_as_early() -> None:
+def test_cert_manager_leaves_have_the_default_lifetime_and_renewal() -> None:
     for name in ("serving", "apiserver"):
         spec = objects("cert-manager/60-certificates.yaml")[f"Certificate/podgate-{name}"]["spec"]
         hours, before = (int(spec[key].removesuffix("h")) for key in ("duration", "renewBefore"))

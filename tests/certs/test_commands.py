@@ -29,7 +29,7 @@ def issue(folder: Path, *words: object) -> list[dict[str, Any]]:
     return json.loads(run("certs", "issue", "--out", folder, "-o", "json", *words))  # type: ignore[no-any-return]
 
 
-def test_the_authority_is_made_once_and_used_again(tmp_path: Path) -> None:
+def test_authority_is_created_once_and_reused(tmp_path: Path) -> None:
     first = issue(tmp_path, "--server", "podgate.podgate-system.svc", "--san", "ip:127.0.0.1", "--client", "a")
     assert [Path(row["file"]).name for row in first] == ["ca.crt", "server.crt", "a.crt"]
     assert first[1]["sans"][0] == "dns:podgate.podgate-system.svc"
@@ -48,7 +48,7 @@ def test_another_authority_may_sign(tmp_path: Path) -> None:
     assert not (tmp_path / "b/ca.crt").exists()
 
 
-def test_leaves_are_replaced_only_when_reported(tmp_path: Path) -> None:
+def test_leaves_are_replaced_only_on_request(tmp_path: Path) -> None:
     (_, before) = issue(tmp_path, "--client", "a")
     with pytest.raises(UserError, match=r"a\.crt, .*a\.key: already exists") as refused:
         issue(tmp_path, "--client", "a")
@@ -75,7 +75,7 @@ def test_leaves_are_replaced_only_when_reported(tmp_path: Path) -> None:
         (["--ca-cert", "none", "--ca-key", "none"], "none: cannot be read"),
     ],
 )
-def test_a_mistake_is_reported_and_writes_nothing(tmp_path: Path, words: list[str], says: str) -> None:
+def test_invalid_arguments_are_reported_and_write_nothing(tmp_path: Path, words: list[str], says: str) -> None:
     with pytest.raises(UserError) as refused:
         issue(tmp_path / "out", *words)
     assert says in str(refused.value)
@@ -90,7 +90,7 @@ def test_half_an_authority_is_not_completed(tmp_path: Path) -> None:
         issue(tmp_path, "--client", "a")
 
 
-def test_inspection_says_what_a_file_holds_for_people_and_for_scripts(tmp_path: Path) -> None:
+def test_inspect_describes_a_file_as_text_and_json(tmp_path: Path) -> None:
     issue(tmp_path, "--server", "localhost")
     printed = run("certs", "inspect", tmp_path / "server.crt", "--ca", tmp_path / "ca.crt")
     assert "dns:localhost" in printed
@@ -101,7 +101,7 @@ def test_inspection_says_what_a_file_holds_for_people_and_for_scripts(tmp_path: 
         run("certs", "inspect", tmp_path / "ca.key")
 
 
-def test_inspection_says_plainly_that_a_certificate_is_not_valid_now(tmp_path: Path) -> None:
+def test_inspect_reports_a_certificate_that_is_not_valid_now(tmp_path: Path) -> None:
     authority, now = Authority.create(), datetime.now(UTC)
     for name, start, says in (
         ("just now", now - timedelta(days=1, seconds=30), "(EXPIRED 0.0 days ago)"),
@@ -142,7 +142,7 @@ def test_a_key_may_be_bound_to_its_issuer(tmp_path: Path) -> None:
     assert read.keys[bound["kid"]].issuer == "https://i"
 
 
-def test_a_token_goes_to_a_file_of_its_owners_alone(tmp_path: Path) -> None:
+def test_token_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     out = tmp_path / "token"
     for _ in range(2):
         assert run("token", "issue", "--key", tmp_path / "k", "--new-key", *WHO, "--out", out) == ""
@@ -170,7 +170,7 @@ def test_a_token_may_be_bound_to_a_certificate(tmp_path: Path) -> None:
         (["jwks", "{key}", "{key}", "--kid", "k"], "--kid with several keys"),
     ],
 )
-def test_a_mistake_about_tokens_is_reported(tmp_path: Path, words: list[str], says: str) -> None:
+def test_invalid_token_arguments_are_reported(tmp_path: Path, words: list[str], says: str) -> None:
     issue(tmp_path)
     (tmp_path / "text").write_text("text")
     places = {"none": tmp_path / "none", "text": tmp_path / "text", "key": tmp_path / "ca.key"}

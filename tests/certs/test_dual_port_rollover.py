@@ -85,14 +85,14 @@ class World:
             assert self.ends[self.seen[at]] > self.now, "an API server calls with an expired certificate"
 
 
-def test_the_first_look_puts_the_same_behind_both_doors_and_turns_nobody() -> None:
+def test_first_round_writes_one_certificate_to_both_ports_and_switches_none() -> None:
     simulation = World()
     simulation.look()
     assert [port.pem for port in simulation.doors if port is not None] == [b"0", b"0"]
     assert simulation.webhooks == [0, 0, 0]
 
 
-def test_over_many_renewals_no_call_is_lost_and_no_certificate_expires() -> None:
+def test_many_renewals_lose_no_call_and_let_no_certificate_expire() -> None:
     simulation = World()
     for _ in range(20):
         for _ in range(36):
@@ -103,7 +103,7 @@ def test_over_many_renewals_no_call_is_lost_and_no_certificate_expires() -> None
     assert {int(pem) for _, pem in simulation.written[0]} & {int(pem) for _, pem in simulation.written[1]}
 
 
-def test_between_renewals_both_doors_have_the_newest_and_nothing_is_done() -> None:
+def test_between_renewals_both_ports_have_the_newest_certificate() -> None:
     simulation = World(newest=PortCertificate(b"0", START + 1000 * LIFE_SECONDS, START))
     simulation.live(1000)
     before = list(simulation.doors)
@@ -112,7 +112,7 @@ def test_between_renewals_both_doors_have_the_newest_and_nothing_is_done() -> No
     assert simulation.webhooks == [0, 0, 0]
 
 
-def test_webhooks_that_were_applied_again_lead_to_one_door_again() -> None:
+def test_reapplied_webhooks_are_switched_to_one_port() -> None:
     simulation = World()
     simulation.live(400)
     simulation.live(400)
@@ -122,7 +122,7 @@ def test_webhooks_that_were_applied_again_lead_to_one_door_again() -> None:
     assert len(set(simulation.webhooks)) == 1
 
 
-def test_what_is_about_to_expire_is_left_behind_even_if_the_other_door_is_not_settled() -> None:
+def test_expiring_certificate_is_abandoned_before_the_other_port_has_settled() -> None:
     simulation = World()
     simulation.live(100)
     simulation.now = START + LIFE_SECONDS - 30
@@ -134,7 +134,7 @@ def test_what_is_about_to_expire_is_left_behind_even_if_the_other_door_is_not_se
     assert set(simulation.webhooks) == {1}
 
 
-def test_what_has_expired_behind_the_door_in_use_is_replaced_at_once() -> None:
+def test_expired_certificate_of_the_port_in_use_is_replaced_at_once() -> None:
     simulation = World()
     simulation.live(10)
     simulation.now = START + LIFE_SECONDS
@@ -143,7 +143,7 @@ def test_what_has_expired_behind_the_door_in_use_is_replaced_at_once() -> None:
     assert [port.pem for port in simulation.doors if port is not None] == [b"1", b"1"]
 
 
-def test_where_webhooks_lead_elsewhere_both_doors_have_the_newest_at_once() -> None:
+def test_with_webhooks_elsewhere_both_ports_get_the_newest_certificate_at_once() -> None:
     simulation = World()
     simulation.look()
     simulation.renew()
@@ -157,7 +157,7 @@ def test_where_webhooks_lead_elsewhere_both_doors_have_the_newest_at_once() -> N
     assert simulation.webhooks == [0, 0, 0]
 
 
-def test_where_some_webhook_leads_elsewhere_none_is_turned() -> None:
+def test_webhooks_are_not_switched_if_one_leads_elsewhere() -> None:
     port = PortCertificate(b"0", START + LIFE_SECONDS, START, None)
     assert due(PortState(port, (port, port), frozenset({0, 1}), is_elsewhere=True), START) is None
     assert due(PortState(port, (port, port), frozenset({0, 1})), START) is not None
@@ -170,7 +170,7 @@ def test_where_some_webhook_leads_elsewhere_none_is_turned() -> None:
         max_size=15,
     )
 )
-def test_whatever_is_interrupted_no_call_is_lost(actions: list[tuple[str, int, int]]) -> None:
+def test_interruptions_lose_no_call(actions: list[tuple[str, int, int]]) -> None:
     """Nor if somebody applies a configuration as it was first, but while a certificate is on its way to both doors."""
     simulation = World()
     simulation.look()
@@ -189,7 +189,7 @@ def test_whatever_is_interrupted_no_call_is_lost(actions: list[tuple[str, int, i
 
 
 @pytest.mark.parametrize("closed_at", [None, START + 1000])
-def test_a_door_that_nobody_uses_is_noted_as_of_now(closed_at: int | None) -> None:
+def test_unused_port_is_recorded_with_the_current_time(closed_at: int | None) -> None:
     port = PortCertificate(b"0", START + LIFE_SECONDS, START, closed_at)
     step = due(PortState(port, (replace(port, closed_at=None), port), frozenset({0})), START)
     assert isinstance(step, WritePort)

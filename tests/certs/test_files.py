@@ -8,7 +8,7 @@ from certs.errors import CertsError
 from certs.files import read_certificates, read_key_pair, read_private_key, write, write_key_pair
 
 
-def test_what_is_written_is_read_again_and_keys_are_their_owners_alone(tmp_path: Path) -> None:
+def test_files_round_trip_and_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     credentials = Authority.create().key_pair
     crt, key = tmp_path / "new" / "a.crt", tmp_path / "new" / "a.key"
     before = os.umask(0)  # the mode must not depend on the caller's habits
@@ -24,7 +24,7 @@ def test_what_is_written_is_read_again_and_keys_are_their_owners_alone(tmp_path:
 
 
 @pytest.mark.parametrize("there", ["a.crt", "a.key"])
-def test_nothing_is_replaced_silently_and_nothing_is_half_written(tmp_path: Path, there: str) -> None:
+def test_files_are_not_replaced_silently_or_written_in_part(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("somebody's")
     with pytest.raises(CertsError, match="already exists"):
         write_key_pair(Authority.create().key_pair, tmp_path / "a.crt", tmp_path / "a.key")
@@ -32,14 +32,14 @@ def test_nothing_is_replaced_silently_and_nothing_is_half_written(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == [there]
 
 
-def test_a_dangling_link_counts_as_there(tmp_path: Path) -> None:
+def test_dangling_link_counts_as_existing(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CertsError, match="already exists"):
         write(tmp_path / "a", b"x", secret=True)
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_replacing_is_one_step_and_leaves_readers_the_old_whole(tmp_path: Path) -> None:
+def test_replacement_is_atomic_for_readers(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write(path, b"old", secret=False)
     with path.open("rb") as reading:
@@ -49,13 +49,13 @@ def test_replacing_is_one_step_and_leaves_readers_the_old_whole(tmp_path: Path) 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_path_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CertsError, match="file/a: cannot be written"):
         write(tmp_path / "file" / "a", b"", secret=False)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("text")
     for read in (read_certificates, read_private_key):

@@ -33,7 +33,7 @@ def pki(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_two_years_of_daily_runs_leave_every_leaf_verified_and_every_old_ca_gone(pki: Path) -> None:
+def test_two_years_of_daily_runs_keep_leaves_valid_and_remove_old_cas(pki: Path) -> None:
     now, cas = datetime.now(UTC), set()
     names = [read_certificates(pki / f"{stem}.crt")[0] for stem in ("server", "kube-apiserver")]
     for _ in range(730):
@@ -59,7 +59,7 @@ def test_two_years_of_daily_runs_leave_every_leaf_verified_and_every_old_ca_gone
             assert latter.extensions.get_extension_for_class(kind) == former.extensions.get_extension_for_class(kind)
 
 
-def test_a_new_ca_is_given_a_day_before_it_signs(pki: Path) -> None:
+def test_new_ca_is_published_a_day_before_it_signs(pki: Path) -> None:
     now = datetime.now(UTC)
     old = read_certificates(pki / "ca.crt")[0]
     while not (lines := [line for line in rotated(pki, now) if "ca.crt holds 2 CA(s)" in line]):
@@ -72,7 +72,7 @@ def test_a_new_ca_is_given_a_day_before_it_signs(pki: Path) -> None:
     assert [ca == old for ca in read_certificates(pki / "ca.crt")] == [False, True]
 
 
-def test_one_that_was_interrupted_between_key_and_certificate_is_mended_by_the_next(pki: Path) -> None:
+def test_interrupted_rotation_is_repaired_by_the_next_run(pki: Path) -> None:
     issue(pki / "other", "--server", "podgate.podgate-system.svc")
     (pki / "server.key").write_bytes((pki / "other/server.key").read_bytes())
     [line] = rotated(pki, datetime.now(UTC))
@@ -82,7 +82,7 @@ def test_one_that_was_interrupted_between_key_and_certificate_is_mended_by_the_n
     context.load_cert_chain(pki / "server.crt", pki / "server.key")
 
 
-def test_cas_that_stood_in_the_bundle_before_the_first_run_stay_until_they_expire(pki: Path) -> None:
+def test_cas_in_the_initial_bundle_stay_until_they_expire(pki: Path) -> None:
     now = datetime.now(UTC)
     own = read_certificates(pki / "ca.crt")
     hand_kept, expired = (
@@ -98,7 +98,7 @@ def test_cas_that_stood_in_the_bundle_before_the_first_run_stay_until_they_expir
     assert hand_kept not in read_certificates(pki / "ca.crt")
 
 
-def test_the_command_says_what_it_did_and_what_it_would_do(pki: Path) -> None:
+def test_rotate_command_prints_done_and_planned_actions(pki: Path) -> None:
     assert run("certs", "rotate", "--out", pki) == "nothing is due\n"
     assert not (pki / "rotation.json").exists()
     issue(pki, "--server", "podgate.podgate-system.svc", "--days", "1", "--force")
@@ -122,7 +122,7 @@ def test_the_command_says_what_it_did_and_what_it_would_do(pki: Path) -> None:
     assert "renewed from" in run("certs", "inspect", pki / "server.crt", "--ca", pki / "ca.crt")
 
 
-def test_what_is_no_such_folder_is_said_with_a_remedy(tmp_path: Path, pki: Path) -> None:
+def test_invalid_folder_is_reported_with_a_remedy(tmp_path: Path, pki: Path) -> None:
     with pytest.raises(UserError, match="cannot be opened"):
         run("certs", "rotate", "--out", tmp_path / "none")
     with pytest.raises(UserError, match="must be at least twice as long") as refused:

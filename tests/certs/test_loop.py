@@ -68,7 +68,7 @@ def did(text: str) -> TaskResult:
     return TaskResult(Action(OTHER, "it", text))
 
 
-async def test_all_that_is_due_is_done_at_one_look_and_the_wall_clock_is_asked_each_time() -> None:
+async def test_one_round_does_all_due_actions_and_reads_the_wall_clock_each_time() -> None:
     fake, reported = FakeTask(iter([did("a"), did("b"), TaskResult(is_overtaken=True), did("c")])), Heard()
     assert await reconcile(Api(NO_CLIENT, lambda: True), [fake], reported.reports) == ()
     assert reported.done == ["a", "b", "c"]
@@ -76,7 +76,7 @@ async def test_all_that_is_due_is_done_at_one_look_and_the_wall_clock_is_asked_e
     assert all(datetime.now(UTC) - moment < timedelta(minutes=1) for moment in fake.moments)
 
 
-async def test_whoever_does_not_lead_looks_at_nothing_and_who_leads_looks_again_and_again() -> None:
+async def test_tasks_run_repeatedly_on_the_leader_only() -> None:
     """Checklist, 3 and 4: compare the wall clock at least every 60 s; one writer."""
     fake, reported, leading = FakeTask(iter(())), Heard(), [False]
     running = while_it_runs(fake, reported, lambda: len(fake.moments) > 5, lambda: leading[0])
@@ -88,14 +88,14 @@ async def test_whoever_does_not_lead_looks_at_nothing_and_who_leads_looks_again_
     assert loop.PAUSE_SECONDS_MAX <= 60
 
 
-async def test_a_trouble_is_reported_once_and_once_more_when_it_is_over() -> None:
+async def test_error_is_reported_once_and_once_more_when_it_ends() -> None:
     bad, worse = TaskResult(errors=("bad",)), TaskResult(errors=("bad", "worse"))
     fake, reported = FakeTask(iter([bad, bad, worse, worse, TaskResult(errors=("worse",)), TaskResult()])), Heard()
     await while_it_runs(fake, reported, lambda: len(fake.moments) > 6, lambda: True)
     assert reported.troubles == ["bad", "worse", "over: bad", "over: worse"]
 
 
-async def test_who_no_longer_leads_has_nothing_to_report_and_reports_all_again_when_it_leads() -> None:
+async def test_lost_leadership_clears_errors_and_regained_leadership_reports_them_again() -> None:
     reported, leading = Heard(), [True]
     bad = FakeTask(TaskResult(errors=("bad",)) for _ in range(10_000))
     running = asyncio.create_task(run(NO_CLIENT, lambda: leading[0], [bad], reported.reports, 0.001))
@@ -108,13 +108,13 @@ async def test_who_no_longer_leads_has_nothing_to_report_and_reports_all_again_w
     assert reported.troubles == ["bad", "bad"]
 
 
-async def test_two_that_undo_each_others_work_do_not_keep_it_busy_for_ever() -> None:
+async def test_conflicting_tasks_end_the_round() -> None:
     fake, reported = FakeTask(did("again") for _ in range(10_000)), Heard()
     await reconcile(Api(NO_CLIENT, lambda: True), [fake], reported.reports)
     assert 10 < len(fake.moments) < 100
 
 
-async def test_whoever_no_longer_leads_stops_in_the_middle() -> None:
+async def test_lost_leadership_stops_the_round() -> None:
     fake, reported = FakeTask(did("again") for _ in range(10_000)), Heard()
     await reconcile(Api(NO_CLIENT, lambda: len(fake.moments) < 3), [fake], reported.reports)
     assert len(fake.moments) == 3
@@ -128,7 +128,7 @@ class Broken:
         raise LookupError("the key is s3cr3t")
 
 
-async def test_a_duty_with_a_defect_is_a_trouble_and_the_others_are_done_all_the_same() -> None:
+async def test_defective_task_is_an_error_and_the_others_run() -> None:
     reported = Heard()
     troubles = await reconcile(Api(NO_CLIENT, lambda: True), [Broken(), FakeTask(iter([did("a")]))], reported.reports)
     assert reported.done == ["a"]
@@ -137,6 +137,6 @@ async def test_a_duty_with_a_defect_is_a_trouble_and_the_others_are_done_all_the
     assert "s3cr3t" not in text
 
 
-async def test_nothing_is_written_by_whoever_does_not_lead() -> None:
+async def test_without_leadership_nothing_is_written() -> None:
     with pytest.raises(OvertakenError, match="another process leads now"):
         await Api(NO_CLIENT, lambda: False).replace("/api/v1/namespaces/podgate-system/secrets/podgate-tls", {})

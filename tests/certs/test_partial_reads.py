@@ -79,7 +79,7 @@ async def kept(plan: CertificatePlan = PLAN) -> Objects:
 
 
 @pytest.mark.parametrize("order", [(SERVING, CLIENT), (CLIENT, SERVING)])
-async def test_secrets_are_handed_over_one_by_one_and_what_is_in_them_stays_in_use(order: tuple[str, str]) -> None:
+async def test_secrets_are_adopted_one_by_one_with_their_contents_in_use(order: tuple[str, str]) -> None:
     api = by_hand()
     before = [leaf(api, name) for name in order]
     now = START + MINUTE
@@ -95,7 +95,7 @@ async def test_secrets_are_handed_over_one_by_one_and_what_is_in_them_stays_in_u
     assert is_served(api)
 
 
-async def test_what_cert_manager_has_signed_stays_in_use_when_its_secrets_are_handed_over() -> None:
+async def test_certificates_of_cert_manager_stay_in_use_when_adopted() -> None:
     api = by_hand((SERVING, CLIENT), injected_from=CERTIFICATE)
     before = [leaf(api, name) for name in (SERVING, CLIENT)]
     await settle(api, [CaController(PLAN)], START + MINUTE)
@@ -104,7 +104,7 @@ async def test_what_cert_manager_has_signed_stays_in_use_when_its_secrets_are_ha
     assert all(not api.whole(f"{GROUP}/{place}")["metadata"]["annotations"] for place in CONFIGURATIONS)
 
 
-async def test_whose_certificate_is_kept_manually_stays_trusted_beside_our_cas_and_it_is_said_why() -> None:
+async def test_ca_of_a_manually_managed_certificate_stays_trusted_and_is_reported() -> None:
     api, now = by_hand((SERVING,)), START + MINUTE
     ca = next(iter(certificates(api.secret(SERVING)["ca.crt"])))
     _, troubles = await settle(api, [CaController(PLAN)], now)
@@ -119,7 +119,7 @@ async def test_whose_certificate_is_kept_manually_stays_trusted_beside_our_cas_a
     assert certificates(api.secret(SERVING)["ca.crt"]) == trusted
 
 
-async def test_cas_are_succeeded_though_the_clients_certificate_cannot_be_read_for_long() -> None:
+async def test_cas_are_replaced_although_the_client_certificate_stays_unreadable() -> None:
     api = await kept()
     [old] = bundles(api, CLIENT)[0]
     api.unreadable.add(f"{SECRETS}/{CLIENT}")
@@ -134,7 +134,7 @@ async def test_cas_are_succeeded_though_the_clients_certificate_cannot_be_read_f
 
 
 @pytest.mark.parametrize("unread", [SERVING, CLIENT])
-async def test_a_lost_ca_stays_trusted_though_a_secret_cannot_be_read_at_that_look(unread: str) -> None:
+async def test_lost_ca_stays_trusted_although_a_secret_is_unreadable(unread: str) -> None:
     api = await kept()
     before = leaf(api, CLIENT)
     api.change(CLIENT_CA, {"line.json": None})
@@ -152,7 +152,7 @@ async def test_a_lost_ca_stays_trusted_though_a_secret_cannot_be_read_at_that_lo
     assert is_served(api)
 
 
-async def test_a_serving_certificate_handed_over_is_used_though_no_configuration_can_be_read() -> None:
+async def test_adopted_serving_certificate_is_used_without_readable_configurations() -> None:
     api = by_hand((SERVING, CLIENT))
     before, data = leaf(api, SERVING), set(api.secret(SERVING))
     api.unreadable |= {f"{GROUP}/{place}" for place in CONFIGURATIONS}
@@ -163,7 +163,7 @@ async def test_a_serving_certificate_handed_over_is_used_though_no_configuration
 
 
 @pytest.mark.parametrize("name", [CLIENT, SERVING])
-async def test_a_ca_that_is_lost_soon_after_it_took_over_takes_none_with_it_that_is_still_shown(name: str) -> None:
+async def test_early_loss_of_a_new_ca_keeps_the_cas_in_use_trusted(name: str) -> None:
     """Whoever reads late shows the former leaf for some minutes more."""
     api, now, ca = await kept(), START, CLIENT_CA if name == CLIENT else SERVING_CA
     former = leaf(api, name)
@@ -179,7 +179,7 @@ async def test_a_ca_that_is_lost_soon_after_it_took_over_takes_none_with_it_that
     assert not any(verifies(former, bundle) for bundle in bundles(api, name)), "it has expired"
 
 
-async def test_what_stands_behind_a_door_keeps_its_ca_trusted_however_often_the_ca_is_lost() -> None:
+async def test_port_certificate_keeps_its_ca_trusted_after_repeated_ca_loss() -> None:
     api, now, duties = await kept(), START, (CaController(PLAN), PortSwitch((443, 444)))
     await settle(api, duties, now)
     shown = api.secret(CLIENT)["first.pem"]
@@ -197,7 +197,7 @@ async def test_what_stands_behind_a_door_keeps_its_ca_trusted_however_often_the_
 
 
 @pytest.mark.parametrize("fault", ["unreadable", "no name"])
-async def test_a_renewed_certificate_keeps_its_names_though_not_all_are_to_be_read(fault: str) -> None:
+async def test_renewed_certificate_keeps_names_that_are_unreadable(fault: str) -> None:
     api = Objects()
     host = {"name": "b.podgate.io", "clientConfig": {"url": "https://podgate.example:8443/mutate", "caBundle": ""}}
     path = f"{GROUP}/{CONFIGURATIONS[0]}"
@@ -218,7 +218,7 @@ async def test_a_renewed_certificate_keeps_its_names_though_not_all_are_to_be_re
     assert names(after) == names(before)
 
 
-async def test_a_name_that_no_webhook_bears_any_more_is_left_out_at_the_next_renewal() -> None:
+async def test_name_of_no_webhook_is_omitted_at_the_next_renewal() -> None:
     api = Objects()
     whole = api.whole(f"{GROUP}/{CONFIGURATIONS[0]}")
     url = {"url": "https://podgate.example:8443/mutate", "caBundle": ""}
@@ -292,5 +292,5 @@ async def live(random: Random) -> None:
 
 @examples(25)
 @given(seed=st.integers(0, 2**32))
-def test_whatever_cannot_be_read_is_lost_or_is_labelled_late_both_ends_understand_each_other(seed: int) -> None:
+def test_peers_verify_each_other_despite_unreadable_lost_or_late_secrets(seed: int) -> None:
     asyncio.run(live(Random(seed)))  # noqa: S311  nothing secret comes of it

@@ -36,9 +36,7 @@ def at_rest(lives: Lifetimes) -> World:
 
 @examples(25)
 @given(lives=lifetimes, seed=st.integers(0, 2**32))
-def test_the_leaf_verifies_against_every_published_bundle_at_every_moment_whatever_is_interrupted(
-    lives: Lifetimes, seed: int
-) -> None:
+def test_leaf_always_verifies_against_every_published_bundle(lives: Lifetimes, seed: int) -> None:
     random = Random(seed)  # noqa: S311  nothing secret comes of it
     simulation = at_rest(lives)
     end, missed = simulation.now + 2 * lives.ca + lives.leaf, 0
@@ -56,7 +54,7 @@ def test_the_leaf_verifies_against_every_published_bundle_at_every_moment_whatev
 
 @examples(25)
 @given(lives=lifetimes, seed=st.integers(0, 2**32), jumps=st.lists(st.floats(-3, 3), min_size=1, max_size=6))
-def test_after_a_suspend_of_days_or_a_clock_put_right_one_look_sets_all_right(
+def test_one_round_recovers_from_a_suspend_or_a_clock_correction(
     lives: Lifetimes, seed: int, jumps: list[float]
 ) -> None:
     random = Random(seed)  # noqa: S311  nothing secret comes of it
@@ -72,7 +70,7 @@ def test_after_a_suspend_of_days_or_a_clock_put_right_one_look_sets_all_right(
             assert simulation.failing() == ""
 
 
-def test_a_new_ca_joins_every_bundle_before_a_leaf_comes_from_it_and_the_old_one_leaves_after_its_last_leaf() -> None:
+def test_new_ca_is_published_before_its_first_leaf_and_the_old_removed_after_its_last() -> None:
     """Checklist, 1."""
     simulation = at_rest(USUAL)
     [old] = simulation.line.now
@@ -93,7 +91,7 @@ def test_a_new_ca_joins_every_bundle_before_a_leaf_comes_from_it_and_the_old_one
     assert simulation.now - switched_at > USUAL.leaf / 4
 
 
-def test_a_place_that_cannot_be_written_keeps_a_new_ca_from_signing_and_stops_no_renewal() -> None:
+def test_unwritable_bundle_prevents_a_new_ca_from_signing_and_no_renewal() -> None:
     """Checklist, 1: read back from every configuration."""
     simulation = at_rest(USUAL)
     [old] = simulation.line.now
@@ -111,7 +109,7 @@ def test_a_place_that_cannot_be_written_keeps_a_new_ca_from_signing_and_stops_no
     assert len(set(ends)) == len(ends), "a leaf that lives no longer than the one before is no renewal"
 
 
-def test_leaves_are_renewed_at_two_thirds_of_their_life_with_jitter_and_bear_an_hour_back() -> None:
+def test_leaves_are_renewed_at_two_thirds_with_jitter_and_backdated_an_hour() -> None:
     """Checklist, 2."""
     shares, simulation = set(), World(USUAL, USUAL.settle)
     simulation.settle()
@@ -132,7 +130,7 @@ def test_leaves_are_renewed_at_two_thirds_of_their_life_with_jitter_and_bear_an_
     assert len(shares) > 50
 
 
-def test_what_is_read_every_five_minutes_is_renewed_with_six_minutes_left_where_its_life_allows_it() -> None:
+def test_leaf_read_every_five_minutes_is_renewed_with_six_minutes_left() -> None:
     ca = Authority.create(lifetime=timedelta(hours=1), now=START)
     left = {}
     for minutes in (1, 10, 12, 16, 60 * 24):
@@ -143,7 +141,7 @@ def test_what_is_read_every_five_minutes_is_renewed_with_six_minutes_left_where_
     assert (left[1], left[10]) == (0.5, 5)
 
 
-def test_the_ca_has_a_clock_of_its_own_and_is_succeeded_before_it_cuts_a_leaf_short() -> None:
+def test_ca_is_replaced_before_it_shortens_a_leaf() -> None:
     """Checklist, 2; and two outages of others: a CA that expired before its leaf, a rotator that turned only once."""
     for lives in (USUAL, SHORT, Lifetimes.of(30 * DAY, 15 * DAY, MINUTE)):
         simulation = at_rest(lives)
@@ -169,7 +167,7 @@ def test_nothing_is_renewed_needlessly() -> None:
     assert sum(isinstance(step, Make) for _, step in simulation.done) == 2
 
 
-def test_a_bundle_that_drifts_is_due_at_once() -> None:
+def test_changed_bundle_is_due_at_once() -> None:
     """Checklist, 6."""
     simulation = at_rest(USUAL)
     foreign = Authority.create().key_pair.certificate
@@ -180,7 +178,7 @@ def test_a_bundle_that_drifts_is_due_at_once() -> None:
         assert simulation.places["policy"].now == {one.certificate for one in simulation.line.now}
 
 
-def test_a_new_ca_that_is_missing_somewhere_before_it_signs_settles_again() -> None:
+def test_new_ca_missing_from_a_bundle_restarts_its_wait() -> None:
     simulation = at_rest(USUAL)
     while len(simulation.line.now) == 1:
         simulation.pass_by(timedelta(hours=6))
@@ -199,7 +197,7 @@ def test_a_new_ca_that_is_missing_somewhere_before_it_signs_settles_again() -> N
     assert simulation.line.now[0].key is None, "what signs no more needs no key"
 
 
-def test_a_ca_that_nobody_remembers_stays_trusted_while_its_leaf_lives() -> None:
+def test_unrecorded_ca_stays_trusted_while_its_leaf_is_valid() -> None:
     """Somebody has deleted the CA's Secret: a new one takes over, and no call fails."""
     simulation = at_rest(USUAL)
     [lost] = simulation.line.now
@@ -216,7 +214,7 @@ def test_a_ca_that_nobody_remembers_stays_trusted_while_its_leaf_lives() -> None
     assert lost.certificate not in simulation.places["policy"].now
 
 
-def test_while_a_place_cannot_be_read_a_leaf_of_an_unknown_ca_is_left_in_use() -> None:
+def test_with_an_unreadable_bundle_a_leaf_of_an_unknown_ca_stays_in_use() -> None:
     """That place may trust it: what would be published or issued instead is not."""
     simulation = at_rest(USUAL)
     [lost] = simulation.line.now
@@ -233,7 +231,7 @@ def test_while_a_place_cannot_be_read_a_leaf_of_an_unknown_ca_is_left_in_use() -
     assert simulation.failing() == ""
 
 
-def test_a_ca_of_which_only_a_leaf_of_before_is_left_stays_trusted_until_that_expires() -> None:
+def test_ca_of_a_previous_leaf_stays_trusted_until_that_expires() -> None:
     """The line is lost, and once more just after another CA has taken over: somebody may still show the first leaf."""
     simulation = at_rest(USUAL)
     [lost] = simulation.line.now
@@ -256,7 +254,7 @@ def test_a_ca_of_which_only_a_leaf_of_before_is_left_stays_trusted_until_that_ex
     assert not [step for step in steps(ends) if isinstance(step, Adopt)]
 
 
-def test_a_leaf_that_lacks_a_name_is_issued_again() -> None:
+def test_leaf_that_lacks_a_name_is_reissued() -> None:
     """Checklist, 9: whatever the API server calls us by."""
     simulation = at_rest(USUAL)
     simulation.names = (*simulation.names, *server_names("192.0.2.7"))
@@ -268,7 +266,7 @@ def test_a_leaf_that_lacks_a_name_is_issued_again() -> None:
     assert set(server_names("192.0.2.7")) <= set(names_of(simulation.leaf.now.certificate))
 
 
-def test_lifetimes_outside_of_what_is_usual_are_remarked_on_and_those_that_cannot_be_kept_are_mistakes() -> None:
+def test_unusual_lifetimes_are_warnings_and_impossible_ones_errors() -> None:
     """Checklist, 2: leaves of 7 to 30 days."""
     assert (USUAL.remarks(), USUAL.mistake()) == ((), "")
     assert "less than 7 days" in SHORT.remarks()[0]

@@ -40,7 +40,7 @@ async def kept() -> Objects:
 
 
 @pytest.mark.parametrize("fault", ["foreign", "corrupt"])
-async def test_the_serving_certificate_is_renewed_whatever_is_wrong_with_the_clients_ca(fault: str) -> None:
+async def test_serving_certificate_is_renewed_despite_errors_of_the_client_ca(fault: str) -> None:
     api = await kept()
     if fault == "foreign":
         api.disown("podgate-client-ca")
@@ -51,7 +51,7 @@ async def test_the_serving_certificate_is_renewed_whatever_is_wrong_with_the_cli
     assert [text for text in troubles if "podgate-client-ca" in text]
 
 
-async def test_the_clients_certificate_is_renewed_though_the_serving_secret_is_somebody_elses() -> None:
+async def test_client_certificate_is_renewed_despite_a_foreign_serving_secret() -> None:
     api = await kept()
     api.disown("podgate-tls")
     before = api.whole(f"{SECRETS}/podgate-tls")
@@ -62,7 +62,7 @@ async def test_the_clients_certificate_is_renewed_though_the_serving_secret_is_s
 
 
 @pytest.mark.parametrize("url", ["https://[foo]/mutate", "https://ex\u2100mple.com/x", "https:///mutate"])
-async def test_a_webhooks_url_that_is_none_is_a_trouble_and_all_else_is_done(url: str) -> None:
+async def test_invalid_webhook_url_is_an_error_and_everything_else_is_done(url: str) -> None:
     api = Objects()
     path = f"{GROUP}/{CONFIGURATIONS[0]}"
     whole = api.whole(path)
@@ -73,7 +73,7 @@ async def test_a_webhooks_url_that_is_none_is_a_trouble_and_all_else_is_done(url
     assert [text for text in troubles if f"{CONFIGURATIONS[0]}: webhook b.podgate.io: url" in text]
 
 
-async def test_the_cas_of_other_clients_stay_trusted_for_as_long_as_they_are_named() -> None:
+async def test_cas_of_other_clients_stay_trusted_while_named() -> None:
     other = Authority.create("reporters", now=START).key_pair.certificate
     api = await kept()
     api.change("podgate-tls", {"others-ca.crt": ca_generations.pem(other)})
@@ -97,7 +97,7 @@ async def test_the_cas_of_other_clients_stay_trusted_for_as_long_as_they_are_nam
     assert other not in certificates(api.secret("podgate-tls")["ca.crt"])
 
 
-async def test_a_certificate_of_one_of_the_other_cas_is_used_until_ours_has_settled() -> None:
+async def test_certificate_of_another_ca_is_used_until_the_managed_one_has_settled() -> None:
     by_hand = Authority.create("by-hand", now=START)
     other = ca_generations.pem(by_hand.key_pair.certificate)
     leaf = by_hand.issue_client("kube-apiserver", lifetime=14 * DAY, now=START)
@@ -116,7 +116,7 @@ async def test_a_certificate_of_one_of_the_other_cas_is_used_until_ours_has_sett
     assert other not in api.secret("podgate-client-ca")["ca.crt"]
 
 
-async def test_where_the_other_cas_cannot_be_read_those_that_are_trusted_stay() -> None:
+async def test_unreadable_other_cas_keep_the_trusted_ones() -> None:
     other = Authority.create("reporters", now=START).key_pair.certificate
     api = await kept()
     api.change("podgate-tls", {"others-ca.crt": ca_generations.pem(other)})
@@ -133,7 +133,7 @@ async def test_where_the_other_cas_cannot_be_read_those_that_are_trusted_stay() 
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-async def test_the_key_of_a_token_that_was_issued_manually_is_taken_over_however_its_file_ends(end: bytes) -> None:
+async def test_key_of_a_manually_issued_token_is_adopted_whatever_its_line_ending(end: bytes) -> None:
     api = await kept()
     key, now = new_key("ES256"), int(START.timestamp())
     jwk = public_jwk(key.public_key())
@@ -152,7 +152,7 @@ async def test_the_key_of_a_token_that_was_issued_manually_is_taken_over_however
 # --- doors ---
 
 
-async def test_webhooks_that_lead_where_a_certificate_has_just_changed_are_turned_back() -> None:
+async def test_webhooks_at_a_port_with_a_changed_certificate_are_switched_back() -> None:
     api, duties = await kept(), DUTIES
     await settle(api, duties, START)
     now, did = START + 13 * DAY, list[str]()
@@ -166,7 +166,7 @@ async def test_webhooks_that_lead_where_a_certificate_has_just_changed_are_turne
     assert expiry(api.secret("podgate-apiserver")["first.pem"]) > now + 10 * DAY
 
 
-async def test_when_there_are_no_doors_any_more_nothing_is_left_behind_them() -> None:
+async def test_removed_ports_leave_no_certificates() -> None:
     api = await kept()
     await settle(api, DUTIES, START)
     assert {"first.pem", "second.pem", "doors.json"} < set(api.secret("podgate-apiserver"))
@@ -178,7 +178,7 @@ async def test_when_there_are_no_doors_any_more_nothing_is_left_behind_them() ->
     assert len((await settle(api, [PortCleanup()], START))[1]) == 1
 
 
-async def test_a_configuration_that_cannot_be_read_keeps_no_certificate_from_the_door_that_nobody_uses() -> None:
+async def test_unreadable_configuration_does_not_block_the_unused_port() -> None:
     api = await kept()
     await settle(api, DUTIES, START)
     api.unreadable.add(f"{GROUP}/{CONFIGURATIONS[2]}")
@@ -193,7 +193,7 @@ async def test_a_configuration_that_cannot_be_read_keeps_no_certificate_from_the
     assert api.ports == {443}, "the one that cannot be read may lead there"
 
 
-async def test_the_door_that_a_configuration_may_lead_to_is_left_alone_while_that_cannot_be_read() -> None:
+async def test_port_of_an_unreadable_configuration_is_left_unchanged() -> None:
     api = await kept()
     api.lead(444)
     await settle(api, DUTIES, START)
@@ -207,7 +207,7 @@ async def test_the_door_that_a_configuration_may_lead_to_is_left_alone_while_tha
 
 
 @pytest.mark.parametrize("ports", [None, "443,444"])
-def test_the_controller_leaves_nothing_behind_doors_that_it_does_not_have(tmp_path: Path, ports: str | None) -> None:
+def test_controller_removes_certificates_of_absent_ports(tmp_path: Path, ports: str | None) -> None:
     (tmp_path / "kubeconfig").write_text("{}")
     flags = {"certificates": "own", "kubeconfig": str(tmp_path / "kubeconfig"), "caller_ports": ports}
     kinds = [type(one) for one in tasks_of(parse_as(ControllerSettings, flags, {}))]

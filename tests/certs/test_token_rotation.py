@@ -129,7 +129,7 @@ def kids(simulation: World) -> list[str]:
 # --- step by step ---
 
 
-def test_the_first_look_makes_a_key_publishes_it_and_signs() -> None:
+def test_first_round_creates_and_publishes_a_key_and_signs() -> None:
     simulation = World()
     taken = simulation.look()
     [kid] = kids(simulation)
@@ -152,7 +152,7 @@ def test_the_first_look_makes_a_key_publishes_it_and_signs() -> None:
     assert simulation.look() == []
 
 
-def test_a_token_is_renewed_at_a_tenth_of_its_life() -> None:
+def test_token_is_renewed_at_a_tenth_of_its_lifetime() -> None:
     simulation = World()
     simulation.look()
     first = simulation.token
@@ -163,7 +163,7 @@ def test_a_token_is_renewed_at_a_tenth_of_its_life() -> None:
     assert simulation.token != first
 
 
-def test_a_new_key_is_published_first_signs_when_all_have_read_it_and_the_old_one_goes_with_its_last_token() -> None:
+def test_new_key_signs_once_read_by_all_and_the_old_one_is_removed_with_its_last_token() -> None:
     simulation = World()
     simulation.live(DAY)
     [old] = kids(simulation)
@@ -191,7 +191,7 @@ def signer(simulation: World) -> str:
     return str(jwt.get_unverified_header(simulation.token)["kid"])
 
 
-def test_a_key_that_was_missing_from_the_set_settles_again() -> None:
+def test_key_missing_from_the_set_restarts_its_wait() -> None:
     simulation = World()
     simulation.live(DAY + ISSUER.settle_seconds - LOOK_SECONDS)
     old, new = kids(simulation)
@@ -206,7 +206,7 @@ def test_a_key_that_was_missing_from_the_set_settles_again() -> None:
     assert signed_at - tampered_at >= ISSUER.settle_seconds
 
 
-def test_what_it_remembers_is_lost_and_the_token_in_use_is_good_all_the_same() -> None:
+def test_token_in_use_stays_valid_when_the_record_is_lost() -> None:
     simulation = World()
     simulation.live(HOUR)
     old = signer(simulation)
@@ -219,7 +219,7 @@ def test_what_it_remembers_is_lost_and_the_token_in_use_is_good_all_the_same() -
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_was_issued_manually_is_taken_over_and_nobody_notices(algorithm: str) -> None:
+def test_manually_issued_token_is_adopted_without_interruption(algorithm: str) -> None:
     key = new_key(algorithm)
     jwk = public_jwk(key.public_key(), algorithm)
     del jwk["use" if algorithm == "PS256" else "alg"]  # other tools leave them out
@@ -235,7 +235,7 @@ def test_what_was_issued_manually_is_taken_over_and_nobody_notices(algorithm: st
 
 
 @pytest.mark.parametrize("bound", [{}, {"iss": "https://podgate"}])
-def test_whoever_reads_the_set_takes_the_token_in_use_before_and_after_it_is_taken_over(bound: dict[str, str]) -> None:
+def test_token_in_use_verifies_before_and_after_its_adoption(bound: dict[str, str]) -> None:
     """A key that names an issuer is the only one for it: all must name theirs, or none."""
     key = new_key("ES256")
     simulation = World(key_set=key_set([{**public_jwk(key.public_key()), **bound}]))
@@ -255,7 +255,7 @@ def is_taken(simulation: World) -> bool:
     return found.keys[signer(simulation)].issuer == (issuer if issuer in claimed_by(found.keys) else None)
 
 
-def test_a_key_that_was_taken_over_speaks_for_its_tokens_issuer_and_another_one_signs_for_the_new_one() -> None:
+def test_adopted_key_keeps_its_issuer_and_another_key_signs_for_the_new_one() -> None:
     simulation = World()
     simulation.look()
     old = signer(simulation)
@@ -282,7 +282,7 @@ def test_a_key_that_was_taken_over_speaks_for_its_tokens_issuer_and_another_one_
         [[[1, 2]], [["a", 3]]],
     ],
 )
-def test_a_key_set_that_somebody_has_spoilt_is_published_again(rows: list[object]) -> None:
+def test_damaged_key_set_is_published_again(rows: list[object]) -> None:
     simulation = World()
     simulation.look()
     right = simulation.key_set
@@ -292,7 +292,7 @@ def test_a_key_set_that_somebody_has_spoilt_is_published_again(rows: list[object
 
 
 @pytest.mark.parametrize("spoilt", [{"exp": "soon"}, {"iat": "soon"}, {"exp": 1e400}, {"exp": [1]}, {"iss": None}])
-def test_a_token_whose_claims_are_none_is_replaced(spoilt: dict[str, object]) -> None:
+def test_token_with_invalid_claims_is_replaced(spoilt: dict[str, object]) -> None:
     simulation = World()
     key = new_key("ES256")
     simulation.key_set = key_set([public_jwk(key.public_key())])
@@ -303,7 +303,7 @@ def test_a_token_whose_claims_are_none_is_replaced(spoilt: dict[str, object]) ->
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", sign(new_key("ES256"), {"iat": START, "exp": START + HOUR})])
-def test_a_token_that_nobody_can_verify_is_replaced(token: str) -> None:
+def test_unverifiable_token_is_replaced(token: str) -> None:
     simulation = World()
     simulation.look()
     simulation.token = token
@@ -315,7 +315,7 @@ def test_a_token_that_nobody_can_verify_is_replaced(token: str) -> None:
     "change",
     [{"audience": "other"}, {"subject": "other"}, {"client_id": None}, {"token_seconds": 1800}],
 )
-def test_a_token_is_issued_again_when_it_is_to_say_something_else(change: dict[str, object]) -> None:
+def test_token_is_reissued_when_its_claims_change(change: dict[str, object]) -> None:
     simulation = World()
     simulation.look()
     simulation.issuer = replace(ISSUER, **change)  # type: ignore[arg-type]  # of the right types
@@ -323,7 +323,7 @@ def test_a_token_is_issued_again_when_it_is_to_say_something_else(change: dict[s
     assert simulation.look() == []
 
 
-def test_a_token_from_the_future_is_replaced_once_the_clock_is_put_right() -> None:
+def test_token_from_the_future_is_replaced_after_a_clock_correction() -> None:
     simulation = World()
     simulation.look()
     simulation.now -= 10 * 60
@@ -331,7 +331,7 @@ def test_a_token_from_the_future_is_replaced_once_the_clock_is_put_right() -> No
     assert claims(simulation.token)["iat"] == simulation.now
 
 
-def test_a_key_that_was_published_in_the_future_settles_from_when_the_clock_is_put_right() -> None:
+def test_key_published_in_the_future_restarts_its_wait_after_a_clock_correction() -> None:
     simulation = World()
     simulation.live(DAY - HOUR)
     simulation.now += 7 * DAY
@@ -362,7 +362,7 @@ def memory(**fault: object) -> str:
         memory(key=1),
     ],
 )
-def test_what_is_no_memory_is_said_and_not_written_over(text: str) -> None:
+def test_invalid_record_is_reported_and_not_overwritten(text: str) -> None:
     with pytest.raises(CertsError, match="Secret x: not a list of signing keys"):
         read(text.encode(), "Secret x")
 
@@ -381,7 +381,7 @@ def test_a_key_must_outlive_its_tokens() -> None:
 # --- over a long time ---
 
 
-def test_over_weeks_keys_come_and_go_and_the_set_stays_small() -> None:
+def test_key_set_stays_small_over_weeks_of_rotation() -> None:
     simulation = World(replace(ISSUER, token_seconds=12 * HOUR))
     seen: set[str] = set()
     for _ in range(14 * 24 * 4):
@@ -404,7 +404,7 @@ ACTIONS = st.lists(
 
 @examples(40)
 @given(ACTIONS, st.sampled_from([ISSUER, SHORT]))
-def test_every_token_handed_out_verifies_with_every_key_set_that_may_be_in_force(
+def test_every_issued_token_verifies_with_every_key_set_in_force(
     actions: list[tuple[str, int, int]], issuer: Issuer
 ) -> None:
     simulation = World(issuer)

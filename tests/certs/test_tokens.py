@@ -11,7 +11,7 @@ from certs.tokens.issuer import ALGORITHMS, algorithm_of, key_set, new_key, publ
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_token_verifies_with_the_published_key_and_says_which_it_was(algorithm: str) -> None:
+def test_token_verifies_with_the_published_key_and_names_it(algorithm: str) -> None:
     key = new_key(algorithm)
     token = sign(key, {"iss": "i"}, algorithm)
     (jwk,) = json.loads(key_set([public_jwk(key.public_key(), algorithm)]))["keys"]
@@ -27,7 +27,7 @@ def test_only_public_members_are_published(algorithm: str) -> None:
     assert not {"d", "p", "q", "dp", "dq", "qi", "k"} & jwk.keys()
 
 
-def test_the_kid_is_the_rfc_7638_thumbprint_unless_reported() -> None:
+def test_kid_is_the_rfc_7638_thumbprint_unless_given() -> None:
     key = new_key("EdDSA").public_key()
     jwk = public_jwk(key)
     canonical = f'{{"crv":"Ed25519","kty":"OKP","x":"{jwk["x"]}"}}'.encode()
@@ -36,13 +36,13 @@ def test_the_kid_is_the_rfc_7638_thumbprint_unless_reported() -> None:
     assert public_jwk(key, kid="mine")["kid"] == "mine"
 
 
-def test_an_algorithm_that_the_key_does_not_sign_is_refused() -> None:
+def test_algorithm_of_another_key_type_is_rejected() -> None:
     with pytest.raises(CertsError, match="does not sign RS256"):
         sign(new_key("ES256"), {}, "RS256")
 
 
 @pytest.mark.parametrize("kind", ["P-384", "RSA 1024"])
-def test_keys_that_tokens_are_not_signed_with_are_refused(kind: str) -> None:
+def test_unsupported_key_types_are_rejected(kind: str) -> None:
     weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 - must be refused
     key = weak if kind == "RSA 1024" else ec.generate_private_key(ec.SECP384R1())
     with pytest.raises(CertsError, match="keys of this type"):

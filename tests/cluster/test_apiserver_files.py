@@ -123,7 +123,7 @@ def calls(server: Server, client_id: str) -> float:
     return server.total("podgate_calls_total", f'client_id="{client_id}"')
 
 
-def test_a_token_of_the_clusters_own_issuer_gets_there_and_its_successor_within_a_minute(site: Site) -> None:
+def test_token_of_the_cluster_issuer_and_its_successor_are_written_within_a_minute(site: Site) -> None:
     """The first one is denied once the second is there: what is judged after that came with the second."""
     site.put_pair()
     (keys := site.folder / "jwks.json").write_text(site.plane.kubectl("get", "--raw", "/openid/v1/jwks").stdout)
@@ -154,9 +154,7 @@ def _status(found: Installation) -> int:
     return found.create_pod("files-cluster", dry_run=True)[0]
 
 
-def test_a_token_of_podgates_own_issuer_gets_there_from_the_controller_and_is_renewed(
-    site: Site, a_redis: RedisServer
-) -> None:
+def test_token_of_the_podgate_issuer_is_written_and_renewed_by_the_controller(site: Site, a_redis: RedisServer) -> None:
     site.put_pair()
     files, jwks = site.identities.files, site.folder / "jwks"
     whose = identity(site.folder, OWN_ISSUER, "kube-apiserver", {"claim": "client_id"})
@@ -183,7 +181,7 @@ def test_a_token_of_podgates_own_issuer_gets_there_from_the_controller_and_is_re
         assert site.token() not in log
 
 
-def test_calls_turn_to_the_other_port_when_the_certificate_has_changed_behind_it(site: Site) -> None:
+def test_calls_switch_to_the_other_port_after_its_certificate_changed(site: Site) -> None:
     """The steps of half an hour: the duty is told the time."""
     first, second = site.plane.load_balancers[LOAD_BALANCER], site.plane.load_balancers[SECOND_PORT]
     old = site.put_pair(token=site.identities.files.signer.token())
@@ -215,7 +213,7 @@ def test_calls_turn_to_the_other_port_when_the_certificate_has_changed_behind_it
         assert is_rewritten(found, "files-doors")
 
 
-def test_webhooks_applied_again_stay_at_the_port_that_calls_have_turned_to(
+def test_webhooks_applied_again_keep_the_port_in_use(
     api_alone: ControlPlane, identities: Identities, tmp_path: Path
 ) -> None:
     """Whoever applies a new policy's webhooks is not refused for a conflict, and turns nothing back."""
@@ -266,7 +264,7 @@ async def _look(site: Site, ports: tuple[int, int], now: datetime) -> list[str]:
         await client.close()
 
 
-def test_a_key_set_of_another_hand_is_left_alone_and_said(site: Site, a_redis: RedisServer) -> None:
+def test_unlabelled_key_set_is_left_unchanged_and_reported(site: Site, a_redis: RedisServer) -> None:
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": KEY_SET, "namespace": NAMESPACE}}
     with installed(
         site.plane, site.identities.files, POLICY, ["files-foreign"], load_balancer=LOAD_BALANCER, servers=0
@@ -299,7 +297,7 @@ def test_a_key_set_of_another_hand_is_left_alone_and_said(site: Site, a_redis: R
         ("list", "pods", NAMESPACE, "no"),
     ],
 )
-def test_the_writer_may_do_what_it_does_and_no_more(
+def test_writer_has_exactly_the_rights_it_uses(
     api_alone: ControlPlane, verb: str, resource: str, namespace: str, answer: str
 ) -> None:
     api_alone.kubectl("apply", "-f", str(MANIFESTS / "apiserver/rbac.yaml"))
@@ -308,7 +306,7 @@ def test_the_writer_may_do_what_it_does_and_no_more(
     assert api_alone.kubectl(*asked, check=False).stdout.split()[0] == answer
 
 
-def test_the_api_server_accepts_what_runs_on_its_nodes_and_podgate_never_judges_it(api_alone: ControlPlane) -> None:
+def test_api_server_accepts_the_daemon_set_and_podgate_does_not_evaluate_it(api_alone: ControlPlane) -> None:
     folder = MANIFESTS / "apiserver"
     api_alone.kubectl("apply", "--server-side", "--dry-run=server", "-k", str(folder))
     [daemon_set] = yaml.safe_load_all((folder / "daemonset.yaml").read_text())

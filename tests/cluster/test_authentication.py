@@ -37,7 +37,7 @@ def is_rewritten(found: Installation, namespace: str) -> bool:
     )
 
 
-def test_a_token_of_podgates_own_issuer_is_taken(plane: ControlPlane, identities: Identities) -> None:
+def test_token_of_the_podgate_issuer_is_accepted(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, POLICY, ["closed-own"]) as found:
         found.wait_asked()
         assert is_rewritten(found, "closed-own")
@@ -45,9 +45,7 @@ def test_a_token_of_podgates_own_issuer_is_taken(plane: ControlPlane, identities
         assert server.total("podgate_calls_total", 'client_id="kube-apiserver"') >= 2
 
 
-def test_a_token_of_the_clusters_own_issuer_is_taken(
-    plane: ControlPlane, identities: Identities, tmp_path: Path
-) -> None:
+def test_token_of_the_cluster_issuer_is_accepted(plane: ControlPlane, identities: Identities, tmp_path: Path) -> None:
     """`kubectl create token` for a service account, with our audience, in the API server's token file."""
     plane.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CALLER, "namespace": NAMESPACE}})
     token = plane.kubectl("create", "token", CALLER, "-n", NAMESPACE, "--audience", "podgate").stdout
@@ -107,7 +105,7 @@ def trusting_the_cluster(plane: ControlPlane, folder: Path) -> list[str]:
         ("another-role", "authentication_identity_mismatch"),
     ],
 )
-def test_any_other_caller_is_refused_and_the_failure_policy_decides(
+def test_other_callers_are_rejected_and_the_failure_policy_applies(
     plane: ControlPlane, identities: Identities, load_balancer: str, reason: str
 ) -> None:
     closed, open_ = f"closed-{load_balancer}", f"open-{load_balancer}"

@@ -109,7 +109,7 @@ def load_balancer(own_plane: ControlPlane) -> Iterator[LoadBalancer]:
         yield load_balancer
 
 
-def test_policy_and_matching_go_on_while_the_api_server_comes_and_goes(
+def test_policy_and_matching_continue_through_restarts_of_the_api_server(
     own_plane: ControlPlane, identities: Identities, load_balancer: LoadBalancer
 ) -> None:
     with installed(own_plane, identities.files, FIRST, ["team-0"], servers=0) as found:

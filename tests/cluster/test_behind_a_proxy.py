@@ -74,7 +74,7 @@ def site(
             yield Site(podgate, running)
 
 
-def test_pods_are_judged_and_who_asks_is_known(site: Site) -> None:
+def test_pods_are_evaluated_and_the_caller_is_identified(site: Site) -> None:
     before = site.calls()
     [namespace] = site.podgate.namespaces
     code, pod = site.podgate.create_pod(namespace)

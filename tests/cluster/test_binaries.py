@@ -22,7 +22,7 @@ def test_a_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"node-initialize.yaml", "pod-ready.yaml"} <= {path.name for path in found.kwok_stages}
 
 
-def test_what_the_assets_folder_has_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binaries_in_the_assets_folder_are_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("kube-apiserver", "etcd", "kubectl"):
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
@@ -32,7 +32,7 @@ def test_what_the_assets_folder_has_is_not_built(tmp_path: Path, monkeypatch: py
     assert found.kube_scheduler.parent == found.kwok.parent != tmp_path
 
 
-def test_a_build_that_fails_says_what_the_compiler_said_and_leaves_no_program(tmp_path: Path) -> None:
+def test_failed_build_reports_the_compiler_output_and_leaves_no_program(tmp_path: Path) -> None:
     compiler = toolchain.go(building.cache())
     wrong = Tool("etcd", "go.etcd.io/etcd/server/v3/no-such-package")
     with pytest.raises(BuildError, match="no-such-package"):
@@ -43,7 +43,7 @@ def test_a_build_that_fails_says_what_the_compiler_said_and_leaves_no_program(tm
 @pytest.mark.parametrize(
     ("version", "is_taken"), [("go1.26.8", True), ("go1.27", True), ("go1.25.5", False), ("", False)]
 )
-def test_go_is_taken_from_the_path_where_it_is_new_enough(
+def test_go_on_the_path_is_used_if_it_is_new_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, version: str, is_taken: bool
 ) -> None:
     own = tmp_path / "bin" / "go"

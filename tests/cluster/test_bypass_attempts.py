@@ -98,7 +98,7 @@ FORGERIES: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("metadata", FORGERIES.values(), ids=FORGERIES.keys())
-def test_no_tenant_names_the_node_of_a_pod(tenant: Api, metadata: Json) -> None:
+def test_tenant_cannot_set_the_node_name_of_a_pod(tenant: Api, metadata: Json) -> None:
     forged = pod("named", "web", nodeName="node-b1")
     forged["metadata"] |= metadata
     status, message = status_and_message(tenant.request("POST", PODS, forged))
@@ -106,7 +106,7 @@ def test_no_tenant_names_the_node_of_a_pod(tenant: Api, metadata: Json) -> None:
     assert "NodeNameSet: service web: spec.nodeName is 'node-b1', which bypasses the scheduler" in message
 
 
-def test_a_controller_names_no_node_for_a_tenant(plane: ControlPlane, tenant: Api) -> None:
+def test_controller_cannot_set_a_node_name_for_a_tenant(plane: ControlPlane, tenant: Api) -> None:
     made = deployment("named", "web", nodeName="node-b1")
     assert tenant.request("POST", f"/apis/apps/v1/namespaces/{SPACE}/deployments", made)[0] == 201
 
@@ -118,7 +118,7 @@ def test_a_controller_names_no_node_for_a_tenant(plane: ControlPlane, tenant: Ap
     plane.wait(refused, "the ReplicaSet to be told")
 
 
-def test_a_pod_that_the_scheduler_has_placed_is_changed_as_ever(plane: ControlPlane, tenant: Api) -> None:
+def test_scheduled_pod_can_still_be_updated(plane: ControlPlane, tenant: Api) -> None:
     path = running(plane, tenant, "placed")
     assert plane.api.get(path)["spec"]["nodeName"] in {"node-a1", "node-a2"}
     label = {"metadata": {"labels": {"version": "v2"}}}
@@ -156,7 +156,7 @@ RIGHTS: dict[str, tuple[str, str, Json]] = {
 
 
 @pytest.mark.parametrize("right", RIGHTS.values(), ids=RIGHTS.keys())
-def test_the_rights_that_lead_past_the_policy_are_in_no_role_of_a_tenant(
+def test_tenant_roles_have_no_right_that_bypasses_the_policy(
     plane: ControlPlane, tenant: Api, right: tuple[str, str, Json]
 ) -> None:
     method, path, body = right
@@ -169,7 +169,7 @@ def test_the_rights_that_lead_past_the_policy_are_in_no_role_of_a_tenant(
     assert "is forbidden: " in message
 
 
-def test_whoever_may_bind_or_write_a_status_is_not_asked_about(plane: ControlPlane, tenant: Api) -> None:
+def test_bindings_and_status_updates_are_not_evaluated(plane: ControlPlane, tenant: Api) -> None:
     """Those are the rights of schedulers and kubelets; SECURITY.md says what they can do."""
     path = created(tenant, "handed", schedulerName="nobody")
     forged = {"labels": {"podgate.io/service": "forged"}, "annotations": {"podgate.io/policy-hash": "forged"}}
@@ -181,7 +181,7 @@ def test_whoever_may_bind_or_write_a_status_is_not_asked_about(plane: ControlPla
 
 
 @pytest.mark.usefixtures("tenant")
-def test_a_tenant_is_every_service_account_of_its_namespace(plane: ControlPlane) -> None:
+def test_tenant_can_act_as_every_service_account_of_its_namespace(plane: ControlPlane) -> None:
     """So that an exempt one there exempts the tenant: SECURITY.md says where exempt ones belong."""
     mine = plane.kubeconfig_for("tenant")
     named = json.dumps(pod("by-ci", "web", nodeName="node-b1"))
@@ -232,7 +232,7 @@ def heavy(plane: ControlPlane) -> Iterator[None]:
 
 @pytest.mark.usefixtures("heavy")
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
-def test_what_plugins_of_the_api_server_compute_is_nobodys_to_set(tenant: Api, case: tuple[Json, str]) -> None:
+def test_fields_computed_by_admission_plugins_cannot_be_set(tenant: Api, case: tuple[Json, str]) -> None:
     spec, words = case
     status, message = status_and_message(tenant.request("POST", PODS, pod("computed", "web", **spec)))
     assert status in {403, 422}
@@ -250,7 +250,7 @@ LATER: dict[str, Json] = {
 
 @pytest.mark.parametrize("change", LATER.values(), ids=LATER.keys())
 @pytest.mark.parametrize("gated", [False, True], ids=["waiting", "gated"])
-def test_no_later_change_of_a_pod_places_it_again(
+def test_later_updates_of_a_pod_do_not_change_its_placement(
     tenant: Api, plane: ControlPlane, change: Json, *, gated: bool
 ) -> None:
     name = "late-gated" if gated else "late"
@@ -261,7 +261,7 @@ def test_no_later_change_of_a_pod_places_it_again(
     assert (status, "podgate.io" in message) == (422, False), message
 
 
-def test_what_a_pod_tolerates_is_its_users_once_it_is_not_gated(plane: ControlPlane, tenant: Api) -> None:
+def test_tolerations_of_an_ungated_pod_may_be_added_by_its_user(plane: ControlPlane, tenant: Api) -> None:
     """A shorter toleration in front of the policy's makes this Pod, and no other, leave a failing node earlier."""
     path = created(tenant, "bearing", "bearing", schedulerName="nobody")
     sooner = {"op": "add", "path": "/spec/tolerations/0", "value": {**EVICTED_LATE, "tolerationSeconds": 1}}
@@ -269,7 +269,7 @@ def test_what_a_pod_tolerates_is_its_users_once_it_is_not_gated(plane: ControlPl
     assert EVICTED_LATE in plane.api.get(path)["spec"]["tolerations"], "none can be taken away"
 
 
-def test_a_status_that_comes_with_a_new_pod_is_dropped(plane: ControlPlane, tenant: Api) -> None:
+def test_status_of_a_new_pod_is_dropped(plane: ControlPlane, tenant: Api) -> None:
     """Nobody is counted as ended, or is nominated for a node, by its own word."""
     made = {
         **pod("with-status", "web", schedulerName="nobody"),
@@ -283,7 +283,7 @@ def test_a_status_that_comes_with_a_new_pod_is_dropped(plane: ControlPlane, tena
 # --- resources ---
 
 
-def test_an_ephemeral_container_asks_for_no_resources(plane: ControlPlane, tenant: Api) -> None:
+def test_ephemeral_container_cannot_request_resources(plane: ControlPlane, tenant: Api) -> None:
     path = running(plane, tenant, "debugged")
     debug = {"name": "d", "image": "i", "resources": {"requests": {"cpu": "40"}}}
     answer = plane.api.request(
@@ -294,7 +294,7 @@ def test_an_ephemeral_container_asks_for_no_resources(plane: ControlPlane, tenan
     assert "resources: Forbidden: cannot be set for an Ephemeral Container" in message
 
 
-def test_resources_of_the_whole_pod_are_within_the_range_of_pods(tenant: Api) -> None:
+def test_pod_level_resources_are_checked_against_the_range_of_pods(tenant: Api) -> None:
     whole = {"requests": {"cpu": "10"}, "limits": {"cpu": "10"}}
     status, message = status_and_message(tenant.request("POST", PODS, pod("whole", "web", resources=whole)))
     assert status == 403
@@ -302,7 +302,7 @@ def test_resources_of_the_whole_pod_are_within_the_range_of_pods(tenant: Api) ->
 
 
 @pytest.mark.parametrize("app", ["web", "clamped"])
-def test_a_resize_out_of_the_range_is_refused_and_never_clamped(plane: ControlPlane, tenant: Api, app: str) -> None:
+def test_resize_outside_the_range_is_denied_and_not_clamped(plane: ControlPlane, tenant: Api, app: str) -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     path = running(
         plane, tenant, f"resized-{app}", app, containers=[{"name": "c", "image": "i", "resources": resources}]
@@ -315,7 +315,7 @@ def test_a_resize_out_of_the_range_is_refused_and_never_clamped(plane: ControlPl
         assert ("Resources" in message) is (wanted == 403)
 
 
-def test_a_resize_of_the_whole_pod_is_within_the_range_of_pods(plane: ControlPlane, tenant: Api) -> None:
+def test_pod_level_resize_is_checked_against_the_range_of_pods(plane: ControlPlane, tenant: Api) -> None:
     whole = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     path = running(plane, tenant, "resized-whole", resources=whole)
     grown = {"spec": {"resources": {"requests": {"cpu": "5"}, "limits": {"cpu": "5"}}}}
@@ -324,7 +324,7 @@ def test_a_resize_of_the_whole_pod_is_within_the_range_of_pods(plane: ControlPla
     assert plane.api.get(path)["spec"]["resources"] == whole
 
 
-def test_a_resource_claim_is_counted_by_nobody_here(tenant: Api) -> None:
+def test_resource_claims_are_not_counted(tenant: Api) -> None:
     """SECURITY.md names what counts it."""
     created(tenant, "claims", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}])
 

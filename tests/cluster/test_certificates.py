@@ -103,7 +103,7 @@ def served(kept: ManagedCertificates, redis: RedisServer, *arguments: str) -> Se
     return server
 
 
-def test_from_nothing_to_a_served_call(kept: ManagedCertificates, a_redis: RedisServer) -> None:
+def test_certificates_are_bootstrapped_until_calls_are_served(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     controller = led(kept, a_redis)
     server = served(kept, a_redis)
     assert server.total("podgate_reviews_total", 'decision="Admit"') > 0
@@ -119,7 +119,7 @@ def test_from_nothing_to_a_served_call(kept: ManagedCertificates, a_redis: Redis
     assert "PRIVATE" not in kept.found.log(controller)
 
 
-def test_a_rotation_under_load_with_the_controller_killed_in_the_middle_loses_no_call(
+def test_rotation_under_load_with_a_killed_controller_loses_no_call(
     kept: ManagedCertificates, a_redis: RedisServer
 ) -> None:
     """Checklist, 1, 3 and 11: short lives, real processes, a mounted Secret."""
@@ -147,7 +147,7 @@ def test_a_rotation_under_load_with_the_controller_killed_in_the_middle_loses_no
     assert len(seen) > KILLS
 
 
-def test_bundles_that_drift_are_mended(kept: ManagedCertificates, a_redis: RedisServer) -> None:
+def test_changed_ca_bundles_are_restored(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     """Checklist, 6: not only at a rotation."""
     controller = led(kept, a_redis)
     foreign = base64.b64encode(bundle_of_a_stranger()).decode()
@@ -173,9 +173,7 @@ def test_bundles_that_drift_are_mended(kept: ManagedCertificates, a_redis: Redis
 
 
 @pytest.mark.parametrize("name", [SERVING, SERVING_CA, CLIENT_CA, CLIENT])
-def test_a_secret_that_is_not_labelled_as_ours_is_left_alone(
-    kept: ManagedCertificates, a_redis: RedisServer, name: str
-) -> None:
+def test_secret_without_the_label_is_left_unchanged(kept: ManagedCertificates, a_redis: RedisServer, name: str) -> None:
     """Checklist, 5."""
     data = {"tls.crt": "c29tZWJvZHkncw==", "tls.key": "c29tZWJvZHkncw==", "line.json": "c29tZWJvZHkncw=="}
     kept.plane.apply(
@@ -197,7 +195,7 @@ def test_a_secret_that_is_not_labelled_as_ours_is_left_alone(
     kept.wait(lambda: controller.status()["certificates"]["errors"] == [], "the error to be over")
 
 
-def test_webhooks_applied_again_without_a_bundle_keep_theirs(
+def test_webhooks_applied_again_without_a_bundle_keep_their_ca_bundle(
     kept: ManagedCertificates, a_redis: RedisServer, tmp_path: Path
 ) -> None:
     """Whoever applies a new policy's webhooks does not undo a rotation, and is not refused for a conflict."""
@@ -218,7 +216,7 @@ def test_webhooks_applied_again_without_a_bundle_keep_theirs(
     assert kept.bundles() == bundles
 
 
-def test_secrets_made_manually_are_handed_over_by_a_label(kept: ManagedCertificates, a_redis: RedisServer) -> None:
+def test_manually_created_secrets_are_managed_once_labelled(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     files = kept.found.files
     caller = files.pki.client()
     ca, paths = files.pki.authority.key_pair.certificate, files.pki.paths
@@ -242,7 +240,7 @@ def test_secrets_made_manually_are_handed_over_by_a_label(kept: ManagedCertifica
     assert kept.create_pod() == 201
 
 
-def test_a_url_is_a_name_to_bear_and_no_leaf_is_handed_out_before_it_is_written_down(
+def test_host_of_a_webhook_url_becomes_a_san_and_leaves_are_recorded_before_use(
     kept: ManagedCertificates, a_redis: RedisServer
 ) -> None:
     """Checklist, 9, and 1: a leaf that nobody knows of could outlive the trust in its CA."""
@@ -268,7 +266,7 @@ def test_a_url_is_a_name_to_bear_and_no_leaf_is_handed_out_before_it_is_written_
     assert {san("ip:192.0.2.7"), *server_names("podgate.podgate-system.svc")} == set(names)
 
 
-def test_a_lost_ca_is_succeeded_while_its_leaves_stay_trusted(kept: ManagedCertificates, a_redis: RedisServer) -> None:
+def test_lost_ca_is_replaced_and_its_leaves_stay_trusted(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     """What to do at 3 a.m.: delete a CA's Secret, and both ends roll over to a new one."""
     led(kept, a_redis)
     [lost] = kept.line()
@@ -279,7 +277,7 @@ def test_a_lost_ca_is_succeeded_while_its_leaves_stay_trusted(kept: ManagedCerti
     assert signed_by(kept.leaf(), lost.certificate)  # type: ignore[arg-type]  # there is one
 
 
-async def test_who_was_overtaken_while_it_looked_writes_nothing_old_over_anything_new(
+async def test_concurrent_change_is_not_overwritten_with_stale_data(
     kept: ManagedCertificates,
 ) -> None:
     """Checklist, 4: one that was stopped, and does not know that it leads no more."""
@@ -306,7 +304,7 @@ async def test_who_was_overtaken_while_it_looked_writes_nothing_old_over_anythin
         await client.close()
 
 
-async def test_two_who_both_believe_that_they_lead_break_nothing(kept: ManagedCertificates) -> None:
+async def test_two_controllers_that_both_act_as_leader_break_nothing(kept: ManagedCertificates) -> None:
     """Checklist, 4: the Lease lets one write; where it fails, versions do."""
     lives = Lifetimes.of(timedelta(seconds=20), timedelta(seconds=10), timedelta(seconds=2))
     steps: list[str] = []
@@ -348,7 +346,7 @@ def understand_each_other(kept: ManagedCertificates) -> set[x509.Certificate]:
     return {*trusts[0], *clients}
 
 
-def test_rights_are_by_name_and_nobody_may_list_secrets(kept: ManagedCertificates) -> None:
+def test_rights_to_secrets_are_by_name_and_do_not_include_list(kept: ManagedCertificates) -> None:
     """Checklist, 10. A server that shares a store has none of them: the CAs' keys are for the controller alone."""
     kept.plane.kubectl("apply", "-k", str(MANIFESTS / "redis"))
     kept.plane.kubectl("apply", "-k", str(MANIFESTS / "certificates"))
@@ -372,7 +370,7 @@ def test_rights_are_by_name_and_nobody_may_list_secrets(kept: ManagedCertificate
     assert not may(SERVICE_ACCOUNT, "create", "secrets")
 
 
-def test_with_cert_manager_nothing_is_written_but_its_injectors_annotation(
+def test_with_cert_manager_only_the_injector_annotation_is_written(
     kept: ManagedCertificates, a_redis: RedisServer
 ) -> None:
     """No cert-manager runs here: that it takes its own annotation for an order is its business."""
@@ -392,9 +390,7 @@ def test_with_cert_manager_nothing_is_written_but_its_injectors_annotation(
     assert [name for name in SECRETS if kept.secret(name)] == []
 
 
-def test_a_server_with_the_memory_store_keeps_certificates_itself(
-    kept: ManagedCertificates, a_redis: RedisServer
-) -> None:
+def test_server_with_the_memory_store_manages_certificates(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     controller = led(kept, a_redis)
     kept.found.stop_controller(controller)
     [ca] = kept.line()
@@ -408,7 +404,7 @@ def test_a_server_with_the_memory_store_keeps_certificates_itself(
         kept.plane.kubectl("delete", "-f", str(path))
 
 
-def test_a_cluster_is_bootstrapped_manually_where_nobody_leads_yet(kept: ManagedCertificates) -> None:
+def test_certificates_are_bootstrapped_manually_before_there_is_a_leader(kept: ManagedCertificates) -> None:
     flags = ("certs", "bootstrap", "--kubeconfig", str(kept.plane.kubeconfig))
 
     def bootstrap() -> subprocess.CompletedProcess[str]:

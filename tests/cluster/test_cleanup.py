@@ -26,7 +26,7 @@ with ControlPlane(folder=Path(sys.argv[1])) as plane:
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
-def test_a_cluster_goes_with_its_process_however_that_ends(tmp_path: Path, ended_by: signal.Signals) -> None:
+def test_cluster_ends_with_its_process_however_that_ends(tmp_path: Path, ended_by: signal.Signals) -> None:
     folder = tmp_path / "cluster"
     with subprocess.Popen(
         [sys.executable, "-c", STAYS, folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -56,7 +56,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, check=False, capture_output=True, text=True)
 
 
-def test_a_cluster_for_a_person_is_up_until_it_is_ended(tmp_path: Path) -> None:
+def test_persistent_cluster_runs_until_it_is_ended(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     try:
         first = run("up", folder)

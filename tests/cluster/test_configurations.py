@@ -138,15 +138,13 @@ def asking(plane: ControlPlane, identities: Identities) -> Iterator[Asking]:
 
 
 @pytest.mark.parametrize(("namespace", "entry"), [(name, entry) for name, _, entry in NAMESPACES])
-def test_pods_come_once_from_where_a_service_may_own_them_and_from_nowhere_else(
-    asking: Asking, namespace: str, entry: str
-) -> None:
+def test_pods_are_reviewed_once_in_namespaces_of_services_only(asking: Asking, namespace: str, entry: str) -> None:
     assert asking.create(namespace)[0] == 201
     assert asking.asked == (BOTH if entry else [])
 
 
 @pytest.mark.parametrize(("namespace", "entry"), [(name, entry) for name, _, entry in NAMESPACES])
-def test_while_the_server_is_away_pods_are_kept_out_only_where_a_closed_service_may_own_them(
+def test_during_an_outage_pods_are_denied_only_where_a_closed_service_may_own_them(
     asking: Asking, namespace: str, entry: str
 ) -> None:
     asking.away()
@@ -182,7 +180,7 @@ EXEMPT = [
 @pytest.mark.parametrize(
     ("pod", "exempt"), [(pod, exempt) for _, pod, exempt in EXEMPT], ids=[row[0] for row in EXEMPT]
 )
-def test_the_exempt_go_on_and_no_other(asking: Asking, pod: dict[str, Any], *, exempt: bool) -> None:
+def test_exempt_requests_pass_and_no_others(asking: Asking, pod: dict[str, Any], *, exempt: bool) -> None:
     status, response = asking.create("asked-exact", **dict(pod))
     assert status == 201, response
     assert asking.asked == ([] if exempt else BOTH)
@@ -194,7 +192,7 @@ def test_the_exempt_go_on_and_no_other(asking: Asking, pod: dict[str, Any], *, e
     assert status == (201 if exempt else 500), response
 
 
-def test_pods_of_a_daemon_set_come_up_while_the_server_is_away(asking: Asking) -> None:
+def test_daemon_set_pods_start_during_an_outage(asking: Asking) -> None:
     labels = {"app": "agent"}
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}
     spec["template"]["spec"] = {"containers": [{"name": "c", "image": "i"}]}
@@ -240,7 +238,7 @@ def running(asking: Asking) -> str:
 @pytest.mark.parametrize(
     ("patch", "sub_resource", "arrives"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES]
 )
-def test_an_update_comes_only_if_it_could_be_refused(
+def test_update_is_reviewed_only_if_it_could_be_denied(
     asking: Asking, running: str, patch: Any, sub_resource: str, *, arrives: bool
 ) -> None:
     status, response = asking.patch(running, patch, sub_resource=sub_resource)
@@ -248,7 +246,7 @@ def test_an_update_comes_only_if_it_could_be_refused(
     assert asking.asked == ([("validate", "UPDATE")] if arrives else [])
 
 
-def test_a_resize_comes_and_a_debug_container_does_not(asking: Asking, running: str) -> None:
+def test_resize_is_reviewed_and_a_debug_container_is_not(asking: Asking, running: str) -> None:
     resized = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}}}]}}
     path = f"/api/v1/namespaces/{running}"
     strategic = "application/strategic-merge-patch+json"
@@ -275,7 +273,7 @@ GATED_UPDATES = [
 ]
 
 
-def test_a_gated_pods_scheduling_fields_and_gates_come(asking: Asking) -> None:
+def test_changes_of_gates_and_scheduling_fields_of_a_gated_pod_are_reviewed(asking: Asking) -> None:
     assert asking.create("asked-staged", "gated", schedulingGates=GATES)[0] == 201
     for what, patch, arrives in GATED_UPDATES:
         status, response = asking.patch("asked-staged/pods/gated", patch)
@@ -283,7 +281,7 @@ def test_a_gated_pods_scheduling_fields_and_gates_come(asking: Asking) -> None:
         assert asking.asked == ([("validate", "UPDATE")] if arrives else []), what
 
 
-def test_a_pod_on_its_way_out_is_left_alone(asking: Asking) -> None:
+def test_terminating_pod_is_not_reviewed(asking: Asking) -> None:
     path = "asked-exact/pods/leaving"
     assert asking.create("asked-exact", "leaving", metadata={"finalizers": ["example.com/f"]})[0] == 201
     status, _ = asking.request("DELETE", f"/api/v1/namespaces/{path}?gracePeriodSeconds=0", None)
@@ -293,7 +291,7 @@ def test_a_pod_on_its_way_out_is_left_alone(asking: Asking) -> None:
         assert (status, asking.asked) == (200, []), response
 
 
-def test_what_no_policy_would_refuse_works_while_the_server_is_away(asking: Asking, running: str) -> None:
+def test_requests_that_no_policy_denies_pass_during_an_outage(asking: Asking, running: str) -> None:
     label = {"metadata": {"labels": {"b": "1"}}}
     assert asking.create("asked-staged", "labelled")[0] == 201
     asking.away()
@@ -320,7 +318,7 @@ def test_a_dry_run_is_reported_as_one(asking: Asking) -> None:
         ("asked-exact", "podgate-policy", False),
     ],
 )
-def test_of_config_maps_only_the_policy_comes(asking: Asking, namespace: str, name: str, *, arrives: bool) -> None:
+def test_only_the_policy_config_map_is_reviewed(asking: Asking, namespace: str, name: str, *, arrives: bool) -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}
     status, response = asking.request("POST", f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All", config_map)
     assert status == 201, response
@@ -363,7 +361,7 @@ def test_thousands_of_names_and_odd_users_are_within_the_api_servers_limits(aski
         asking.plane.kubectl("delete", "namespace", names[-1], "asked-999-x", "--wait=false")
 
 
-def test_no_condition_ever_failed(asking: Asking) -> None:
+def test_no_match_condition_failed(asking: Asking) -> None:
     """An expression that errs leaves it to failurePolicy: the API server counts these."""
     metrics = asking.plane.kubectl("get", "--raw", "/metrics").stdout
     assert "apiserver_admission_match_condition_evaluation_seconds_count" in metrics

@@ -48,7 +48,7 @@ def enforced(running: ControllerFixture, service: str) -> bool:
     return bool(running.limit(service, STANDING)["enforced"])
 
 
-def test_nothing_is_enforced_before_all_pods_are_listed_for_the_first_time(
+def test_live_pod_limits_are_enforced_after_the_first_full_list(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     with installed(api_alone, identities.files, policy("first", live=1), ["killed-first"], servers=0) as found:
@@ -64,7 +64,7 @@ def test_nothing_is_enforced_before_all_pods_are_listed_for_the_first_time(
         assert found.create_pod("killed-first")[0] == 429
 
 
-def test_who_came_and_went_while_no_controller_ran_is_not_refunded(
+def test_pod_created_and_deleted_without_a_controller_is_not_refunded(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     with controller_fixture(api_alone, identities, policy("gap"), ["killed-gap"], a_redis.url) as running:
@@ -84,7 +84,7 @@ def test_who_came_and_went_while_no_controller_ran_is_not_refunded(
             assert (running.refunded("gap"), running.unproven("gap")) == (0, unproven)
 
 
-def test_after_pod_churn_the_ledger_equals_the_cluster_in_the_end(
+def test_ledger_equals_the_cluster_after_pod_churn(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     with controller_fixture(api_alone, identities, policy("churn"), ["killed-churn"], a_redis.url) as running:

@@ -58,7 +58,7 @@ def test_both_schedulers_place_pods(plane: ControlPlane) -> None:
         plane.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--namespace=schedulers", "--timeout=300s")
 
 
-def test_pods_come_from_the_service_account_of_their_controller(plane: ControlPlane) -> None:
+def test_pods_are_requested_by_the_service_account_of_their_controller(plane: ControlPlane) -> None:
     plane.create_namespace("controllers", replicasets="only")
     plane.apply(REPLICASETS_ONLY, BINDING)
     person = ("run", "mine", "--image=web", "--namespace=controllers", "--dry-run=server")
@@ -85,7 +85,7 @@ def test_a_running_pod_is_resized(plane: ControlPlane) -> None:
     plane.wait(actuated, "the new resources in the Pod's status", "kwok")
 
 
-def test_a_service_account_token_carries_the_audience_asked_for(plane: ControlPlane) -> None:
+def test_service_account_token_has_the_requested_audience(plane: ControlPlane) -> None:
     token = plane.kubectl("create", "token", "default", "--audience=podgate").stdout
     payload = token.split(".")[1]
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -93,7 +93,7 @@ def test_a_service_account_token_carries_the_audience_asked_for(plane: ControlPl
     assert claims["sub"] == "system:serviceaccount:default:default"
 
 
-def test_who_has_no_role_may_do_nothing(plane: ControlPlane) -> None:
+def test_user_without_a_role_has_no_rights(plane: ControlPlane) -> None:
     nobody = plane.kubeconfig_for("nobody")
     assert "Forbidden" in plane.kubectl("get", "pods", kubeconfig=nobody, check=False).stderr
     readers = plane.kubeconfig_for("nobody", "system:masters")
@@ -111,7 +111,7 @@ def test_objects_outlive_the_api_server_and_etcd(own_plane: ControlPlane, *, kil
 
 
 @pytest.mark.parametrize("which", [0, 2], ids=["etcd", "kube-apiserver"])
-def test_a_port_that_was_taken_meanwhile_costs_another_attempt(monkeypatch: pytest.MonkeyPatch, which: int) -> None:
+def test_start_is_repeated_if_its_port_was_taken(monkeypatch: pytest.MonkeyPatch, which: int) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         ports = free_ports(3)
@@ -122,7 +122,7 @@ def test_a_port_that_was_taken_meanwhile_costs_another_attempt(monkeypatch: pyte
             assert plane.ports.apiserver != ports[2]
 
 
-def test_a_component_that_ends_is_reported_with_what_it_said(tmp_path: Path) -> None:
+def test_ended_component_is_reported_with_its_output(tmp_path: Path) -> None:
     wrong = tmp_path / "admission.json"
     wrong.write_text("{}")
     with pytest.raises(AssertionError, match=r"(?s)kube-apiserver ended with 1:.*admission"):

@@ -84,7 +84,7 @@ def test_a_deployment_over_its_quota_has_one_event_a_minute_on_its_replica_set(
         assert told_by(second).keys() <= {"written", "known"}
 
 
-def test_what_becomes_of_a_policy_is_shown_with_its_config_map(plane: ControlPlane, identities: Identities) -> None:
+def test_policy_results_are_events_of_its_config_map(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, QUOTA, ["events-policy"]) as found:
         found.wait_asked()
         [server] = found.servers
@@ -104,7 +104,7 @@ def test_what_becomes_of_a_policy_is_shown_with_its_config_map(plane: ControlPla
         plane.wait(lambda: described().count("PolicyLoaded") == 2, "the return of the good one", server.name)
 
 
-def test_what_becomes_of_overrides_is_shown_with_theirs(plane: ControlPlane, identities: Identities) -> None:
+def test_overrides_results_are_events_of_their_config_map(plane: ControlPlane, identities: Identities) -> None:
     metadata = {"name": configmap.OVERRIDES, "namespace": NAMESPACE}
     entry = "- {service: counted, until: 2999-01-01T00:00:00Z, reason: INC-1, quotaFactor: 3}"
 
@@ -134,7 +134,7 @@ def test_what_becomes_of_overrides_is_shown_with_theirs(plane: ControlPlane, ide
         assert began["note"] == "service counted: quotaFactor: 3 until 2999-01-01T00:00:00Z: INC-1"
 
 
-async def test_what_it_may_say_at_most_is_taken_and_a_namespace_on_its_way_out_takes_no_more(
+async def test_largest_event_is_accepted_and_a_terminating_namespace_accepts_none(
     api_alone: ControlPlane, identities: Identities
 ) -> None:
     results: list[str] = []

@@ -39,7 +39,7 @@ SETS = [
 
 
 @pytest.mark.parametrize(("seed", "count", "strict"), SETS)
-def test_every_verdict_is_that_of_the_pods_that_come(
+def test_every_verdict_equals_the_outcome_of_its_pods(
     plane: ControlPlane, identities: Identities, tmp_path: Path, seed: int, count: int, *, strict: bool
 ) -> None:
     made = generated(seed, count, strict=strict)

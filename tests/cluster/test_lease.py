@@ -66,7 +66,7 @@ def logged(plane: ControlPlane, name: str, message: str) -> dict[str, Any] | Non
     return None
 
 
-async def test_it_goes_from_hand_to_hand_as_on_the_fake_one(api_alone: ControlPlane, identities: Identities) -> None:
+async def test_lease_changes_holders_as_on_the_fake_api_server(api_alone: ControlPlane, identities: Identities) -> None:
     with installed(api_alone, identities.files, POLICY, ["lease-hands"], servers=0) as found:
         async with await connect(found.kubeconfig()) as client:
             troubles: list[str] = []
@@ -95,7 +95,7 @@ async def test_it_goes_from_hand_to_hand_as_on_the_fake_one(api_alone: ControlPl
     api_alone.kubectl("delete", "lease", "podgate-leader", "-n", NAMESPACE)
 
 
-def test_a_second_server_leaves_and_the_first_serves_on(api_alone: ControlPlane, identities: Identities) -> None:
+def test_second_server_exits_and_the_first_continues(api_alone: ControlPlane, identities: Identities) -> None:
     with counting(api_alone, identities, "lease-second") as found:
         holder = spec(api_alone)["holderIdentity"]
         with second(found, "-c", IMPATIENT):
@@ -110,7 +110,9 @@ def test_a_second_server_leaves_and_the_first_serves_on(api_alone: ControlPlane,
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["ended", "killed"])
-def test_the_next_server_takes_over(api_alone: ControlPlane, identities: Identities, *, kill: bool) -> None:
+def test_next_server_acquires_the_released_lease(
+    api_alone: ControlPlane, identities: Identities, *, kill: bool
+) -> None:
     (Path(api_alone.folder) / f"{SECOND}.log").unlink(missing_ok=True)
     with counting(api_alone, identities, f"lease-next-{int(kill)}") as found:
         holder = spec(api_alone)["holderIdentity"]
@@ -122,7 +124,7 @@ def test_the_next_server_takes_over(api_alone: ControlPlane, identities: Identit
             assert spec(api_alone)["holderIdentity"] != holder
 
 
-def test_a_server_counts_on_while_the_api_server_and_etcd_come_and_go(
+def test_server_continues_to_count_through_restarts_of_api_server_and_etcd(
     api_alone: ControlPlane, identities: Identities
 ) -> None:
     with counting(api_alone, identities, "lease-away") as found:

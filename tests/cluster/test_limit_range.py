@@ -95,7 +95,7 @@ def namespaces(api_alone: ControlPlane) -> Iterator[list[str]]:
         api_alone.api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
-def test_a_range_fills_in_and_refuses_what_limit_ranger_does(api_alone: ControlPlane, namespaces: list[str]) -> None:
+def test_range_defaults_and_denies_like_limit_ranger(api_alone: ControlPlane, namespaces: list[str]) -> None:
     differences = []
     for namespace, words in zip(namespaces, RANGES, strict=True):
         rules = msgspec.convert({"container": words}, ResourceRules, dec_hook=lambda _, text: Quantity.parse(text))

@@ -111,7 +111,7 @@ def test_a_rollout_at_the_limit_waits_for_room_and_completes_by_surge(running: C
     assert running.used("rolled") == 8
 
 
-def test_the_replacements_of_a_drained_node_come_in(running: ControllerFixture, store: str) -> None:
+def test_replacements_of_a_drained_node_are_admitted(running: ControllerFixture, store: str) -> None:
     namespace, plane = f"standing-drained-{store}", running.plane
     deploy(running, namespace)
     before = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in ready(running, namespace)}
@@ -127,7 +127,7 @@ def test_the_replacements_of_a_drained_node_come_in(running: ControllerFixture, 
         plane.kubectl("uncordon", node)
 
 
-def test_a_finished_job_frees_its_places_and_not_its_window(running: ControllerFixture, store: str) -> None:
+def test_finished_job_frees_live_pods_and_not_its_window(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-finished-{store}"
     job = ("create", "job", "--image=i", "-n", namespace)
     running.plane.kubectl(*job, "one")
@@ -146,7 +146,7 @@ def test_a_finished_job_frees_its_places_and_not_its_window(running: ControllerF
     assert running.used("finished") == 7
 
 
-def test_a_lowered_limit_evicts_nobody_and_lets_nobody_in(running: ControllerFixture, store: str) -> None:
+def test_lowered_limit_evicts_no_pod_and_admits_none(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-lowered-{store}"
     names = [running.found.create_pod(namespace)[1]["metadata"]["name"] for _ in range(3)]
     limit = "[standing-lowered-STORE]}, quota: {standing: {hard: {pods: %d}".replace("STORE", store)
@@ -159,7 +159,7 @@ def test_a_lowered_limit_evicts_nobody_and_lets_nobody_in(running: ControllerFix
     assert [running.found.create_pod(namespace)[0] for _ in range(2)] == [201, 429]
 
 
-def test_who_came_in_while_the_server_was_down_is_charged_afterwards(running: ControllerFixture, store: str) -> None:
+def test_pods_created_during_an_outage_are_charged_afterwards(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-away-{store}"
     [server] = running.found.servers
     running.found.stop_server(server)
@@ -173,7 +173,7 @@ def test_who_came_in_while_the_server_was_down_is_charged_afterwards(running: Co
     assert (status, f"{REFUSED}2, used 3, asked 1" in response["message"]) == (429, True), response
 
 
-def test_a_resize_is_counted_by_the_most_and_stands_with_what_there_is(running: ControllerFixture, store: str) -> None:
+def test_resize_is_charged_by_its_maximum_and_live_at_its_current_size(running: ControllerFixture, store: str) -> None:
     namespace, plane = f"standing-resized-{store}", running.plane
 
     def cpu() -> tuple[Any, Any]:

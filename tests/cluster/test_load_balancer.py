@@ -89,12 +89,14 @@ def two() -> Iterator[Server]:
 Visit = Callable[[], Visitor]
 
 
-def test_connections_take_turns(one: Server, two: Server, load_balancer: LoadBalancer, visit: Visit) -> None:
+def test_connections_alternate_between_targets(
+    one: Server, two: Server, load_balancer: LoadBalancer, visit: Visit
+) -> None:
     load_balancer.targets = [one.address, two.address]
     assert sorted(visit().ask() for _ in range(4)) == ["one", "one", "two", "two"]
 
 
-def test_a_server_that_is_not_ready_gets_no_new_connection_and_keeps_the_old(
+def test_unready_server_gets_no_new_connection_and_keeps_the_open_ones(
     one: Server, two: Server, load_balancer: LoadBalancer, visit: Visit
 ) -> None:
     with answering("HTTP/1.1 200 OK") as probe:
@@ -117,7 +119,9 @@ def test_without_a_ready_server_a_connection_ends_at_once(visit: Visit) -> None:
         assert visit().ask() == "nobody's answer"
 
 
-def test_cut_ends_what_is_open_and_lets_new_ones_in(one: Server, load_balancer: LoadBalancer, visit: Visit) -> None:
+def test_cut_closes_open_connections_and_accepts_new_ones(
+    one: Server, load_balancer: LoadBalancer, visit: Visit
+) -> None:
     load_balancer.targets = [one.address]
     old = visit()
     assert old.ask() == "one"
@@ -128,7 +132,7 @@ def test_cut_ends_what_is_open_and_lets_new_ones_in(one: Server, load_balancer: 
     assert visit().ask() == "one"
 
 
-def test_the_end_of_one_direction_is_handed_on_and_the_other_stays(
+def test_half_close_is_forwarded_and_the_other_direction_stays_open(
     one: Server, load_balancer: LoadBalancer, visit: Visit
 ) -> None:
     load_balancer.targets = [one.address]

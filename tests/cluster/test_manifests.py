@@ -55,7 +55,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield found
 
 
-def test_the_webhooks_are_those_of_the_policy_beside_them(*, refresh_goldens: bool) -> None:
+def test_shipped_webhooks_are_rendered_from_the_shipped_policy(*, refresh_goldens: bool) -> None:
     loaded = load(manifests.policy().encode(), Purpose.SERVE)
     assert loaded.warnings == ()
     client = ClientConfig(ServiceReference(), manifests.PLACEHOLDER)
@@ -65,12 +65,12 @@ def test_the_webhooks_are_those_of_the_policy_beside_them(*, refresh_goldens: bo
     assert manifests.WEBHOOKS.read_text() == rendered
 
 
-def test_every_numbered_manifest_is_applied_but_the_webhooks() -> None:
+def test_every_numbered_manifest_but_the_webhooks_is_applied() -> None:
     listed = yaml.safe_load((manifests.FOLDER / "kustomization.yaml").read_text())["resources"]
     assert [*listed, manifests.WEBHOOKS.name] == NUMBERED
 
 
-def test_the_deployments_flags_are_the_servers_and_its_pod_outlives_the_longest_shutdown(
+def test_deployment_flags_are_valid_and_the_grace_period_covers_the_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = mounted(tmp_path)
@@ -88,7 +88,7 @@ def test_the_deployments_flags_are_the_servers_and_its_pod_outlives_the_longest_
     assert pod["terminationGracePeriodSeconds"] > before + understood.drain_seconds + understood.grace_seconds
 
 
-def test_kube_apiserver_calls_with_a_token_whose_keys_the_deployment_is_given() -> None:
+def test_kube_apiserver_token_verifies_with_the_mounted_key_set() -> None:
     """By the DaemonSet, and by hand in step 3, it is the same one."""
     [daemon_set] = yaml.safe_load_all((manifests.FOLDER / "apiserver/daemonset.yaml").read_text())
     [container] = daemon_set["spec"]["template"]["spec"]["containers"]
@@ -100,17 +100,17 @@ def test_kube_apiserver_calls_with_a_token_whose_keys_the_deployment_is_given() 
 
 
 @pytest.mark.parametrize("name", NUMBERED)
-def test_the_api_server_accepts_it(site: Site, name: str) -> None:
+def test_api_server_accepts_the_manifests(site: Site, name: str) -> None:
     site.take(f"kubectl apply --server-side --dry-run=server -f manifests/{name}")
 
 
-def test_applied_again_nothing_changes(site: Site) -> None:
+def test_second_apply_changes_nothing(site: Site) -> None:
     printed = site.take("kubectl apply -k manifests").splitlines()
     assert len(printed) == 15
     assert [line for line in printed if not line.endswith(" unchanged")] == []
 
 
-def test_the_old_server_is_asked_to_end_before_the_new_one_is_ready(site: Site) -> None:
+def test_old_server_is_terminated_before_the_new_one_is_ready(site: Site) -> None:
     """The new one waits for the lease of the old one: who waited for both would wait for ever."""
     where = ("-n", NAMESPACE)
 
@@ -125,14 +125,14 @@ def test_the_old_server_is_asked_to_end_before_the_new_one_is_ready(site: Site) 
     site.plane.kubectl("rollout", "status", "deployment/podgate", *where, "--timeout=300s")
 
 
-def test_who_waits_for_the_lease_waits_longer_than_it_takes_the_old_server_to_released() -> None:
+def test_lease_wait_exceeds_the_shutdown_time_of_the_old_server() -> None:
     [container] = manifests.pod_spec()["containers"]
     before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert before + 10 < server._LEASE_PATIENCE_SECONDS
     assert LeaseTiming().duration_seconds + 10 < server._LEASE_PATIENCE_SECONDS, "nor for that of a dead one to expire"
 
 
-def test_the_services_lead_to_the_servers_pod(site: Site) -> None:
+def test_services_select_the_server_pod(site: Site) -> None:
     def ports(service: str) -> set[int]:
         query = f"labelSelector=kubernetes.io/service-name%3D{service}"
         path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices?{query}"
@@ -243,7 +243,7 @@ def wait_for_answer(site: Site, answer: str, account: str, verb: str, resource: 
     ("verb", "resource", "namespace", "answer"),
     [(*one, "yes") for one in CAN] + [(*one, "no") for one in CANNOT],
 )
-def test_the_server_may_do_what_it_does_and_no_more(
+def test_server_has_exactly_the_rights_it_uses(
     site: Site, verb: str, resource: str, namespace: str, answer: str
 ) -> None:
     wait_for_answer(site, answer, ACCOUNT, verb, resource, namespace)
@@ -253,7 +253,7 @@ def test_the_server_may_do_what_it_does_and_no_more(
     ("verb", "resource", "namespace", "answer"),
     [(*one, "yes") for one in CONTROLLER_CAN] + [(*one, "no") for one in CONTROLLER_CANNOT],
 )
-def test_the_controller_may_do_what_it_does_and_no_more(
+def test_controller_has_exactly_the_rights_it_uses(
     controllers_site: Site, verb: str, resource: str, namespace: str, answer: str
 ) -> None:
     wait_for_answer(controllers_site, answer, CONTROLLER, verb, resource, namespace)
@@ -262,7 +262,7 @@ def test_the_controller_may_do_what_it_does_and_no_more(
 @pytest.mark.parametrize(
     ("account", "folder"), [("podgate-controller", "certificates"), ("podgate", "certificates-in-memory")]
 )
-async def test_whoever_may_not_keep_certificates_is_reported_what_lets_it(
+async def test_missing_rights_to_certificates_are_reported_with_the_remedy(
     controllers_site: Site, account: str, folder: str
 ) -> None:
     token = controllers_site.plane.kubectl("create", "token", account, "-n", NAMESPACE).stdout.strip()
@@ -288,7 +288,7 @@ BUNDLES_IN_MEMORY = "manifests/certificates-in-memory/15-rbac-bundles-in-memory.
 
 
 @pytest.mark.parametrize(("account", "files"), [(CONTROLLER, [BUNDLES]), (ACCOUNT, [BUNDLES, BUNDLES_IN_MEMORY])])
-async def test_with_cert_manager_whoever_leads_may_annotate_the_webhooks_and_see_no_secret(
+async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_secret(
     controllers_site: Site, account: str, files: list[str]
 ) -> None:
     """What docs/certificates.md has applied there is what the log tells, and no more."""
@@ -316,7 +316,7 @@ async def test_with_cert_manager_whoever_leads_may_annotate_the_webhooks_and_see
             controllers_site.take(f"kubectl delete --ignore-not-found -f {file}")
 
 
-def test_a_server_beside_a_redis_need_not_see_pods(controllers_site: Site) -> None:
+def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> None:
     """What the README takes away there is all that lets it."""
     binding = "clusterrolebinding/podgate-in-memory"
     controllers_site.take(f"kubectl delete {binding}")
@@ -328,7 +328,7 @@ def test_a_server_beside_a_redis_need_not_see_pods(controllers_site: Site) -> No
         controllers_site.take("kubectl apply -k manifests")
 
 
-def test_the_controllers_flags_are_its_own() -> None:
+def test_controller_deployment_flags_are_valid() -> None:
     [deployment] = yaml.safe_load_all((manifests.FOLDER / "redis/31-controller.yaml").read_text())
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     flags = dict(argument.split("=", 1) for argument in container["args"])
@@ -340,7 +340,7 @@ def test_the_controllers_flags_are_its_own() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["default", NAMESPACE])
-def test_the_account_that_the_api_server_calls_as_may_do_nothing(site: Site, namespace: str) -> None:
+def test_caller_account_of_the_api_server_has_no_rights(site: Site, namespace: str) -> None:
     """Nothing but what every service account may: ask what it may do, and read how the API is made."""
 
     def rules(account: str) -> list[str]:
@@ -350,7 +350,7 @@ def test_the_account_that_the_api_server_calls_as_may_do_nothing(site: Site, nam
     assert rules(CALLER) == rules("system:serviceaccount:default:default")
 
 
-def test_the_webhooks_as_they_are_shipped_keep_no_pod_out(site: Site) -> None:
+def test_shipped_webhooks_deny_no_pod(site: Site) -> None:
     """Whoever applies the placeholder by mistake has no policy, and no outage."""
     site.plane.create_namespace("payments-placeholder")
     site.take("kubectl apply --server-side -f manifests/50-webhooks.yaml")
@@ -365,7 +365,7 @@ def test_the_webhooks_as_they_are_shipped_keep_no_pod_out(site: Site) -> None:
     site.take("kubectl delete --wait -f manifests/50-webhooks.yaml")
 
 
-def test_who_takes_every_step_of_the_readme_has_pods_judged_by_the_policy(site: Site) -> None:
+def test_readme_steps_lead_to_pods_admitted_by_the_policy(site: Site) -> None:
     *_, on_the_node, webhooks = manifests.steps()
     site.take(on_the_node)
     site.restart_api_server()

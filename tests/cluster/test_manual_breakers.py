@@ -62,7 +62,7 @@ def event_of(found: Installation, reason: str) -> dict[str, Any]:
     return event
 
 
-def test_hands_on_a_breaker_act_on_all_servers_and_are_reported_on_the_policy(
+def test_manual_breaker_changes_apply_to_all_servers_and_are_events_of_the_policy(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-1")
@@ -95,7 +95,7 @@ def test_hands_on_a_breaker_act_on_all_servers_and_are_reported_on_the_policy(
         assert "quotaExceeded: 1 request refused within 60s" in event_of(found, "BreakerOpened")["note"]
 
 
-def test_while_no_server_is_up_the_controller_lets_time_pass_and_reports_what_comes_of_it(
+def test_without_servers_the_controller_ticks_breakers_and_reports_transitions(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     with led(plane, identities, "alone", a_redis) as found:

@@ -47,7 +47,7 @@ def owner(found: Installation, namespace: str) -> str | None:
     return None if service is None else str(service)
 
 
-def test_all_four_operators_say_whose_pods_these_are(plane: ControlPlane, identities: Identities) -> None:
+def test_namespace_selector_operators_select_the_owning_service(plane: ControlPlane, identities: Identities) -> None:
     for name, (labels, _) in OWNERS.items():
         plane.create_namespace(name, **labels)
     with installed(plane, identities.files, POLICY, ["ns-gold-too"]) as found:

@@ -77,7 +77,7 @@ def in_force(found: Installation) -> list[list[str]]:
     return [[entry["service"] for entry in document["entries"]] for document in documents]
 
 
-def test_a_person_with_three_rights_overrides_all_servers_at_once_and_ends_it(
+def test_user_with_three_rights_sets_and_clears_an_override_of_all_servers(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     kubeconfig = person(plane, "night-shift", READS, CHANGES, CREATES)
@@ -99,9 +99,7 @@ def test_a_person_with_three_rights_overrides_all_servers_at_once_and_ends_it(
         assert not admitted(found)
 
 
-def test_an_override_ends_by_itself_and_a_bad_one_takes_nothing_away(
-    plane: ControlPlane, identities: Identities
-) -> None:
+def test_override_expires_and_invalid_overrides_change_nothing(plane: ControlPlane, identities: Identities) -> None:
     options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-1")
     with overridden(plane, identities, "overrides-ended") as found:
         [server] = found.servers
@@ -118,7 +116,7 @@ def test_an_override_ends_by_itself_and_a_bad_one_takes_nothing_away(
         assert "override ended" in found.log(server)
 
 
-def test_bad_overrides_are_refused_at_apply_with_line_and_column_and_so_is_a_service_that_is_not_there(
+def test_invalid_overrides_and_unknown_services_are_denied_at_apply(
     plane: ControlPlane, identities: Identities
 ) -> None:
     entry = "- {service: SERVICE, modes: {quota: Audit}, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
@@ -139,9 +137,7 @@ def test_bad_overrides_are_refused_at_apply_with_line_and_column_and_so_is_a_ser
         assert [one.get("by") for one in entries] == [None, "kubernetes-admin"], "the command knows who asks"
 
 
-def test_who_lacks_a_right_is_reported_which_and_who_names_no_service_too(
-    plane: ControlPlane, identities: Identities
-) -> None:
+def test_missing_right_and_unknown_service_are_reported(plane: ControlPlane, identities: Identities) -> None:
     def override(kubeconfig: Path, service: str = "web") -> tuple[int, str]:
         wanted = ("--quota-factor", "2", "--for", "1h", "--reason", "INC-1", "--kubeconfig", kubeconfig)
         done = podgate("override", service, *wanted)

@@ -37,7 +37,7 @@ def running(found: Installation, namespace: str) -> list[dict[str, Any]]:
     return [pod for pod in found.pods(namespace) if pod["status"].get("phase") == "Running"]
 
 
-def test_a_deployment_lands_only_where_its_policy_says(plane: ControlPlane, identities: Identities) -> None:
+def test_deployment_is_scheduled_only_where_its_policy_allows(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, PLACEMENT, ["placed", "elsewhere"]) as found:
         found.wait_asked()
         deploy(found, "placed", 5)
@@ -56,7 +56,7 @@ def zones(plane: ControlPlane, pods: list[dict[str, Any]]) -> set[str]:
     return {labels[pod["spec"]["nodeName"]]["topology.kubernetes.io/zone"] for pod in pods}
 
 
-def test_what_is_above_the_quota_is_refused_by_name_and_comes_as_the_window_slides(
+def test_pods_above_the_quota_are_denied_and_admitted_as_the_window_slides(
     plane: ControlPlane, identities: Identities
 ) -> None:
     with installed(plane, identities.files, QUOTA, ["counted"]) as found:

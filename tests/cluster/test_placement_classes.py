@@ -77,29 +77,27 @@ pytestmark = pytest.mark.usefixtures("installation")
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("wanted", ["never", "high"])
-def test_the_global_default_is_no_conflict(plane: ControlPlane, wanted: str, rule: str) -> None:
+def test_global_default_class_is_no_conflict(plane: ControlPlane, wanted: str, rule: str) -> None:
     _, spec = created(plane, pod("web", app(wanted, rule)))
     assert priority(spec) == (wanted, *PRIORITIES[wanted])
 
 
 @pytest.mark.parametrize("own", ["batch", "high"])
-def test_a_class_of_ones_own_is_kept_or_replaced_with_the_priority_that_goes_with_it(
-    plane: ControlPlane, own: str
-) -> None:
+def test_explicit_class_is_kept_or_replaced_together_with_its_priority(plane: ControlPlane, own: str) -> None:
     _, kept = created(plane, pod("web", app("never", "Keep"), priorityClassName=own))
     assert priority(kept) == (own, *PRIORITIES[own])
     _, replaced = created(plane, pod("web", app("never", "Override"), priorityClassName=own))
     assert priority(replaced) == ("never", 500, "Never")
 
 
-def test_a_priority_of_ones_own_goes_with_the_class(plane: ControlPlane) -> None:
+def test_explicit_priority_is_replaced_with_the_class(plane: ControlPlane) -> None:
     """A user may write the number too, as long as it is the one of his class."""
     _, of_nobody = created(plane, pod("web", app("never", "Deny"), priority=7))
     _, of_batch = created(plane, pod("web", app("never", "Override"), priorityClassName="batch", priority=100))
     assert [priority(of_nobody), priority(of_batch)] == [("never", 500, "Never")] * 2
 
 
-def test_a_class_of_ones_own_is_denied_by_name(plane: ControlPlane) -> None:
+def test_explicit_priority_class_is_denied_by_name(plane: ControlPlane) -> None:
     status, message = created(plane, pod("web", app("never", "Deny"), priorityClassName="batch"))
     assert status == 403
     assert (
@@ -107,19 +105,19 @@ def test_a_class_of_ones_own_is_denied_by_name(plane: ControlPlane) -> None:
     )
 
 
-def test_who_writes_the_global_default_himself_has_chosen_it(plane: ControlPlane) -> None:
+def test_explicitly_written_global_default_counts_as_explicit(plane: ControlPlane) -> None:
     status, message = created(plane, pod("web", app("never", "Deny"), priorityClassName="everybodys"))
     assert status == 403
     assert "spec.priorityClassName is 'everybodys', the policy sets 'never'" in message
 
 
-def test_a_deployment_without_a_class_gets_the_policys(plane: ControlPlane) -> None:
+def test_deployment_without_a_class_gets_the_class_of_the_policy(plane: ControlPlane) -> None:
     plane.kubectl("create", "-n", SPACE, "-f", "-", input=json.dumps(deployment("quiet", app("never", "Deny"))))
     [made] = plane.wait(lambda: pods_of(plane, "quiet"), "the Deployment's Pod")
     assert priority(made["spec"]) == ("never", 500, "Never")
 
 
-def test_a_deployment_with_another_class_is_warned_and_its_replica_set_says_why_there_are_no_pods(
+def test_deployment_with_another_class_is_warned_and_its_replica_set_shows_the_denial(
     plane: ControlPlane,
 ) -> None:
     wrong = deployment("loud", app("never", "Deny"), priorityClassName="batch")
@@ -144,7 +142,7 @@ def refusal(plane: ControlPlane, name: str) -> str:
 
 
 @pytest.mark.parametrize("own", [{}, {"priorityClassName": "batch"}], ids=["absent", "another"])
-def test_a_class_that_the_cluster_does_not_have_is_named_by_the_api_server(plane: ControlPlane, own: Json) -> None:
+def test_unknown_priority_class_is_named_by_the_api_server(plane: ControlPlane, own: Json) -> None:
     status, message = created(plane, pod("web", app(NO_PRIORITY, "Override"), **own))
     assert (status, message) == (403, 'pods "web" is forbidden: no PriorityClass with name no-priority was found')
 
@@ -156,7 +154,7 @@ VERBS = (("create",), ("create", "--save-config"), ("apply",), APPLY, (*APPLY, "
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_kubectl_cannot_pass_a_choice_off_as_the_default(plane: ControlPlane, verb: tuple[str, ...]) -> None:
+def test_kubectl_cannot_disguise_an_explicit_class_as_the_default(plane: ControlPlane, verb: tuple[str, ...]) -> None:
     def done(name: str, **spec: Any) -> str:
         document = json.dumps(pod(name, app("never", "Deny"), **spec))
         return plane.kubectl(*verb, "--dry-run=server", "-n", SPACE, "-f", "-", input=document, check=False).stderr
@@ -188,7 +186,7 @@ FORGED: dict[str, list[Json] | None] = {
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
-def test_no_managed_fields_of_a_clients_own_hide_a_choice(plane: ControlPlane, forged: list[Json] | None) -> None:
+def test_forged_managed_fields_do_not_hide_an_explicit_class(plane: ControlPlane, forged: list[Json] | None) -> None:
     answers: tuple[tuple[Json, int], ...] = (({"priorityClassName": "batch"}, 403), ({}, 201))
     for own, expected in answers:
         found = pod("web", app("never", "Deny"), **own)
@@ -196,7 +194,7 @@ def test_no_managed_fields_of_a_clients_own_hide_a_choice(plane: ControlPlane, f
         assert created(plane, found)[0] == expected, own
 
 
-def test_a_choice_that_nobody_made_can_be_claimed_but_gains_nothing(plane: ControlPlane) -> None:
+def test_default_class_claimed_as_explicit_gains_nothing(plane: ControlPlane) -> None:
     found = pod("web", app("never", "Deny"))
     found["metadata"]["managedFields"] = [entry({"f:spec": {"f:priorityClassName": {}}})]
     status, message = created(plane, found)
@@ -220,7 +218,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("own", "wanted", "rule", "expected"), CASES.values(), ids=CASES.keys())
-def test_a_runtime_class_comes_with_its_overhead(
+def test_runtime_class_sets_its_overhead(
     plane: ControlPlane, own: str | None, wanted: str, rule: str, expected: str
 ) -> None:
     asked: Json = {} if own is None else {"runtimeClassName": own}
@@ -228,19 +226,19 @@ def test_a_runtime_class_comes_with_its_overhead(
     assert (spec["runtimeClassName"], spec.get("overhead")) == (expected, OVERHEADS.get(expected))
 
 
-def test_a_runtime_class_that_the_policy_sets_brings_its_places(plane: ControlPlane) -> None:
+def test_runtime_class_of_the_policy_adds_its_scheduling_constraints(plane: ControlPlane) -> None:
     _, spec = created(plane, pod("web", app("fenced", "Deny"), nodeSelector={"disk": "ssd"}))
     assert spec["nodeSelector"] == {"disk": "ssd", "runtime": "fenced"}
     assert spec["tolerations"].count(RUNTIME) == 1
 
 
-def test_a_runtime_class_of_ones_own_is_denied_by_name(plane: ControlPlane) -> None:
+def test_explicit_runtime_class_is_denied_by_name(plane: ControlPlane) -> None:
     status, message = created(plane, pod("web", app("gvisor", "Deny"), runtimeClassName="kata"))
     assert status == 403
     assert "spec.runtimeClassName is 'kata', the policy sets 'gvisor'" in message
 
 
-def test_a_runtime_class_that_the_cluster_does_not_have_is_named_by_the_api_server(plane: ControlPlane) -> None:
+def test_unknown_runtime_class_is_named_by_the_api_server(plane: ControlPlane) -> None:
     status, message = created(plane, pod("web", app(NO_RUNTIME, "Override")))
     assert (status, message) == (403, 'pods "web" is forbidden: pod rejected: RuntimeClass "no-runtime" not found')
 
@@ -248,7 +246,9 @@ def test_a_runtime_class_that_the_cluster_does_not_have_is_named_by_the_api_serv
 # --- the validating half alone ---
 
 
-def test_a_rewrite_that_was_skipped_is_reported_from_a_choice(plane: ControlPlane, installation: Installation) -> None:
+def test_skipped_rewrite_is_distinguished_from_an_explicit_class(
+    plane: ControlPlane, installation: Installation
+) -> None:
     plane.kubectl("delete", "mutatingwebhookconfiguration", "podgate")
     try:
         quiet = pod("web", app("never", "Deny"))

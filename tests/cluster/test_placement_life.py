@@ -73,7 +73,7 @@ def test_a_pod_is_bound_by_the_scheduler_that_its_policy_names(plane: ControlPla
     assert plane.wait(lambda: bound_by(plane, name), "the Pod to be bound") == wanted
 
 
-def test_a_policy_without_a_scheduler_leaves_every_profile_be(plane: ControlPlane) -> None:
+def test_policy_without_a_scheduler_keeps_every_scheduler_name(plane: ControlPlane) -> None:
     create(plane, pod("free", "any", schedulerName="podgate-scheduler"))
     assert plane.wait(lambda: bound_by(plane, "free"), "the Pod to be bound") == "podgate-scheduler"
 
@@ -115,7 +115,9 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("change", ALLOWED.values(), ids=ALLOWED.keys())
-def test_what_narrows_a_gated_pod_is_admitted(plane: ControlPlane, change: list[Json], request: Any) -> None:
+def test_changes_that_narrow_the_placement_of_a_gated_pod_are_admitted(
+    plane: ControlPlane, change: list[Json], request: Any
+) -> None:
     path = gated(plane, name_of(request))
     assert patched(plane, path, *change) == (200, "")
     # ... and the Pod is let go by whoever holds the gate.
@@ -144,7 +146,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())
-def test_what_loosens_a_gated_pod_is_refused_by_the_api_server_itself(
+def test_changes_that_loosen_a_gated_pod_are_rejected_by_the_api_server(
     plane: ControlPlane, change: list[Json], request: Any
 ) -> None:
     status, message = patched(plane, gated(plane, name_of(request)), *change)
@@ -153,7 +155,7 @@ def test_what_loosens_a_gated_pod_is_refused_by_the_api_server_itself(
 
 
 @pytest.mark.parametrize("seconds", [7200, 10])
-def test_a_taint_may_be_borne_longer_but_no_shorter_than_the_policy_says(plane: ControlPlane, seconds: int) -> None:
+def test_toleration_seconds_may_exceed_the_policy_but_not_fall_below_it(plane: ControlPlane, seconds: int) -> None:
     """The seconds are the one thing that the API server would let a user loosen."""
     path = gated(plane, f"seconds-{seconds}")
     place = plane.api.get(path)["spec"]["tolerations"].index(EVICTED_LATE)
@@ -165,7 +167,7 @@ def test_a_taint_may_be_borne_longer_but_no_shorter_than_the_policy_says(plane: 
         assert "PlacementUnfulfilled: service gated: spec.tolerations lacks failing Exists:NoExecute" in message
 
 
-def test_a_shorter_toleration_may_not_be_put_in_front(plane: ControlPlane) -> None:
+def test_shorter_toleration_cannot_be_inserted_first(plane: ControlPlane) -> None:
     """The first one that fits a taint decides when a Pod is evicted."""
     path = gated(plane, "in-front")
     status, message = patched(plane, path, add("/spec/tolerations/0", {**EVICTED_LATE, "tolerationSeconds": 1}))
@@ -173,7 +175,7 @@ def test_a_shorter_toleration_may_not_be_put_in_front(plane: ControlPlane) -> No
     assert "PlacementUnfulfilled" in message
 
 
-def test_our_label_and_annotation_stay_while_a_pod_waits(plane: ControlPlane) -> None:
+def test_label_and_annotation_of_a_gated_pod_are_immutable(plane: ControlPlane) -> None:
     path = gated(plane, "guarded")
     for where in "labels/podgate.io~1service", "annotations/podgate.io~1policy-hash":
         status, message = patched(plane, path, {"op": "remove", "path": f"/metadata/{where}"})

@@ -95,7 +95,7 @@ SAME = {"key": "version", "operator": "In", "values": ["v1"]}
 OTHERS = {"key": "tenant", "operator": "NotIn", "values": ["shop"]}
 
 
-def test_label_keys_are_merged_after_the_rewrite_and_nobody_objects(plane: ControlPlane, tap: Tap) -> None:
+def test_label_keys_are_merged_after_the_rewrite_without_conflict(plane: ControlPlane, tap: Tap) -> None:
     status, spec, _ = created(plane, tap, pod("web", "merged", labels=LABELS))
     assert status == 201, spec
     [near], [apart] = spec["affinity"]["podAffinity"][REQUIRED], spec["affinity"]["podAntiAffinity"][REQUIRED]
@@ -108,7 +108,7 @@ def test_label_keys_are_merged_after_the_rewrite_and_nobody_objects(plane: Contr
     ]
 
 
-def test_terms_with_label_keys_that_are_there_are_not_repeated(plane: ControlPlane, tap: Tap) -> None:
+def test_existing_terms_with_label_keys_are_not_repeated(plane: ControlPlane, tap: Tap) -> None:
     spread = {**SPREAD, "labelSelector": {"matchLabels": {"podgate.io/service": "merged"}}}
     own = {"affinity": MERGED["affinity"], "topologySpreadConstraints": [EVEN, spread]}
     status, spec, [mutation] = created(plane, tap, pod("web", "merged", labels=LABELS, **own))
@@ -117,7 +117,7 @@ def test_terms_with_label_keys_that_are_there_are_not_repeated(plane: ControlPla
     assert len(spec["topologySpreadConstraints"]) == 2
 
 
-def test_a_pod_without_the_labels_has_nothing_to_merge(plane: ControlPlane, tap: Tap) -> None:
+def test_label_keys_of_absent_labels_are_not_merged(plane: ControlPlane, tap: Tap) -> None:
     status, spec, _ = created(plane, tap, pod("web", "merged"))
     assert status == 201, spec
     assert spec["affinity"]["podAffinity"][REQUIRED] == [NEAR]
@@ -126,7 +126,7 @@ def test_a_pod_without_the_labels_has_nothing_to_merge(plane: ControlPlane, tap:
 # --- second rounds of the API server's own plugins ---
 
 
-def test_a_priority_that_nobody_chose_makes_room_for_the_classes(plane: ControlPlane, tap: Tap) -> None:
+def test_default_priority_is_replaced_by_the_priority_of_the_class(plane: ControlPlane, tap: Tap) -> None:
     status, spec, [first, *again] = created(plane, tap, pod("web", "strict"))
     assert status == 201, spec
     assert (first.object["spec"]["priority"], "priorityClassName" in first.object["spec"]) == (0, False)
@@ -155,7 +155,7 @@ def injected(found: Json) -> list[Json]:
 
 
 @pytest.mark.parametrize("app", ["merged", "strict"])
-def test_who_is_called_again_for_a_sidecars_sake_repeats_nothing(
+def test_reinvocation_after_an_injected_sidecar_repeats_nothing(
     plane: ControlPlane, identities: Identities, tap: Tap, app: str
 ) -> None:
     own = pod("web", app, labels=LABELS, nodeSelector={"rack": "r1"}, tolerations=[{**DEDICATED, "value": "other"}])
@@ -190,7 +190,7 @@ FIELDS = ("schedulerName", "affinity", "nodeSelector", "topologySpreadConstraint
 
 
 @pytest.mark.parametrize("undo", UNDOING.values(), ids=UNDOING.keys())
-def test_what_a_later_webhook_breaks_is_mended_when_we_are_called_again(
+def test_reinvocation_repairs_what_a_later_webhook_changed(
     plane: ControlPlane, identities: Identities, tap: Tap, undo: Any
 ) -> None:
     _, alone, _ = created(plane, tap, pod("web", "lenient"))
@@ -203,7 +203,7 @@ def test_what_a_later_webhook_breaks_is_mended_when_we_are_called_again(
 
 
 @pytest.mark.parametrize("undo", UNDOING.values(), ids=UNDOING.keys())
-def test_what_a_later_webhook_has_the_last_word_about_is_denied(
+def test_final_change_by_a_later_webhook_is_denied(
     plane: ControlPlane, identities: Identities, tap: Tap, undo: Any
 ) -> None:
     with neighbour(plane, identities, SPACE, undo, reinvocationPolicy="IfNeeded"):
@@ -230,7 +230,7 @@ OTHER_CLASSES = {
 
 
 @pytest.mark.parametrize("other", OTHER_CLASSES.values(), ids=OTHER_CLASSES.keys())
-def test_a_class_that_a_later_webhook_changes_is_not_stored_without_what_goes_with_it(
+def test_class_changed_by_a_later_webhook_is_not_stored_without_its_priority(
     plane: ControlPlane, identities: Identities, tap: Tap, other: Any
 ) -> None:
     with neighbour(plane, identities, SPACE, other):
@@ -238,7 +238,7 @@ def test_a_class_that_a_later_webhook_changes_is_not_stored_without_what_goes_wi
     assert status == 403, {field: response.get(field) for field in COMPUTED}
 
 
-def test_a_class_that_is_written_too_late_is_not_stored_without_what_goes_with_it(
+def test_class_written_on_reinvocation_is_not_stored_without_its_priority(
     plane: ControlPlane, identities: Identities, tap: Tap
 ) -> None:
     """Our first call is lost, a sidecar brings about a second one, and no plugin comes after that."""

@@ -98,7 +98,7 @@ def patched(outcome: Outcome) -> dict[str, Any]:
     return found
 
 
-def test_the_sample_says_something(everything: list[Outcome], outcomes: list[Outcome]) -> None:
+def test_sample_has_enough_admitted_and_rewritten_pods(everything: list[Outcome], outcomes: list[Outcome]) -> None:
     assert len(outcomes) == COUNT
     admitted = [outcome for outcome in everything if outcome.is_admitted]
     rewritten = [outcome for outcome in admitted if any("/spec/" in one["path"] for one in outcome.mutations[0].patch)]
@@ -106,7 +106,7 @@ def test_the_sample_says_something(everything: list[Outcome], outcomes: list[Out
     assert len(rewritten) >= COUNT // 2
 
 
-def test_the_api_server_refuses_no_pod_because_of_its_patch(plane: ControlPlane, everything: list[Outcome]) -> None:
+def test_api_server_rejects_no_pod_because_of_its_patch(plane: ControlPlane, everything: list[Outcome]) -> None:
     refused = [outcome for outcome in everything if not outcome.is_admitted and not outcome.is_denied_by_us]
     because_of_us = {
         outcome.case.name: (outcome.message, [mutation.patch for mutation in outcome.mutations])
@@ -117,7 +117,7 @@ def test_the_api_server_refuses_no_pod_because_of_its_patch(plane: ControlPlane,
     assert len(refused) <= len(everything) // 20, "the sample is not one that an API server takes"
 
 
-def test_who_is_denied_is_reported_each_field_of_his_that_contradicts_and_nothing_else(outcomes: list[Outcome]) -> None:
+def test_denial_names_exactly_the_conflicting_fields(outcomes: list[Outcome]) -> None:
     assert any(outcome.is_denied_by_us for outcome in outcomes)
     for outcome in outcomes:
         fields = re.findall(r"PlacementConflict: service \S+: (spec\.\S+)", outcome.message)
@@ -125,7 +125,7 @@ def test_who_is_denied_is_reported_each_field_of_his_that_contradicts_and_nothin
         assert len(fields) == outcome.message.count(": service "), outcome.message
 
 
-def test_each_pod_is_rewritten_as_its_policy_says(outcomes: list[Outcome]) -> None:
+def test_each_pod_is_rewritten_as_its_policy_requires(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         if outcome.is_admitted:
             before, after, case = outcome.mutations[0].object, patched(outcome), outcome.case
@@ -133,20 +133,20 @@ def test_each_pod_is_rewritten_as_its_policy_says(outcomes: list[Outcome]) -> No
             assert faults(before, after, case.placement, case.service, policy_hash) == [], case
 
 
-def test_who_is_called_again_has_nothing_to_change(everything: list[Outcome]) -> None:
+def test_reinvocation_changes_nothing(everything: list[Outcome]) -> None:
     again = [mutation for outcome in everything for mutation in outcome.mutations[1:]]
     assert again, "a plugin fills in what belongs to a class, and then we are called again"
     assert [mutation.patch for mutation in again if mutation.patch] == []
 
 
-def test_a_stored_pod_is_what_was_sent_and_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
+def test_stored_pod_equals_the_request_with_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
     for outcome, found in stored:
         expected = pod_affinity.stored(patched(outcome))["spec"]
         for field in OWNED:
             assert found["spec"].get(field) == without_empty(expected.get(field)), (field, outcome.case)
 
 
-def test_stored_resources_are_what_was_sent_and_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
+def test_stored_resources_equal_the_request_with_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
     for outcome, found in stored:
         expected = defaulted(patched(outcome))
         assert amounts_of(found) == amounts_of(expected), outcome.case
@@ -182,7 +182,7 @@ def test_every_scheduled_pod_is_on_a_node_that_its_policy_allows(
     assert strayed == []
 
 
-def test_a_stored_pod_fits_the_nodes_that_its_user_and_its_policy_agree_on_and_no_other(
+def test_stored_pod_fits_exactly_the_nodes_allowed_by_user_and_policy(
     stored: list[tuple[Outcome, dict[str, Any]]], nodes: dict[str, Node]
 ) -> None:
     for outcome, found in stored:

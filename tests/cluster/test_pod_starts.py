@@ -112,7 +112,7 @@ def trip(running: ControllerFixture, namespace: str, service: str, replicas: int
 
 
 @in_memory
-def test_who_cannot_be_scheduled_trips_its_own_service_which_closes_when_nodes_appear(
+def test_unschedulable_pods_trip_their_service_which_closes_when_nodes_appear(
     running: ControllerFixture, store: str
 ) -> None:
     sick, well = f"starts-sick-{store}", f"starts-well-{store}"
@@ -157,7 +157,7 @@ def test_who_cannot_be_scheduled_trips_its_own_service_which_closes_when_nodes_a
 
 
 @on_redis
-def test_a_rollout_that_crashes_trips_and_a_rollback_cures_it_early(running: ControllerFixture, store: str) -> None:
+def test_crashing_rollout_trips_and_a_rollback_closes_early(running: ControllerFixture, store: str) -> None:
     namespace = f"starts-rolled-{store}"
     wait = running.wait
 
@@ -192,9 +192,7 @@ def test_a_rollout_that_crashes_trips_and_a_rollback_cures_it_early(running: Con
 
 
 @on_redis
-def test_a_lost_node_trips_nothing_though_quota_refuses_what_replaces_its_pods(
-    running: ControllerFixture, store: str
-) -> None:
+def test_lost_node_trips_no_breaker_when_quota_denies_the_replacements(running: ControllerFixture, store: str) -> None:
     namespace, plane = f"starts-lost-{store}", running.plane
     taint = {"key": KEPT, "effect": "NoSchedule"}
     plane.add_nodes(node(f"lost-{store}", [taint], **{KEPT: "lost"}))
@@ -252,7 +250,7 @@ def overtake(running: ControllerFixture, store: str) -> None:
 
 
 @in_memory
-def test_labels_of_a_tenants_pods_trip_nobody_elses_breaker(running: ControllerFixture, store: str) -> None:
+def test_pod_labels_of_a_tenant_trip_no_breaker_of_others(running: ControllerFixture, store: str) -> None:
     namespace, before = f"starts-tenant-{store}", record(running, "well")
     pods = [claim(running, namespace, "well") for _ in range(4)]
     assert {labels["podgate.io/service"] for _, labels in pods} == {"tenant"}
@@ -268,7 +266,7 @@ def test_labels_of_a_tenants_pods_trip_nobody_elses_breaker(running: ControllerF
 
 
 @in_memory
-def test_namespaces_of_a_tenant_trip_nobody_elses_breaker(running: ControllerFixture, store: str) -> None:
+def test_namespaces_of_a_tenant_trip_no_breaker_of_others(running: ControllerFixture, store: str) -> None:
     namespace, before = f"starts-elsewhere-{store}", record(running, "well")
     running.plane.create_namespace(namespace, **{"podgate.io/service": "well", "app": "web"})
     [server] = running.found.servers
@@ -284,7 +282,7 @@ def test_namespaces_of_a_tenant_trip_nobody_elses_breaker(running: ControllerFix
 
 
 @in_memory
-def test_churn_of_a_tenants_pods_trips_nobody_elses_breaker(running: ControllerFixture, store: str) -> None:
+def test_pod_churn_of_a_tenant_trips_no_breaker_of_others(running: ControllerFixture, store: str) -> None:
     namespace, well = f"starts-tenant-{store}", f"starts-well-{store}"
     deploy(running.plane, well, "web", 2)
     running.wait(lambda: len(ready(running, well)) >= 2, "the healthy ones to run")
@@ -304,7 +302,7 @@ def test_churn_of_a_tenants_pods_trips_nobody_elses_breaker(running: ControllerF
 
 
 @in_memory
-def test_good_starts_of_a_tenants_pods_close_nobody_elses_breaker(running: ControllerFixture, store: str) -> None:
+def test_successful_starts_of_a_tenant_close_no_breaker_of_others(running: ControllerFixture, store: str) -> None:
     trip(running, f"starts-held-{store}", "held")
     running.wait(lambda: PROBES in moves(running, "held"), "probes to be waited for")
     before = record(running, "held")

@@ -31,7 +31,7 @@ def tier(found: Installation) -> str:
     return str(pod["spec"]["nodeSelector"]["tier"])
 
 
-def test_a_change_acts_on_the_next_pod_without_a_restart(
+def test_policy_change_applies_to_the_next_pod_without_a_restart(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     arguments = ("--drain", "0s", "--store", a_redis.url)
@@ -43,7 +43,7 @@ def test_a_change_acts_on_the_next_pod_without_a_restart(
         assert all(server.status()["policy"]["errors"] == [] for server in found.servers)
 
 
-def test_a_broken_policy_is_refused_at_apply_with_line_and_column(plane: ControlPlane, identities: Identities) -> None:
+def test_invalid_policy_is_denied_at_apply_with_line_and_column(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, FIRST, ["policy-refused"]) as found:
         found.wait_asked()
         printed = found.apply_policy(BROKEN, check=False)
@@ -58,9 +58,7 @@ def test_a_broken_policy_is_refused_at_apply_with_line_and_column(plane: Control
 
 
 @pytest.mark.parametrize("arrival", ["away", "past"])
-def test_a_broken_policy_that_arrives_all_the_same_takes_nothing_away(
-    plane: ControlPlane, identities: Identities, arrival: str
-) -> None:
+def test_stored_invalid_policy_changes_nothing(plane: ControlPlane, identities: Identities, arrival: str) -> None:
     with installed(plane, identities.files, FIRST, [f"policy-{arrival}"]) as found:
         found.wait_asked()
         [server] = found.servers
@@ -83,7 +81,7 @@ def test_a_broken_policy_that_arrives_all_the_same_takes_nothing_away(
         assert server.status()["policy"]["errors"] == []
 
 
-def test_deleting_the_policy_takes_nothing_away(plane: ControlPlane, identities: Identities) -> None:
+def test_deleted_policy_stays_in_force(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, FIRST, ["policy-deleted"]) as found:
         found.wait_asked()
         [server] = found.servers
@@ -95,7 +93,7 @@ def test_deleting_the_policy_takes_nothing_away(plane: ControlPlane, identities:
         plane.wait(lambda: tier(found) == "second", "the new policy to act", server.name)
 
 
-def test_without_any_good_policy_a_server_is_not_ready(plane: ControlPlane, identities: Identities) -> None:
+def test_server_without_a_valid_policy_is_not_ready(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, FIRST, [], servers=0) as found:
         found.apply_policy(BROKEN)
         server = found.start_server("--drain", "0s")

@@ -71,7 +71,7 @@ def differences(kept: Any, sent: Any, where: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_the_api_server_sends_what_is_stored(
+def test_recorded_reviews_match_the_api_server(
     step: Step,
     recording: Recording,
     refresh_goldens: bool,  # noqa: FBT001  a fixture
@@ -88,7 +88,7 @@ def test_the_api_server_sends_what_is_stored(
     assert not found, "\n".join(["what the API server sends has changed:", *found])
 
 
-def test_nothing_is_stored_that_nobody_sends(recording: Recording) -> None:
+def test_no_recorded_review_is_stale(recording: Recording) -> None:
     sent = {case for name, calls in recording.items() for case in cases(name, calls)}
     assert {path.parent for folder in (RECORDED, POLICIES) for path in folder.glob("*/request.json")} == sent
 

@@ -123,7 +123,7 @@ def test_a_pod_whose_client_went_away(running: ControllerFixture, store: str) ->
         given_back_once(running, "client", NEVER_CREATED, lose)
 
 
-def test_none_of_500_that_was_created(running: ControllerFixture, store: str) -> None:
+def test_no_created_pod_of_500_is_refunded(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-came-{store}"
     path = f"/api/v1/namespaces/{namespace}/pods"
     running.found.create_pod(namespace, "taken", **UNSCHEDULED)
@@ -156,7 +156,7 @@ def test_nothing_was_refunded_twice(running: ControllerFixture) -> None:
         assert running.used(service) == running.standing(service)
 
 
-def test_in_earnest_a_pod_is_waited_for_a_minute() -> None:
+def test_default_wait_before_a_refund_is_one_minute() -> None:
     assert ControllerTiming().overdue_seconds == 60
 
 

@@ -150,7 +150,7 @@ class Sightings:
         self.authorities |= there
 
 
-async def test_everything_rotates_under_load_and_not_one_admission_fails(
+async def test_rotation_of_all_credentials_under_load_fails_no_admission(
     identities: Identities, tmp_path: Path, a_redis: RedisServer
 ) -> None:
     with rotating(identities, tmp_path, a_redis.url, POLICY, NAMESPACE, LIVES) as on:

@@ -112,7 +112,7 @@ def site(plane: ControlPlane, tmp_path: Path) -> Iterator[Site]:
         yield found
 
 
-def test_pods_and_policies_are_judged_for_an_api_server_without_credentials(site: Site) -> None:
+def test_pods_and_policies_are_evaluated_for_an_api_server_without_credentials(site: Site) -> None:
     assert site.plane.admission is None
     site.call_by(SECRET)
     code, pod = site.create_pod(CLOSED)
@@ -130,7 +130,7 @@ def test_pods_and_policies_are_judged_for_an_api_server_without_credentials(site
     assert SECRET not in site.log(server)
 
 
-def test_a_wrong_path_is_refused_and_failure_policy_decides(site: Site) -> None:
+def test_wrong_path_is_rejected_and_the_failure_policy_applies(site: Site) -> None:
     site.call_by("wrong" + SECRET[5:])
     judged = site.judged()
     code, answer = site.create_pod(CLOSED)
@@ -142,7 +142,7 @@ def test_a_wrong_path_is_refused_and_failure_policy_decides(site: Site) -> None:
     assert site.refused() >= 2
 
 
-def test_the_path_changes_without_a_refusal(site: Site) -> None:
+def test_path_changes_without_a_rejected_call(site: Site) -> None:
     site.call_by(SECRET)
     files = site.files
     assert isinstance(files, Reduced)
@@ -162,7 +162,7 @@ def test_the_path_changes_without_a_refusal(site: Site) -> None:
     assert site.refused() == 0
 
 
-def test_while_the_server_is_away_the_api_server_reports_the_path_to_whoever_it_refuses(site: Site) -> None:
+def test_during_an_outage_the_api_server_discloses_the_path_in_its_error(site: Site) -> None:
     """Not as we would have it: this is why docs/reduced-mode.md says to change the path after an outage."""
     site.call_by(SECRET)
     site.stop_server(site.servers[0])
@@ -179,7 +179,7 @@ def deployment(path: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_deployment_is_the_other_one_but_for_how_callers_are_known() -> None:
+def test_deployment_differs_from_the_default_only_in_caller_identity() -> None:
     ours, other = deployment(FOLDER / "30-deployment.yaml"), deployment(manifests.FOLDER / "30-deployment.yaml")
     known = ("--client-ca=", "--jwks", "--cluster-keys", "--identities=", "--denied-tokens=", "--token-binding=")
     spec, beside = (one["spec"]["template"]["spec"] for one in (ours, other))
@@ -196,7 +196,7 @@ def test_the_deployment_is_the_other_one_but_for_how_callers_are_known() -> None
     assert ours == other
 
 
-def test_the_network_policy_names_the_ports_of_the_server_and_admits_no_address_at_large() -> None:
+def test_network_policy_names_the_server_ports_and_admits_no_wide_range() -> None:
     [policy] = yaml.safe_load_all((FOLDER / "35-networkpolicy.yaml").read_text())
     spec = deployment(FOLDER / "30-deployment.yaml")["spec"]
     assert policy["spec"]["podSelector"] == spec["selector"]
@@ -210,7 +210,7 @@ def test_the_network_policy_names_the_ports_of_the_server_and_admits_no_address_
             assert peer.get("podSelector", {"": ""}), "nobody in particular"
 
 
-def test_the_api_server_accepts_what_is_shipped(plane: ControlPlane) -> None:
+def test_api_server_accepts_the_reduced_manifests(plane: ControlPlane) -> None:
     printed = plane.kubectl("apply", "--dry-run=server", "-k", str(FOLDER)).stdout.splitlines()
     assert {line.split()[0] for line in printed} == {
         "deployment.apps/podgate",
@@ -218,7 +218,7 @@ def test_the_api_server_accepts_what_is_shipped(plane: ControlPlane) -> None:
     }
 
 
-def test_the_steps_of_the_page_set_it_up_and_change_the_path(plane: ControlPlane, tmp_path: Path) -> None:
+def test_documented_steps_install_it_and_change_the_path(plane: ControlPlane, tmp_path: Path) -> None:
     """All but the addresses, which nobody can take from a page; nothing runs here that would read the Secret."""
     blocks = re.findall(r"^   ```\n(.+?)^   ```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     certificates, server, webhooks = (textwrap.dedent(block) for block in blocks)
@@ -254,7 +254,7 @@ def called_by(plane: ControlPlane) -> tuple[str, ...]:
     return tuple(found)
 
 
-def test_the_server_understands_what_the_deployment_starts_it_with(tmp_path: Path) -> None:
+def test_deployment_flags_are_parsed_by_the_server(tmp_path: Path) -> None:
     files = Reduced.at(tmp_path)
     [container] = deployment(FOLDER / "30-deployment.yaml")["spec"]["template"]["spec"]["containers"]
     flags = dict(argument.split("=", 1) for argument in container["args"])

@@ -33,7 +33,9 @@ def leases(plane: ControlPlane) -> list[str]:
     return sorted(lease["metadata"]["name"] for lease in found)
 
 
-async def test_three_count_each_other_one_ends_and_one_dies(api_alone: ControlPlane, identities: Identities) -> None:
+async def test_server_leases_count_three_servers_of_which_one_ends_and_one_dies(
+    api_alone: ControlPlane, identities: Identities
+) -> None:
     troubles: list[str] = []
     reports = WatchReports(lambda: None, troubles.append, lambda _: None)
     counts: dict[str, tuple[int, int]] = {}
@@ -77,7 +79,7 @@ def replicas(found: Installation) -> list[dict[str, Any]]:
     return sorted((server.status()["replicas"] for server in found.servers), key=lambda shown: int(shown["ordinal"]))
 
 
-def test_servers_of_one_store_share_by_their_leases_unless_they_are_reported_how(
+def test_servers_of_one_store_are_counted_by_leases_unless_configured(
     api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     shared = ("--drain", "0s", "--store", a_redis.url)

@@ -76,9 +76,7 @@ def table(running: ControllerFixture, *how: str) -> list[str]:
     return running.plane.kubectl("get", NAME, *how).stdout.splitlines()
 
 
-def test_without_the_definition_all_else_goes_on_and_it_is_reported_once(
-    running: ControllerFixture, store: str
-) -> None:
+def test_missing_definition_is_reported_once_and_stops_nothing_else(running: ControllerFixture, store: str) -> None:
     [keeper] = running.controllers
     message = f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml"
     running.wait(lambda: message in running.found.log(keeper), "it to be told")
@@ -88,7 +86,7 @@ def test_without_the_definition_all_else_goes_on_and_it_is_reported_once(
     assert running.found.log(keeper).count(message) == 1
 
 
-def test_each_service_has_an_object_that_says_how_it_stands(running: ControllerFixture) -> None:
+def test_each_service_has_an_object_with_its_status(running: ControllerFixture) -> None:
     found = statuses(running)
     assert {one["metadata"]["labels"]["app.kubernetes.io/managed-by"] for one in found.values()} == {"podgate"}
     assert found["plain"]["status"] == {}
@@ -100,7 +98,7 @@ def test_each_service_has_an_object_that_says_how_it_stands(running: ControllerF
     assert [row.split() for row in rows] == [["idle", "CLOSED", "Audit"], ["plain"], ["tripped", "CLOSED", "Enforce"]]
 
 
-def test_an_object_changes_with_its_breaker_and_only_with_it(running: ControllerFixture, store: str) -> None:
+def test_object_changes_only_with_its_breaker(running: ControllerFixture, store: str) -> None:
     before = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
     answers = [running.found.create_pod(f"statuses-tripped-{store}")[0] for _ in range(4)]
     assert answers == [201, 429, 429, 503]
@@ -121,11 +119,11 @@ def test_an_object_changes_with_its_breaker_and_only_with_it(running: Controller
     assert [name for name in now if now[name] != before[name]] == ["tripped"]
 
 
-def test_its_short_name_is_known(running: ControllerFixture) -> None:
+def test_short_name_is_served(running: ControllerFixture) -> None:
     assert "HALF_OPEN" in running.plane.kubectl("get", "svcstatus", "tripped").stdout
 
 
-def test_one_that_somebody_deletes_comes_back(running: ControllerFixture) -> None:
+def test_deleted_object_is_recreated(running: ControllerFixture) -> None:
     former = statuses(running)["tripped"]
     running.plane.kubectl("delete", NAME, "tripped")
     running.wait(lambda: breaker(running, "tripped"), "it to come back")
@@ -134,14 +132,16 @@ def test_one_that_somebody_deletes_comes_back(running: ControllerFixture) -> Non
     assert found["status"] == former["status"]
 
 
-def test_it_goes_with_its_service_and_what_is_not_ours_stays(running: ControllerFixture, store: str) -> None:
+def test_object_of_a_removed_service_is_deleted_and_foreign_objects_stay(
+    running: ControllerFixture, store: str
+) -> None:
     running.plane.apply({"apiVersion": "podgate.io/v1alpha1", "kind": "ServiceStatus", "metadata": {"name": "theirs"}})
     running.found.change_policy(WITHOUT_IDLE.replace("STORE", store))
     running.wait(lambda: "idle" not in statuses(running), "the object to go")
     assert set(statuses(running)) == {"tripped", "plain", "theirs"}
 
 
-def test_when_the_definition_goes_all_else_goes_on_and_it_may_come_back(running: ControllerFixture, store: str) -> None:
+def test_deleted_definition_stops_nothing_else_and_may_be_recreated(running: ControllerFixture, store: str) -> None:
     running.plane.kubectl("delete", "-f", CRD)
     assert running.found.create_pod(f"statuses-plain-{store}")[0] == 201
     running.plane.kubectl("apply", "-f", CRD)

@@ -24,7 +24,7 @@ services:
 
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
-def test_twenty_replicas_find_room_for_seven_not_for_fourteen(
+def test_servers_share_the_limit_of_seven_pods_in_redis(
     plane: ControlPlane, identities: Identities, redis_server: RedisServer
 ) -> None:
     namespace = f"shared-{redis_server.port}"

@@ -185,7 +185,7 @@ def simulations(subject: Subject, stored: Any) -> Iterator[SimulatedPod]:
         yield simulate(source, document, template, NAMESPACE, is_stored=document is stored)
 
 
-def test_metadata_is_what_the_controller_writes(case: tuple[Subject, Any, Any]) -> None:
+def test_simulated_metadata_equals_what_the_controller_writes(case: tuple[Subject, Any, Any]) -> None:
     subject, stored, pod = case
     real = pod["metadata"]
     for simulated in simulations(subject, stored):
@@ -219,14 +219,14 @@ EACH_ITS_OWN = {
 }
 
 
-def test_of_a_stored_object_all_is_known_that_can_be(case: tuple[Subject, Any, Any]) -> None:
+def test_simulation_of_a_stored_object_leaves_only_expected_fields_unresolved(case: tuple[Subject, Any, Any]) -> None:
     subject, stored, _ = case
     _, simulated = simulations(subject, stored)
     expected = UNKNOWN_WHEN_STORED.get(subject.kind, set()) | EACH_ITS_OWN.get(label_of(stored), set())
     assert simulated.unresolved.keys() == expected
 
 
-def test_the_spec_is_what_the_controller_writes(case: tuple[Subject, Any, Any], plane: ControlPlane) -> None:
+def test_simulated_spec_equals_what_the_controller_writes(case: tuple[Subject, Any, Any], plane: ControlPlane) -> None:
     """Both go through the API server's own defaulting: what it adds is no difference."""
     subject, _, pod = case
     real, owner = pod["spec"], pod["metadata"]["ownerReferences"][0]["name"]

@@ -103,7 +103,7 @@ def breaker(cluster: Installation, service: str) -> dict[str, Any]:
     return found
 
 
-def test_a_fleet_service_counts_the_pods_of_both(clusters: Clusters) -> None:
+def test_fleet_service_counts_the_pods_of_both_clusters(clusters: Clusters) -> None:
     east, west = clusters.east, clusters.west
     assert [create(cluster, "everywhere") for cluster in (east, west) * 3] == [""] * 6
     for cluster in (east, west):
@@ -114,7 +114,7 @@ def test_a_fleet_service_counts_the_pods_of_both(clusters: Clusters) -> None:
         assert len(cluster.pods("everywhere")) == 3
 
 
-def test_a_fleet_pool_counts_the_pods_of_both(clusters: Clusters) -> None:
+def test_fleet_pool_counts_the_pods_of_both_clusters(clusters: Clusters) -> None:
     east, west = clusters.east, clusters.west
     assert [create(east, "web"), create(east, "web"), create(west, "web")] == [""] * 3
     assert [create(west, "batch"), create(east, "batch")] == [""] * 2
@@ -134,7 +134,7 @@ def test_any_other_service_counts_for_each_cluster_alone(clusters: Clusters) -> 
     assert used(west, "here") == [("1", "3")]
 
 
-def test_a_breaker_that_opens_in_one_stays_closed_in_the_other(clusters: Clusters) -> None:
+def test_breaker_opened_in_one_cluster_stays_closed_in_the_other(clusters: Clusters) -> None:
     east, west = clusters.east, clusters.west
     assert create(east, "broken") == ""
     assert all("QuotaExceeded" in create(east, "broken") for _ in range(2))
@@ -146,7 +146,7 @@ def test_a_breaker_that_opens_in_one_stays_closed_in_the_other(clusters: Cluster
     assert breaker(west, "broken")["state"] == "CLOSED"
 
 
-def test_neither_touches_what_the_other_keeps(clusters: Clusters) -> None:
+def test_clusters_do_not_change_the_keys_of_each_other(clusters: Clusters) -> None:
     east, west = clusters.east, clusters.west
     kept = clusters.keys("west")
     uids = set()
@@ -162,7 +162,7 @@ def test_neither_touches_what_the_other_keeps(clusters: Clusters) -> None:
     assert mine == uids, "a record for each Pod of its own, and no other"
 
 
-def test_all_that_is_in_redis_is_of_one_of_them_or_the_fleets(clusters: Clusters) -> None:
+def test_every_redis_key_belongs_to_one_cluster_or_the_fleet(clusters: Clusters) -> None:
     create(clusters.east, "everywhere")
     with clusters.redis.client() as client:
         everything = {bytes(key).decode() for key in client.scan_iter("*", count=1000)}
@@ -172,7 +172,7 @@ def test_all_that_is_in_redis_is_of_one_of_them_or_the_fleets(clusters: Clusters
     assert not any(":ring:everywhere" in key or ":pool:" in key for key in owned["east"] | owned["west"])
 
 
-def test_in_a_race_of_both_not_one_pod_is_admitted_too_many(clusters: Clusters) -> None:
+def test_race_between_clusters_does_not_exceed_the_limit(clusters: Clusters) -> None:
     with ThreadPoolExecutor(8) as pool:
         messages = list(pool.map(lambda cluster: create(cluster, "racing"), [clusters.east, clusters.west] * 12))
     assert messages.count("") == 7

@@ -125,7 +125,7 @@ class TestARealOne(Watching):
     pass
 
 
-async def test_a_version_that_is_no_more_leads_to_a_list(cluster: RealWorld) -> None:
+async def test_compacted_resource_version_leads_to_a_list(cluster: RealWorld) -> None:
     await cluster.put_namespace("compacted")
     await asyncio.to_thread(cluster.forget)
     old = "/api/v1/namespaces?watch=true&resourceVersion=1&timeoutSeconds=5"
@@ -155,7 +155,7 @@ async def test_changes_arrive_after_a_restart(cluster: RealWorld, component: str
         await kept(cluster, document(2))
 
 
-async def test_an_api_server_that_hangs_is_reported_and_followed_again_when_it_goes_on(cluster: RealWorld) -> None:
+async def test_hanging_api_server_is_reported_and_watched_again_when_it_resumes(cluster: RealWorld) -> None:
     await cluster.put_policy(document(1))
     async with following(cluster, IMPATIENT) as follower:
         await follower.until(lambda: follower.pods() == "1")
@@ -176,7 +176,7 @@ async def test_an_api_server_that_hangs_is_reported_and_followed_again_when_it_g
         await follower.until(lambda: follower.contacts > contacts)
 
 
-async def test_a_store_restored_from_an_older_state_is_followed_again(cluster: RealWorld) -> None:
+async def test_restored_etcd_backup_is_watched_again(cluster: RealWorld) -> None:
     """Versions count from there again: those that a watch has brought are yet to come."""
     plane = cluster.plane
     await cluster.put_policy(document(1))

@@ -83,7 +83,7 @@ def reviews(found: Installation) -> float:
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_every_kind_is_taken_with_a_warning(found: Installation, kind: str) -> None:
+def test_every_workload_kind_is_admitted_with_a_warning(found: Installation, kind: str) -> None:
     given, group = workload(kind, "every", THEIRS), KINDS[kind].partition("/")[0].removesuffix("v1")
     shown = f"{kind.lower()}.{group}" if group else kind.lower()
     warnings = {space: kubectl(found, space, "create", "--dry-run=server", given=given) for space in NAMESPACES}
@@ -95,20 +95,20 @@ def test_every_kind_is_taken_with_a_warning(found: Installation, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_a_template_that_says_nothing_against_the_policy_is_taken_in_silence(found: Installation, kind: str) -> None:
+def test_template_without_conflict_is_admitted_without_a_warning(found: Installation, kind: str) -> None:
     before = reviews(found)
     assert kubectl(found, "advised", "create", "--dry-run=server", given=workload(kind, "quiet", {})) == []
     assert reviews(found) == before + 1
 
 
-def test_a_daemon_set_goes_its_way_as_its_pods_do(found: Installation) -> None:
+def test_daemon_set_is_exempt_like_its_pods(found: Installation) -> None:
     before = reviews(found)
     given = workload("DaemonSet", "agent", THEIRS)
     assert kubectl(found, "advised", "create", "--dry-run=server", given=given) == []
     assert reviews(found) == before
 
 
-def test_what_the_author_was_reported_is_what_the_replica_set_meets(found: Installation) -> None:
+def test_warning_for_the_author_equals_the_denial_of_the_replica_set(found: Installation) -> None:
     before = reviews(found)
     assert kubectl(found, "advised", "create", given=deployed("refused", THEIRS)) == [denied("refused")]
     message = found.plane.wait(lambda: _refusal(found, "refused"), "the ReplicaSet to say why Pods are missing")
@@ -122,7 +122,7 @@ def _refusal(found: Installation, name: str) -> str:
     return next((one["message"] for one in conditions if one["type"] == "ReplicaFailure"), "")
 
 
-def test_apply_warns_each_time_that_the_template_changes_and_then_only(found: Installation) -> None:
+def test_apply_warns_only_when_the_template_changes(found: Installation) -> None:
     wrong = deployed("changing", THEIRS, replicas=0)
     assert kubectl(found, "advised", "apply", given=wrong) == [denied("changing")]
     assert kubectl(found, "advised", "apply", given=wrong) == []
@@ -156,7 +156,7 @@ def standing(found: Installation) -> str:
 
 
 @pytest.mark.parametrize(("kind", "command"), [row[1:] for row in QUIET], ids=[row[0] for row in QUIET])
-def test_whatever_leaves_the_template_as_it_is_does_not_come(
+def test_updates_that_keep_the_template_are_not_reviewed(
     found: Installation, standing: str, kind: str, command: list[str]
 ) -> None:
     before = reviews(found)
@@ -165,7 +165,7 @@ def test_whatever_leaves_the_template_as_it_is_does_not_come(
     assert reviews(found) == before
 
 
-def test_a_cron_jobs_template_is_the_one_of_its_pods(found: Installation, standing: str) -> None:
+def test_pod_template_of_a_cron_job_is_reviewed(found: Installation, standing: str) -> None:
     deeper = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}}}}}
     changed = ("patch", f"cronjob/{standing}", "-p", json.dumps(deeper))
     assert kubectl(found, "advised", *changed) == [denied(standing, "cronjob.batch")]
@@ -173,14 +173,14 @@ def test_a_cron_jobs_template_is_the_one_of_its_pods(found: Installation, standi
     assert kubectl(found, "advised", "patch", f"cronjob/{standing}", "-p", json.dumps(of_the_jobs)) == []
 
 
-def test_a_job_that_a_cron_job_made_does_not_come(found: Installation, standing: str) -> None:
+def test_job_of_a_cron_job_is_not_reviewed(found: Installation, standing: str) -> None:
     """Kubectl makes it with the ownerReference that the controller writes."""
     before = reviews(found)
     assert kubectl(found, "advised", "create", "job", "by-hand", f"--from=cronjob/{standing}") == []
     assert reviews(found) == before
 
 
-def test_what_is_being_deleted_does_not_come(found: Installation) -> None:
+def test_terminating_workload_is_not_reviewed(found: Installation) -> None:
     leaving = deployed("leaving", {}, replicas=0)
     leaving["metadata"]["finalizers"] = ["example.com/f"]
     kubectl(found, "advised", "create", given=leaving)
@@ -191,7 +191,7 @@ def test_what_is_being_deleted_does_not_come(found: Installation) -> None:
     assert reviews(found) == before
 
 
-def test_a_template_of_half_a_megabyte_is_compared_within_the_api_servers_limits(found: Installation) -> None:
+def test_half_megabyte_template_is_compared_within_cel_cost_limits(found: Installation) -> None:
     variables = [{"name": f"V{number}", "value": "x" * 480} for number in range(1000)]
     given = deployed("large", {**THEIRS, "containers": [{"name": "c", "image": "i", "env": variables}]}, replicas=0)
     assert kubectl(found, "advised", "create", given=given) == [denied("large")]
@@ -202,7 +202,7 @@ def test_a_template_of_half_a_megabyte_is_compared_within_the_api_servers_limits
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_workloads_come_and_change_while_the_server_is_away(found: Installation, kind: str) -> None:
+def test_workloads_are_created_and_updated_during_an_outage(found: Installation, kind: str) -> None:
     name = f"alone-{kind.lower()}"
     found.load_balancer.targets = []
     found.load_balancer.cut()
@@ -215,7 +215,7 @@ def test_workloads_come_and_change_while_the_server_is_away(found: Installation,
         found.route()
 
 
-def test_no_condition_ever_failed(found: Installation) -> None:
+def test_no_match_condition_failed(found: Installation) -> None:
     """An expression that errs leaves it to failurePolicy: the API server counts these."""
     metrics = found.plane.kubectl("get", "--raw", "/metrics").stdout
     assert "apiserver_admission_match_condition_evaluation_seconds_count" in metrics

@@ -61,7 +61,7 @@ def owner(uid: str, *, controller: bool = True) -> OwnerReference:
     return OwnerReference("apps/v1", "ReplicaSet", f"rs-{uid}", uid, controller)
 
 
-async def test_replacements_of_lost_pods_are_charged_and_trip_nothing() -> None:
+async def test_replacements_of_lost_pods_are_charged_and_trip_no_breaker() -> None:
     simulation = Losing()
     await simulation.run("a", "b", "c")
     await simulation.all()
@@ -74,7 +74,7 @@ async def test_replacements_of_lost_pods_are_charged_and_trip_nothing() -> None:
     assert await simulation.state() is State.OPEN, "others' refusals count"
 
 
-async def test_it_is_reported_beside_the_sightings_not_behind_them() -> None:
+async def test_exemptions_are_reported_independently_of_sightings() -> None:
     simulation = Losing()
     await simulation.run("a")
     await simulation.all()
@@ -84,7 +84,7 @@ async def test_it_is_reported_beside_the_sightings_not_behind_them() -> None:
     assert (simulation.recorded, simulation.reported.excused) == ([("web", ["controller:a"])], {"web": 1})
 
 
-async def test_who_loses_many_is_reported_once_in_a_while() -> None:
+async def test_controller_that_loses_many_pods_is_reported_once_per_interval() -> None:
     simulation = Losing()
     await simulation.run("a", "b")
     await simulation.create("more", owners=(owner("a"),))
@@ -102,7 +102,7 @@ async def test_who_loses_many_is_reported_once_in_a_while() -> None:
     assert simulation.recorded[1:] == [("web", ["controller:a"])]
 
 
-async def test_a_list_reports_of_fresh_losses_only() -> None:
+async def test_list_reports_only_recent_losses() -> None:
     simulation = Losing()
     await simulation.run("old")
     simulation.lose("old")
@@ -115,7 +115,7 @@ async def test_a_list_reports_of_fresh_losses_only() -> None:
     assert simulation.recorded == [("web", ["controller:new"])]
 
 
-async def test_only_the_controller_of_a_pod_of_the_service_is_excused() -> None:
+async def test_only_the_controller_of_a_pod_of_the_service_is_exempt() -> None:
     quiet = "- {name: quiet, match: {namespaces: [shop]}}\n"
     simulation = Losing(POLICY + quiet)
     await simulation.create("loose")
@@ -131,7 +131,7 @@ async def test_only_the_controller_of_a_pod_of_the_service_is_excused() -> None:
     assert simulation.recorded == []
 
 
-async def test_while_the_store_is_away_it_is_reported_again() -> None:
+async def test_exemption_is_reported_again_after_a_store_outage() -> None:
     simulation = Losing()
     await simulation.run("a", "b")
     await simulation.all()
@@ -165,7 +165,7 @@ async def test_a_service_that_has_left_the_policy_is_not_reported() -> None:
     assert [service for service, _ in simulation.recorded] == ["new"]
 
 
-async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_remembered_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disruption_exemptions, "MOST", 2)
     simulation = Losing()
     await simulation.run("a", "b", "c")
@@ -175,7 +175,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert [*simulation.controller._disruptions._suppressed_us] == [("web", "controller:c")]
 
 
-async def test_the_loop_does_it_by_itself() -> None:
+async def test_loop_reports_without_explicit_steps() -> None:
     simulation = Losing()
     running = asyncio.create_task(simulation.controller.run())
     await until(lambda: simulation.watch.taker is not None)

@@ -5,7 +5,7 @@ from webhook.core.overrides import WindowReset
 from webhook.core.quota import Sighting
 
 
-async def test_who_is_missing_in_the_store_stands_again() -> None:
+async def test_pod_missing_in_the_store_is_restored() -> None:
     simulation = World()
     await simulation.create("a", "b")
     await simulation.all()
@@ -16,7 +16,7 @@ async def test_who_is_missing_in_the_store_stands_again() -> None:
     assert simulation.reported.drift == {"web": 0}
 
 
-async def test_who_is_not_there_falls_when_it_was_not_there_twice() -> None:
+async def test_pod_absent_in_two_rounds_is_removed() -> None:
     simulation = World()
     await simulation.create("a")
     await simulation.all()
@@ -28,7 +28,7 @@ async def test_who_is_not_there_falls_when_it_was_not_there_twice() -> None:
     assert (simulation.reported.drift, await simulation.standing()) == ({"web": 1}, {"a"})
 
 
-async def test_who_was_found_in_the_cluster_stands_however_long_the_watch_lags() -> None:
+async def test_pod_found_in_the_cluster_stays_live_during_watch_lag() -> None:
     simulation = World()
     await simulation.all()
     simulation.wait(10)
@@ -44,7 +44,7 @@ async def test_who_was_found_in_the_cluster_stands_however_long_the_watch_lags()
     assert (await simulation.standing(), simulation.tracker._ahead_of_watch) == ({"slow"}, {})
 
 
-async def test_who_was_found_and_went_in_a_gap_of_the_watch_falls() -> None:
+async def test_found_pod_deleted_in_a_watch_gap_is_removed() -> None:
     simulation = World()
     await simulation.all()
     simulation.wait(10)
@@ -61,7 +61,7 @@ async def test_who_was_found_and_went_in_a_gap_of_the_watch_falls() -> None:
     assert await simulation.standing() == set()
 
 
-async def test_who_was_found_is_missed_once_the_watch_has_come_so_far() -> None:
+async def test_found_pod_counts_as_missing_once_the_watch_has_caught_up() -> None:
     simulation = World()
     await simulation.all()
     simulation.wait(10)
@@ -75,7 +75,7 @@ async def test_who_was_found_is_missed_once_the_watch_has_come_so_far() -> None:
     assert await simulation.standing() == set()
 
 
-async def test_ghosts_fall_in_the_namespace_where_they_stand() -> None:
+async def test_stale_pods_are_removed_in_their_namespace() -> None:
     simulation = World(WEB.replace("quota: {", "quota: {per: Namespace, ").replace("[shop]", "[shop, other]"))
     await simulation.create("a")
     await simulation.store.observe(simulation.plan, [Sighting("other", "ghost", "ghost", {"pods": 1}, lives=True)])
@@ -85,7 +85,7 @@ async def test_ghosts_fall_in_the_namespace_where_they_stand() -> None:
     assert list(await simulation.store.scopes(simulation.plan)) == ["shop"]
 
 
-async def test_who_is_admitted_and_not_seen_yet_is_not_missed() -> None:
+async def test_admitted_pod_not_yet_observed_is_not_missing() -> None:
     simulation = World()
     await simulation.all()
     await simulation.admit(pod("young"))
@@ -96,7 +96,7 @@ async def test_who_is_admitted_and_not_seen_yet_is_not_missed() -> None:
     assert simulation.reported.drift == {"web": 0}
 
 
-async def test_limits_are_enforced_only_after_a_whole_list_was_reported() -> None:
+async def test_limits_are_enforced_only_after_a_full_list_was_reported() -> None:
     simulation = World()
     await simulation.create("a")
     simulation.answer(store=False)
@@ -110,7 +110,7 @@ async def test_limits_are_enforced_only_after_a_whole_list_was_reported() -> Non
     assert (await simulation.store.snapshot(simulation.plan)).is_standing_known
 
 
-async def test_a_service_that_gets_limits_knows_its_old_pods_before_they_are_enforced() -> None:
+async def test_new_limits_are_enforced_after_existing_pods_are_counted() -> None:
     simulation = World("- name: web\n  match: {namespaces: [shop]}\n")
     simulation.cluster.create(pod("old"))
     simulation.wait(4000)
@@ -129,7 +129,7 @@ async def test_a_service_that_gets_limits_knows_its_old_pods_before_they_are_enf
     assert known_with == [{"old"}]
 
 
-async def test_one_service_that_the_store_will_not_answer_for_holds_up_no_other() -> None:
+async def test_service_without_a_store_answer_delays_no_other() -> None:
     other = WEB.replace("name: web", "name: other").replace("app: web", "app: other")
     simulation = World(WEB + other)
     simulation.cluster.create(pod("a"))
@@ -149,7 +149,7 @@ async def test_one_service_that_the_store_will_not_answer_for_holds_up_no_other(
     assert not (await simulation.store.snapshot(simulation.plan)).is_standing_known
 
 
-async def test_resets_are_asked_for_once_and_again_while_the_store_is_away() -> None:
+async def test_resets_are_repeated_while_the_store_is_unavailable() -> None:
     simulation = World()
     await simulation.create("a")
     await simulation.all()

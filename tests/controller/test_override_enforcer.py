@@ -91,14 +91,14 @@ class World:
         assert self.state(service) is State.OPEN
 
 
-async def test_nobody_is_asked_about_while_nobody_has_hands_on_anything() -> None:
+async def test_store_is_not_queried_without_manual_states() -> None:
     simulation = World()
     await simulation.trip()
     assert await simulation.look() == []
     assert simulation.ledger.asked == []
 
 
-async def test_a_forcing_is_written_once_and_taken_out_when_its_entry_goes() -> None:
+async def test_forced_state_is_written_once_and_removed_with_its_entry() -> None:
     simulation = World()
     simulation.want(OPENED)
     assert await simulation.look() == ["web CLOSED FORCED_OPEN"]
@@ -111,7 +111,7 @@ async def test_a_forcing_is_written_once_and_taken_out_when_its_entry_goes() -> 
     assert simulation.ledger.asked == []
 
 
-async def test_who_begins_to_lead_takes_out_what_the_former_leader_had_written() -> None:
+async def test_new_leader_removes_forced_states_of_the_former_leader() -> None:
     simulation = World()
     simulation.want(OPENED)
     await simulation.look()
@@ -120,7 +120,7 @@ async def test_who_begins_to_lead_takes_out_what_the_former_leader_had_written()
     assert await simulation.look() == ["web FORCED_OPEN CLOSED"]
 
 
-async def test_what_could_not_be_taken_out_is_when_the_store_is_back() -> None:
+async def test_forced_state_is_removed_once_the_store_is_available() -> None:
     simulation = World()
     simulation.want(OPENED)
     await simulation.look()
@@ -131,7 +131,7 @@ async def test_what_could_not_be_taken_out_is_when_the_store_is_back() -> None:
     assert await simulation.look() == ["web FORCED_OPEN CLOSED"]
 
 
-async def test_a_reset_is_done_once_for_its_moment_and_touches_no_other_service() -> None:
+async def test_reset_is_applied_once_and_to_its_service_only() -> None:
     simulation = World()
     await simulation.trip()
     await simulation.trip("other")
@@ -146,7 +146,7 @@ async def test_a_reset_is_done_once_for_its_moment_and_touches_no_other_service(
     assert await simulation.look() == [], "it has moved since"
 
 
-async def test_without_a_policy_there_is_nothing_to_do() -> None:
+async def test_without_a_policy_nothing_is_enforced() -> None:
     simulation = World()
     hands = OverrideEnforcer(
         simulation.ledger, simulation.ledger.last_breaker, lambda: None, dict, simulation.reported.append

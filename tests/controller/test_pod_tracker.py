@@ -32,7 +32,7 @@ class Listening(World):
         self.store.observe = listen  # type: ignore[method-assign, assignment]  a spy
 
 
-async def test_live_pods_stand_and_ended_ones_do_not() -> None:
+async def test_running_pods_count_as_live_and_ended_ones_do_not() -> None:
     simulation = World()
     await simulation.create("a", "b", "c", "d")
     await simulation.all()
@@ -45,7 +45,7 @@ async def test_live_pods_stand_and_ended_ones_do_not() -> None:
     assert await simulation.used() == 4, "windows keep what they counted"
 
 
-async def test_a_pod_that_nobody_ends_counts_up_to_its_grace() -> None:
+async def test_terminating_pod_counts_until_its_grace_period_ends() -> None:
     simulation = World()
     await simulation.create("stuck")
     simulation.cluster.terminate("stuck", 30)
@@ -58,7 +58,7 @@ async def test_a_pod_that_nobody_ends_counts_up_to_its_grace() -> None:
     assert await simulation.standing() == set()
 
 
-async def test_changes_that_mean_nothing_are_not_reported() -> None:
+async def test_irrelevant_changes_are_not_reported() -> None:
     simulation = Listening()
     await simulation.create("a")
     await simulation.all()
@@ -69,7 +69,7 @@ async def test_changes_that_mean_nothing_are_not_reported() -> None:
     assert simulation.recorded == [("a", True)]
 
 
-async def test_of_many_states_the_store_is_reported_the_newest() -> None:
+async def test_newest_of_many_states_is_reported() -> None:
     simulation = Listening()
     simulation.answer(store=False)
     simulation.cluster.create(pod("a"))
@@ -84,7 +84,7 @@ async def test_of_many_states_the_store_is_reported_the_newest() -> None:
     assert simulation.recorded == [("a", False)]
 
 
-async def test_what_changes_while_it_travels_is_reported_after() -> None:
+async def test_change_during_a_report_is_reported_afterwards() -> None:
     pending, first = PendingSightings(), owned("web")
     assert pending.put("web", "a", first, 1)
     assert [*pending.take("web", 9)] == ["a"]
@@ -97,7 +97,7 @@ async def test_what_changes_while_it_travels_is_reported_after() -> None:
     assert (pending.resume_version(9), pending.services) == (9, [])
 
 
-async def test_a_batch_is_no_more_than_64() -> None:
+async def test_batch_has_at_most_64_entries() -> None:
     simulation = World()
     sizes: list[int] = []
     see = simulation.store.observe
@@ -113,7 +113,7 @@ async def test_a_batch_is_no_more_than_64() -> None:
     assert sizes == [64, 64, 22]
 
 
-async def test_what_waits_to_be_reported_is_bounded() -> None:
+async def test_pending_reports_are_bounded() -> None:
     pending = PendingSightings()
     for number in range(MOST):
         assert pending.put("web", str(number), owned("web"), number)
@@ -125,7 +125,7 @@ async def test_what_waits_to_be_reported_is_bounded() -> None:
     )
 
 
-async def test_old_pods_of_services_without_standing_need_not_be_reported() -> None:
+async def test_old_pods_of_services_without_live_limits_are_not_reported() -> None:
     simulation = Listening("- name: web\n  match: {namespaces: [shop]}\n")
     simulation.cluster.create(pod("old"))
     simulation.wait(3601)
@@ -134,7 +134,7 @@ async def test_old_pods_of_services_without_standing_need_not_be_reported() -> N
     assert simulation.recorded == [("young", True)]
 
 
-async def test_who_came_in_uncounted_is_charged_and_counted() -> None:
+async def test_uncounted_pod_is_charged_and_counted() -> None:
     simulation = World()
     await simulation.create("counted")
     simulation.cluster.create(pod("uncounted"))
@@ -142,7 +142,7 @@ async def test_who_came_in_uncounted_is_charged_and_counted() -> None:
     assert (simulation.reported.afterwards, await simulation.used()) == ({"web": 1}, 2)
 
 
-async def test_a_resize_that_nobody_counted_is_charged() -> None:
+async def test_uncounted_resize_is_charged() -> None:
     simulation = World(WEB.replace("hard: {pods: 100000}", "hard: {pods: 100000, cpu: 100}"))
     await simulation.create("a", cpu="1")
     await simulation.all()
@@ -159,7 +159,7 @@ async def test_a_resize_that_nobody_counted_is_charged() -> None:
     ]
 
 
-async def test_a_label_that_is_not_accepted_is_counted_once_and_charges_nobody() -> None:
+async def test_rejected_label_is_counted_once_and_not_charged() -> None:
     simulation = World()
     simulation.cluster.create(pod("forged", labels={"podgate.io/service": "web"}))
     simulation.cluster.create(pod("elsewhere", labels={"podgate.io/service": "web"}, namespace="elsewhere"))
@@ -173,7 +173,7 @@ async def test_a_label_that_is_not_accepted_is_counted_once_and_charges_nobody()
     assert simulation.reported.drift == {"web": 0}, "who is nobody's is not missing"
 
 
-async def test_relabelling_does_not_free_a_place() -> None:
+async def test_relabelling_frees_no_live_pod() -> None:
     simulation = World()
     await simulation.create("a")
     await simulation.all()
@@ -182,7 +182,7 @@ async def test_relabelling_does_not_free_a_place() -> None:
     assert await simulation.standing() == {"a"}
 
 
-async def test_a_new_policy_judges_everything_again() -> None:
+async def test_new_policy_reevaluates_all_pods() -> None:
     simulation = World()
     await simulation.create("a")
     await simulation.all()
@@ -200,7 +200,7 @@ async def test_a_new_policy_judges_everything_again() -> None:
 
 
 @pytest.mark.parametrize("services", [WEB, WEB.replace(STANDING, "")], ids=["standing", "no standing"])
-async def test_who_is_anothers_by_now_leaves_its_place_and_is_charged_no_more_where_it_was(services: str) -> None:
+async def test_pod_of_a_new_owner_is_released_by_the_former_service(services: str) -> None:
     simulation = World(services)
     simulation.cluster.create(pod("a"))
     await simulation.watch_all()  # and the store has not been told
@@ -212,14 +212,14 @@ async def test_who_is_anothers_by_now_leaves_its_place_and_is_charged_no_more_wh
     assert (await simulation.used(), simulation.reported.afterwards) == (0, {"new": 1})
 
 
-async def test_the_same_policy_made_again_is_no_new_one() -> None:
+async def test_recompiled_equal_policy_is_not_new() -> None:
     simulation = World()
     await simulation.all()
     simulation.policy = compiled()
     assert not simulation.tracker.needs_new_list()
 
 
-async def test_new_labels_of_a_namespace_judge_everything_again() -> None:
+async def test_changed_namespace_labels_reevaluate_all_pods() -> None:
     selector = "namespaceSelector: {matchLabels: {tier: prod}}"
     services = f"- name: web\n  match: {{{selector}}}\n  quota: {{standing: {{hard: {{pods: 9}}}}}}\n"
     simulation = World(services, labels={"shop": {"tier": "test"}})
@@ -233,7 +233,7 @@ async def test_new_labels_of_a_namespace_judge_everything_again() -> None:
     assert await simulation.standing() == {"a"}
 
 
-async def test_two_who_lead_for_a_moment_do_no_harm() -> None:
+async def test_two_simultaneous_leaders_do_no_harm() -> None:
     simulation = World()
     await simulation.create("a", "b")
     await simulation.all()
@@ -261,7 +261,7 @@ async def test_two_who_lead_for_a_moment_do_no_harm() -> None:
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}
 
 
-async def test_uids_of_pods_that_have_gone_are_bounded_in_number_and_time() -> None:
+async def test_uids_of_deleted_pods_are_bounded_in_number_and_time() -> None:
     index = PodIndex()
     for number in range(GONE_MAX + 1):
         index.remove(str(number), None, number)
@@ -274,7 +274,7 @@ def owned(service: str) -> Owned:
     return Owned(service, "shop", "n", {"pods": 1}, NOT_LIVE_US, 0, is_sure=True, is_labelled=True)
 
 
-async def test_the_loops_do_all_of_it_by_themselves() -> None:
+async def test_loops_report_without_explicit_steps() -> None:
     simulation = World()
     await simulation.create("a")
     running = asyncio.create_task(simulation.controller.run())

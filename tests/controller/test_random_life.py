@@ -189,5 +189,5 @@ async def live(sequence: list[tuple[str, int]]) -> None:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(operations)
-def test_in_the_end_the_ledger_is_the_cluster(sequence: list[tuple[str, int]]) -> None:
+def test_ledger_converges_to_the_cluster(sequence: list[tuple[str, int]]) -> None:
     asyncio.run(live(sequence))

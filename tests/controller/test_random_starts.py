@@ -225,5 +225,5 @@ async def live(sequence: list[tuple[str, int]]) -> None:
 
 @examples(100)
 @given(operations)
-def test_a_start_is_counted_once_at_most_and_never_from_a_list(sequence: list[tuple[str, int]]) -> None:
+def test_start_is_counted_at_most_once_and_never_from_a_list(sequence: list[tuple[str, int]]) -> None:
     asyncio.run(live(sequence))

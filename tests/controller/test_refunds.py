@@ -12,7 +12,7 @@ async def begun() -> World:
     return simulation
 
 
-async def test_who_was_never_created_is_refunded_after_a_minute_with_the_watchs_next_word() -> None:
+async def test_pod_never_created_is_refunded_after_a_minute_and_the_next_bookmark() -> None:
     simulation = await begun()
     await simulation.admit(pod("lost"))
     simulation.wait(59)
@@ -32,7 +32,7 @@ async def test_who_was_never_created_is_refunded_after_a_minute_with_the_watchs_
     assert simulation.watch.looks == ["pod-lost"], "one look was enough"
 
 
-async def test_names_that_were_taken_are_refunded_as_such() -> None:
+async def test_taken_names_are_refunded_with_their_reason() -> None:
     simulation = await begun()
     await simulation.create("first", name="web-x")
     for uid in ("second", "third"):  # an API server that makes up a name tries again, with a uid for each
@@ -44,7 +44,7 @@ async def test_names_that_were_taken_are_refunded_as_such() -> None:
     assert await simulation.standing() == {"first", "fourth"}
 
 
-async def test_in_a_pool_the_service_is_reported_whose_pod_it_was() -> None:
+async def test_refund_in_a_pool_names_the_service_of_the_pod() -> None:
     both = "".join(f"- {{name: {name}, pool: prod, match: {{namespaces: [{name}]}}}}\n" for name in ("api", "web"))
     simulation = World(both, "pools: [{name: prod, windows: [{window: 1h, hard: {pods: 9}}]}]")
     unprovable = pod("early", namespace="api", labels={"podgate.io/service": "api"})
@@ -60,7 +60,7 @@ async def test_in_a_pool_the_service_is_reported_whose_pod_it_was() -> None:
     assert simulation.reported.unproven == {"api": 1}
 
 
-async def test_who_came_and_went_is_not_refunded() -> None:
+async def test_created_and_deleted_pod_is_not_refunded() -> None:
     simulation = await begun()
     await simulation.create("brief")
     simulation.cluster.delete("brief")
@@ -70,7 +70,7 @@ async def test_who_came_and_went_is_not_refunded() -> None:
     assert await simulation.waiting() == []
 
 
-async def test_who_came_and_went_while_the_watch_lagged_is_not_refunded() -> None:
+async def test_pod_created_and_deleted_during_watch_lag_is_not_refunded() -> None:
     simulation = await begun()
     await simulation.create("brief")
     simulation.cluster.delete("brief")
@@ -82,7 +82,7 @@ async def test_who_came_and_went_while_the_watch_lagged_is_not_refunded() -> Non
     assert (simulation.reported.refunded.total(), await simulation.used()) == (0, 1)
 
 
-async def test_who_came_and_went_in_a_gap_of_the_watch_is_not_refunded() -> None:
+async def test_pod_created_and_deleted_in_a_watch_gap_is_not_refunded() -> None:
     simulation = await begun()
     simulation.watch.cut()
     await simulation.create("brief", "stays")
@@ -98,7 +98,7 @@ async def test_who_came_and_went_in_a_gap_of_the_watch_is_not_refunded() -> None
     assert (await simulation.used(), await simulation.standing()) == (2, {"stays"})
 
 
-async def test_what_nobody_can_prove_after_a_gap_is_not_refunded_but_frees_its_place() -> None:
+async def test_unproven_pod_after_a_gap_is_not_refunded_but_released() -> None:
     simulation = await begun()
     simulation.watch.cut()
     await simulation.create("brief")
@@ -121,7 +121,7 @@ async def test_what_nobody_can_prove_after_a_gap_is_not_refunded_but_frees_its_p
     )
 
 
-async def test_who_leads_next_goes_on_from_where_the_former_had_come() -> None:
+async def test_next_leader_resumes_at_the_version_of_the_former() -> None:
     simulation = await begun()
     simulation.renew()
     await simulation.create("brief", "stays")
@@ -139,7 +139,7 @@ async def test_who_leads_next_goes_on_from_where_the_former_had_come() -> None:
     )
 
 
-async def test_who_leads_next_and_knows_of_nothing_before_refunds_nothing_of_before() -> None:
+async def test_next_leader_without_a_resume_version_refunds_no_earlier_pod() -> None:
     simulation = await begun()
     await simulation.create("brief")
     simulation.cluster.delete("brief")
@@ -156,7 +156,7 @@ async def test_who_leads_next_and_knows_of_nothing_before_refunds_nothing_of_bef
     )
 
 
-async def test_how_far_it_has_come_is_what_the_store_was_reported() -> None:
+async def test_resume_version_follows_what_the_store_has_received() -> None:
     simulation = await begun()
     simulation.renew()
     before = simulation.lease
@@ -173,7 +173,7 @@ async def test_how_far_it_has_come_is_what_the_store_was_reported() -> None:
     assert simulation.lease.version == simulation.cluster.revision
 
 
-async def test_while_the_cluster_gives_no_answer_nothing_is_refunded() -> None:
+async def test_nothing_is_refunded_while_the_cluster_gives_no_answer() -> None:
     simulation = await begun()
     await simulation.admit(pod("lost"))
     simulation.wait(61)
@@ -185,7 +185,7 @@ async def test_while_the_cluster_gives_no_answer_nothing_is_refunded() -> None:
     assert simulation.reported.refunded.total() == 1
 
 
-async def test_while_the_store_gives_no_answer_it_is_asked_again() -> None:
+async def test_refund_is_retried_while_the_store_gives_no_answer() -> None:
     simulation = await begun()
     await simulation.admit(pod("lost"))
     simulation.wait(61)
@@ -196,7 +196,7 @@ async def test_while_the_store_gives_no_answer_it_is_asked_again() -> None:
     assert simulation.reported.refunded.total() == 1
 
 
-async def test_a_pod_that_the_watch_has_not_brought_yet_is_there_all_the_same() -> None:
+async def test_pod_not_yet_in_the_watch_counts_as_existing() -> None:
     simulation = await begun()
     await simulation.create("slow")
     simulation.wait(61)
@@ -207,7 +207,7 @@ async def test_a_pod_that_the_watch_has_not_brought_yet_is_there_all_the_same() 
     assert (simulation.reported.refunded.total(), await simulation.used()) == (0, 1)
 
 
-async def test_looks_are_bounded_and_the_oldest_come_first() -> None:
+async def test_lookups_are_bounded_and_oldest_first() -> None:
     simulation = await begun()
     for number in range(60):
         await simulation.admit(pod(f"lost-{number:02}"))
@@ -220,7 +220,7 @@ async def test_looks_are_bounded_and_the_oldest_come_first() -> None:
     assert simulation.reported.refunded.total() == 60
 
 
-async def test_a_pod_that_is_another_services_by_now_is_not_waited_for() -> None:
+async def test_pod_of_another_service_is_not_awaited() -> None:
     simulation = await begun()
     await simulation.create("moved")
     simulation.policy = compiled(
@@ -238,7 +238,7 @@ async def test_a_pod_that_is_another_services_by_now_is_not_waited_for() -> None
     assert simulation.reported.afterwards == {"new": 1}
 
 
-async def test_a_watch_that_began_again_after_the_look_proves_nothing_of_before() -> None:
+async def test_restarted_watch_proves_nothing_before_the_lookup() -> None:
     simulation = await begun()
     await simulation.create("brief")
     simulation.cluster.delete("brief")
@@ -256,7 +256,7 @@ async def test_a_watch_that_began_again_after_the_look_proves_nothing_of_before(
     )
 
 
-async def test_a_version_of_another_history_is_not_gone_on_from() -> None:
+async def test_resume_version_of_another_history_is_not_used() -> None:
     simulation = World()
     simulation.lease = Continuity(10**9, simulation.clock.now_us())
     simulation.lead()
@@ -265,7 +265,7 @@ async def test_a_version_of_another_history_is_not_gone_on_from() -> None:
     assert simulation.watch.continuity == Continuity(simulation.cluster.revision, simulation.clock.now_us())
 
 
-async def test_who_is_nobodys_after_all_is_not_waited_for() -> None:
+async def test_unowned_pod_is_not_awaited() -> None:
     simulation = await begun()
     forged = pod("forged", labels={"podgate.io/service": "web"})
     simulation.cluster.create(forged)

@@ -89,7 +89,7 @@ class World:
         return self.board.take_asked()
 
 
-async def test_what_has_changed_is_written_and_nothing_else() -> None:
+async def test_only_changed_statuses_are_written() -> None:
     simulation = World("a", "b")
     assert await simulation.round() == ["read", "a", "b"]
     assert await simulation.round() == []
@@ -99,13 +99,13 @@ async def test_what_has_changed_is_written_and_nothing_else() -> None:
     assert simulation.board.stands["b"]["breaker"]["state"] == "OPEN"
 
 
-async def test_who_leads_next_writes_only_what_does_not_stand_there() -> None:
+async def test_next_leader_writes_only_differing_statuses() -> None:
     simulation = World("a", "b")
     simulation.board.stands = {"a": simulation.status("a"), "b": {}}
     assert await simulation.round() == ["read", "b"]
 
 
-async def test_no_more_than_so_many_are_written_in_one_round_and_who_waits_longest_comes_first() -> None:
+async def test_writes_per_round_are_bounded_and_oldest_first() -> None:
     simulation = World("a", "b", "c")
     assert await simulation.round() == ["read", "a", "b"]
     simulation.views |= {"a": OPEN, "b": OPEN}
@@ -113,7 +113,7 @@ async def test_no_more_than_so_many_are_written_in_one_round_and_who_waits_longe
     assert await simulation.round() == ["b"]
 
 
-async def test_what_the_policy_has_no_more_is_taken_away() -> None:
+async def test_status_of_a_removed_service_is_deleted() -> None:
     simulation = World("a", "b")
     await simulation.round()
     simulation.policy = compiled("b")
@@ -123,7 +123,7 @@ async def test_what_the_policy_has_no_more_is_taken_away() -> None:
     assert await simulation.round() == [], "without a policy nobody knows whose place it is"
 
 
-async def test_what_the_policy_changes_is_written_too() -> None:
+async def test_policy_changes_are_written() -> None:
     simulation = World("a")
     await simulation.round()
     simulation.policy = compiled("a")
@@ -133,13 +133,13 @@ async def test_what_the_policy_changes_is_written_too() -> None:
     assert simulation.board.stands["a"]["breaker"]["mode"] == "Audit"
 
 
-async def test_a_service_without_a_breaker_has_a_place_too() -> None:
+async def test_service_without_a_breaker_has_a_status() -> None:
     simulation = World("a", "plain")
     await simulation.round()
     assert simulation.board.stands["plain"] == {}
 
 
-async def test_of_a_breaker_that_was_not_counted_of_what_stands_there_stays() -> None:
+async def test_status_of_an_uncounted_breaker_is_kept() -> None:
     simulation = World("a")
     simulation.board.stands = {"a": {"breaker": {"state": "OPEN"}}}
     simulation.views.clear()
@@ -148,14 +148,14 @@ async def test_of_a_breaker_that_was_not_counted_of_what_stands_there_stays() ->
     assert await simulation.round() == ["a"]
 
 
-async def test_what_another_client_has_changed_is_mended_at_the_next_look() -> None:
+async def test_status_changed_by_another_client_is_restored_in_the_next_round() -> None:
     simulation = World("a", "b", timing=NEVER)
     await simulation.round()
     simulation.board.stands = {"b": {}}
     assert await simulation.round() == ["read", "a", "b"]
 
 
-async def test_where_there_is_no_board_that_is_reported_once_and_asked_again_later() -> None:
+async def test_missing_status_board_is_reported_once_and_retried_later() -> None:
     simulation = World("a")
     simulation.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
     assert [await simulation.boards.round() for _ in range(2)] == [PACE.read_seconds] * 2
@@ -172,7 +172,7 @@ async def test_where_there_is_no_board_that_is_reported_once_and_asked_again_lat
     assert await simulation.round() == ["read", "a"], "whoever put up another, nothing stands there"
 
 
-async def test_a_board_that_gives_no_answer_is_reported_of_once_and_asked_with_growing_pauses() -> None:
+async def test_unavailable_status_board_is_reported_once_and_retried_with_backoff() -> None:
     simulation = World("a")
     simulation.board.refuses["*"] = FORBIDDEN
     assert [await simulation.boards.round() for _ in range(4)] == [1, 2, 4, 4]
@@ -185,7 +185,7 @@ async def test_a_board_that_gives_no_answer_is_reported_of_once_and_asked_with_g
     assert await simulation.boards.round() == 1, "the pauses begin anew"
 
 
-async def test_a_trouble_that_ends_where_there_is_no_board_is_not_reported_to_be_over() -> None:
+async def test_error_that_ends_in_a_missing_board_is_not_reported_as_resolved() -> None:
     simulation = World("a")
     for error in (
         ServiceStatusNotInstalledError("put one up"),
@@ -198,7 +198,7 @@ async def test_a_trouble_that_ends_where_there_is_no_board_is_not_reported_to_be
     assert simulation.reported == ["absent put one up", f"{FORBIDDEN}", "absent put one up"]
 
 
-async def test_a_service_that_is_refused_holds_up_no_other() -> None:
+async def test_rejected_status_delays_no_other_service() -> None:
     simulation = World("a", "b", "c")
     simulation.board.refuses["a"] = FORBIDDEN
     assert await simulation.round() == ["read", "a"]
@@ -208,7 +208,7 @@ async def test_a_service_that_is_refused_holds_up_no_other() -> None:
     assert await simulation.round() == ["a"]
 
 
-async def test_it_goes_on_until_cancelled() -> None:
+async def test_writer_runs_until_cancelled() -> None:
     simulation = World("a", timing=ServiceStatusTiming(round_seconds=0))
     keeping = asyncio.create_task(simulation.boards.run())
     await until(lambda: "a" in simulation.board.stands)

@@ -13,7 +13,7 @@ from webhook.core.breaker import State
 from webhook.ports import PodLookup
 
 
-async def test_the_first_ready_is_reported_once_with_the_time_it_took() -> None:
+async def test_first_readiness_is_reported_once_with_its_latency() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a")
@@ -32,7 +32,7 @@ async def test_the_first_ready_is_reported_once_with_the_time_it_took() -> None:
     assert (simulation.recorded, simulation.results, len(simulation.told_of)) == ([("a", True, 7.0)], {"ok": 1}, 1)
 
 
-async def test_a_deadline_that_passes_is_an_error_by_its_cause() -> None:
+async def test_exceeded_deadline_is_an_error_with_its_cause() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("unscheduled", "crashing", "slow", "failed")
@@ -51,7 +51,7 @@ async def test_a_deadline_that_passes_is_an_error_by_its_cause() -> None:
     assert {ok for _, ok, _ in simulation.recorded} == {False}
 
 
-async def test_who_goes_before_has_no_outcome() -> None:
+async def test_pod_deleted_before_its_deadline_has_no_outcome() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("gone", "leaving", "evicted", "unseen")
@@ -72,7 +72,7 @@ async def test_who_goes_before_has_no_outcome() -> None:
 
 
 @pytest.mark.parametrize("shown", ["ready", "failed", "succeeded"])
-async def test_what_a_list_shows_is_no_outcome(shown: str) -> None:
+async def test_listed_pods_have_no_outcome(shown: str) -> None:
     simulation = Starting()
     await simulation.create("a")
     simulation.cluster.update("a", phase={"ready": "Running"}.get(shown, shown.capitalize()))
@@ -88,7 +88,7 @@ async def test_what_a_list_shows_is_no_outcome(shown: str) -> None:
     assert simulation.told_of == []
 
 
-async def test_who_is_on_its_way_in_a_list_is_followed_from_then_on_if_it_is_young() -> None:
+async def test_young_starting_pod_in_a_list_is_tracked() -> None:
     simulation = Starting()
     await simulation.create("old")
     simulation.wait(DEADLINE)
@@ -105,7 +105,7 @@ async def test_who_is_on_its_way_in_a_list_is_followed_from_then_on_if_it_is_you
 
 
 @pytest.mark.parametrize("broken", ["cut", "compacted", "another leads"])
-async def test_what_came_about_unwatched_is_no_outcome_and_what_was_reported_is_not_reported_again(broken: str) -> None:
+async def test_unwatched_starts_have_no_outcome_and_reported_ones_are_not_repeated(broken: str) -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("before", "meanwhile", "after", "never")
@@ -131,7 +131,7 @@ async def test_what_came_about_unwatched_is_no_outcome_and_what_was_reported_is_
     assert simulation.recorded == [("before", True, 0.0), ("after", True, 10.0), ("never", False, 70.0)]
 
 
-async def test_who_was_reported_by_a_former_leader_is_not_counted_twice() -> None:
+async def test_start_reported_by_a_former_leader_is_not_counted_twice() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a")
@@ -149,7 +149,7 @@ async def test_who_was_reported_by_a_former_leader_is_not_counted_twice() -> Non
     )
 
 
-async def test_time_behind_a_gate_is_not_the_services() -> None:
+async def test_time_spent_gated_does_not_count() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("ready", "late", "gated", scheduling_gates=(GATE,))
@@ -170,7 +170,7 @@ async def test_time_behind_a_gate_is_not_the_services() -> None:
     assert simulation.recorded[1:] == [("late", False, DEADLINE + 1.0)]
 
 
-async def test_who_is_gated_in_a_list_is_followed_however_old_it_is() -> None:
+async def test_gated_pod_in_a_list_is_tracked_at_any_age() -> None:
     simulation = Starting()
     await simulation.create("a", scheduling_gates=(GATE,))
     simulation.wait(3 * DEADLINE)
@@ -185,7 +185,7 @@ async def test_who_is_gated_in_a_list_is_followed_however_old_it_is() -> None:
     assert simulation.recorded == [("a", True, 3.0)]
 
 
-async def test_silence_of_the_api_server_fails_nobody() -> None:
+async def test_silent_api_server_causes_no_failed_start() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a", "b")
@@ -203,7 +203,7 @@ async def test_silence_of_the_api_server_fails_nobody() -> None:
     assert simulation.recorded == [("a", True, DEADLINE - 1.0), ("b", False, DEADLINE + 109.0)]
 
 
-async def test_another_pod_of_the_same_name_is_not_taken_for_it() -> None:
+async def test_pod_of_the_same_name_is_distinguished_by_uid() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a", name="web-0")
@@ -216,7 +216,7 @@ async def test_another_pod_of_the_same_name_is_not_taken_for_it() -> None:
     assert simulation.told_of == []
 
 
-async def test_what_the_watch_shows_during_a_look_stands() -> None:
+async def test_watch_event_during_a_lookup_takes_precedence() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("ready", "gone")
@@ -240,7 +240,7 @@ async def test_what_the_watch_shows_during_a_look_stands() -> None:
     assert (len(simulation.told_of), len(simulation.controller._start_tracker)) == (1, 0)
 
 
-async def test_a_policy_that_comes_during_a_look_gives_the_time_that_it_says() -> None:
+async def test_policy_change_during_a_lookup_sets_its_deadline() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a")
@@ -262,7 +262,7 @@ async def test_a_policy_that_comes_during_a_look_gives_the_time_that_it_says() -
     assert simulation.recorded == [("a", False, DEADLINE + 31.0)]
 
 
-async def test_looks_are_bounded_in_a_round() -> None:
+async def test_lookups_per_round_are_bounded() -> None:
     simulation = Starting()
     await simulation.see()
     most = simulation.controller._start_tracker._timing.lookups_per_round
@@ -275,7 +275,7 @@ async def test_looks_are_bounded_in_a_round() -> None:
     assert len(simulation.recorded) == most + 1
 
 
-async def test_while_the_store_is_away_outcomes_wait_and_grow_old() -> None:
+async def test_outcomes_wait_and_age_during_a_store_outage() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a", "b")
@@ -295,7 +295,7 @@ async def test_while_the_store_is_away_outcomes_wait_and_grow_old() -> None:
     assert simulation.results == {"ok": 2}
 
 
-async def test_what_the_store_counted_and_could_not_answer_is_counted_as_counted() -> None:
+async def test_outcome_counted_without_an_answer_is_not_counted_twice() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a")
@@ -308,7 +308,7 @@ async def test_what_the_store_counted_and_could_not_answer_is_counted_as_counted
     assert (simulation.results, simulation.reported.dropped, len(simulation.recorded)) == ({"ok": 1}, {}, 1)
 
 
-async def test_a_trip_is_reported_and_what_was_admitted_before_it_is_counted_no_more() -> None:
+async def test_trip_is_reported_and_earlier_admissions_are_no_longer_counted() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a", "b", "c")
@@ -323,7 +323,7 @@ async def test_a_trip_is_reported_and_what_was_admitted_before_it_is_counted_no_
     assert (simulation.results, simulation.reported.dropped) == ({"Failed": 2}, {("web", "stale"): 1})
 
 
-async def test_who_nobody_counted_is_unknown() -> None:
+async def test_uncounted_start_is_unknown() -> None:
     simulation = Starting()
     await simulation.see()
     simulation.cluster.create(pod("a"))
@@ -332,7 +332,7 @@ async def test_who_nobody_counted_is_unknown() -> None:
     assert (simulation.results, simulation.reported.dropped) == ({}, {("web", "unknown"): 1})
 
 
-async def test_only_services_that_ask_are_followed() -> None:
+async def test_only_services_with_start_tracking_are_tracked() -> None:
     others = (
         STARTS.replace("app: web", "app: mute")
         .replace("name: web", "name: mute")
@@ -347,7 +347,7 @@ async def test_only_services_that_ask_are_followed() -> None:
     assert len(simulation.controller._start_tracker) == 0
 
 
-async def test_a_label_that_is_not_accepted_reports_nobody_anything() -> None:
+async def test_rejected_label_reports_no_outcome() -> None:
     simulation = Starting()
     await simulation.see()
     simulation.cluster.create(pod("forged", labels={"podgate.io/service": "web"}, namespace="elsewhere"))
@@ -356,7 +356,7 @@ async def test_a_label_that_is_not_accepted_reports_nobody_anything() -> None:
     assert (simulation.told_of, len(simulation.controller._start_tracker)) == ([], 0)
 
 
-async def test_a_new_policy_judges_starts_again() -> None:
+async def test_new_policy_reevaluates_starts() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a", "b")
@@ -381,7 +381,7 @@ async def test_a_new_policy_judges_starts_again() -> None:
     assert (len(simulation.recorded), len(simulation.controller._start_tracker)) == (2, 0)
 
 
-async def test_an_outcome_that_waits_goes_with_the_breaker() -> None:
+async def test_pending_outcome_is_dropped_with_its_breaker() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a")
@@ -396,7 +396,7 @@ async def test_an_outcome_that_waits_goes_with_the_breaker() -> None:
     assert not await simulation.controller._outcome_sender.send(), "nothing waits"
 
 
-async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_remembered_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_tracker, "MOST", 3)
     monkeypatch.setattr(outcome_sender, "MOST", 2)
     simulation = Starting()
@@ -410,7 +410,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert simulation.reported.dropped == {("web", "overflow"): 3}, "one was not followed, and the oldest is not told"
 
 
-async def test_what_is_over_is_forgotten() -> None:
+async def test_finished_starts_are_forgotten() -> None:
     simulation = Starting()
     await simulation.see()
     await simulation.create("a", "b")
@@ -422,7 +422,7 @@ async def test_what_is_over_is_forgotten() -> None:
     assert (len(simulation.controller._start_tracker), simulation.watch.looks) == (0, ["pod-b"])
 
 
-async def test_the_loops_do_it_by_themselves() -> None:
+async def test_loops_track_starts_without_explicit_steps() -> None:
     simulation = Starting()
     running = asyncio.create_task(simulation.controller.run())
     await until(lambda: simulation.watch.taker is not None)
@@ -437,7 +437,7 @@ async def test_the_loops_do_it_by_themselves() -> None:
     await asyncio.wait([running])
 
 
-def test_a_pod_without_a_time_of_creation_is_nobodys() -> None:
+def test_pod_without_a_creation_time_is_ignored() -> None:
     new = pod("a")
     assert new.metadata.creation_timestamp is None
     simulation = Starting()

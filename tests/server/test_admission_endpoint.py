@@ -87,7 +87,7 @@ async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awai
 
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
-async def test_a_defect_is_a_counted_500_that_reports_nothing_and_the_next_call_works(path: str) -> None:
+async def test_defect_is_a_counted_500_without_details_and_the_next_call_works(path: str) -> None:
     reported = Heard()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
     parts: list[Any] = [
@@ -127,7 +127,7 @@ async def test_over_the_limit_in_flight_a_call_counts_503_and_the_next_one_works
     assert [reason for reason, _ in reported.refused_calls] == ["overloaded"]
 
 
-async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -> None:
+async def test_slow_reports_are_bounded_and_leave_room_for_reviews() -> None:
     reported, slow = Heard(), Slow()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
     parts: list[Any] = [Defective(), None, slow, Open(), Guard(), reported, limits]
@@ -142,7 +142,7 @@ async def test_reports_that_take_long_are_bounded_and_leave_room_for_reviews() -
     assert [reason for reason, _ in reported.refused_calls] == ["reporters_overloaded"]
 
 
-async def test_where_too_much_waits_to_be_taken_a_reporter_is_to_come_again_and_reviews_go_on() -> None:
+async def test_full_report_queue_answers_503_and_reviews_continue() -> None:
     class Full:
         async def receive(self, _body: bytes, _caller: Caller) -> bytes:
             raise TooManyReportsError("too many reports in flight")

@@ -168,9 +168,7 @@ async def peak_while(server: Serving, task: "asyncio.Task[None]") -> int:
 
 
 @pytest.mark.parametrize("mode", [MUTUAL, REDUCED])
-async def test_who_calls_as_one_should_is_answered_in_a_flood_and_nothing_is_left_of_it(
-    tmp_path: Path, mode: str
-) -> None:
+async def test_valid_calls_are_answered_during_a_flood_and_it_leaves_no_trace(tmp_path: Path, mode: str) -> None:
     async with flooded(mode, tmp_path) as server:
         await Good(server).call_for(2)
         if SOAK:
@@ -197,9 +195,7 @@ async def test_who_calls_as_one_should_is_answered_in_a_flood_and_nothing_is_lef
 
 
 @pytest.mark.parametrize("mode", [MUTUAL, REDUCED])
-async def test_headers_without_end_on_all_connections_hold_less_than_the_manifest_grants(
-    tmp_path: Path, mode: str
-) -> None:
+async def test_endless_headers_on_all_connections_stay_below_the_memory_limit(tmp_path: Path, mode: str) -> None:
     """First as much as is kept, on all of them at one time; then as much as aiohttp would keep of each."""
     fields = [b"X-%d: %b\r\n" % (number, b"x" * 16_000) for number in range(62)]
     async with flooded(mode, tmp_path) as server, AsyncExitStack() as stack:

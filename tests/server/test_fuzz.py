@@ -228,7 +228,7 @@ async def attacked(folder: Path) -> AsyncIterator[Senders]:
         yield Senders(server, reporter, files.other.token(client_id="prober"))
 
 
-def test_whatever_is_sent_is_answered_or_cut_and_the_next_good_call_works(
+def test_random_requests_are_answered_or_cut_and_the_next_good_call_works(
     tmp_path: Path, run: Callable[[Awaitable[Any]], Any]
 ) -> None:
     attack = attacked(tmp_path)

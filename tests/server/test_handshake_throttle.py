@@ -38,7 +38,7 @@ def turn(clock: Clock, throttle: HandshakeThrottle[str]) -> str | None:
     return throttle.dequeue()
 
 
-def test_without_credit_nobody_has_a_turn_until_time_brings_it(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
+def test_handshake_waits_until_time_adds_credit(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
     throttle.enqueue("a", "stranger")
     throttle.enqueue("b", "stranger")
     assert throttle.dequeue() is None
@@ -49,7 +49,7 @@ def test_without_credit_nobody_has_a_turn_until_time_brings_it(clock: Clock, thr
     assert throttle.seconds_to_wait() is None
 
 
-def test_an_hour_of_rest_brings_no_more_than_there_is_at_once(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
+def test_idle_hour_adds_no_more_than_the_maximum_credit(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
     clock.seconds += 3600
     for number in range(handshake_throttle._BURST_MAX + 1):
         throttle.enqueue(str(number), "stranger")
@@ -58,13 +58,13 @@ def test_an_hour_of_rest_brings_no_more_than_there_is_at_once(clock: Clock, thro
     assert throttle.dequeue() is None
 
 
-def test_a_newcomer_that_was_worth_it_gives_its_credit_back(throttle: HandshakeThrottle[str]) -> None:
+def test_credit_is_returned_when_the_address_becomes_trusted(throttle: HandshakeThrottle[str]) -> None:
     throttle.enqueue("a", "stranger")
     throttle.mark_trusted("friend")
     assert throttle.dequeue() == "a"
 
 
-def test_who_comes_from_an_address_that_was_worth_it_goes_first(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
+def test_trusted_address_is_served_first(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
     throttle.mark_trusted("friend")
     throttle.enqueue("spends what was given back", "stranger")
     assert throttle.dequeue() is not None
@@ -75,7 +75,7 @@ def test_who_comes_from_an_address_that_was_worth_it_goes_first(clock: Clock, th
     assert turn(clock, throttle) == "0"
 
 
-def test_however_many_friends_come_strangers_have_a_part_of_the_turns(
+def test_untrusted_addresses_get_their_share_of_turns_beside_trusted_ones(
     clock: Clock, throttle: HandshakeThrottle[str]
 ) -> None:
     throttle.mark_trusted("friend")
@@ -90,14 +90,14 @@ def test_however_many_friends_come_strangers_have_a_part_of_the_turns(
     assert served.count("waits") == 1
 
 
-def test_of_too_many_strangers_the_oldest_makes_room(throttle: HandshakeThrottle[str]) -> None:
+def test_full_queue_of_untrusted_addresses_drops_the_oldest(throttle: HandshakeThrottle[str]) -> None:
     for number in range(handshake_throttle._UNTRUSTED_MAX):
         assert throttle.enqueue(str(number), "stranger") is None
     assert throttle.enqueue("newcomer", "stranger") == "0"
     assert throttle.waiting == handshake_throttle._UNTRUSTED_MAX
 
 
-def test_a_good_address_comes_with_all_that_it_has_and_sends_nobody_away(
+def test_many_connections_of_a_trusted_address_displace_no_other(
     clock: Clock, throttle: HandshakeThrottle[str]
 ) -> None:
     """When certificates change, all connections of a caller are dialled anew at one time."""
@@ -112,7 +112,7 @@ def test_a_good_address_comes_with_all_that_it_has_and_sends_nobody_away(
     assert throttle.dequeue() == friends[0]
 
 
-def test_who_leaves_the_line_has_no_turn(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
+def test_connection_that_left_the_queue_gets_no_turn(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
     for name in ("a", "b"):
         throttle.enqueue(name, "stranger")
     throttle.cancel("a")
@@ -125,7 +125,7 @@ def _addresses(first: int) -> Callable[[], str]:
     return lambda: f"10.0.0.{next(numbers)}"
 
 
-def test_of_addresses_that_were_worth_it_the_latest_are_kept(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
+def test_most_recent_trusted_addresses_are_kept(clock: Clock, throttle: HandshakeThrottle[str]) -> None:
     throttle.mark_trusted("forgotten")
     address = _addresses(0)
     for _ in range(handshake_throttle._ADDRESSES_MAX):

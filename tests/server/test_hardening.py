@@ -88,7 +88,7 @@ def malformed(server: Serving) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["admission", "plain"])
-async def test_what_is_no_http_gets_a_bare_400_and_is_quoted_nowhere(server: Serving, *, plain: bool) -> None:
+async def test_invalid_http_gets_a_bare_400_and_is_quoted_nowhere(server: Serving, *, plain: bool) -> None:
     before = await server.metric(refusals("bad_request"))
     for name, sent in malformed(server).items():
         answer = await exchange(server, sent, plain=plain)
@@ -122,7 +122,7 @@ CODINGS: dict[tuple[str, ...], tuple[str, int]] = {
 
 
 @pytest.mark.parametrize("codings", CODINGS, ids=str)
-async def test_a_body_in_any_transfer_coding_but_chunked_is_refused_and_nothing_after_it_is_read(
+async def test_body_with_a_transfer_coding_other_than_chunked_ends_the_connection(
     server: Serving, codings: tuple[str, ...]
 ) -> None:
     version, expected = CODINGS[codings]
@@ -158,7 +158,7 @@ async def test_no_header_of_a_connection_may_be_larger_than_its_bound(server: Se
     assert "HeaderTooLargeError" in log(server)
 
 
-async def test_what_trails_a_body_is_bounded_as_a_header_is(server: Serving) -> None:
+async def test_trailers_are_bounded_like_headers(server: Serving) -> None:
     async with line(server) as one:
         for kibibytes, expected in ((50, 200), (500, 408)):  # it is not complete then
             trailers = "".join(f"{line}\r\n" for line in lines_of(kibibytes)).encode()
@@ -215,7 +215,7 @@ def unusual(server: Serving) -> dict[str, tuple[bytes, int]]:
         ("POST /mutate HTTP/1.0", "Connection: keep-alive", True),
     ],
 )
-async def test_an_answer_says_its_date_its_type_and_whether_its_connection_ends(
+async def test_response_has_date_content_type_and_connection_headers(
     server: Serving, start: str, field: str, *, closes: bool
 ) -> None:
     async with line(server) as one:
@@ -234,7 +234,7 @@ async def test_an_answer_says_its_date_its_type_and_whether_its_connection_ends(
             assert status(await one.answer()) == 200
 
 
-async def test_what_is_unusual_is_served_or_refused_with_a_word_and_ends_with_its_connection(server: Serving) -> None:
+async def test_unusual_requests_are_served_or_rejected_and_end_with_their_connection(server: Serving) -> None:
     for name, (sent, expected) in unusual(server).items():
         async with line(server) as one:
             one.send(sent)
@@ -274,7 +274,7 @@ async def test_pipelined_calls_are_answered_in_order_and_garbage_after_them_ends
     assert await works(server)
 
 
-async def test_only_a_known_caller_is_asked_for_its_body(server: Serving) -> None:
+async def test_only_an_authenticated_caller_is_asked_for_its_body(server: Serving) -> None:
     async with line(server) as stranger:
         stranger.send(head(server, "Expect: 100-continue", sized(), token=""))
         assert status(await stranger.answer()) == 401
@@ -288,7 +288,7 @@ async def test_only_a_known_caller_is_asked_for_its_body(server: Serving) -> Non
         assert status(await caller.answer()) == 200
 
 
-async def test_over_the_limit_in_flight_a_body_that_drips_makes_room(tmp_path: Path) -> None:
+async def test_over_the_limit_in_flight_a_slow_body_is_dropped(tmp_path: Path) -> None:
     patience = ("--body-timeout", "1h", "--drain", "1s")
     async with serving(Files.create(tmp_path), "--max-in-flight", "2", *patience) as server, AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(line(server)) for _ in range(2)]
@@ -306,7 +306,7 @@ async def test_over_the_limit_in_flight_a_body_that_drips_makes_room(tmp_path: P
         assert await server.metric(refusals("overloaded")) == 0
 
 
-async def test_bodies_that_arrive_hold_no_more_than_a_bound_together(tmp_path: Path) -> None:
+async def test_incoming_bodies_together_stay_within_a_bound(tmp_path: Path) -> None:
     """Each of them is within the limit of one, and none is ever complete."""
     part = b" " * 6_000_000
     patience = ("--body-timeout", "1h", "--drain", "1s")
@@ -320,7 +320,7 @@ async def test_bodies_that_arrive_hold_no_more_than_a_bound_together(tmp_path: P
         assert await works(server)
 
 
-async def test_at_the_cap_whoever_stalls_makes_room_and_whoever_has_been_answered_stays(tmp_path: Path) -> None:
+async def test_at_the_cap_stalled_connections_are_closed_and_answered_ones_stay(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path), "--max-connections", "2", "--drain", "1s") as server:
         async with line(server) as known, line(server) as stalled:
             known.send(head(server, sized()) + BODY)
@@ -338,7 +338,7 @@ async def test_at_the_cap_whoever_stalls_makes_room_and_whoever_has_been_answere
         await eventually(lambda: _worked(server))
 
 
-async def test_reporters_make_room_for_the_api_server(tmp_path: Path) -> None:
+async def test_reporter_connections_are_closed_before_those_of_the_api_server(tmp_path: Path) -> None:
     """Though theirs are answered well."""
     policy = POLICY.replace("breaker: {", "breaker: {outcomes: {source: Pushed, reporters: [prober]}, ")
     files = Files.create(tmp_path, policy)
@@ -364,7 +364,7 @@ async def _worked(server: Serving) -> bool:
         return False
 
 
-async def test_whoever_is_slow_is_cut_off(tmp_path: Path) -> None:
+async def test_slow_clients_are_cut_off(tmp_path: Path) -> None:
     """In the handshake, in the first header, in a later one, and in resting."""
     # Well-behaved handshakes have to be faster than this one, on any machine.
     patience = ("--handshake-timeout", "3s", "--header-timeout", "300ms", "--keep-alive", "600ms")
@@ -387,7 +387,7 @@ async def test_whoever_is_slow_is_cut_off(tmp_path: Path) -> None:
         assert await works(server)
 
 
-async def test_a_connection_that_was_ended_frees_its_slot_though_its_client_stays(tmp_path: Path) -> None:
+async def test_ended_connection_frees_its_slot_before_its_client_closes(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path), "--max-connections", "1", "--drain", "1s") as server:
         with await asyncio.to_thread(_turned_away, server):  # it reads no more, and never learns that it was ended
             await eventually(lambda: _worked(server), within_seconds=25)  # OpenSSL would wait for it for 30 s
@@ -404,7 +404,7 @@ def _turned_away(server: Serving) -> socket.socket:
 # ---------------------------------------------------------------------------------------------------- the plain port
 
 
-async def test_the_plain_port_knows_four_pages_and_nothing_else(server: Serving) -> None:
+async def test_plain_port_serves_exactly_four_pages(server: Serving) -> None:
     for path in ("/", "/mutate", "/metrics/", "//metrics", "/healthz/x", "/status/../metrics"):
         answer = await exchange(server, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), plain=True)
         assert status(answer) == 404, path
@@ -417,7 +417,7 @@ async def test_the_plain_port_knows_four_pages_and_nothing_else(server: Serving)
         assert (await one.answer()).endswith(b"ok\n")
 
 
-async def test_who_holds_the_plain_port_does_not_keep_probes_out(server: Serving) -> None:
+async def test_occupied_plain_port_still_serves_probes(server: Serving) -> None:
     async with AsyncExitStack() as stack:
         held = [await stack.enter_async_context(line(server, plain=True)) for _ in range(100)]
         for _ in range(5):
@@ -432,7 +432,7 @@ async def exchange_plain(server: Serving, path: str) -> tuple[int, bytes]:
         return status(answer), answer.partition(b"\r\n\r\n")[2]
 
 
-async def test_scrapes_at_the_same_time_while_services_come_and_go(server: Serving) -> None:
+async def test_concurrent_scrapes_while_services_change(server: Serving) -> None:
     reloads = 'podgate_policy_reloads_total{result="success"}'
     policy = server.files.policy.read_text()
     more = "".join(
@@ -500,7 +500,7 @@ async def _serves(server: Serving, serial: int) -> bool:
         return int(one.writer.get_extra_info("peercert")["serialNumber"], 16) == serial
 
 
-async def test_a_removed_ca_gets_in_no_more_by_live_connections_neither(tmp_path: Path) -> None:
+async def test_removed_ca_is_rejected_on_open_connections_too(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     (tmp_path / "next").mkdir()
     other = type(files.pki).create(tmp_path / "next", "next-ca")
@@ -556,7 +556,7 @@ async def _is_refused(server: Serving, context: ssl.SSLContext) -> bool:
 
 
 @pytest.mark.skipif(not PROC.exists(), reason="counts descriptors in /proc")
-async def test_many_calls_and_short_connections_leave_no_descriptor_behind(server: Serving) -> None:
+async def test_many_calls_and_short_connections_leak_no_descriptor(server: Serving) -> None:
     async def descriptors() -> int:
         return len(list((PROC / str(server.process.pid) / "fd").iterdir()))
 

@@ -9,7 +9,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from webhook.server.http1 import HttpLimits, HttpProtocols
 
 
-async def test_what_was_no_http_is_not_kept_once_it_is_answered() -> None:
+async def test_invalid_http_is_discarded_once_answered() -> None:
     async def hello(_request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(text="hello")
 

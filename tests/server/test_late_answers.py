@@ -99,7 +99,7 @@ async def late(store: RedisStore, act: Act, monkeypatch: pytest.MonkeyPatch, in_
 
 
 @pytest.mark.parametrize("kind", ACTS)
-async def test_it_is_reported_by_the_next_tick_once(
+async def test_transition_of_a_late_answer_is_reported_once_by_the_next_tick(
     redis_server: RedisServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     act, expected = ACTS[kind]
@@ -108,7 +108,7 @@ async def test_it_is_reported_by_the_next_tick_once(
         await check_reported(store, FORCED if kind == "by hand" else PLAN, expected)
 
 
-async def test_what_was_answered_in_time_is_reported_though_the_next_of_the_same_answers_was_late(
+async def test_timely_transition_is_reported_although_a_later_answer_was_late(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts = [Start(uid, ok=False, latency_us=0) for uid in ("uid", "another")]

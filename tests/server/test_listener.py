@@ -46,7 +46,7 @@ async def served(request: pytest.FixtureRequest, pki: Pki) -> AsyncIterator[tupl
         yield running, pki.context(pki.client()) if context else None
 
 
-async def test_requests_are_served_and_connections_forgotten(
+async def test_requests_are_served_and_connections_released(
     served: tuple[Loopback, ssl.SSLContext | None],
 ) -> None:
     running, context = served
@@ -57,7 +57,7 @@ async def test_requests_are_served_and_connections_forgotten(
     assert running.kept == [True] * 3
 
 
-async def test_what_a_connection_sends_ahead_is_bounded_in_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_data_sent_ahead_is_bounded_in_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "_UNREAD_BYTES", 16_384)  # where the bound is not set, it begins with more, and grows
     async with loopback(hello, None) as running:
         _, writer = await opened(running.port, None)
@@ -97,7 +97,7 @@ async def test_a_connection_without_a_request_is_cut(pki: Pki) -> None:
         assert running.reasons == ["header_timeout"]
 
 
-async def test_a_connection_may_rest_until_its_first_byte(pki: Pki) -> None:
+async def test_connection_may_idle_until_its_first_byte(pki: Pki) -> None:
     """An API server opens more than it needs at once: to cut one just as it is first used would lose a call."""
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0)) as running:
@@ -113,7 +113,7 @@ async def test_a_connection_may_rest_until_its_first_byte(pki: Pki) -> None:
         spare[1].close()
 
 
-async def test_a_connection_that_stays_silent_is_closed_and_nobody_is_blamed(pki: Pki) -> None:
+async def test_silent_connection_is_closed_without_an_error(pki: Pki) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(silence_seconds=0.05)) as running:
         reader, writer = await opened(running.port, pki.context(pki.client()))
@@ -123,7 +123,7 @@ async def test_a_connection_that_stays_silent_is_closed_and_nobody_is_blamed(pki
         assert running.reasons == []
 
 
-async def test_a_silent_connection_makes_room_at_the_cap(pki: Pki) -> None:
+async def test_silent_connection_is_closed_at_the_cap(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=1)) as running:
@@ -133,7 +133,7 @@ async def test_a_silent_connection_makes_room_at_the_cap(pki: Pki) -> None:
         silent[1].close()
 
 
-async def test_a_connection_that_has_made_a_request_may_rest(pki: Pki) -> None:
+async def test_connection_with_a_completed_request_may_idle(pki: Pki) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0.3)) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
@@ -152,7 +152,7 @@ def _client_hello(context: ssl.SSLContext) -> bytes:
 
 
 @pytest.mark.parametrize("part", [0, 0.5, 1], ids=["before its hello", "in its hello", "after its hello"])
-async def test_a_stalled_handshake_is_cut_and_delays_nobody(pki: Pki, part: float) -> None:
+async def test_stalled_handshake_is_cut_and_delays_no_other(pki: Pki, part: float) -> None:
     context, client = server_context(pki.paths), pki.context(pki.client())
     hello_sent = _client_hello(client)
     async with loopback(hello, lambda: context, ConnectionLimits(handshake_timeout_seconds=2)) as running:
@@ -179,7 +179,7 @@ async def opened(port: int, context: ssl.SSLContext | None) -> tuple[asyncio.Str
     return await asyncio.open_connection("127.0.0.1", port, ssl=context)
 
 
-async def test_where_all_have_earned_their_places_the_newcomer_is_closed_until_there_is_room(pki: Pki) -> None:
+async def test_at_the_cap_of_proven_connections_a_new_one_is_closed(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=3)) as running:
@@ -200,7 +200,7 @@ async def test_where_all_have_earned_their_places_the_newcomer_is_closed_until_t
 
 
 @pytest.mark.parametrize("stage", ["handshake", "first request"])
-async def test_over_the_cap_the_newcomer_takes_the_place_of_who_has_stalled_for_longest(pki: Pki, stage: str) -> None:
+async def test_over_the_cap_a_new_connection_replaces_the_longest_stalled(pki: Pki, stage: str) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=3)) as running:
@@ -217,7 +217,7 @@ async def test_over_the_cap_the_newcomer_takes_the_place_of_who_has_stalled_for_
             writer.close()
 
 
-async def test_a_flood_of_stalled_handshakes_keeps_nobody_out(pki: Pki) -> None:
+async def test_flood_of_stalled_handshakes_blocks_no_client(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=100)) as running:
@@ -249,7 +249,7 @@ async def friend(port: int, context: ssl.SSLContext) -> bytes:
         await writer.wait_closed()
 
 
-async def test_while_strangers_wait_for_their_handshakes_who_was_good_before_goes_first(pki: Pki) -> None:
+async def test_trusted_address_passes_queued_handshakes_of_untrusted_ones(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context) as running:
@@ -272,7 +272,7 @@ async def test_while_strangers_wait_for_their_handshakes_who_was_good_before_goe
             writer.close()
 
 
-async def test_at_the_cap_strangers_in_line_make_room_for_who_was_good_before(pki: Pki) -> None:
+async def test_at_the_cap_queued_untrusted_clients_are_closed_for_trusted_ones(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     cap = 2 * handshake_throttle._BURST_MAX
@@ -294,7 +294,7 @@ async def test_at_the_cap_strangers_in_line_make_room_for_who_was_good_before(pk
             writer.close()
 
 
-async def test_at_the_cap_strangers_that_stall_make_room_before_who_was_good_before(pki: Pki) -> None:
+async def test_at_the_cap_stalled_untrusted_clients_are_closed_before_trusted_ones(pki: Pki) -> None:
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(
@@ -323,7 +323,7 @@ def standing_still(running: Loopback) -> list[float]:
     return seconds
 
 
-async def test_aborting_cuts_those_that_wait_for_their_handshakes_too(pki: Pki) -> None:
+async def test_abort_cuts_queued_handshakes_too(pki: Pki) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         standing_still(running)
@@ -337,7 +337,7 @@ async def test_aborting_cuts_those_that_wait_for_their_handshakes_too(pki: Pki) 
             writer.close()
 
 
-async def test_nobody_waits_on_a_plain_port() -> None:
+async def test_plain_port_has_no_handshake_queue() -> None:
     """Nobody earns a place there, and a probe that waits may end us."""
     async with loopback(hello, None) as running:
         standing_still(running)
@@ -390,7 +390,7 @@ async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
     ],
     ids=["plain HTTP", "garbage", "nothing"],
 )
-async def test_a_failed_handshake_is_reported_and_leaves_nothing_behind(pki: Pki, sent: bytes, reason: str) -> None:
+async def test_failed_handshake_is_reported_and_leaks_nothing(pki: Pki, sent: bytes, reason: str) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with socket.create_connection(("127.0.0.1", running.port)) as client:
@@ -400,7 +400,7 @@ async def test_a_failed_handshake_is_reported_and_leaves_nothing_behind(pki: Pki
         await running.until(lambda: running.connections.count == 0)
 
 
-async def test_a_client_that_does_not_trust_us_is_distinguished(
+async def test_client_that_rejects_the_server_certificate_is_distinguished(
     pki: Pki, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     other = Pki.create(tmp_path_factory.mktemp("other"))
@@ -417,7 +417,7 @@ def _shake_hands(port: int, context: ssl.SSLContext) -> None:
         context.wrap_socket(plain, server_hostname="localhost").close()
 
 
-async def test_an_old_connection_is_to_end_after_its_present_request(pki: Pki) -> None:
+async def test_old_connection_ends_after_its_current_request(pki: Pki) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(age_max_seconds=0)) as running:
         assert await post(running.port, pki.context(pki.client())) == (200, "hello")
@@ -438,14 +438,14 @@ async def test_aborting_cuts_handshakes_and_live_connections(pki: Pki) -> None:
         silent.close()
 
 
-async def test_an_address_that_cannot_be_had_is_a_users_error() -> None:
+async def test_unavailable_address_is_a_user_error() -> None:
     async with loopback(hello, None) as running:
         with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1:{running.port}"):
             await running.listener.start("127.0.0.1", running.port)
         assert await post(running.port, None) == (200, "hello")
 
 
-async def test_an_address_of_another_host_is_a_users_error() -> None:
+async def test_address_of_another_host_is_a_user_error() -> None:
     async with loopback(hello, None) as running:
         with pytest.raises(UserError, match=r"cannot listen on 192\.0\.2\.1:0"):  # RFC 5737: nobody's
             await running.listener.start("192.0.2.1", 0)

@@ -83,7 +83,7 @@ def _foreign(pki: Pki, other: Pki) -> ssl.SSLContext:
     ],
     ids=["none", "foreign", "expired", "a server's", "TLS 1.2"],
 )
-async def test_a_refused_client_is_sent_the_alert_that_says_why(
+async def test_rejected_client_receives_the_alert_with_the_reason(
     pki: Pki,
     tmp_path_factory: pytest.TempPathFactory,
     client: Callable[[Pki, Pki], ssl.SSLContext],
@@ -98,7 +98,7 @@ async def test_a_refused_client_is_sent_the_alert_that_says_why(
         await running.until(lambda: running.connections.count == 0)
 
 
-async def test_a_refused_client_that_does_not_hang_up_is_released_of(pki: Pki) -> None:
+async def test_rejected_client_that_stays_connected_is_closed(pki: Pki) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with socket.create_connection(("127.0.0.1", running.port)) as client:
@@ -107,7 +107,7 @@ async def test_a_refused_client_that_does_not_hang_up_is_released_of(pki: Pki) -
             await running.until(lambda: running.connections.count == 0)
 
 
-async def test_beyond_so_many_handshakes_the_refused_are_cut_without_an_alert(
+async def test_beyond_the_handshake_limit_rejected_clients_get_no_alert(
     pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls_context, "SPARES_MAX", 1)
@@ -192,14 +192,14 @@ def _said_of_forwarded(pki: Pki, client: KeyPair) -> str:
 
 
 @pytest.mark.parametrize("kind", GOOD)
-async def test_certificates_as_clusters_have_them_are_taken_in_both_modes(pki: Pki, kind: str) -> None:
+async def test_usual_client_certificates_are_accepted_in_both_modes(pki: Pki, kind: str) -> None:
     client = leaf(pki.authority, *GOOD[kind])
     assert (await _heard(pki, client))[0] == "good"
     assert _said_of_forwarded(pki, client) == "good"
 
 
 @pytest.mark.parametrize("kind", FAULTY)
-async def test_a_certificate_that_is_no_clients_is_refused_in_both_modes_for_the_same(pki: Pki, kind: str) -> None:
+async def test_certificate_of_another_purpose_is_rejected_in_both_modes_alike(pki: Pki, kind: str) -> None:
     extensions, fault = FAULTY[kind]
     client = leaf(pki.authority, *extensions)
     reply, running = await _heard(pki, client)
@@ -209,14 +209,14 @@ async def test_a_certificate_that_is_no_clients_is_refused_in_both_modes_for_the
     assert reply.endswith(_said_of_forwarded(pki, client))
 
 
-async def test_a_weak_key_proves_nothing_in_both_modes(pki: Pki) -> None:
+async def test_weak_key_is_rejected_in_both_modes(pki: Pki) -> None:
     client = leaf(pki.authority, CLIENT_AUTH, key=roca_key())
     reply, _ = await _heard(pki, client)
     assert "CVE-2017-15361" in reply
     assert reply.endswith(_said_of_forwarded(pki, client))
 
 
-async def test_names_that_are_not_utf_8_are_refused_like_any_others_and_leave_no_stack(
+async def test_names_that_are_not_utf_8_are_rejected_without_a_traceback(
     pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3005 8203 ff fe fd"))

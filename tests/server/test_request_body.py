@@ -55,5 +55,5 @@ async def displaced_when_late() -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize("run", [uvloop.run, asyncio.run], ids=["uvloop", "asyncio"])
-def test_a_body_whose_time_is_up_makes_room_and_harms_nobody(run: Callable[..., tuple[str, bool]]) -> None:
+def test_timed_out_body_is_dropped_without_effect_on_others(run: Callable[..., tuple[str, bool]]) -> None:
     assert run(displaced_when_late()) == ("body_timeout", True)

@@ -42,7 +42,7 @@ async def works(server: Serving) -> bool:
     return status == 200 and json.loads(text)["response"]["allowed"]
 
 
-async def test_calls_without_a_good_identity_are_refused(server: Serving, tmp_path: Path) -> None:
+async def test_calls_without_a_valid_identity_are_rejected(server: Serving, tmp_path: Path) -> None:
     files = server.files
     stranger = Pki.create(tmp_path / "elsewhere") if (tmp_path / "elsewhere").mkdir() is None else None
     assert stranger is not None
@@ -120,7 +120,7 @@ async def test_bad_reviews_get_a_clear_4xx_and_the_next_good_one_works(server: S
     assert await server.metric('podgate_refused_calls_total{reason="bad_review"}') == len(BAD_BODIES)
 
 
-async def test_what_is_no_call_of_an_api_server_is_turned_away(server: Serving) -> None:
+async def test_requests_that_are_no_admission_calls_are_rejected(server: Serving) -> None:
     good = body(review())
     assert (await server.post("/mutate", good, headers={"Content-Type": "text/plain"}))[0] == 415
     assert (await server.post("/mutate", good, headers={"Content-Encoding": "gzip"}))[0] == 415
@@ -135,7 +135,7 @@ async def test_what_is_no_call_of_an_api_server_is_turned_away(server: Serving) 
     assert await works(server)
 
 
-async def test_a_body_that_drips_is_cut_off(server: Serving) -> None:
+async def test_slow_body_is_cut_off(server: Serving) -> None:
     async def drip() -> AsyncIterator[bytes]:
         while True:
             yield b" "
@@ -150,7 +150,7 @@ async def test_a_body_that_drips_is_cut_off(server: Serving) -> None:
     assert await works(server)
 
 
-async def test_a_stranger_cannot_make_the_server_read_a_body(server: Serving) -> None:
+async def test_body_of_an_unauthenticated_caller_is_not_read(server: Serving) -> None:
     """Authenticated before parsing: the answer comes though not a byte of the announced body was sent."""
     reader, writer = await asyncio.open_connection(
         *server.admission.split(":"), ssl=server.context, server_hostname="localhost"
@@ -190,7 +190,7 @@ async def test_a_dry_run_charges_nothing_and_a_repeated_uid_is_charged_once(serv
     assert await server.metric('podgate_quota_used{resource="pods",service="payment-api",window="1h"}') == 1
 
 
-async def test_a_policy_acts_on_the_next_pod_and_a_broken_one_never(server: Serving) -> None:
+async def test_policy_change_applies_to_the_next_pod_and_an_invalid_one_never(server: Serving) -> None:
     loads = 'podgate_policy_reloads_total{result="success"}'
     failures = 'podgate_policy_reloads_total{result="failure"}'
     for number in range(3):
@@ -211,7 +211,7 @@ async def test_a_policy_acts_on_the_next_pod_and_a_broken_one_never(server: Serv
     assert not (await server.create(Ask(pod(), "payments", "uid-6")))["allowed"]
 
 
-async def test_without_a_good_policy_a_server_is_alive_but_not_ready(tmp_path: Path) -> None:
+async def test_server_without_a_valid_policy_is_alive_but_not_ready(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path, "kind: Policy\n")) as server:
         assert (await server.get("/healthz"))[0] == 200
         status, text = await server.get("/readyz")
