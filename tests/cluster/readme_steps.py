@@ -37,7 +37,9 @@ class Site:
     def take(self, step: str) -> str:
         """Run the commands of a step. A node's /etc is in our folder, and our door has another port than 443."""
         step = step.replace(ON_THE_NODE, str(self.folder / "node"))
-        step = step.replace("webhooks --policy", f"webhooks --service podgate-system/podgate:{self.door.port} --policy")
+        step = step.replace(
+            "webhooks --policy", f"webhooks --service podgate-system/podgate:{self.load_balancer.port} --policy"
+        )
         tools = (self.folder / "bin", Path(sys.executable).parent, "/usr/bin", "/bin")
         own = {"PATH": os.pathsep.join(map(str, tools)), "KUBECONFIG": str(self.plane.kubeconfig)}
         command = ["bash", "-o", "errexit", "-o", "pipefail", "-o", "nounset", "-c", step]
@@ -51,7 +53,7 @@ class Site:
         """Start it with what step 3 has put on the node."""
         for path in (self.folder / "node").glob("*.yaml"):
             text = path.read_text().replace(ON_THE_NODE, str(path.parent))
-            path.write_text(text.replace(SERVICE_HOST, f"{SERVICE_HOST}:{self.door.port}"))
+            path.write_text(text.replace(SERVICE_HOST, f"{SERVICE_HOST}:{self.load_balancer.port}"))
         self.plane.admission = self.folder / "node/admission-configuration.yaml"
         self.plane.restart("kube-apiserver")
         self.plane.wait_ready()
