@@ -532,7 +532,7 @@ def test_a_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt
     assert sum(series(metrics, "podgate_breaker_probes_leased_total").values()) == leased
 
 
-def test_who_admits_everybody_does_not_say_whom_as_a_probe(metrics: Metrics) -> None:
+def test_breaker_that_admits_all_marks_no_probe(metrics: Metrics) -> None:
     [payment, *others] = policy("payment-api", "ledger").policy.services
     degrades = replace(payment, breaker=Breaker(quota_exceeded=QuotaExceeded(), when_open=WhenOpen.DEGRADE))
     metrics.policy_loaded(replace(policy(), policy=replace(policy().policy, services=(degrades, *others))))
@@ -650,7 +650,7 @@ async def test_a_real_stores_receipts_count_each_probe_once(metrics: Metrics) ->
     assert samples(metrics)['podgate_quota_used{resource="pods",service="payment-api",window="1s"}'] == 1
 
 
-def test_who_leads_no_more_shows_no_pods_and_a_service_that_is_gone_no_drift(metrics: Metrics) -> None:
+def test_former_leader_exports_no_pods_and_a_removed_service_no_drift(metrics: Metrics) -> None:
     metrics.ledger.watched(12)
     metrics.ledger.drifted("payment-api", 4)
     metrics.ledger.drifted("ledger", 0)

@@ -78,7 +78,7 @@ async def test_a_huge_file_is_not_read_whole(watched: Watched) -> None:
     assert f"{LARGEST_BYTES + 1} bytes" in watched.keeper.last_errors()[0]
 
 
-async def test_a_book_writes_what_nobody_has_changed_since_it_was_read(tmp_path: Path) -> None:
+async def test_overrides_file_is_written_only_if_unchanged_since_read(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
     mine: OverridesStore = FileOverridesStore(path)
     yours = FileOverridesStore(path)

@@ -158,7 +158,7 @@ def test_a_record_is_its_owners_alone_and_says_what_it_is(path: Path, start: Sta
     assert one.counts() == {"written": 2, "dropped": 0}
 
 
-def test_only_what_the_validating_half_judged_is_kept(path: Path, start: Start) -> None:
+def test_only_validated_reviews_are_recorded(path: Path, start: Start) -> None:
     one = start()
     one.reviewed(review("mutated", half=Half.MUTATE))
     one.reviewed(replace(review("unasked"), request=None))
@@ -335,7 +335,7 @@ def test_a_disk_that_is_full_costs_the_lines_that_it_did_not_take(
     assert one.counts() == {"written": 2, "dropped": 2}
 
 
-def test_a_disk_that_hangs_holds_nobody_up_and_what_does_not_fit_is_counted(
+def test_hanging_disk_blocks_no_review_and_dropped_lines_are_counted(
     path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_on, hangs, append = threading.Event(), threading.Event(), RecordFile.append

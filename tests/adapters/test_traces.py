@@ -166,7 +166,7 @@ def test_what_is_drawn_beyond_the_bound_is_a_trace_of_our_own_with_a_link(drawn:
 
 
 @pytest.mark.parametrize("traceparent", [SAMPLED, UNSAMPLED])
-def test_who_links_draws_for_himself_whatever_the_parent_says(traceparent: str) -> None:
+def test_linked_trace_is_sampled_independently_of_its_parent(traceparent: str) -> None:
     for draw, spans in ((0.0099, 1), (0.01, 0)):
         recorder = Recorder(draw, follows=False)
         recorder.traces.reviewed(review(traceparent=traceparent))

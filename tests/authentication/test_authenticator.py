@@ -197,7 +197,7 @@ async def test_the_one_audience_may_stand_in_a_list_as_kubernetes_writes_it(edge
     ("common_name", "by"),
     [("kube-apiserver", PROBER), ("prober", APISERVER), ("nobody", APISERVER), ("KUBE-APISERVER", APISERVER)],
 )
-async def test_somebody_elses_good_token_is_a_403(edge: Edge, common_name: str, by: Signer) -> None:
+async def test_valid_token_of_another_identity_is_a_403(edge: Edge, common_name: str, by: Signer) -> None:
     token = by.token(client_id="c")
     assert await edge.call(edge.pki.client(common_name), bearer(token)) == (403, "")
     assert [error.reason for error in edge.errors] == [R.IDENTITY_MISMATCH]
@@ -208,7 +208,7 @@ async def test_a_known_caller_on_a_route_of_another_role_is_a_403(edge: Edge) ->
     assert [error.reason for error in edge.errors] == [R.ROLE]
 
 
-async def test_a_token_bound_to_a_certificate_is_good_with_that_one_only(edge: Edge) -> None:
+async def test_bound_token_is_accepted_with_its_certificate_only(edge: Edge) -> None:
     mine, other = edge.pki.client(), edge.pki.client()
     token = APISERVER.token(cnf=certificate_binding(mine.certificate))
     assert (await edge.call(mine, bearer(token)))[0] == 200
@@ -282,7 +282,7 @@ def numbered(number: int) -> list[str]:
     return [f"Bearer {APISERVER.token(jti=str(number))}"]
 
 
-def test_what_is_remembered_is_bounded(authenticator: Authenticator, pki: Pki) -> None:
+def test_remembered_tokens_are_bounded(authenticator: Authenticator, pki: Pki) -> None:
     mine = der(pki.client())
     for number in range(40):
         authenticator.authenticate(mine, numbered(number))
@@ -293,7 +293,7 @@ def test_what_is_remembered_is_bounded(authenticator: Authenticator, pki: Pki) -
     assert len(authenticator._holders) == 512
 
 
-def test_a_flood_of_good_tokens_with_other_certificates_pushes_out_none_of_mine(
+def test_valid_tokens_of_other_certificates_evict_no_cached_token_of_a_caller(
     authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, token, other = der(pki.client()), numbered(0), der(pki.client())
@@ -305,7 +305,7 @@ def test_a_flood_of_good_tokens_with_other_certificates_pushes_out_none_of_mine(
     assert verified == []
 
 
-def test_a_flood_of_good_tokens_with_my_certificate_pushes_out_none_that_is_in_use(
+def test_valid_tokens_of_one_certificate_evict_no_cached_token_in_use(
     authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, token = der(pki.client()), numbered(0)
@@ -318,7 +318,7 @@ def test_a_flood_of_good_tokens_with_my_certificate_pushes_out_none_that_is_in_u
     assert [f"Bearer {one}" for one in verified].count(token[0]) == 1
 
 
-def test_bad_tokens_are_never_remembered(authenticator: Authenticator, pki: Pki) -> None:
+def test_rejected_tokens_are_never_cached(authenticator: Authenticator, pki: Pki) -> None:
     mine = der(pki.client())
     authenticator.authenticate(mine, numbered(0))
     for number in range(100):

@@ -94,7 +94,7 @@ def of_callers_behind_a_proxy(pki: Pki) -> WatchedFile[Any]:
 
 @pytest.mark.parametrize("opened", [of_connections, of_callers_behind_a_proxy])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_one_that_can_vouch_for_nobody_is_named_at_the_start_and_changes_nothing_later(
+def test_ca_that_cannot_sign_is_named_at_the_start_and_changes_nothing_later(
     tmp_path: Path, opened: Callable[[Pki], WatchedFile[Any]], fault: str
 ) -> None:
     pki, (der, words) = Pki.create(tmp_path), FAULTS[fault]

@@ -51,16 +51,14 @@ def test_an_ambiguous_or_expensive_document_is_rejected(
 
 
 @pytest.mark.parametrize("reader", YAML_READERS)
-def test_what_is_not_utf_8_is_rejected(reader: Callable[[bytes, str], Any]) -> None:
+def test_input_that_is_not_utf_8_is_rejected(reader: Callable[[bytes, str], Any]) -> None:
     with pytest.raises(UserError, match="not UTF-8"):
         reader(b"\xff", "f")
 
 
 @pytest.mark.parametrize("reader", READERS)
 @given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
-def test_whatever_a_file_holds_is_read_or_reported_to_be_wrong(
-    reader: Callable[[bytes, str], Any], content: bytes
-) -> None:
+def test_any_file_content_is_read_or_reported_as_invalid(reader: Callable[[bytes, str], Any], content: bytes) -> None:
     with suppress(UserError):
         reader(content, "f")
 
@@ -71,7 +69,7 @@ _KTY = st.fixed_dictionaries({"kty": st.sampled_from(["EC", "RSA", "OKP", "oct"]
 
 
 @given(st.lists(st.builds(lambda kty, more: {**kty, **more}, _KTY, st.dictionaries(_NAMES, _SCALARS)), max_size=3))
-def test_whatever_a_key_says_it_is_taken_or_left_out(keys: list[dict[str, Any]]) -> None:
+def test_any_key_is_accepted_or_left_out(keys: list[dict[str, Any]]) -> None:
     with suppress(UserError):
         found = read_key_set(json.dumps({"keys": keys}).encode(), "f")
         assert len(found.keys) + len(found.faults) >= len(keys)

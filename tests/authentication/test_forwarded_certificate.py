@@ -74,7 +74,7 @@ def as_pem(body: str, begin: str = "CERTIFICATE", end: str = "CERTIFICATE") -> s
         as_pem(BASE64),
     ],
 )
-def test_what_proxies_write_is_read(header: str) -> None:
+def test_header_formats_of_proxies_are_read(header: str) -> None:
     assert forwarded_certificate([header]) == der(CALLER)
 
 
@@ -172,7 +172,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("headers", MALFORMED.values(), ids=MALFORMED)
-def test_what_is_not_said_plainly_is_refused(headers: list[str]) -> None:
+def test_ambiguous_headers_are_rejected(headers: list[str]) -> None:
     with pytest.raises(AuthenticationError) as refused:
         forwarded_certificate(headers)
     assert refused.value.reason == AuthFailure.FORWARDED_MALFORMED
@@ -189,12 +189,12 @@ def test_no_header_is_a_refusal_of_its_own() -> None:
 @given(st.text(alphabet=st.characters(exclude_characters='"\\', min_codepoint=32, max_codepoint=126), max_size=200))
 @example(f'",Cert="{ENCODED}'.replace('"', ""))
 @example(";Cert=x;Hash=y,")
-def test_a_name_in_quotes_says_nothing_but_itself(subject: str) -> None:
+def test_quoted_name_is_taken_literally(subject: str) -> None:
     assert forwarded_certificate([f'{HASH};Subject="{subject}";{CERT}']) == der(CALLER)
 
 
 @given(st.data())
-def test_no_change_of_a_good_header_says_that_it_was_another(data: st.DataObject) -> None:
+def test_altered_valid_headers_name_no_other_caller(data: st.DataObject) -> None:
     """With a Hash, which Envoy always sends: whatever is cut out, put in or exchanged, it is this caller or nobody."""
     text = GOOD
     for _ in range(data.draw(st.integers(1, 3))):
@@ -209,7 +209,7 @@ def test_no_change_of_a_good_header_says_that_it_was_another(data: st.DataObject
 
 
 @given(st.lists(st.text(max_size=300), max_size=3))
-def test_whatever_is_sent_is_a_certificate_or_a_refusal(headers: list[str]) -> None:
+def test_any_header_is_a_certificate_or_rejected(headers: list[str]) -> None:
     with pytest.raises(AuthenticationError):
         forwarded_certificate(headers)
 
@@ -275,20 +275,20 @@ def doorway(tmp_path: Path) -> Doorway:
     return Doorway.create(tmp_path)
 
 
-async def test_a_caller_behind_the_proxy_is_who_its_own_certificate_and_token_say(doorway: Doorway) -> None:
+async def test_caller_behind_the_proxy_is_identified_by_its_certificate_and_token(doorway: Doorway) -> None:
     caller = await doorway.enter(said_of(doorway.forwarding.caller))
     assert (caller.role, caller.client_id, caller.certificate) == ("apiserver", SUBJECT, "kube-apiserver")
     assert (caller.issuer, AUDIENCE) == (ISSUER, "podgate")
 
 
-async def test_who_is_not_on_the_list_may_not_forward(doorway: Doorway) -> None:
+async def test_unlisted_proxy_may_not_forward_certificates(doorway: Doorway) -> None:
     said = said_of(doorway.forwarding.caller)
     pki = doorway.forwarding.files.pki
     assert await doorway.refused(said, hop=pki.client("somebody-else")) == AuthFailure.NOT_A_PROXY
     assert await doorway.refused(said, hop=doorway.forwarding.caller) == AuthFailure.NOT_A_PROXY
 
 
-async def test_a_caller_who_connects_directly_is_refused(doorway: Doorway) -> None:
+async def test_caller_that_connects_directly_is_rejected(doorway: Doorway) -> None:
     direct = doorway.forwarding.files.pki.client()
     assert await doorway.refused([], hop=direct) == AuthFailure.NOT_A_PROXY
     assert await doorway.refused(said_of(direct), hop=direct) == AuthFailure.NOT_A_PROXY
@@ -457,7 +457,7 @@ def test_identities_about_proxies_go_with_the_mode(tmp_path: Path) -> None:
         assert says in str(refused.value)
 
 
-def test_authorities_that_are_none_are_named(tmp_path: Path) -> None:
+def test_invalid_cas_are_named(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     for content, says in (("text", "holds no certificate"), (pem(CALLER), "is not a CA certificate")):
         file.write_text(content)
@@ -469,7 +469,7 @@ def expired_authority() -> str:
     return pem(Authority.create("old", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).key_pair)
 
 
-def test_authorities_that_have_all_expired_take_no_good_ones_place_but_begin_where_there_are_none(
+def test_expired_cas_replace_no_valid_ones_but_are_accepted_at_the_start(
     doorway: Doorway,
 ) -> None:
     authorities, file = doorway.authorities, doorway.forwarding.callers.folder / "ca.crt"
@@ -509,7 +509,7 @@ EXTENSIONS: dict[str, x509.ExtensionType] = {
 
 
 @pytest.mark.parametrize("kind", [*KEYS, *EXTENSIONS])
-def test_an_authority_is_taken_if_what_it_signs_is_verified_and_is_named_otherwise(tmp_path: Path, kind: str) -> None:
+def test_ca_is_accepted_if_its_certificates_verify_and_named_otherwise(tmp_path: Path, kind: str) -> None:
     key = KEYS.get(kind, KEYS["P-256"])()
     critical = [EXTENSIONS[kind]] if kind in EXTENSIONS else []
     ca = signed("ca", key, key, x509.BasicConstraints(ca=True, path_length=None), *critical)
@@ -551,7 +551,7 @@ def signed(
     return builder.sign(issuer, None if isinstance(issuer, EDWARDS) else hashes.SHA256())
 
 
-async def test_a_server_whose_callers_cas_have_all_expired_begins_and_is_not_ready_until_they_are_renewed(
+async def test_server_with_expired_client_cas_is_not_ready_until_they_are_renewed(
     tmp_path: Path,
 ) -> None:
     forwarding = Forwarding.create(tmp_path)

@@ -180,7 +180,7 @@ def test_a_good_token_that_is_cut_mended_or_mixed_with_another_is_refused_or_the
 
 
 @given(st.text(max_size=300))
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_malformed_token_is_rejected(text: str) -> None:
     assert is_refused(text)
 
 

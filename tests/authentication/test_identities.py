@@ -186,7 +186,7 @@ def test_a_client_id_that_cannot_be_shown_is_refused(tmp_path: Path, value: obje
     [(["a", "b"], []), ([], ["spiffe://a", "spiffe://b"]), ([], ["spiffe://a", "https://b"])],
     ids=["two common names", "two SPIFFE IDs", "a SPIFFE ID and another URI"],
 )
-def test_a_certificate_that_leaves_open_who_it_is_is_refused(tmp_path: Path, names: list[str], uris: list[str]) -> None:
+def test_ambiguous_certificate_is_rejected(tmp_path: Path, names: list[str], uris: list[str]) -> None:
     good = Pki.create(tmp_path).client()
     attributes = [x509.NameAttribute(x509.NameOID.COMMON_NAME, name) for name in names]
     builder = (
@@ -206,18 +206,18 @@ def test_a_certificate_that_leaves_open_who_it_is_is_refused(tmp_path: Path, nam
         read_certificate(der(KeyPair(certificate, good.key)), b"")
 
 
-def test_what_is_no_certificate_is_refused() -> None:
+def test_malformed_certificate_is_rejected() -> None:
     with pytest.raises(AuthenticationError, match="certificate_ambiguous"):
         read_certificate(b"not DER", b"")
 
 
 @pytest.mark.parametrize("odd", list(unreadable(Authority.create())))
-def test_a_certificate_that_cannot_be_read_is_refused_whatever_is_odd_about_it(odd: str) -> None:
+def test_unreadable_certificate_is_rejected_whatever_its_defect(odd: str) -> None:
     with pytest.raises(AuthenticationError, match="certificate_ambiguous: cannot be read"):
         read_certificate(unreadable(Authority.create())[odd], b"")
 
 
-def test_the_page_says_of_every_reason_what_was_wrong() -> None:
+def test_page_explains_every_reason() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
     assert sorted(reason for reason, _ in rows) == sorted(AuthFailure)
     assert dict(rows).items() >= {"binding": "403", "role": "403", "identity_mismatch": "403", "expired": "401"}.items()
@@ -252,7 +252,7 @@ def test_a_file_by_which_every_review_would_be_refused_is_a_mistake(tmp_path: Pa
     assert refused.value.remedy.startswith("add {role: apiserver")
 
 
-async def test_a_running_server_goes_by_the_identities_of_now_also_for_tokens_that_it_has_verified(
+async def test_running_server_applies_changed_identities_to_verified_tokens_too(
     tmp_path: Path,
 ) -> None:
     files = Files.create(tmp_path)

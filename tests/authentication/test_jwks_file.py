@@ -92,7 +92,7 @@ def test_a_bad_key_is_refused_with_its_place_and_fault(tmp_path: Path, keys: lis
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"null", b"\xff\xfe", b"[" * 5000, b'{"keys": {}}'])
-def test_what_is_no_key_set_is_refused(text: bytes) -> None:
+def test_malformed_key_set_is_rejected(text: bytes) -> None:
     with pytest.raises(UserError):
         read_key_set(text, "jwks.json")
 
@@ -153,14 +153,14 @@ async def test_the_file_is_looked_at_again_and_again(tmp_path: Path) -> None:
         await watching
 
 
-def test_a_key_may_name_the_issuer_that_it_speaks_for(tmp_path: Path) -> None:
+def test_key_may_be_bound_to_an_issuer(tmp_path: Path) -> None:
     bound, free = signer(), signer()
     source = JwksFile(write(tmp_path / "jwks.json", {**bound.jwk(), "iss": "https://a"}, free.jwk()))
     assert {key.issuer for key in source.keys.values()} == {"https://a", None}
     assert source.claimed == {"https://a"}
 
 
-def test_an_issuer_whose_key_is_taken_out_is_not_anybodys(tmp_path: Path) -> None:
+def test_issuer_of_a_removed_key_stays_claimed(tmp_path: Path) -> None:
     burnt, free = signer(), signer()
     path = write(tmp_path / "jwks.json", {**burnt.jwk(), "iss": "https://a"}, free.jwk())
     source = JwksFile(path)
@@ -172,7 +172,7 @@ def test_an_issuer_whose_key_is_taken_out_is_not_anybodys(tmp_path: Path) -> Non
     assert source.claimed == {"https://a", "https://b"}
 
 
-def test_what_a_bad_file_claims_is_not_claimed(tmp_path: Path) -> None:
+def test_issuers_of_an_invalid_file_are_not_claimed(tmp_path: Path) -> None:
     path = write(tmp_path / "jwks.json", GOOD)
     source = JwksFile(path)
     write(path, {**GOOD, "iss": "https://a"}, "text")

@@ -91,7 +91,7 @@ async def running() -> AsyncIterator[Fetching]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_before_the_first_fetch_there_are_no_keys_and_it_says_so() -> None:
+async def test_before_the_first_fetch_missing_keys_are_reported() -> None:
     found = fetching()
     assert (found.keys.keys, found.keys.trouble) == ({}, "not fetched yet")
 
@@ -127,7 +127,7 @@ async def test_a_flood_of_unknown_keys_makes_one_fetch_in_a_cool_down(running: F
     assert running.publisher.asked == 4
 
 
-async def test_who_comes_while_a_fetch_is_under_way_waits_for_that_one(running: Fetching) -> None:
+async def test_callers_during_a_fetch_wait_for_that_fetch(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.answering.clear()
     waiting = [asyncio.create_task(running.keys.refetch()) for _ in range(10)]
@@ -139,7 +139,7 @@ async def test_who_comes_while_a_fetch_is_under_way_waits_for_that_one(running: 
     assert (running.publisher.asked, list(running.keys.keys)) == (2, ["b"])
 
 
-async def test_only_so_many_wait_and_the_others_are_answered_at_once(running: Fetching) -> None:
+async def test_waiting_callers_are_bounded_and_others_answered_at_once(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.answering.clear()
     waiting = [asyncio.create_task(running.keys.refetch()) for _ in range(100)]
@@ -150,7 +150,7 @@ async def test_only_so_many_wait_and_the_others_are_answered_at_once(running: Fe
     await asyncio.gather(*waiting)
 
 
-async def test_nobody_waits_longer_than_the_patience_and_the_fetch_goes_on() -> None:
+async def test_callers_wait_no_longer_than_the_limit_and_the_fetch_continues() -> None:
     found = fetching(replace(QUICK, patience_seconds=0.01))
     await found.keys.refetch()
     assert found.keys.keys == {}
@@ -159,7 +159,7 @@ async def test_nobody_waits_longer_than_the_patience_and_the_fetch_goes_on() -> 
     assert list(found.keys.keys) == ["a"]
 
 
-async def test_a_caller_that_goes_away_does_not_end_the_fetch_for_others(running: Fetching) -> None:
+async def test_disconnected_caller_does_not_cancel_the_fetch_for_others(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.answering.clear()
     gone, stays = (asyncio.create_task(running.keys.refetch()) for _ in range(2))
@@ -170,7 +170,7 @@ async def test_a_caller_that_goes_away_does_not_end_the_fetch_for_others(running
     assert list(running.keys.keys) == ["b"]
 
 
-async def test_while_none_are_to_be_had_the_last_ones_hold_up_to_the_stated_age(running: Fetching) -> None:
+async def test_during_failed_fetches_the_last_keys_are_used_up_to_their_maximum_age(running: Fetching) -> None:
     generation = running.keys.generation
     running.publisher.fails = "HTTP 500"
     running.clock.seconds += 99
@@ -195,9 +195,7 @@ async def test_their_age_counts_from_when_they_were_asked_for(running: Fetching)
 
 
 @pytest.mark.parametrize("which", ["the wall's clock alone", "the steady clock alone"])
-async def test_what_is_too_old_by_one_clock_is_too_old_and_neither_makes_up_for_the_other(
-    running: Fetching, which: str
-) -> None:
+async def test_keys_too_old_by_either_clock_are_not_used(running: Fetching, which: str) -> None:
     ahead, behind = (running.wall, running.clock) if which.startswith("the wall") else (running.clock, running.wall)
     behind.seconds -= 3600
     ahead.seconds += 99
@@ -217,7 +215,7 @@ async def test_that_the_last_keys_have_ended_is_reported_once_and_why(running: F
     assert running.told == ["fetched", "HTTP 500", "ended: HTTP 500"]
 
 
-async def test_they_end_with_the_fetch_that_fails_though_nobody_looks(running: Fetching) -> None:
+async def test_keys_expire_with_a_failed_fetch_without_a_caller(running: Fetching) -> None:
     running.publisher.fails = "HTTP 500"
     running.clock.seconds += 100
     await running.keys.refetch()
@@ -230,14 +228,14 @@ async def test_keys_that_end_before_any_fetch_has_failed_say_why_as_well(running
     assert running.told == ["fetched", "ended: the last ones are too old"]
 
 
-async def test_keys_that_were_gone_come_back(running: Fetching) -> None:
+async def test_expired_keys_are_used_again_after_a_fetch(running: Fetching) -> None:
     running.clock.seconds += 1000
     assert running.keys.keys == {}
     await running.keys.refetch()
     assert (list(running.keys.keys), running.keys.trouble) == (["a"], "")
 
 
-async def test_a_key_that_is_published_no_more_is_gone(running: Fetching) -> None:
+async def test_unpublished_key_is_removed(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.publish("b")
     await running.keys.refetch()
@@ -251,7 +249,7 @@ async def test_the_same_keys_again_are_no_change(running: Fetching) -> None:
     assert (running.publisher.asked, running.keys.generation) == (2, generation)
 
 
-async def test_one_that_does_not_answer_in_time_has_failed() -> None:
+async def test_fetch_without_a_timely_response_fails() -> None:
     found = fetching(replace(QUICK, fetch_seconds=0.01))
     task = asyncio.create_task(found.keys.run())
     async with asyncio.timeout(HANG_SECONDS):
@@ -318,7 +316,7 @@ async def test_the_first_call_with_a_new_key_is_admitted_after_one_fetch(running
     assert running.publisher.asked == 2
 
 
-async def test_while_nobody_knows_yet_for_whom_fetched_keys_speak_no_key_without_issuer_speaks_for_anybody() -> None:
+async def test_keys_without_issuer_are_unused_until_the_first_fetch() -> None:
     found, world = fetching(), World()
     cluster = JwksRefresher(
         "cluster", found.publisher.fetch, KeyClocks(found.clock, found.wall), binds=True, pace=QUICK
@@ -343,7 +341,7 @@ async def test_while_nobody_knows_yet_for_whom_fetched_keys_speak_no_key_without
 
 
 @pytest.mark.parametrize("kid", ["", "a b", None, 7, "k" * 129])
-async def test_what_is_no_kid_makes_no_fetch(running: Fetching, kid: object) -> None:
+async def test_invalid_kid_causes_no_fetch(running: Fetching, kid: object) -> None:
     running.clock.seconds += 5
     token = good().with_header(kid=kid).token
     with pytest.raises(AuthenticationError):
@@ -351,7 +349,7 @@ async def test_what_is_no_kid_makes_no_fetch(running: Fetching, kid: object) -> 
     assert running.publisher.asked == 1
 
 
-async def test_what_was_verified_is_accepted_no_longer_than_its_keys_hold(running: Fetching) -> None:
+async def test_verified_token_is_accepted_no_longer_than_its_keys(running: Fetching) -> None:
     running.clock.seconds += 5
     running.publisher.keys = {"ES256": TokenKey("ES256", "ES256", key("ES256").key.public_key())}
     await running.keys.refetch()

@@ -62,7 +62,7 @@ def test_its_generation_changes_whenever_that_of_any_source_does() -> None:
         "one is away whose issuer nobody knows yet",
     ],
 )
-def test_what_is_missing_is_reported_only_where_it_may_be_needed(
+def test_missing_keys_are_reported_only_where_needed(
     sources: list[Source], issuers: set[str | None], missing: list[str]
 ) -> None:
     assert JwksUnion(sources).missing_for(issuers) == missing
@@ -72,7 +72,7 @@ def test_what_is_missing_is_reported_only_where_it_may_be_needed(
     ("key_issuer", "issuer", "is_believed"),
     [(None, "c", True), (None, "a", False), ("a", "a", True), ("a", "b", False), ("b", "b", True), ("b", "c", False)],
 )
-def test_a_key_speaks_for_its_issuer_alone_and_one_without_for_those_that_have_none(
+def test_key_verifies_its_issuer_only_and_an_unbound_key_the_unclaimed_issuers(
     key_issuer: str | None,
     issuer: str,
     is_believed: bool,  # noqa: FBT001  what a case is about
@@ -81,7 +81,7 @@ def test_a_key_speaks_for_its_issuer_alone_and_one_without_for_those_that_have_n
     assert JwksUnion([source("url"), source("cluster", "a")]).may_sign(key, issuer) == is_believed
 
 
-def test_keys_without_issuer_speak_for_nobody_while_one_source_may_claim_anybody() -> None:
+def test_keys_without_issuer_are_unused_while_a_source_may_claim_any() -> None:
     file, cluster = source("file"), source("cluster", has_keys=False)
     cluster.may_claim = True
     ring, key = JwksUnion([file, cluster]), TokenKey("k", "ES256", ONE.key.public_key())

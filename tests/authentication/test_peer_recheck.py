@@ -153,7 +153,7 @@ def test_a_ca_of_the_same_name_or_the_same_key_alone_is_another(same: str) -> No
     assert TrustedCas([other.certificate]).until_seconds([one.certificate]) == 0
 
 
-def test_who_trusts_nobody_trusts_no_chain() -> None:
+def test_without_trusted_cas_no_chain_verifies() -> None:
     assert TrustedCas().until_seconds([Authority.create().key_pair.certificate]) == 0
     assert TrustedCas([Authority.create().key_pair.certificate]).until_seconds([]) == 0
 

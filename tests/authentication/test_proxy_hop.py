@@ -89,7 +89,7 @@ async def way(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[W
             yield Way(forwarding, server, running, clients)
 
 
-async def test_a_caller_comes_through_as_itself(way: Way) -> None:
+async def test_caller_is_forwarded_with_its_own_identity(way: Way) -> None:
     caller = way.forwarding.caller
     assert await way.call(caller) == 200, way.hop.log
     assert await way.call(caller, path="/mutate?timeout=10s") == 200
@@ -108,13 +108,13 @@ def test_the_page_names_the_versions_that_are_run() -> None:
         assert f"| {name} {version} |" in page
 
 
-async def test_a_large_review_comes_through(way: Way) -> None:
+async def test_large_review_is_forwarded(way: Way) -> None:
     review = json.loads(BODY)
     review["request"]["object"]["metadata"]["annotations"] = {"large": "x" * 2_000_000}
     assert await way.call(way.forwarding.caller, body=json.dumps(review).encode()) == 200, way.hop.log
 
 
-async def test_what_a_caller_says_of_itself_does_not_come_through(way: Way) -> None:
+async def test_identity_header_of_a_caller_is_not_forwarded(way: Way) -> None:
     """A stranger with a good certificate of its own claims to be the API server, in every way of writing it."""
     stranger, said = way.forwarding.callers.client("stranger"), said_of(way.forwarding.caller)
     for number, names_of in enumerate(((HEADER,), (HEADER.lower(),), (HEADER, HEADER), (HEADER, HEADER.upper())), 1):
@@ -126,7 +126,7 @@ async def test_what_a_caller_says_of_itself_does_not_come_through(way: Way) -> N
     assert await way.server.metric(REVIEWS) == 1
 
 
-async def test_without_a_certificate_nobody_comes_through(way: Way) -> None:
+async def test_caller_without_a_certificate_is_not_forwarded(way: Way) -> None:
     assert await way.call(None, (HEADER, said_of(way.forwarding.caller))) in (0, 400)
     assert await way.call(way.forwarding.files.pki.client()) in (0, 400)  # the proxy does not know that CA
     assert await way.server.metric(REVIEWS) == 0
@@ -142,7 +142,7 @@ async def test_a_token_is_bound_to_the_callers_certificate_and_not_to_the_proxys
     assert await way.refusals("binding") == 2
 
 
-async def test_what_the_proxy_trusts_is_verified_again(way: Way) -> None:
+async def test_certificate_trusted_by_the_proxy_is_verified_again(way: Way) -> None:
     foreign = Pki.create(way.folder / "foreign", "foreign-ca")
     with way.another_hop(pem(foreign.authority.key_pair)) as trusting:
         assert await way.call(foreign.client(), at=trusting) == 401, trusting.log
@@ -150,7 +150,7 @@ async def test_what_the_proxy_trusts_is_verified_again(way: Way) -> None:
         assert await way.call(way.forwarding.caller, at=trusting) == 200, trusting.log
 
 
-async def test_who_goes_round_the_proxy_is_refused(way: Way) -> None:
+async def test_caller_that_bypasses_the_proxy_is_rejected(way: Way) -> None:
     said = {HEADER: said_of(way.forwarding.caller)}
     direct = way.forwarding.files.pki.context(way.forwarding.files.pki.client())
     assert (await way.server.post("/mutate", BODY, context=direct))[0] == 403

@@ -101,7 +101,7 @@ def test_a_list_as_large_as_allowed_is_read(tmp_path: Path) -> None:
     assert len(RevocationFile(path).value) == 4096
 
 
-async def test_a_token_that_a_running_server_knows_is_denied_soon_after_its_list_says_so(tmp_path: Path) -> None:
+async def test_cached_token_is_rejected_soon_after_its_revocation(tmp_path: Path) -> None:
     files, denied = Files.create(tmp_path), tmp_path / "denied.yaml"
     denied.write_text("[]")
     token, other = files.signer.token(jti="one"), files.signer.token(jti="other")

@@ -79,7 +79,7 @@ async def ask(server: Serving, path: str, body: bytes = BODY, **more: Any) -> in
 # --- what is let in ---
 
 
-async def test_who_knows_the_path_is_admitted_and_no_other(tmp_path: Path) -> None:
+async def test_only_callers_of_the_secret_path_are_admitted(tmp_path: Path) -> None:
     async with reduced(tmp_path) as server:
         code, text = await server.post(f"/{SECRET}/mutate?timeout=10s", BODY, token="")
         assert (code, json.loads(text)["response"]["allowed"]) == (200, True)
@@ -121,7 +121,7 @@ async def test_after_the_path_all_is_as_ever(tmp_path: Path) -> None:
         assert await ask(server, f"/{SECRET}/mutate", headers={"Content-Type": "text/plain"}) == 415
 
 
-async def test_certificates_tokens_and_what_proxies_say_prove_nothing_here(tmp_path: Path) -> None:
+async def test_certificates_tokens_and_proxy_headers_are_ignored(tmp_path: Path) -> None:
     async with reduced(tmp_path) as server:
         known = server.files.pki.context(server.files.caller)
         forwarded = {"X-Forwarded-Client-Cert": "Subject=x"}
@@ -147,7 +147,7 @@ async def test_a_new_path_is_good_beside_the_old_one_until_that_is_taken_away(tm
 # --- who is told what ---
 
 
-async def test_the_path_is_reported_to_nobody(tmp_path: Path) -> None:
+async def test_path_is_disclosed_nowhere(tmp_path: Path) -> None:
     """By whatever way words leave: answers, the log at its most talkative, traces, the record, the plain port."""
     record = tmp_path / "events.jsonl"
     told: list[str] = []
@@ -201,7 +201,7 @@ async def test_everybody_is_reported_that_the_mode_is_on(tmp_path: Path) -> None
     assert re.search(r'"level":"warning","msg":"reduced mode: callers are not authenticated', log)
 
 
-async def test_where_callers_are_known_nothing_says_otherwise(tmp_path: Path) -> None:
+async def test_other_modes_do_not_report_reduced_mode(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path)) as server:
         assert await server.get("/readyz") == (200, "ok\n")
         assert json.loads((await server.get("/status"))[1])["clientIdentity"] == "mutual"
@@ -233,7 +233,7 @@ MISTAKES = (
 
 
 @pytest.mark.parametrize(("flags", "says"), MISTAKES)
-def test_what_belongs_to_another_mode_is_a_mistake(tmp_path: Path, flags: dict[str, str], says: str) -> None:
+def test_settings_of_another_mode_are_errors(tmp_path: Path, flags: dict[str, str], says: str) -> None:
     files = Reduced.at(tmp_path)
     base = {"--tls-cert": "server.crt", "--tls-key": "server.key", "--policy": "policy.yaml"}
     told = [
@@ -299,7 +299,7 @@ async def test_no_client_is_asked_for_a_certificate(tmp_path: Path) -> None:
         (f"{'0' * 64}\n", "could be guessed"),
     ],
 )
-def test_what_is_no_path_is_refused_without_its_words(tmp_path: Path, content: str, says: str) -> None:
+def test_invalid_path_is_rejected_without_quoting_it(tmp_path: Path, content: str, says: str) -> None:
     file = tmp_path / "path"
     file.write_text(content)
     with pytest.raises(UserError, match=says) as refused:

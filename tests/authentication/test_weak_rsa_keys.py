@@ -8,7 +8,7 @@ from tests.harness.rsa_keys import roca_key
 from webhook.authentication.certificates.weak_rsa_keys import _PRIMES, weakness
 
 
-def test_a_key_of_the_roca_form_is_found_by_its_modulus_alone() -> None:
+def test_roca_key_is_detected_by_its_modulus() -> None:
     found = weakness(roca_key().public_key())
     assert found is not None
     assert "CVE-2017-15361" in found

@@ -156,7 +156,7 @@ def test_the_list_shows_what_is_live(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (("--quota-factor", "2", "--for", "1m"), "--reason: missing: give one, such as --reason INC-1234"),
         (("--quota-factor", "2", "--reason", "x"), "give --for or --until, one of the two: such as --for 10m"),
@@ -179,11 +179,11 @@ def test_the_list_shows_what_is_live(file: Path) -> None:
     ],
 )
 def test_a_mistake_is_reported_in_one_line_and_writes_nothing(
-    file: Path, arguments: tuple[str, ...], said: str
+    file: Path, arguments: tuple[str, ...], printed: str
 ) -> None:
     done = override(*arguments)
     assert done.code == 2
-    assert said in done.error
+    assert printed in done.error
     assert not file.exists()
 
 
@@ -194,7 +194,7 @@ def test_a_service_is_wanted(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "printed"),
     [
         (("override", "nope", "--quota-factor", "2"), 4, "no service 'nope': the policy has payment-api, free"),
         (("override", "free", "--quota-factor", "2"), 2, "free: quotaFactor: the service has no windows of its own"),
@@ -205,11 +205,11 @@ def test_a_service_is_wanted(file: Path) -> None:
     ],
 )
 def test_what_would_do_nothing_under_the_policy_is_refused(
-    file: Path, arguments: tuple[str, ...], code: int, said: str
+    file: Path, arguments: tuple[str, ...], code: int, printed: str
 ) -> None:
     done = podgate(*arguments, *FOR, "--policy", file.parent / "policy.yaml")
     assert done.code == code
-    assert said in done.error
+    assert printed in done.error
     assert not file.exists()
 
 
@@ -221,18 +221,18 @@ def test_clearing_a_service_that_is_in_no_policy_any_more_works(file: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "printed"),
     [
         ("- {service: ledger}\n", ":1:3: [0].until: (absent): required: add until"),
         (OTHERS.splitlines()[0] + "\n" + OTHERS.splitlines()[0], ":2:13: [1].service: ledger: a second live entry"),
     ],
 )
-def test_overrides_that_are_bad_already_are_not_touched(file: Path, text: str, said: str) -> None:
+def test_overrides_that_are_bad_already_are_not_touched(file: Path, text: str, printed: str) -> None:
     file.write_text(text)
     done = override("--quota-factor", "2", *FOR)
     assert done.code == 2
     assert f"{file}: the existing overrides are invalid: fix what is listed here" in done.err
-    assert said in done.err
+    assert printed in done.err
     assert file.read_text() == text
 
 

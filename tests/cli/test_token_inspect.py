@@ -20,8 +20,8 @@ TELLING_LENGTH = 12
 
 
 def shows(done: Done, text: str) -> bool:
-    said = done.out + done.err
-    return any(text[at : at + TELLING_LENGTH] in said for at in range(len(text) - TELLING_LENGTH + 1))
+    printed = done.out + done.err
+    return any(text[at : at + TELLING_LENGTH] in printed for at in range(len(text) - TELLING_LENGTH + 1))
 
 
 def inspected(text: str, *flags: str | Path) -> Done:

@@ -136,14 +136,14 @@ def node(tmp_path: Path) -> Node:
 
 
 @pytest.mark.parametrize("name", [CONFIGURATION, KUBECONFIG])
-def test_the_shipped_files_are_what_it_writes(name: str, *, refresh_goldens: bool) -> None:
+def test_shipped_files_equal_the_written_ones(name: str, *, refresh_goldens: bool) -> None:
     written = texts(credential_folder.DEFAULT, users_of([HOST], 444))[name]
     if refresh_goldens:
         (SHIPPED / name).write_text(written)
     assert (SHIPPED / name).read_text() == written
 
 
-async def test_everything_that_kube_apiserver_needs_is_there_for_its_owner_alone(node: Node) -> None:
+async def test_files_of_kube_apiserver_are_readable_by_their_owner_only(node: Node) -> None:
     assert await node.look() == []
     configuration = yaml.safe_load((node.path / CONFIGURATION).read_text())
     named = {plugin["configuration"]["kubeConfigFile"] for plugin in configuration["plugins"]}
@@ -159,14 +159,14 @@ async def test_everything_that_kube_apiserver_needs_is_there_for_its_owner_alone
     assert {stat.S_IMODE(path.stat().st_mode) for path in node.path.iterdir()} == {0o600}
 
 
-async def test_a_second_look_changes_nothing(node: Node) -> None:
+async def test_second_round_changes_nothing(node: Node) -> None:
     await node.look()
     before = {path: path.stat().st_mtime_ns for path in node.path.iterdir()}
     assert (await renew(node.plan, node.cluster, NOW)).done == []
     assert {path: path.stat().st_mtime_ns for path in node.path.iterdir()} == before
 
 
-async def test_whoever_reads_meanwhile_sees_a_pair_that_belongs_together(node: Node) -> None:
+async def test_concurrent_readers_see_a_matching_pair(node: Node) -> None:
     await node.look()
     over = threading.Event()
     troubles: list[str] = []
@@ -278,7 +278,7 @@ def pem_of(leaf: KeyPair) -> bytes:
     return leaf.certificate.public_bytes(Encoding.PEM) + key_pem(leaf.key)
 
 
-async def test_each_port_has_what_is_kept_for_it_while_that_is_good(node: Node) -> None:
+async def test_each_port_has_its_own_certificate_while_valid(node: Node) -> None:
     first, second = client(), client(lifetime=timedelta(days=1))
     node.cluster.held |= {"first.pem": pem_of(first), "second.pem": pem_of(second)}
     assert await node.look() == []
@@ -302,7 +302,7 @@ async def test_without_its_ca_a_pair_is_taken_as_it_is(node: Node) -> None:
     assert await node.look() == []
 
 
-async def test_a_secret_that_cannot_be_read_keeps_no_token_waiting(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreadable_secret_does_not_delay_the_token(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(name: str) -> dict[str, bytes]:
         raise UserError(f"secret {name}: HTTP 403", "")
 
@@ -329,7 +329,7 @@ async def test_a_token_of_the_cluster_is_renewed_at_half_its_life_or_when_report
     assert node.cluster.asked == 1 + is_renewed
 
 
-async def test_a_clock_a_little_behind_the_issuers_does_not_ask_at_every_look(node: Node) -> None:
+async def test_small_clock_skew_does_not_request_a_token_in_every_round(node: Node) -> None:
     await node.look()
     await node.look(-timedelta(seconds=30))
     assert node.cluster.asked == 1
@@ -338,13 +338,13 @@ async def test_a_clock_a_little_behind_the_issuers_does_not_ask_at_every_look(no
 
 
 @pytest.mark.parametrize("text", ["", "x", "a.b.c", token(audience="other"), token(who="other"), "\xff"])
-async def test_a_token_that_is_not_what_is_wanted_is_replaced(node: Node, text: str) -> None:
+async def test_token_with_other_claims_is_replaced(node: Node, text: str) -> None:
     assert node.plan.folder.put(TOKEN, text.encode())
     assert await node.look() == []
     assert node.cluster.asked == 1
 
 
-async def test_while_the_cluster_is_away_what_is_there_stays(node: Node) -> None:
+async def test_files_stay_while_the_cluster_is_unavailable(node: Node) -> None:
     await node.look()
     before = node.contents()
     node.cluster.is_away = True
@@ -390,7 +390,7 @@ async def test_a_bad_token_is_never_written_nor_shown(node: Node, text: str, rea
 
 
 @pytest.mark.parametrize("name", FILES)
-async def test_a_file_of_another_hand_is_left_alone_and_keeps_no_other_waiting(node: Node, name: str) -> None:
+async def test_foreign_file_is_left_unchanged_and_delays_no_other(node: Node, name: str) -> None:
     node.path.mkdir(parents=True)
     (node.path / name).write_text("mine")
     [trouble] = await node.look()
@@ -402,7 +402,7 @@ async def test_a_file_of_another_hand_is_left_alone_and_keeps_no_other_waiting(n
 
 
 @pytest.mark.parametrize("name", FILES)
-async def test_a_file_that_was_changed_since_is_left_alone(node: Node, name: str) -> None:
+async def test_externally_changed_file_is_left_unchanged(node: Node, name: str) -> None:
     await node.look()
     with (node.path / name).open("a") as file:
         file.write("# mine too\n")
@@ -415,7 +415,7 @@ async def test_a_file_that_was_changed_since_is_left_alone(node: Node, name: str
 
 
 @pytest.mark.parametrize("write_that_fails", [1, 2])
-def test_whoever_was_killed_in_the_middle_knows_its_own_again(
+def test_killed_writer_recognizes_its_files_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_that_fails: int
 ) -> None:
     folder = CredentialFolder(tmp_path)
@@ -438,7 +438,7 @@ def test_whoever_was_killed_in_the_middle_knows_its_own_again(
     assert len(list(tmp_path.iterdir())) == 2, "what was half written is gone"
 
 
-def test_of_two_writers_in_one_folder_each_knows_what_the_other_has_written(tmp_path: Path) -> None:
+def test_two_writers_in_one_folder_recognize_the_files_of_each_other(tmp_path: Path) -> None:
     """The DaemonSet's, and one by hand: a file that is in no memory would never be renewed."""
 
     def put(who: str) -> list[str]:
@@ -529,7 +529,7 @@ def check(path: Path) -> Done:
     return podgate("apiserver-files", "--out", path, "--check")
 
 
-def test_check_says_how_long_the_files_are_good_and_fails_where_one_is_not(tmp_path: Path) -> None:
+def test_check_prints_the_remaining_validity_and_fails_for_an_invalid_file(tmp_path: Path) -> None:
     folder, now = CredentialFolder(tmp_path), datetime.now(UTC)
     assert check(tmp_path).code == 1
     for name in (CONFIGURATION, KUBECONFIG):
@@ -564,7 +564,7 @@ def test_a_mistake_is_one_line_and_exit_2(tmp_path: Path, arguments: list[str], 
     assert not (tmp_path / "out").exists()
 
 
-def test_behind_a_door_stands_the_newest_pair_once_what_was_kept_there_has_little_life_left() -> None:
+def test_port_gets_the_newest_pair_when_its_own_is_about_to_expire() -> None:
     """Whoever keeps them has turned the calls away long before; if not, this is all that is left to do."""
     life = timedelta(days=14)
     old, new = client(lifetime=life), client(NOW + life * 2 / 3, lifetime=life)
@@ -581,7 +581,7 @@ def test_behind_a_door_stands_the_newest_pair_once_what_was_kept_there_has_littl
     assert ends_at(ends - timedelta(hours=3), **{"tls.key": b""}) == ends, "better than none"
 
 
-def test_what_is_secret_is_not_shown_by_its_repr() -> None:
+def test_secrets_are_not_in_the_repr() -> None:
     text = token()
     shown = [
         repr(credential_check.token_of(text)),

@@ -123,41 +123,41 @@ class World:
 
 
 async def test_many_requests_are_reported_as_one_sum_with_its_age_and_counted() -> None:
-    world = World()
-    assert await world.push(*[("web", False)] * 3, ("web", True), ("api", True)) == (5, [])
-    world.passed(100_000)
-    await world.buffer.flush()
-    assert sorted(world.store.heard) == [
+    simulation = World()
+    assert await simulation.push(*[("web", False)] * 3, ("web", True), ("api", True)) == (5, [])
+    simulation.passed(100_000)
+    await simulation.buffer.flush()
+    assert sorted(simulation.store.heard) == [
         ("api", [Outcomes(1, 0, 10_000, age_us=50_000)]),
         ("web", [Outcomes(1, 3, 40_000, age_us=50_000)]),
     ]
-    assert world.counts == {("web", "Pushed", "error"): 3, ("web", "Pushed", "ok"): 1, ("api", "Pushed", "ok"): 1}
-    await world.buffer.flush()
-    assert len(world.store.heard) == 2
+    assert simulation.counts == {("web", "Pushed", "error"): 3, ("web", "Pushed", "ok"): 1, ("api", "Pushed", "ok"): 1}
+    await simulation.buffer.flush()
+    assert len(simulation.store.heard) == 2
 
 
 async def test_errors_in_three_seconds_trip_the_breaker_and_the_transition_is_reported() -> None:
-    world = World()
+    simulation = World()
     for _ in range(5):
-        await world.push(*[("web", False)] * 10)
-        world.passed(100_000)
-        await world.buffer.flush()
-        world.passed(900_000)
-    assert world.state("web") is State.OPEN
-    assert world.state("api") is State.CLOSED
-    assert [(told.service, told.old, told.new) for told in world.observed.transitions] == [
+        await simulation.push(*[("web", False)] * 10)
+        simulation.passed(100_000)
+        await simulation.buffer.flush()
+        simulation.passed(900_000)
+    assert simulation.state("web") is State.OPEN
+    assert simulation.state("api") is State.CLOSED
+    assert [(told.service, told.old, told.new) for told in simulation.observed.transitions] == [
         ("web", State.CLOSED, State.OPEN)
     ]
 
 
 async def test_what_others_are_named_for_is_refused_alike_and_what_is_ones_own_is_taken() -> None:
-    world = World()
+    simulation = World()
     pushes = [("theirs", False), ("web", True), ("ghost", False), ("theirs", False)]
-    assert await world.push(*pushes) == (1, [0, 2, 3])
-    await world.buffer.flush()
-    assert [service for service, _ in world.store.heard] == ["web"]
-    assert world.counts["refused", "notNamed"] == 2
-    assert world.counts["refused", "noService"] == 1
+    assert await simulation.push(*pushes) == (1, [0, 2, 3])
+    await simulation.buffer.flush()
+    assert [service for service, _ in simulation.store.heard] == ["web"]
+    assert simulation.counts["refused", "notNamed"] == 2
+    assert simulation.counts["refused", "noService"] == 1
 
 
 async def test_no_more_than_twenty_refusals_are_listed() -> None:
@@ -166,63 +166,63 @@ async def test_no_more_than_twenty_refusals_are_listed() -> None:
 
 
 async def test_a_batch_of_which_nothing_may_be_pushed_is_refused_with_the_same_words_for_all() -> None:
-    world, said = World(), set()
+    simulation, said = World(), set()
     for service in ("theirs", "ghost"):
         with pytest.raises(NotAReporterError) as caught:
-            await world.push((service, False), (service, False))
+            await simulation.push((service, False), (service, False))
         said.add(str(caught.value).replace(service, "SERVICE"))
     remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
     assert said == {f"[0].service: SERVICE: no service of this name accepts outcomes from 'edge': {remedy}"}
-    await world.buffer.flush()
-    assert world.store.heard == []
+    await simulation.buffer.flush()
+    assert simulation.store.heard == []
 
 
 async def test_of_a_batch_that_is_wrong_in_one_place_nothing_is_taken() -> None:
-    world = World()
+    simulation = World()
     with pytest.raises(BadOutcomesError):
-        await world.receiver.receive(b'[{"service": "web", "ok": false, "latency": 0}, 7]', EDGE)
-    await world.buffer.flush()
-    assert world.store.heard == []
+        await simulation.receiver.receive(b'[{"service": "web", "ok": false, "latency": 0}, 7]', EDGE)
+    await simulation.buffer.flush()
+    assert simulation.store.heard == []
 
 
 async def test_an_empty_batch_is_taken_and_without_a_policy_none_is() -> None:
-    world = World()
-    assert await world.push() == (0, [])
-    world.policy = None
+    simulation = World()
+    assert await simulation.push() == (0, [])
+    simulation.policy = None
     with pytest.raises(NoPolicyError):
-        await world.push(("web", True))
+        await simulation.push(("web", True))
 
 
 async def test_a_disabled_breaker_takes_outcomes_and_counts_none_of_them() -> None:
-    world = World()
-    assert await world.push(("quiet", False), ("quiet", True)) == (2, [])
-    await world.buffer.flush()
-    assert world.store.heard == []
-    assert world.counts == {("dropped", "quiet", "disabled"): 2}
+    simulation = World()
+    assert await simulation.push(("quiet", False), ("quiet", True)) == (2, [])
+    await simulation.buffer.flush()
+    assert simulation.store.heard == []
+    assert simulation.counts == {("dropped", "quiet", "disabled"): 2}
 
 
 async def test_the_largest_batch_is_taken_whole_and_reported_in_parts_in_its_order() -> None:
-    world = World()
+    simulation = World()
     uids = [f"u-{number}" for number in range(1200)]
     body = [{"service": "web", "ok": True, "latency": 0, "uid": uid} for uid in uids]
-    await world.receiver.receive(json.dumps(body).encode(), EDGE)
-    await world.buffer.flush()
-    assert [len(outcomes) for _, outcomes in world.store.heard] == [100] * 12
-    assert [outcome.uid for _, outcomes in world.store.heard for outcome in outcomes] == uids
+    await simulation.receiver.receive(json.dumps(body).encode(), EDGE)
+    await simulation.buffer.flush()
+    assert [len(outcomes) for _, outcomes in simulation.store.heard] == [100] * 12
+    assert [outcome.uid for _, outcomes in simulation.store.heard for outcome in outcomes] == uids
 
 
 @pytest.mark.parametrize(("batches", "size"), [(20, 1200), (20, 400)], ids=["large", "small"])
 async def test_however_many_report_all_else_has_its_turn_after_every_part(batches: int, size: int) -> None:
-    world, taken = World(), [0]
+    simulation, taken = World(), [0]
     body = json.dumps([{"service": "web", "ok": True, "latency": 0}] * size).encode()
-    take = world.buffer.take
+    take = simulation.buffer.take
 
     def counting(plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> None:
         taken[-1] += len(outcomes)
         take(plan, outcomes, at_us)
 
-    world.buffer.take = counting  # type: ignore[method-assign]  # a spy
-    reporting = [asyncio.create_task(world.receiver.receive(body, EDGE)) for _ in range(batches)]
+    simulation.buffer.take = counting  # type: ignore[method-assign]  # a spy
+    reporting = [asyncio.create_task(simulation.receiver.receive(body, EDGE)) for _ in range(batches)]
     while not all(report.done() for report in reporting):
         await asyncio.sleep(0)
         taken.append(0)
@@ -235,116 +235,118 @@ async def test_what_waits_to_be_taken_is_bounded_but_one_report_always_is(
     monkeypatch: pytest.MonkeyPatch, room: float, taken: int
 ) -> None:
     """`room` is for how many of them."""
-    world = World()
+    simulation = World()
     body = json.dumps([{"service": "web", "ok": True, "latency": 0}] * 1000).encode()
     monkeypatch.setattr(endpoint, "_WAITING_MAX_BYTES", int(len(body) * room))
     for _ in range(2):
-        answers = await asyncio.gather(*(world.receiver.receive(body, EDGE) for _ in range(5)), return_exceptions=True)
+        answers = await asyncio.gather(
+            *(simulation.receiver.receive(body, EDGE) for _ in range(5)), return_exceptions=True
+        )
         assert [type(answer) for answer in answers] == [bytes] * taken + [TooManyReportsError] * (5 - taken)
 
 
 async def test_what_a_store_does_not_answer_is_dropped_and_counted_and_the_next_is_reported_again() -> None:
-    world = World()
-    world.store.away = True
-    await world.push(("web", False), ("web", True), ("api", True))
-    await world.buffer.flush()
-    assert world.counts == {("dropped", "web", "store"): 2, ("dropped", "api", "store"): 1}
-    world.store.away = False
-    await world.push(("web", True))
-    await world.buffer.flush()
-    assert world.counts["web", "Pushed", "ok"] == 1
+    simulation = World()
+    simulation.store.away = True
+    await simulation.push(("web", False), ("web", True), ("api", True))
+    await simulation.buffer.flush()
+    assert simulation.counts == {("dropped", "web", "store"): 2, ("dropped", "api", "store"): 1}
+    simulation.store.away = False
+    await simulation.push(("web", True))
+    await simulation.buffer.flush()
+    assert simulation.counts["web", "Pushed", "ok"] == 1
 
 
 async def test_who_wants_what_the_store_did_not_answer_gets_it_and_the_store_is_not_asked_for_the_rest() -> None:
-    world, unheard = World(), list[tuple[str, int]]()
+    simulation, unheard = World(), list[tuple[str, int]]()
     buffer = OutcomeAggregator(
-        world.store,
-        world.clock,
-        world.observed,
-        world.reports,
+        simulation.store,
+        simulation.clock,
+        simulation.observed,
+        simulation.reports,
         lambda plan, outcomes: unheard.append((plan.service, len(outcomes))),
     )
-    world.store.away = True
+    simulation.store.away = True
     outcomes = [Pushed("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
-    buffer.take(world.plan("web"), outcomes, START_US)
+    buffer.take(simulation.plan("web"), outcomes, START_US)
     await buffer.flush()
     assert unheard == [("web", 1200)]
-    assert len(world.store.heard) == 1
-    assert world.counts == {}
+    assert len(simulation.store.heard) == 1
+    assert simulation.counts == {}
 
 
 async def test_what_comes_while_a_slow_store_is_reported_waits_for_its_turn() -> None:
-    world = World()
-    world.store.free.clear()
-    await world.push(("web", True))
-    first = asyncio.create_task(world.buffer.flush())
+    simulation = World()
+    simulation.store.free.clear()
+    await simulation.push(("web", True))
+    first = asyncio.create_task(simulation.buffer.flush())
     await asyncio.sleep(0)
-    await world.push(("web", False))
-    second = asyncio.create_task(world.buffer.flush())
+    await simulation.push(("web", False))
+    second = asyncio.create_task(simulation.buffer.flush())
     await asyncio.sleep(0.01)
-    assert len(world.store.heard) == 1
-    world.store.free.set()
+    assert len(simulation.store.heard) == 1
+    simulation.store.free.set()
     await asyncio.gather(first, second)
-    assert [(of.succeeded, of.failed) for _, [of] in world.store.heard] == [(1, 0), (0, 1)]
+    assert [(of.succeeded, of.failed) for _, [of] in simulation.store.heard] == [(1, 0), (0, 1)]
 
 
 async def test_who_comes_while_another_services_flood_is_reported_does_not_wait_for_its_end() -> None:
-    world = World()
-    world.store.free.clear()
+    simulation = World()
+    simulation.store.free.clear()
     flood = [Pushed("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
-    world.buffer.take(world.plan("web"), flood, START_US)
-    telling = asyncio.create_task(world.buffer.flush())
+    simulation.buffer.take(simulation.plan("web"), flood, START_US)
+    telling = asyncio.create_task(simulation.buffer.flush())
     await asyncio.sleep(0)
-    await world.push(("api", True))
-    world.store.free.set()
+    await simulation.push(("api", True))
+    simulation.store.free.set()
     await telling
-    assert [service for service, _ in world.store.heard] == ["web", "web", "api", *["web"] * 10]
+    assert [service for service, _ in simulation.store.heard] == ["web", "web", "api", *["web"] * 10]
 
 
 async def test_of_the_slot_that_has_begun_since_nothing_is_reported_before_its_end() -> None:
-    world = World()
-    world.store.free.clear()
-    await world.push(("web", True))
-    running = asyncio.create_task(world.buffer.run())
+    simulation = World()
+    simulation.store.free.clear()
+    await simulation.push(("web", True))
+    running = asyncio.create_task(simulation.buffer.run())
     async with asyncio.timeout(HANG_SECONDS):
-        while not world.store.heard:  # noqa: ASYNC110 - as below
+        while not simulation.store.heard:  # noqa: ASYNC110 - as below
             await asyncio.sleep(0.01)
-        world.passed(SLOT_US)
-        await world.push(("web", False))
-        world.store.free.set()
+        simulation.passed(SLOT_US)
+        await simulation.push(("web", False))
+        simulation.store.free.set()
         for _ in range(20):
             await asyncio.sleep(0)
-        assert len(world.store.heard) == 1
-        while len(world.store.heard) < 2:  # noqa: ASYNC110 - as below
+        assert len(simulation.store.heard) == 1
+        while len(simulation.store.heard) < 2:  # noqa: ASYNC110 - as below
             await asyncio.sleep(0.01)
     running.cancel()
-    assert [(of.succeeded, of.failed) for _, [of] in world.store.heard] == [(1, 0), (0, 1)]
+    assert [(of.succeeded, of.failed) for _, [of] in simulation.store.heard] == [(1, 0), (0, 1)]
 
 
 async def test_it_reports_by_itself_and_goes_on_when_more_comes() -> None:
-    world = World()
-    running = asyncio.create_task(world.buffer.run())
+    simulation = World()
+    running = asyncio.create_task(simulation.buffer.run())
     async with asyncio.timeout(HANG_SECONDS):
         for told in (1, 2):
-            await world.push(("web", True))
-            while len(world.store.heard) < told:  # noqa: ASYNC110 - the store has no event for it
+            await simulation.push(("web", True))
+            while len(simulation.store.heard) < told:  # noqa: ASYNC110 - the store has no event for it
                 await asyncio.sleep(0.01)
     running.cancel()
 
 
 async def test_it_sleeps_while_nothing_comes() -> None:
-    world = World()
-    running = asyncio.create_task(world.buffer.run())
-    await world.push(("web", True))
+    simulation = World()
+    running = asyncio.create_task(simulation.buffer.run())
+    await simulation.push(("web", True))
     async with asyncio.timeout(HANG_SECONDS):
-        while not world.store.heard:  # noqa: ASYNC110 - as above
+        while not simulation.store.heard:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
     for _ in range(20):  # it looks once more whether there is anything to tell
         await asyncio.sleep(0)
-    before = world.clock.readings
+    before = simulation.clock.readings
     await asyncio.sleep(0.3)
     running.cancel()
-    assert world.clock.readings == before
+    assert simulation.clock.readings == before
 
 
 async def test_the_last_outcomes_are_reported_when_a_server_ends_before_its_store_closes(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ async def test_an_entry_of_a_bad_documents_predecessor_still_ends_in_its_time(ke
     assert kept.live == {}
 
 
-async def test_an_end_is_noticed_while_nobody_asks(kept: Kept) -> None:
+async def test_expiry_is_noticed_without_reviews(kept: Kept) -> None:
     await kept.offer(entry())
     kept.clock.us = END_US
     running = asyncio.create_task(kept.keeper.run())
@@ -137,7 +137,7 @@ async def test_entries_that_set_different_things_end_one_by_one(kept: Kept) -> N
     assert kept.told.changes[2:] == ["payment-api ended"]
 
 
-async def test_two_live_entries_are_refused_until_one_of_them_has_ended(kept: Kept) -> None:
+async def test_two_active_entries_are_rejected_until_one_has_ended(kept: Kept) -> None:
     await kept.offer(entry(factor="2", until="2026-12-01T06:00:00Z"))
     await kept.offer(entry(factor="3"), entry(factor="4", until="2026-12-01T05:00:00Z"))
     assert kept.live == {"payment-api": "2"}
@@ -158,7 +158,7 @@ async def test_the_live_entries_are_the_same_object_until_they_change(kept: Kept
     assert [found.index(live) for live in found] == [0, 0, 0, 3, 4, 5]
 
 
-async def test_what_becomes_active_and_what_follows_is_prepared_before(kept: Kept) -> None:
+async def test_upcoming_overrides_are_compiled_in_advance(kept: Kept) -> None:
     prepared: list[Sequence[LiveOverrides]] = []
 
     async def prepare(coming: Sequence[LiveOverrides]) -> None:

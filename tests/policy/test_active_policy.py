@@ -156,7 +156,7 @@ async def test_reviews_between_the_parts_go_by_the_former_policy_and_afterwards_
     assert await server.selector() == {"disk": "ssd"}
 
 
-async def test_no_review_compiles_anything_whatever_comes_into_force(counting: Counting) -> None:
+async def test_reviews_never_compile_a_policy(counting: Counting) -> None:
     server = Server()
     await server.keeper.on_document(policy("hdd"), "p.yaml")
     assert await counting.reviews(server) == 0

@@ -140,7 +140,7 @@ async def until(holds: Callable[[], bool]) -> None:
         ("import sys; sys.stdin.close()", "its process returned an unreadable answer: "),
     ],
 )
-async def test_a_process_that_dies_or_talks_nonsense_is_a_failed_check_and_says_how(code: str, words: str) -> None:
+async def test_crashed_process_or_invalid_output_is_a_failed_check_with_its_reason(code: str, words: str) -> None:
     async with leaving_no_process():
         with pytest.raises(CheckFailedError) as caught:
             await PolicyProcess(stub(code)).load(b"#" * (1 << 20), Purpose.SERVE)
@@ -153,7 +153,7 @@ async def test_a_process_that_cannot_be_started_is_a_failed_check(tmp_path: Path
         await PolicyProcess((str(tmp_path / "nothing"),)).load(b"", Purpose.SERVE)
 
 
-async def test_one_that_never_answers_is_stopped() -> None:
+async def test_process_without_an_answer_is_stopped() -> None:
     async with leaving_no_process():
         with pytest.raises(CheckFailedError, match=r"not done after 0.1 s, and stopped"):
             await PolicyProcess(stub(FOREVER), timeout_seconds=0.1).load(b"", Purpose.SERVE)
@@ -201,7 +201,7 @@ async def test_there_is_one_process_at_a_time(started: list[asyncio.subprocess.P
     assert alive_at_most <= 1
 
 
-async def test_who_waits_for_a_turn_and_gives_up_starts_nothing(started: list[asyncio.subprocess.Process]) -> None:
+async def test_cancelled_waiting_check_starts_no_process(started: list[asyncio.subprocess.Process]) -> None:
     check = PolicyProcess(stub(FOREVER))
     first, second = (asyncio.create_task(check.load(b"", Purpose.SERVE)) for _ in range(2))
     await until(lambda: bool(started))
@@ -325,7 +325,7 @@ def asking(text: str, **more: Any) -> bytes:
     return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
 
 
-async def test_what_needs_no_check_is_answered_without_one() -> None:
+async def test_requests_without_a_policy_are_answered_without_a_process() -> None:
     door, check = Door(), Answering()
     reviewer = PolicyWebhook(door, check, no_policy, WallClock())
     for more in ({"name": "another"}, {"oldObject": config_map(BAD), "operation": "UPDATE"}):
@@ -336,7 +336,7 @@ async def test_what_needs_no_check_is_answered_without_one() -> None:
     assert (check.asked, door.judged) == (0, [])
 
 
-async def test_a_policy_that_could_not_be_judged_is_answered_by_nobody() -> None:
+async def test_policy_that_could_not_be_checked_gets_no_answer() -> None:
     door, check = Door(), Answering()
     check.trouble = "its process was ended by SIGKILL"
     with pytest.raises(CheckFailedError, match="SIGKILL"):
@@ -386,7 +386,7 @@ async def test_reviews_are_answered_while_a_policy_is_checked_and_its_answer_is_
     assert keeper.loaded() != loaded
 
 
-async def test_overrides_are_judged_at_the_same_door_by_the_policy_in_force_and_without_a_process() -> None:
+async def test_overrides_are_reviewed_against_the_policy_in_force_without_a_process() -> None:
     door, check = Door(), Answering()
     good = load(GOOD.encode(), Purpose.SERVE).policy
     reviewer = PolicyWebhook(door, check, lambda: good, WallClock())

@@ -30,7 +30,7 @@ def response(text: str) -> dict[str, Any]:
     return dict(json.loads(text)["response"])
 
 
-async def test_a_policy_is_judged_before_it_is_stored_and_the_one_in_force_goes_on(tmp_path: Path) -> None:
+async def test_policy_is_reviewed_before_it_is_stored_and_the_one_in_force_stays(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path)) as server:
         before = json.loads((await server.get("/status"))[1])["policy"]
         status, text = await server.post("/validate-policy", review(POLICY.replace("1h", "forever")))
@@ -55,7 +55,7 @@ async def test_only_the_api_server_may_ask_and_only_with_a_review(tmp_path: Path
         assert (await server.post("/validate-policy", b"{}"))[0] == 400
 
 
-async def test_without_a_policy_to_judge_pods_by_one_can_still_be_judged(tmp_path: Path) -> None:
+async def test_policy_can_be_reviewed_before_one_is_in_force(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     files.policy.unlink()
     async with serving(files) as server:
@@ -79,7 +79,7 @@ async def child_of(pid: int) -> int:
             await asyncio.sleep(0.01)
 
 
-async def test_where_nothing_comes_of_a_check_the_failure_policy_decides(tmp_path: Path) -> None:
+async def test_failure_policy_applies_when_a_check_fails(tmp_path: Path) -> None:
     many = "".join(f"\n- {{name: s{number}, match: {{namespaces: [n{number}]}}}}" for number in range(1000))
     async with serving(Files.create(tmp_path)) as server:
         asking = asyncio.create_task(server.post("/validate-policy", review(POLICY + many)))

@@ -193,9 +193,7 @@ async def test_another_server_that_reports_the_same_finds_it_seen(world: World) 
         "no request",
     ],
 )
-async def test_nothing_is_reported_where_nothing_was_refused_or_nobody_knows_on_whom(
-    world: World, told: Review
-) -> None:
+async def test_no_event_without_a_denial_or_a_known_object(world: World, told: Review) -> None:
     teller = world.teller()
     teller.events.reviewed(told)
     teller.events.reviewed(denied(QUOTA_DENIED, owner("rs-2")))
@@ -203,7 +201,7 @@ async def test_nothing_is_reported_where_nothing_was_refused_or_nobody_knows_on_
     assert [found["regarding"]["uid"] for found in world.stored()] == ["rs-2"]
 
 
-async def test_a_long_name_and_one_that_ends_badly_when_cut_make_a_name_that_is_one(world: World) -> None:
+async def test_long_names_are_truncated_to_valid_names(world: World) -> None:
     teller = world.teller()
     name = "a" * 235 + "." + "b" * 17
     teller.events.reviewed(denied(QUOTA_DENIED, owner(name=name)))
@@ -300,7 +298,7 @@ def moved(old: State, new: State, reason: str, generation: int = 5, at_us: int =
         (State.CLOSED, State.CLOSED, f"{HELD}x", "Warning", "BreakerTripHeld", f"stays CLOSED: {HELD}x"),
     ],
 )
-async def test_what_a_breaker_did_is_reported_on_the_policys_config_map(
+async def test_breaker_transitions_are_events_of_the_policy_config_map(
     world: World, old: State, new: State, reason: str, kind: str, called: str, note: str
 ) -> None:
     world.fake.put(CONFIGMAPS, "podgate-policy", data={})
@@ -314,7 +312,7 @@ async def test_what_a_breaker_did_is_reported_on_the_policys_config_map(
     assert told["eventTime"] == "2027-01-15T08:00:00.123000Z"
 
 
-async def test_a_transition_is_reported_once_whoever_reports_it_whatever_became_of_the_policy_meanwhile(
+async def test_transition_is_reported_once_by_any_reporter_and_under_any_policy(
     world: World,
 ) -> None:
     world.fake.put(CONFIGMAPS, "podgate-policy", data={})
@@ -359,7 +357,7 @@ async def test_documents_from_files_are_no_business_of_the_cluster(world: World)
 # Bounds
 
 
-async def test_an_api_server_that_hangs_holds_nobody_up_and_what_is_too_much_is_dropped_and_counted(
+async def test_hanging_api_server_blocks_no_call_and_excess_events_are_dropped(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_sender, "QUEUE_MAX", 3)
@@ -452,7 +450,7 @@ async def test_a_missing_right_is_reported_once_and_each_event_is_tried_once(wor
     ],
     ids=["gone", "going"],
 )
-async def test_a_namespace_that_goes_away_is_no_trouble(world: World, fault: Fault) -> None:
+async def test_terminating_namespace_is_no_error(world: World, fault: Fault) -> None:
     world.fake.next("create", fault)
     teller = world.teller()
     teller.events.reviewed(denied())

@@ -88,7 +88,7 @@ Start = Callable[[Any], asyncio.Task[None]]
 # Taking it
 
 
-async def test_what_nobody_holds_is_taken_at_once(world: World) -> None:
+async def test_free_lease_is_acquired_at_once(world: World) -> None:
     lease = world.lease("first")
     assert lease.obstacle == f"{THIS} has not been asked for yet"
     await lease.take(0)
@@ -99,7 +99,7 @@ async def test_what_nobody_holds_is_taken_at_once(world: World) -> None:
     assert spec["acquireTime"] == spec["renewTime"]
 
 
-async def test_of_many_at_one_moment_one_has_it(world: World) -> None:
+async def test_one_of_many_candidates_acquires_the_lease(world: World) -> None:
     leases = [world.lease(f"racer-{number}") for number in range(10)]
     outcomes = await asyncio.gather(*(lease.take(0) for lease in leases), return_exceptions=True)
     [winner] = [lease for lease, outcome in zip(leases, outcomes, strict=True) if outcome is None]
@@ -108,9 +108,7 @@ async def test_of_many_at_one_moment_one_has_it(world: World) -> None:
     assert world.spec()["leaseTransitions"] == 0
 
 
-async def test_who_comes_second_waits_while_it_is_renewed_and_follows_when_it_is_released(
-    world: World, started: Start
-) -> None:
+async def test_second_candidate_waits_until_the_lease_is_released(world: World, started: Start) -> None:
     first, told = world.lease("first"), Told()
     second = world.lease("second", told)
     await first.take()
@@ -128,7 +126,7 @@ async def test_who_comes_second_waits_while_it_is_renewed_and_follows_when_it_is
     assert second.obstacle == ""
 
 
-async def test_who_has_waited_long_enough_is_refused_with_who_holds_it_since_when_and_what_to_do(world: World) -> None:
+async def test_expired_wait_is_an_error_with_the_holder_its_time_and_a_remedy(world: World) -> None:
     world.written("other_1")
     with pytest.raises(UserError) as refused:
         await world.lease("second").take(0, "run one")
@@ -137,7 +135,7 @@ async def test_who_has_waited_long_enough_is_refused_with_who_holds_it_since_whe
     assert world.spec()["holderIdentity"] == "other_1"
 
 
-async def test_a_holder_that_does_not_renew_is_gone_after_the_duration_that_it_gave(world: World) -> None:
+async def test_unrenewed_lease_expires_after_its_duration(world: World) -> None:
     world.written("killed_1", leaseDurationSeconds=1, renewTime="2999-01-01T00:00:00.000000Z")
     told, before = Told(), len(world.fake.seen)
     await world.lease("second", told).take()
@@ -145,7 +143,7 @@ async def test_a_holder_that_does_not_renew_is_gone_after_the_duration_that_it_g
     assert len(world.fake.seen) > before + 5, "it has been watched for a while"
 
 
-async def test_one_that_renews_lives_whatever_the_times_in_it_say(world: World, started: Start) -> None:
+async def test_renewed_lease_stays_valid_whatever_its_timestamps(world: World, started: Start) -> None:
 
     async def renewed(request: web.Request) -> web.StreamResponse:
         world.written("other_1", leaseDurationSeconds=1, renewTime="1970-01-01T00:00:00.000000Z")
@@ -159,13 +157,13 @@ async def test_one_that_renews_lives_whatever_the_times_in_it_say(world: World, 
 
 
 @pytest.mark.parametrize("holder", ["", None])
-async def test_one_without_a_holder_is_nobodys(world: World, holder: str | None) -> None:
+async def test_lease_without_a_holder_is_free(world: World, holder: str | None) -> None:
     world.written(holder, leaseTransitions=6)
     await world.lease("second").take(0)
     assert world.spec()["leaseTransitions"] == 7
 
 
-async def test_one_that_says_nothing_is_nobodys(world: World) -> None:
+async def test_empty_lease_is_free(world: World) -> None:
     world.fake.put(LEASES, NAME, labels={"team": "a"})
     await world.lease("second").take(0)
     found = world.fake.stored(LEASES, NAME)
@@ -186,9 +184,7 @@ async def test_a_container_started_again_in_its_pod_does_not_wait_for_itself(wor
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503, "unwell"), refuse(429, "busy"), say(b"{}"), say(b"<html>")])
-async def test_without_an_answer_it_waits_however_little_patience_it_has(
-    world: World, started: Start, fault: Fault
-) -> None:
+async def test_candidate_waits_for_an_answer_beyond_its_limit(world: World, started: Start, fault: Fault) -> None:
     world.fake.always["get"] = fault
     told = Told()
     lease = world.lease("first", told)
@@ -219,7 +215,7 @@ async def test_an_api_server_that_hangs_is_asked_again(world: World) -> None:
         ("get", refuse(401), "the credentials are not accepted"),
     ],
 )
-async def test_who_may_not_hold_it_is_refused_when_its_patience_ends(
+async def test_forbidden_candidate_fails_at_the_end_of_its_wait(
     world: World, verb: str, fault: Fault, words: str
 ) -> None:
     world.fake.always[verb] = fault
@@ -259,7 +255,7 @@ async def test_it_is_renewed_under_its_holders_name(world: World, started: Start
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503), refuse(403, "forbidden"), refuse(429), say(b"{}")])
-async def test_an_api_server_that_is_away_takes_it_from_nobody(world: World, started: Start, fault: Fault) -> None:
+async def test_unavailable_api_server_ends_no_lease(world: World, started: Start, fault: Fault) -> None:
     told = Told()
     lease = world.lease("first", told, duration_seconds=1)
     await lease.take()
@@ -276,7 +272,7 @@ async def test_an_api_server_that_is_away_takes_it_from_nobody(world: World, sta
     assert told.overs == told.troubles
 
 
-async def test_who_reads_that_another_has_taken_it_leaves(world: World, started: Start) -> None:
+async def test_holder_that_reads_another_holder_leaves(world: World, started: Start) -> None:
     lease = world.lease("first")
     await lease.take()
     keeping = started(lease.keep("run one"))
@@ -290,7 +286,7 @@ async def test_who_reads_that_another_has_taken_it_leaves(world: World, started:
     assert world.spec()["holderIdentity"] == "other_1"
 
 
-async def test_what_somebody_deletes_or_changes_meanwhile_is_held_on_to(world: World, started: Start) -> None:
+async def test_deleted_or_changed_lease_is_kept(world: World, started: Start) -> None:
     async def meanwhile(request: web.Request) -> web.StreamResponse:
         world.written(lease.identity, preferredHolder="somebody")
         return await world.fake.change(request)
@@ -332,7 +328,7 @@ async def test_a_release_without_an_answer_is_reported_and_no_more(world: World)
     assert told.troubles[0].startswith(f"cannot release {THIS}: ")
 
 
-async def test_who_never_had_it_has_nothing_to_release(world: World) -> None:
+async def test_release_without_a_lease_does_nothing(world: World) -> None:
     await world.lease("first").release()
     assert world.fake.verbs() == ["get"]
 
@@ -359,7 +355,7 @@ class Work:
             self.is_running = False
 
 
-async def test_who_has_it_works_and_who_waits_does_not(world: World, started: Start) -> None:
+async def test_work_runs_on_the_holder_only(world: World, started: Start) -> None:
     first, second = world.lease("first"), world.lease("second")
     working, waiting = Work(), Work()
     leading = started(first.lead(working))
@@ -419,7 +415,7 @@ async def test_work_that_fails_is_reported_and_may_begin_again(world: World, sta
     await until(lambda: work.is_running)
 
 
-async def test_notes_travel_with_renewals_to_whoever_leads_next(world: World, started: Start) -> None:
+async def test_annotations_are_written_with_renewals_for_the_next_leader(world: World, started: Start) -> None:
     notes: dict[str, str] = {}
     told = Told()
     lease = Lease(

@@ -58,7 +58,7 @@ async def test_labels_follow_the_cluster(known: Known) -> None:
     assert known.troubles == []
 
 
-async def test_what_vanished_while_the_watch_was_cut_is_gone(known: Known) -> None:
+async def test_namespace_deleted_during_a_watch_gap_is_removed(known: Known) -> None:
     known.fake.put(NAMESPACES, "orders")
     await known.watching()
     known.fake.bookmark()
@@ -70,7 +70,7 @@ async def test_what_vanished_while_the_watch_was_cut_is_gone(known: Known) -> No
     assert known.source.labels("payments") == {"tier": "prod"}
 
 
-async def test_a_look_finds_what_the_cache_does_not_know_and_it_stays_known(known: Known) -> None:
+async def test_lookup_adds_an_uncached_namespace(known: Known) -> None:
     assert await known.source.lookup("payments") == {"tier": "prod"}
     assert known.source.labels("payments") == {"tier": "prod"}
     await known.watching()
@@ -84,7 +84,7 @@ async def test_a_look_asks_for_that_one_by_a_list_and_needs_no_right_of_its_own(
     assert (seen.verb, seen.path, seen.query) == ("list", NAMESPACES, {"fieldSelector": "metadata.name=payments"})
 
 
-async def test_a_look_for_what_is_not_there_finds_nothing(known: Known) -> None:
+async def test_lookup_of_an_absent_namespace_finds_nothing(known: Known) -> None:
     assert await known.source.lookup("orders") is None
     assert known.source.labels("orders") is None
     assert known.troubles == []
@@ -93,7 +93,7 @@ async def test_a_look_for_what_is_not_there_finds_nothing(known: Known) -> None:
 @pytest.mark.parametrize(
     "name", ["", "-a", "a-", "A", "a" * 64, "a/../b", "a,metadata.name!=b", "a\n", "a b", "a=b", "\u00e4"]
 )
-async def test_what_cannot_be_a_name_is_not_asked_for(known: Known, name: str) -> None:
+async def test_invalid_name_is_not_requested(known: Known, name: str) -> None:
     assert await known.source.lookup(name) is None
     assert known.fake.seen == []
 

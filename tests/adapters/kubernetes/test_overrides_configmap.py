@@ -88,9 +88,7 @@ async def test_an_empty_configmap_is_no_override(followed: Followed) -> None:
     assert followed.keeper.last_errors() == ()
 
 
-async def test_who_starts_in_the_middle_of_a_night_knows_what_holds_before_the_first_review(
-    fake: FakeApiServer, client: Any
-) -> None:
+async def test_overrides_are_in_force_before_the_first_review_after_a_start(fake: FakeApiServer, client: Any) -> None:
     made = Followed(fake, client)
     made.apply(entry())
     await made.source.refresh()

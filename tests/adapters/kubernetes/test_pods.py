@@ -281,7 +281,9 @@ async def test_without_an_answer_nothing_is_found_out(fake: FakeApiServer, follo
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("..", "x"), ("a/b", "x"), ("shop", "x,y=z"), ("", "x"), ("shop", "")])
-async def test_what_is_no_name_is_not_asked_for(fake: FakeApiServer, follow: Follow, namespace: str, name: str) -> None:
+async def test_invalid_namespace_is_not_requested(
+    fake: FakeApiServer, follow: Follow, namespace: str, name: str
+) -> None:
     pods = follow(run=False).pods
     assert pods is not None
     assert await pods.find(namespace, name) is None

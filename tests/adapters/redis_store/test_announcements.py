@@ -93,7 +93,7 @@ async def forced_open(store: RedisStore) -> None:
     await store.apply_override(FORCED)
 
 
-async def test_what_one_does_to_a_breaker_the_others_know_without_asking(redis_server: RedisServer) -> None:
+async def test_breaker_change_is_announced_to_the_other_replicas(redis_server: RedisServer) -> None:
     async with listening(redis_server.url) as one, listening(redis_server.url) as other:
         await subscribed(redis_server, count=2)
         await forced_open(one.store)
@@ -106,7 +106,7 @@ async def test_what_one_does_to_a_breaker_the_others_know_without_asking(redis_s
         assert one.troubles == other.troubles == []
 
 
-async def test_what_is_manually_though_no_plan_here_says_so_is_for_redis_to_say(redis_server: RedisServer) -> None:
+async def test_manual_state_unknown_to_the_plan_is_read_from_redis(redis_server: RedisServer) -> None:
     async with listening(redis_server.url) as one, listening(redis_server.url) as other:
         await subscribed(redis_server, count=2)
         await forced_open(one.store)
@@ -119,7 +119,7 @@ async def test_what_is_manually_though_no_plan_here_says_so_is_for_redis_to_say(
         assert (await other.store.acquire(asked)).refused is None
 
 
-async def test_who_listens_has_one_more_connection_and_hangs_up_at_the_end(redis_server: RedisServer) -> None:
+async def test_subscription_uses_one_more_connection_and_closes_it_at_the_end(redis_server: RedisServer) -> None:
     with redis_server.client() as client:
         async with listening(redis_server.url) as replica:
             await subscribed(redis_server)
@@ -140,7 +140,7 @@ async def test_an_announcement_on_a_socket_and_of_another_database_is_counted(
             await eventually(lambda: one.knows() is other.knows() is State.FORCED_OPEN)
 
 
-async def test_of_two_views_the_one_that_is_further_on_is_known_whatever_comes_last(redis_server: RedisServer) -> None:
+async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServer) -> None:
     async with listening(redis_server.url) as replica:
         await subscribed(redis_server)
         marks = iter(range(100))
@@ -194,7 +194,7 @@ async def test_an_announcement_that_cannot_be_read_is_reported_once_and_changes_
         assert replica.over == [told]
 
 
-async def test_an_announcement_of_a_newer_version_that_says_more_is_understood(redis_server: RedisServer) -> None:
+async def test_announcement_of_a_newer_version_with_more_fields_is_read(redis_server: RedisServer) -> None:
     async with listening(redis_server.url) as replica:
         await subscribed(redis_server)
         more = (PLAN.tag, PLAN.service, 1, [*packed_view(OPEN), "more"])
@@ -266,7 +266,7 @@ async def test_another_primary_is_listened_to_when_one_is_gone(redis_program: Re
             await eventually(lambda: replica.knows() is State.OPEN)
 
 
-async def test_whom_sentinels_do_not_name_any_more_is_not_listened_to_either(
+async def test_subscription_leaves_a_primary_that_sentinels_no_longer_name(
     redis_program: RedisProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(announcements, "_SILENT_SECONDS", 0.05)
@@ -324,7 +324,7 @@ async def with_users(redis_program: RedisProgram, folder: Path, changed: str) ->
 
 
 @pytest.mark.parametrize("changed", ["-subscribe", "resetchannels"])
-async def test_who_may_not_listen_is_reported_so_and_knows_by_asking(
+async def test_forbidden_subscription_is_reported_and_replaced_by_reads(
     redis_program: RedisProgram, tmp_path: Path, changed: str
 ) -> None:
     async with (
@@ -343,7 +343,7 @@ async def test_who_may_not_listen_is_reported_so_and_knows_by_asking(
 
 
 @pytest.mark.parametrize("changed", ["-publish", "resetchannels"])
-async def test_who_may_not_publish_counts_on_and_the_others_know_by_asking(
+async def test_forbidden_publication_does_not_stop_counting_and_others_read(
     redis_program: RedisProgram, tmp_path: Path, changed: str
 ) -> None:
     mark = replace(PLAN, service="mark")

@@ -153,7 +153,7 @@ async def test_a_replica_takes_over_from_a_master_that_is_gone(redis_program: Re
             assert int(client.get(key(tag))) >= 2
 
 
-async def test_whoever_failed_is_asked_about_the_others_last() -> None:
+async def test_failed_node_is_queried_last() -> None:
     nodes = [RedisAddress("127.0.0.1", port) for port in (1, 2, 3)]
     asked: list[RedisAddress] = []
 

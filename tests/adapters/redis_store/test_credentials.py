@@ -110,7 +110,7 @@ async def test_a_file_that_is_no_password_is_named_and_a_mended_one_is_taken_up(
         await link.ping()
 
 
-def test_a_server_that_repeats_what_it_was_reported_does_not_make_us_show_it() -> None:
+def test_server_error_that_quotes_a_secret_is_not_shown() -> None:
     said = f"unknown command 'AUTH', with args beginning with: 'podgate' '{OLD}'"
     assert OLD not in RedisCredentials("podgate", OLD).without(said)
     assert OLD not in repr(RedisCredentials("podgate", OLD))

@@ -357,7 +357,7 @@ async def test_a_node_of_a_cluster_that_is_gone_concerns_its_own_services_alone(
                 assert await world.ask(plan) is not None
 
 
-async def test_nobody_comes_in_beyond_the_limit_by_what_a_failover_lost(tmp_path: Path) -> None:
+async def test_counters_lost_in_a_failover_admit_no_pod_beyond_the_limit(tmp_path: Path) -> None:
     """The replica stands still while Pods come in, so that none of them reaches it before it is promoted."""
     hard, kept = 20, 5
     plan = replace(DENY, windows=(window(600, pods=hard),))

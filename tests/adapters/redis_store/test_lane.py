@@ -74,7 +74,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return Server()
 
 
-async def test_what_is_asked_in_one_turn_travels_together_and_the_rest_in_the_next_call(server: Server) -> None:
+async def test_operations_of_one_loop_iteration_share_a_call(server: Server) -> None:
     batch = server.batch()
     first = asking(batch, "ab")
     await server.called(1)
@@ -87,7 +87,7 @@ async def test_what_is_asked_in_one_turn_travels_together_and_the_rest_in_the_ne
     assert server.told == []
 
 
-async def test_admissions_go_before_what_nobody_waits_for_and_not_without_it(server: Server) -> None:
+async def test_admissions_precede_background_operations_in_one_call(server: Server) -> None:
     batch = server.batch()
     patient = [asyncio.create_task(batch.ask_patiently(operation(f"p{number}"))) for number in range(100)]
     urgent = asyncio.create_task(batch.ask(operation("u")))
@@ -99,7 +99,7 @@ async def test_admissions_go_before_what_nobody_waits_for_and_not_without_it(ser
     await asyncio.gather(urgent, *patient)
 
 
-async def test_who_waits_too_long_leaves_the_call_goes_on_and_others_do_not_wait_at_all(server: Server) -> None:
+async def test_timed_out_caller_leaves_the_call_running_and_others_do_not_wait(server: Server) -> None:
     batch = server.batch(0.01)
     assert await failure(asking(batch, "a")[0]) == ("timeout: no answer within 10 ms", True)
     for method in (batch.ask, batch.ask_patiently):
@@ -130,7 +130,7 @@ async def test_a_result_that_nobody_waits_for_any_more_is_left_once(server: Serv
     assert server.left == [("b", ["b"])], "an error has done nothing"
 
 
-async def test_who_leaves_before_the_call_is_not_asked_for(server: Server) -> None:
+async def test_operation_cancelled_before_the_call_is_not_sent(server: Server) -> None:
     batch = server.batch()
     first = asking(batch, "a")
     await server.called(1)

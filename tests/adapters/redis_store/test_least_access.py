@@ -193,7 +193,9 @@ def test_the_page_gives_a_reason_for_each_right() -> None:
         assert f"examples/redis/{kind}.acl" in page
 
 
-async def test_a_user_who_may_not_ask_who_answers_counts_on_and_is_reported_once(server: RedisServer) -> None:
+async def test_missing_right_to_identify_the_server_is_reported_once_and_counting_continues(
+    server: RedisServer,
+) -> None:
     troubles: list[str] = []
     server.cli("FLUSHALL")
     server.cli("ACL", "SETUSER", "podgate", "-info")

@@ -69,7 +69,7 @@ async def replica_on(url: str, *, admits: bool = True) -> AsyncIterator[Replica]
 
 
 @pytest.mark.parametrize("plan", [PLAN, POOLED, BY_NAMESPACE], ids=["alone", "pooled", "by namespace"])
-async def test_who_has_returned_counts_of_each_other_replica_that_owes_nothing_once(
+async def test_returned_replica_counts_each_replica_without_debt_once(
     redis_server: RedisServer, plan: CounterPlan
 ) -> None:
     url = redis_server.url
@@ -83,7 +83,7 @@ async def test_who_has_returned_counts_of_each_other_replica_that_owes_nothing_o
         assert await one.others(plan, afresh=True) == 0, "since then it has owed something again"
 
 
-async def test_who_owes_anything_under_the_tag_is_not_counted_of_until_it_has_booked_it(
+async def test_replica_with_debt_is_not_counted_until_it_is_booked(
     redis_server: RedisServer,
 ) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
@@ -97,7 +97,7 @@ async def test_who_owes_anything_under_the_tag_is_not_counted_of_until_it_has_bo
         await shown(other, one, 1)
 
 
-async def test_who_admits_nobody_is_no_replica(redis_server: RedisServer) -> None:
+async def test_replica_without_admissions_is_not_counted(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url, admits=False) as controller:
         await one.others(afresh=True)
         await controller.store.tick([PLAN])
@@ -117,7 +117,7 @@ async def test_what_was_asked_before_somebody_returned_says_nothing_of_what_is_o
         await shown(one, other, 1)
 
 
-async def test_who_does_not_know_yet_what_was_lost_is_not_counted_of(redis_server: RedisServer) -> None:
+async def test_replica_unaware_of_a_loss_is_not_counted(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
         await other.ask()
         redis_server.cli("FLUSHALL")

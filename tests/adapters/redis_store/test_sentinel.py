@@ -137,7 +137,7 @@ async def test_a_replica_that_sentinels_name_already_is_not_taken_for_the_primar
             await link.run([KEY], b"a")
 
 
-async def test_whom_sentinels_do_not_name_any_more_is_left_at_the_next_tick(
+async def test_primary_that_sentinels_no_longer_name_is_left_at_the_next_tick(
     guarded: SentinelGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with RedisServer(guarded.primary.program, tmp_path / "another") as another:

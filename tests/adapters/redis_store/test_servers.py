@@ -78,7 +78,7 @@ def test_and_has_nothing_in_the_next(redis_server: RedisServer) -> None:
         redis_server.cli("EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", 0)  # that of `return 1`
 
 
-def test_a_paused_server_answers_nobody_until_it_is_resumed(own_redis_server: RedisServer) -> None:
+def test_paused_server_answers_no_call_until_resumed(own_redis_server: RedisServer) -> None:
     with own_redis_server.client(socket_timeout=0.2, retry=None) as client:
         client.set("kept", 1)
         own_redis_server.pause()
@@ -190,7 +190,7 @@ def test_a_server_that_does_not_start_says_why_and_leaves_nothing(redis_program:
     assert not server.folder.exists()
 
 
-def test_a_port_that_somebody_took_is_given_up_for_another_but_not_one_that_was_asked_for(
+def test_occupied_port_is_replaced_unless_requested(
     redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = iter([redis_server.port, free := serving._free_port()])

@@ -66,7 +66,7 @@ async def test_calls_at_one_time_share_a_connection_and_each_has_its_own_answer(
     assert redis_server.cli("GET", KEY) == b"100"
 
 
-async def test_who_asks_before_there_is_a_connection_waits_for_the_same_one(redis_server: RedisServer) -> None:
+async def test_concurrent_first_calls_share_one_connection(redis_server: RedisServer) -> None:
     before = connections(redis_server)
     async with linked(redis_server.url) as link:
         assert await asyncio.gather(*(link.run([KEY], b"x") for _ in range(20))) == [b"x"] * 20
@@ -91,7 +91,7 @@ async def test_a_connection_that_ended_while_nobody_asked_costs_no_call(
     assert await link.run([KEY], b"a") == b"a"
 
 
-async def test_an_answer_that_nobody_waits_for_is_never_given_to_another(
+async def test_abandoned_answer_is_not_given_to_another_call(
     own_redis_server: RedisServer, own_link: Transport
 ) -> None:
     await own_link.ping()
