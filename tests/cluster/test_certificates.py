@@ -81,7 +81,7 @@ def kept(
     cluster: ControlPlane, identities: Identities, folder: Path, request: pytest.FixtureRequest
 ) -> Iterator[ManagedCertificates]:
     """Install it for one namespace; nobody keeps anything yet."""
-    name = f"{request.node.name.encode().hex()[-24:]}"
+    name = f"s{request.node.name.encode().hex()[-24:]}"  # with a letter: YAML reads digits alone as a number
     with keeping(cluster, identities, folder, POLICY.replace("NAME", name), [f"kept-{name}"]) as found:
         found.found.program = SHORT_INTERVALS
         yield found
