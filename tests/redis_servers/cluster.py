@@ -89,16 +89,13 @@ class RedisCluster:
             for number, node in enumerate(self.nodes, start=1):
                 stack.enter_context(node)
                 node.cli("CLUSTER", "SET-CONFIG-EPOCH", number)
-            first, *others = self.nodes
+            first = self.nodes[0]
             for number, node in enumerate(self.nodes[:_MASTERS]):
                 share = range(
                     number * REDIS_CLUSTER_HASH_SLOTS // _MASTERS, (number + 1) * REDIS_CLUSTER_HASH_SLOTS // _MASTERS
                 )
                 node.cli("CLUSTER", "ADDSLOTS", *share)
-            for node in others:
-                node.cli("CLUSTER", "MEET", "127.0.0.1", first.port)
-            for node in self.nodes:
-                until(lambda node=node: self._knows_all(node), "a node knows the others")
+            until(self._have_met, "the nodes know each other")
             for node in self.nodes[_MASTERS:]:
                 node.cli("CLUSTER", "REPLICATE", _id(first))
             for node in self.nodes:
@@ -110,6 +107,14 @@ class RedisCluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
+
+    def _have_met(self) -> bool:
+        """Introduce each node that knows no other: a starved one forgets an introduction that it could not end."""
+        first, *others = self.nodes
+        for node in others:
+            if int(node.cli("CLUSTER INFO")["cluster_known_nodes"]) == 1:
+                node.cli("CLUSTER", "MEET", "127.0.0.1", first.port)
+        return all(self._knows_all(node) for node in self.nodes)
 
     def _knows_all(self, node: RedisServer) -> bool:
         info = node.cli("CLUSTER INFO")
