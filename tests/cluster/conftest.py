@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cluster.admission_configuration import stand_in_service
+from tests.cluster.controller_fixture import MEMORY
 from tests.cluster.controlplane import API_ALONE, COMPONENTS, ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.kwok import NODES
@@ -54,6 +55,17 @@ def own_plane(identities: Identities) -> Iterator[ControlPlane]:
 def a_redis(shared_redis: Callable[[str], RedisServer]) -> RedisServer:
     """Return one without data, for tests that ask nothing of it but that servers share it."""
     return shared_redis(names()[0])
+
+
+@pytest.fixture(scope="module", params=[MEMORY, "redis"])
+def store(request: pytest.FixtureRequest) -> str:
+    """Name the store of the counters: a module that asks for it runs once on each."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def store_url(store: str, shared_redis: Callable[[str], RedisServer]) -> str:
+    return MEMORY if store == MEMORY else shared_redis(names()[0]).url
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controller_fixture
+from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.redis_servers import RedisServer, names
 from webhook.core.quota import STANDING
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -39,18 +38,10 @@ services:
 REFUSED = "pods live at one time: hard "
 
 
-@pytest.fixture(scope="module", params=[MEMORY, "redis"])
-def store(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
-def running(
-    plane: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[ControllerFixture]:
-    url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
+def running(plane: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
     namespaces = [f"standing-{name}-{store}" for name in SERVICES]
-    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as found:
         found.wait(lambda: all(enforced(found, name) for name in SERVICES if name != "resized"), "limits to hold")
         yield found
 

@@ -15,7 +15,6 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.kwok import node
 from tests.cluster.pod_starts import BAD, UNSCHEDULED, deploy, ready, refusals, report, scale
-from tests.redis_servers import RedisServer, names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -49,22 +48,14 @@ KEPT = "kept-for-starts"
 TOLERATIONS = [{"key": KEPT, "operator": "Exists", "effect": "NoSchedule"}]
 
 
-@pytest.fixture(scope="module", params=[MEMORY, "redis"])
-def store(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 on_redis = pytest.mark.parametrize("store", ["redis"], indirect=True)
 in_memory = pytest.mark.parametrize("store", [MEMORY], indirect=True)
 
 
 @pytest.fixture(scope="module")
-def running(
-    plane: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[ControllerFixture]:
-    url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
+def running(plane: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
     namespaces = [f"starts-{name}-{store}" for name in SERVICES]
-    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as found:
         yield found
 
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controller_fixture
+from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.recording_webhook import Answer, Recorder, admit
-from tests.redis_servers import RedisServer, names
 from webhook.controller import ControllerTiming
 from webhook.controller.reports import NAME_TAKEN, NEVER_CREATED
 
@@ -36,18 +35,10 @@ LOST, FEW = 15, 2
 """Pods that do not come to be, beside the 500 and in every other test."""
 
 
-@pytest.fixture(scope="module", params=[MEMORY, "redis"])
-def store(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
-def running(
-    plane: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[ControllerFixture]:
-    url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
+def running(plane: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
     namespaces = [f"refunds-{name}-{store}" for name in SERVICES]
-    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as found:
         yield found
 
 

@@ -3,16 +3,15 @@
 Whoever keeps them has the rights of the manifests, and no more.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.cluster import manifests
-from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controller_fixture
+from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.redis_servers import RedisServer, names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -36,19 +35,11 @@ services:
 WITHOUT_IDLE = POLICY[: POLICY.index("- name: idle")] + POLICY[POLICY.index("- {name: plain") :]
 
 
-@pytest.fixture(scope="module", params=[MEMORY, "redis"])
-def store(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
-def running(
-    api_alone: ControlPlane, identities: Identities, store: str, shared_redis: Callable[[str], RedisServer]
-) -> Iterator[ControllerFixture]:
+def running(api_alone: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
     """Start with nowhere to write to."""
-    url = MEMORY if store == MEMORY else shared_redis(names()[0]).url
     namespaces = [f"statuses-{name}-{store}" for name in ("tripped", "idle", "plain")]
-    with controller_fixture(api_alone, identities, POLICY.replace("STORE", store), namespaces, url) as found:
+    with controller_fixture(api_alone, identities, POLICY.replace("STORE", store), namespaces, store_url) as found:
         yield found
     api_alone.kubectl("delete", "-f", CRD, "--ignore-not-found")
 

@@ -5,6 +5,18 @@ from webhook.core.overrides import WindowReset
 from webhook.core.quota import Sighting
 
 
+async def found_in_the_cluster(*uids: str) -> World:
+    """Return a simulation in which the refunds have found Pods that the watch has not shown yet."""
+    simulation = World()
+    await simulation.all()
+    simulation.wait(10)
+    await simulation.create(*uids)
+    simulation.wait(61)
+    await simulation.refund()
+    await simulation.tell()
+    return simulation
+
+
 async def test_pod_missing_in_the_store_is_restored() -> None:
     simulation = World()
     await simulation.create("a", "b")
@@ -29,13 +41,7 @@ async def test_pod_absent_in_two_rounds_is_removed() -> None:
 
 
 async def test_pod_found_in_the_cluster_stays_live_during_watch_lag() -> None:
-    simulation = World()
-    await simulation.all()
-    simulation.wait(10)
-    await simulation.create("slow", "brief")
-    simulation.wait(61)
-    await simulation.refund()
-    await simulation.tell()
+    simulation = await found_in_the_cluster("slow", "brief")
     simulation.cluster.delete("brief")
     for _ in range(3):
         await simulation.repair()
@@ -45,13 +51,7 @@ async def test_pod_found_in_the_cluster_stays_live_during_watch_lag() -> None:
 
 
 async def test_found_pod_deleted_in_a_watch_gap_is_removed() -> None:
-    simulation = World()
-    await simulation.all()
-    simulation.wait(10)
-    await simulation.create("brief")
-    simulation.wait(61)
-    await simulation.refund()
-    await simulation.tell()
+    simulation = await found_in_the_cluster("brief")
     simulation.cluster.delete("brief")
     simulation.watch.cut()
     await simulation.watch.step(simulation.tracker)
@@ -62,13 +62,7 @@ async def test_found_pod_deleted_in_a_watch_gap_is_removed() -> None:
 
 
 async def test_found_pod_counts_as_missing_once_the_watch_has_caught_up() -> None:
-    simulation = World()
-    await simulation.all()
-    simulation.wait(10)
-    await simulation.create("slow")
-    simulation.wait(61)
-    await simulation.refund()
-    await simulation.tell()
+    simulation = await found_in_the_cluster("slow")
     simulation.watch._reached(str(simulation.cluster.revision))  # as after a gap that nobody was told of
     for _ in range(2):
         await simulation.repair()

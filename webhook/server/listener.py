@@ -1,4 +1,4 @@
-"""TCP listener: the accept loop, TLS handshakes, and the limits and timeouts of connections.
+"""TCP listener for TLS connections, with limits and timeouts.
 
 aiohttp's own sites limit none of these. asyncio reserves 256 KiB for each TLS connection, so the number of connections
 is limited before the handshake.
