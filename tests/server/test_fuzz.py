@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.core.admission.test_review import anything, places
+from tests.core.admission.test_review import any_json, places
 from tests.core.strategies import pods
 from tests.harness.raw_http import BODY, Line, head, sized
 from tests.harness.server_process import POLICY, Files, Serving, serving
@@ -108,14 +108,14 @@ def flipped(data: st.DataObject, good: bytes) -> bytes:
 
 
 def spoilt(data: st.DataObject, document: Any) -> bytes:
-    """Return a document with one place taken out, or with anything in it."""
+    """Return a document with one place taken out, or with any JSON value in it."""
     document = json.loads(json.dumps(document))
     *path, last = data.draw(st.sampled_from([place for place in places(document) if place]))
     holder: Any = document
     for key in path:
         holder = holder[key]
     if data.draw(st.booleans()):
-        holder[last] = data.draw(anything)
+        holder[last] = data.draw(any_json)
     else:
         del holder[last]
     return json.dumps(document).encode()
@@ -124,7 +124,7 @@ def spoilt(data: st.DataObject, document: Any) -> bytes:
 def misnamed(data: st.DataObject, entries: list[dict[str, Any]]) -> bytes:
     """Return a list of objects of which one has a field more, that may sound like what we say of it."""
     name = data.draw(text | st.lists(texts_of_errors, max_size=6).map("".join))
-    return json.dumps([*entries, {**entries[-1], name: data.draw(anything)}]).encode()
+    return json.dumps([*entries, {**entries[-1], name: data.draw(any_json)}]).encode()
 
 
 def as_bytes(data: st.DataObject, senders: Senders) -> Sent:

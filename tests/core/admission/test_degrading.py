@@ -20,21 +20,26 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def web(**more: str) -> LoadedPolicy:
-    words = {"modes": "{}", "whenOpen": "Degrade", "topology": "{level: Zone, in: [b, g], preferredWeight: 50}", **more}
+    settings = {
+        "modes": "{}",
+        "whenOpen": "Degrade",
+        "topology": "{level: Zone, in: [b, g], preferredWeight: 50}",
+        **more,
+    }
     return policy_of(f"""
 - name: web
   match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: web}}}}}}
-  modes: {words["modes"]}
+  modes: {settings["modes"]}
   placement:
     schedulerName: podgate-scheduler
-    topology: [{words["topology"]}]
+    topology: [{settings["topology"]}]
   quota: {{windows: [{{window: 1m, hard: {{pods: 1}}}}]}}
-  breaker: {{quotaExceeded: {{count: 1}}, openFor: 90s, halfOpen: {{probes: 1}}, whenOpen: {words["whenOpen"]}}}
+  breaker: {{quotaExceeded: {{count: 1}}, openFor: 90s, halfOpen: {{probes: 1}}, whenOpen: {settings["whenOpen"]}}}
 """)
 
 
 async def trip(gate: Gate) -> None:
-    """Use up the quota, and be refused once."""
+    """Trip the breaker: use up the quota, then request one Pod more."""
     for uid in ("u1", "u2"):
         await gate.validate(object=owned(gate, uid))
     view = gate.store.known_breaker(gate.compiled.plans["web"])
@@ -46,18 +51,18 @@ def owned(gate: Gate, uid: str) -> Json:
     return {**raw, "spec": {**raw["spec"], "schedulerName": "podgate-scheduler"}}
 
 
-def prefers(decision: Decision) -> bool:
-    """Say whether the patch writes what is only preferred."""
+def has_preferred_terms(decision: Decision) -> bool:
+    """Return whether the patch writes preferred terms."""
     return PREFERRED in msgspec.json.encode(decision.patch).decode()
 
 
-async def test_an_open_breaker_leaves_out_what_is_only_preferred_and_says_so() -> None:
+async def test_open_breaker_omits_preferred_terms_and_records_it() -> None:
     gate = Gate(web())
     before = await gate.mutate(object=pod({"app": "web"}))
     await trip(gate)
     answer = await gate.ask(Half.MUTATE, object=pod({"app": "web"}))
     decision = answer.decision
-    assert (prefers(before), prefers(decision)) == (True, False)
+    assert (has_preferred_terms(before), has_preferred_terms(decision)) == (True, False)
     assert "degraded" not in before.audit
     assert decision.audit["degraded"] == "breaker OPEN"
     assert "breaker OPEN: preferred terms are left out" in [one.found for one in decision.steps]
@@ -68,7 +73,7 @@ async def test_an_open_breaker_leaves_out_what_is_only_preferred_and_says_so() -
     assert "/spec/schedulerName" in paths
 
 
-async def test_a_degraded_pod_passes_the_validating_half_and_only_its_quota_counts() -> None:
+async def test_only_the_quota_can_deny_a_degraded_pod_in_the_validating_half() -> None:
     gate = Gate(web())
     await trip(gate)
     gate.clock.set(NOW_US + 61_000_000)
@@ -80,28 +85,28 @@ async def test_a_degraded_pod_passes_the_validating_half_and_only_its_quota_coun
     assert [finding.code for finding in refused.denials] == ["QuotaExceeded"]
 
 
-async def test_a_call_after_the_breaker_has_closed_adds_what_was_left_out() -> None:
+async def test_mutation_after_the_breaker_closed_adds_the_omitted_terms() -> None:
     gate = Gate(web())
     await trip(gate)
     raw = pod({"app": "web"})
     degraded = jsonpatch.apply_patch(raw, msgspec.to_builtins((await gate.mutate(object=raw)).patch))
     gate.clock.set(NOW_US + 91_000_000)
     later = await gate.mutate(object=degraded)
-    assert (later.degraded, prefers(later)) == ("", True)
+    assert (later.degraded, has_preferred_terms(later)) == ("", True)
     assert {one.path for one in later.patch} == {"/spec/affinity"}
 
 
 @pytest.mark.parametrize("mode", ["Warn", "Audit", "Disabled"])
-async def test_a_breaker_that_is_not_enforced_leaves_nothing_out(mode: str) -> None:
+async def test_breaker_that_is_not_enforced_omits_no_terms(mode: str) -> None:
     gate = Gate(web(modes=f"{{breaker: {mode}}}"))
     for uid in ("u1", "u2"):
         await gate.validate(object=owned(gate, uid))
     decision = await gate.mutate(object=pod({"app": "web"}))
-    assert prefers(decision)
+    assert has_preferred_terms(decision)
     assert (decision.degraded, decision.would_degrade) == ("", mode != "Disabled")
     assert "degraded" not in decision.audit
-    said = f"{mode}: breaker OPEN: preferred terms would be left out"
-    assert (said in [one.found for one in decision.steps]) == (mode != "Disabled")
+    message = f"{mode}: breaker OPEN: preferred terms would be left out"
+    assert (message in [one.found for one in decision.steps]) == (mode != "Disabled")
 
 
 @pytest.mark.parametrize(
@@ -109,18 +114,18 @@ async def test_a_breaker_that_is_not_enforced_leaves_nothing_out(mode: str) -> N
     [{"whenOpen": "Deny"}, {"topology": ""}, {"modes": "{placement: Warn}"}],
     ids=["Deny", "no preference", "Warn"],
 )
-async def test_nothing_is_degraded_where_nothing_could_be_left_out(more: dict[str, str]) -> None:
+async def test_pod_is_not_degraded_if_no_terms_can_be_omitted(more: dict[str, str]) -> None:
     gate = Gate(web(**more))
     await trip(gate)
-    usual = Gate(gate.loaded)
-    asked: dict[str, Any] = {"object": pod({"app": "web"})}
-    decision = await gate.mutate(**asked)
+    untripped = Gate(gate.loaded)
+    request: dict[str, Any] = {"object": pod({"app": "web"})}
+    decision = await gate.mutate(**request)
     assert (decision.degraded, decision.would_degrade) == ("", False)
-    assert decision.patch == (await usual.mutate(**asked)).patch
+    assert decision.patch == (await untripped.mutate(**request)).patch
 
 
 @pytest.mark.parametrize(("mode", "name"), [("Enforce", "degraded"), ("Warn", "would_degrade")])
-async def test_each_pod_is_counted_once_and_no_dry_run(mode: str, name: str) -> None:
+async def test_metric_counts_each_degraded_pod_once_and_no_dry_run(mode: str, name: str) -> None:
     loaded = web(modes=f"{{breaker: {mode}}}")
     metrics = Metrics("1")
     metrics.policy_loaded(loaded)
@@ -131,7 +136,7 @@ async def test_each_pod_is_counted_once_and_no_dry_run(mode: str, name: str) -> 
     patch = (await gate.mutate(object=raw)).patch
     await gate.mutate(object=jsonpatch.apply_patch(raw, msgspec.to_builtins(patch)))
     await gate.mutate(object=raw, dryRun=True)
-    shown = metrics.render().decode().splitlines()
-    assert [line for line in shown if re.match(r"podgate_\w*degrade", line)] == [
+    lines = metrics.render().decode().splitlines()
+    assert [line for line in lines if re.match(r"podgate_\w*degrade", line)] == [
         f'podgate_{name}_total{{service="web"}} 1.0'
     ]

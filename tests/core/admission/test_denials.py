@@ -32,13 +32,13 @@ def service(**denial: Any) -> Service:
 
 
 @given(st.integers(0, 4_000_000_000_000_000))
-def test_a_shown_moment_is_never_too_early_and_at_most_a_millisecond_late(at_us: int) -> None:
+def test_time_is_rounded_up_to_the_next_millisecond(at_us: int) -> None:
     shown = datetime.strptime(utc(at_us), "%Y-%m-%dT%H:%M:%S.%f%z")
-    late = round(shown.timestamp() * 1000) * 1000 - at_us
-    assert 0 <= late < 1000
+    delay_us = round(shown.timestamp() * 1000) * 1000 - at_us
+    assert 0 <= delay_us < 1000
 
 
-def test_a_quota_denial_has_code_figures_and_the_moment() -> None:
+def test_quota_denial_has_code_amounts_and_time() -> None:
     (found,) = counter_findings(service(), REFUSED)
     assert str(found) == (
         "QuotaExceeded: service web: pods in 1m: hard 50, used 50, asked 1;"
@@ -46,7 +46,7 @@ def test_a_quota_denial_has_code_figures_and_the_moment() -> None:
     )
 
 
-def test_status_403_speaks_as_resource_quota_does() -> None:
+def test_status_403_has_the_message_format_of_resource_quota() -> None:
     (found,) = counter_findings(service(status=403), REFUSED)
     assert found.message.startswith(
         "exceeded quota: podgate/web, requested: pods=1,cpu=1500m, used: pods=50,cpu=39500m, limited: pods=50,cpu=40; "
@@ -54,7 +54,7 @@ def test_status_403_speaks_as_resource_quota_does() -> None:
     assert status_of(found, service(status=403), REFUSED, ALICE) == ResponseStatus(403, "Forbidden")
 
 
-def test_status_403_has_one_figure_a_resource_and_names_the_windows() -> None:
+def test_status_403_has_one_amount_per_resource_and_names_the_windows() -> None:
     daily = Use("24h", "pods", 900, 900, asked=1, free_at_us=NOW_US + 5)
     receipt = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=(OVER[0], daily), free_at_us=NOW_US + 5)
     (found,) = counter_findings(service(status=403), receipt)
@@ -63,7 +63,7 @@ def test_status_403_has_one_figure_a_resource_and_names_the_windows() -> None:
     )
 
 
-def test_a_pools_limit_is_named_as_the_pools_and_denies_as_by_default_where_the_service_has_no_quota() -> None:
+def test_denial_by_a_pool_names_it_and_has_the_default_status_without_a_quota() -> None:
     full = Use("1m", "pods", 300, 300, asked=1, free_at_us=NOW_US + 5, of=Holder.POOL, name="prod")
     receipt = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=(OVER[0], full), free_at_us=NOW_US + 5)
     (found,) = counter_findings(service(status=403), receipt)
@@ -83,7 +83,7 @@ def refused(*over: Use, free_at_us: int | None = 0) -> Receipt:
     return Receipt(NOW_US, refused=DeniedBy.QUOTA, over=over, free_at_us=free_at_us)
 
 
-def test_a_limit_on_live_pods_says_so_with_its_surge_while_that_is_open() -> None:
+def test_denial_by_live_pods_shows_the_surge() -> None:
     (found,) = counter_findings(service(), refused(LIVE, LIVE_CPU))
     assert str(found) == (
         "QuotaExceeded: service web: pods live at one time: hard 200, surge 50, used 225, asked 1;"
@@ -91,7 +91,7 @@ def test_a_limit_on_live_pods_says_so_with_its_surge_while_that_is_open() -> Non
     )
 
 
-def test_live_pods_in_resource_quotas_phrase() -> None:
+def test_denial_by_live_pods_with_status_403_has_the_format_of_resource_quota() -> None:
     (found,) = counter_findings(service(status=403), refused(LIVE))
     assert found.message == (
         "exceeded quota: podgate/web, requested: pods=1, used: pods=225, limited: pods=200;"
@@ -99,7 +99,7 @@ def test_live_pods_in_resource_quotas_phrase() -> None:
     )
 
 
-def test_live_pods_and_a_window_have_a_moment_and_a_condition() -> None:
+def test_denial_by_live_pods_and_a_window_has_a_time_and_a_condition() -> None:
     (found,) = counter_findings(service(), refused(OVER[0], LIVE_CPU, free_at_us=OVER[0].free_at_us))
     assert found.message.endswith(
         "; could pass from 2027-01-15T08:00:12.001Z, if enough of the service's live Pods have ended by then"
@@ -109,18 +109,18 @@ def test_live_pods_and_a_window_have_a_moment_and_a_condition() -> None:
     assert ", used: pods=50, limited: pods=50; pods in 1m, pods live at one time; could pass from " in found.message
 
 
-def test_what_asks_more_than_hard_and_surge_can_never_pass() -> None:
+def test_request_above_hard_and_surge_can_never_pass() -> None:
     (found,) = counter_findings(service(), refused(replace(LIVE, asked=251, free_at_us=None), free_at_us=None))
     assert found.message.endswith("; the request exceeds the whole limit and can never pass")
 
 
-def test_nobody_is_reported_how_long_to_wait_for_others_to_end() -> None:
-    whoever = service(retry_after=RetryAfter.USERS)
-    (found,) = counter_findings(whoever, refused(LIVE))
-    assert status_of(found, whoever, refused(LIVE), ALICE) == ResponseStatus(429, "TooManyRequests")
+def test_denial_by_live_pods_has_no_retry_after() -> None:
+    users = service(retry_after=RetryAfter.USERS)
+    (found,) = counter_findings(users, refused(LIVE))
+    assert status_of(found, users, refused(LIVE), ALICE) == ResponseStatus(429, "TooManyRequests")
 
 
-def test_a_limit_on_live_pods_alone_is_a_quota_whose_store_is_away() -> None:
+def test_limit_on_live_pods_alone_has_a_store_finding() -> None:
     plan = plan_of(standing=standing(pods=1), when_unavailable=WhenStoreUnavailable.DENY)
     found = store_finding(service(), plan, "timeout")
     assert found is not None
@@ -128,7 +128,7 @@ def test_a_limit_on_live_pods_alone_is_a_quota_whose_store_is_away() -> None:
     assert store_finding(service(), replace(plan, when_unavailable=WhenStoreUnavailable.ALLOW), "timeout") is None
 
 
-def test_what_can_never_pass_is_reported_so() -> None:
+def test_request_that_can_never_pass_has_no_retry_after() -> None:
     never = Receipt(NOW_US, refused=DeniedBy.QUOTA, over=OVER, free_at_us=None)
     (found,) = counter_findings(service(retry_after=RetryAfter.USERS), never)
     assert "can never pass" in found.message
@@ -145,13 +145,13 @@ def test_what_can_never_pass_is_reported_so() -> None:
         (RetryAfter.USERS, "system:kube-controller-manager", None),
     ],
 )
-def test_only_a_persons_client_is_reported_to_wait(rule: RetryAfter, user: str, seconds: int | None) -> None:
+def test_retry_after_is_set_for_users_and_not_for_controllers(rule: RetryAfter, user: str, seconds: int | None) -> None:
     (found,) = counter_findings(service(), REFUSED)
     status = status_of(found, service(retry_after=rule), REFUSED, user)
     assert status == ResponseStatus(429, "TooManyRequests", retry_after_seconds=seconds)
 
 
-def test_an_open_breaker_says_how_long_and_why() -> None:
+def test_open_breaker_finding_has_end_time_and_reason() -> None:
     found = breaker_finding(service(), OPEN)
     assert str(found) == (
         "BreakerOpen: service web: the breaker is open until 2027-01-15T08:01:30.001Z (quotaExceeded: 10 within 1m);"
@@ -160,19 +160,19 @@ def test_an_open_breaker_says_how_long_and_why() -> None:
     assert status_of(found, service(), None, ALICE) == ResponseStatus(503, "ServiceUnavailable")
 
 
-def test_an_open_breaker_says_what_tripped_it_first_and_that_a_rollback_would_cure_it() -> None:
-    again = replace(OPEN, reason="probe failed", tripped_at_us=1, tripped_by=OPEN.reason, early=1, failed=("x",))
-    message = breaker_finding(service(), again).message
+def test_open_breaker_finding_names_the_first_trigger_and_suggests_a_rollback() -> None:
+    reopened = replace(OPEN, reason="probe failed", tripped_at_us=1, tripped_by=OPEN.reason, early=1, failed=("x",))
+    message = breaker_finding(service(), reopened).message
     assert "(probe failed; tripped by quotaExceeded: 10 within 1m); probes are admitted from then on" in message
     assert (
         "wait, or roll back (a controller that did not cause the failures may probe early), or have an adm" in message
     )
-    once = breaker_finding(service(), replace(OPEN, tripped_by=OPEN.reason)).message
-    assert once.count("quotaExceeded") == 1
-    assert "roll back" not in once
+    opened = breaker_finding(service(), replace(OPEN, tripped_by=OPEN.reason)).message
+    assert opened.count("quotaExceeded") == 1
+    assert "roll back" not in opened
 
 
-def test_one_that_was_opened_manually_says_why_until_when_and_who_can_end_it() -> None:
+def test_forced_open_breaker_finding_has_reason_end_time_and_remedy() -> None:
     forced = BreakerView(State.FORCED_OPEN, 2, NOW_US, NOW_US + 90_000_001, "INC-1", tripped_by="errorRate: 9 of 9")
     found = breaker_finding(service(), forced)
     assert str(found) == (
@@ -182,24 +182,24 @@ def test_one_that_was_opened_manually_says_why_until_when_and_who_can_end_it() -
     assert status_of(found, service(), None, ALICE) == ResponseStatus(503, "ServiceUnavailable")
 
 
-def test_a_breaker_that_degrades_stands_in_nobodys_way() -> None:
+def test_breaker_that_degrades_has_no_finding() -> None:
     degrades = replace(service(), breaker=Breaker(when_open=WhenOpen.DEGRADE))
     receipt = Receipt(NOW_US, would_refuse=(DeniedBy.BREAKER,), charged=True, breaker=OPEN)
     assert counter_findings(degrades, receipt) == ()
     assert [found.concern for found in counter_findings(service(), receipt)] == ["breaker"]
 
 
-def test_a_half_open_breaker_says_that_its_probes_are_out() -> None:
+def test_half_open_breaker_finding_says_that_all_probes_are_in_flight() -> None:
     found = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=3))
     assert found.code is Code.BREAKER_PROBING
     since = "2027-01-15T08:00:00.000Z"
-    said = f"service web: the breaker is half-open since {since} and all its probes are in flight: try again soon"
-    assert found.message == said
+    expected = f"service web: the breaker is half-open since {since} and all its probes are in flight: try again soon"
+    assert found.message == expected
     later = breaker_finding(service(), BreakerView(State.HALF_OPEN, 2, NOW_US, probes_leased=2, probes_succeeded=1))
     assert later == found, "equal Events are counted, others are listed one by one"
 
 
-def test_each_objection_speaks_under_its_own_mode() -> None:
+def test_each_finding_has_the_mode_of_its_concern() -> None:
     mixed = Service("web", Match(any_namespace=True), modes=Modes(quota=Mode.WARN), quota=Quota())
     receipt = Receipt(NOW_US, DeniedBy.BREAKER, (DeniedBy.QUOTA,), over=OVER, free_at_us=NOW_US + 1, breaker=OPEN)
     found = counter_findings(mixed, receipt)
@@ -207,14 +207,14 @@ def test_each_objection_speaks_under_its_own_mode() -> None:
     assert counter_findings(mixed, Receipt(NOW_US, charged=True)) == ()
 
 
-def test_what_is_no_quota_is_forbidden() -> None:
+def test_placement_denial_has_status_403() -> None:
     finding = Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.ENFORCE, "no")
     assert status_of(finding, service(), None, ALICE) == ResponseStatus(403, "Forbidden")
 
 
-@pytest.mark.parametrize("waited", ["no answer for 1.2 s", "no answer for 1.3 s", "connection to 10.0.0.7:6379 lost"])
-def test_where_the_store_is_away_the_text_is_the_same_from_call_to_call_and_names_no_server(waited: str) -> None:
+@pytest.mark.parametrize("detail", ["no answer for 1.2 s", "no answer for 1.3 s", "connection to 10.0.0.7:6379 lost"])
+def test_store_finding_has_a_constant_text_and_names_no_server(detail: str) -> None:
     plan = plan_of(window(60, pods=1), when_unavailable=WhenStoreUnavailable.DENY)
-    found = store_finding(service(), plan, f"timeout: {waited}")
+    found = store_finding(service(), plan, f"timeout: {detail}")
     assert found is not None
     assert found.message == "service web: the counters are unavailable (timeout): try again soon"

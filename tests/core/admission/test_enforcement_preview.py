@@ -43,14 +43,14 @@ PLACED = ("spec.schedulerName", "spec.priorityClassName", "spec.runtimeClassName
 PLACED += ("spec.affinity", "spec.tolerations")
 
 
-def gate(mode: str = "Warn", change: tuple[str, str] = ("", "")) -> tuple[Gate, Metrics]:
+def gate_and_metrics(mode: str = "Warn", change: tuple[str, str] = ("", "")) -> tuple[Gate, Metrics]:
     metrics = Metrics("test")
     return Gate(policy_of(SERVICE.replace("MODE", mode).replace(*change)), observers=[metrics]), metrics
 
 
-async def asked(at: Gate, *containers: Json, **spec: Any) -> Admission:
-    given = {"metadata": {"name": "p"}, "spec": {**spec, "containers": list(containers or ({"name": "c"},))}}
-    return await admit(at.interceptor, Ask(given, "shop", "u", ALICE))
+async def admit_pod(gate: Gate, *containers: Json, **spec: Any) -> Admission:
+    pod = {"metadata": {"name": "p"}, "spec": {**spec, "containers": list(containers or ({"name": "c"},))}}
+    return await admit(gate.interceptor, Ask(pod, "shop", "u", ALICE))
 
 
 def counted(metrics: Metrics, family: str) -> dict[str, int]:
@@ -65,9 +65,9 @@ def counted(metrics: Metrics, family: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("mode", ["Warn", "Audit"])
-async def test_a_pod_that_enforce_would_write_into_and_admit_is_no_would_deny(mode: str) -> None:
-    at, metrics = gate(mode)
-    decision = (await asked(at)).validated
+async def test_pod_that_enforce_would_rewrite_and_admit_is_no_would_deny(mode: str) -> None:
+    gate, metrics = gate_and_metrics(mode)
+    decision = (await admit_pod(gate)).validated
     assert decision.findings == ()
     assert decision.would_write == (
         WouldWrite("placement", Mode(mode), PLACED),
@@ -78,21 +78,21 @@ async def test_a_pod_that_enforce_would_write_into_and_admit_is_no_would_deny(mo
     assert counted(metrics, "would_rewrite") == {"placement": 1, "resources": 1}
 
 
-async def test_warn_says_in_one_note_what_would_be_written() -> None:
-    at, _ = gate("Warn")
-    note = f"WouldRewrite: service web: Enforce would write {', '.join(PLACED)}, resources of container c"
-    assert (await asked(at)).validated.warnings == (note,)
+async def test_warn_lists_the_fields_to_rewrite_in_one_warning() -> None:
+    gate, _ = gate_and_metrics("Warn")
+    warning = f"WouldRewrite: service web: Enforce would write {', '.join(PLACED)}, resources of container c"
+    assert (await admit_pod(gate)).validated.warnings == (warning,)
 
 
-async def test_audit_says_nothing_to_the_user() -> None:
-    at, _ = gate("Audit")
-    assert (await asked(at)).validated.warnings == ()
+async def test_audit_has_no_warnings() -> None:
+    gate, _ = gate_and_metrics("Audit")
+    assert (await admit_pod(gate)).validated.warnings == ()
 
 
-async def test_what_has_been_written_already_needs_no_note() -> None:
-    at, metrics = gate("Warn")
-    enforced = (await asked(gate("Enforce")[0])).pod["spec"]
-    decision = (await asked(at, *enforced.pop("containers"), **enforced)).validated
+async def test_rewritten_pod_has_no_would_rewrite() -> None:
+    gate, metrics = gate_and_metrics("Warn")
+    enforced = (await admit_pod(gate_and_metrics("Enforce")[0])).pod["spec"]
+    decision = (await admit_pod(gate, *enforced.pop("containers"), **enforced)).validated
     assert (decision.warnings, decision.would_write, counted(metrics, "would_rewrite")) == ((), (), {})
 
 
@@ -107,7 +107,7 @@ async def test_what_has_been_written_already_needs_no_note() -> None:
             Code.RESOURCES_OUTSIDE,
             "resources",
         ),
-        # Four defaults of 1Gi each are more than a Pod may take: the Pod itself asks for nothing.
+        # Four defaults of 1Gi each are more than the maximum of a Pod; the Pod itself requests nothing.
         ({"containers": [{"name": f"c{number}"} for number in range(4)]}, Code.RESOURCES_OUTSIDE, "resources"),
     ],
 )
@@ -115,98 +115,98 @@ async def test_what_has_been_written_already_needs_no_note() -> None:
 async def test_would_deny_counts_what_enforce_denies(spec: Json, code: Code, concern: str, mode: str) -> None:
     containers = spec.get("containers", [{"name": "c"}])
     others = {key: value for key, value in spec.items() if key != "containers"}
-    refused = (await asked(gate("Enforce")[0], *containers, **others)).validated
+    refused = (await admit_pod(gate_and_metrics("Enforce")[0], *containers, **others)).validated
     assert [finding.code for finding in refused.denials] == [code]
-    at, metrics = gate(mode)
-    decision = (await asked(at, *containers, **others)).validated
+    gate, metrics = gate_and_metrics(mode)
+    decision = (await admit_pod(gate, *containers, **others)).validated
     assert [(finding.code, finding.mode) for finding in decision.findings] == [(code, Mode(mode))]
     assert counted(metrics, "would_deny") == {concern: 1}
-    # The other concern would be written all the same.
+    # Enforce would write the fields of the other concern.
     assert counted(metrics, "would_rewrite") == {({"placement", "resources"} - {concern}).pop(): 1}
 
 
-async def test_what_clamp_brings_inside_is_no_denial() -> None:
-    at, metrics = gate("Warn")
-    decision = (await asked(at, {"name": "c", "resources": {"limits": {"cpu": "16", "memory": "1Gi"}}})).validated
+async def test_amount_that_clamp_corrects_is_no_would_deny() -> None:
+    gate, metrics = gate_and_metrics("Warn")
+    decision = (await admit_pod(gate, {"name": "c", "resources": {"limits": {"cpu": "16", "memory": "1Gi"}}})).validated
     assert decision.findings == ()
     assert counted(metrics, "would_rewrite") == {"placement": 1, "resources": 1}
 
 
-async def test_one_concern_enforced_and_the_other_tried() -> None:
-    at, metrics = gate("Enforce", ("resources: Enforce", "resources: Warn"))
-    admission = await asked(at)
+async def test_enforced_placement_is_written_and_resources_in_warn_are_a_warning() -> None:
+    gate, metrics = gate_and_metrics("Enforce", ("resources: Enforce", "resources: Warn"))
+    admission = await admit_pod(gate)
     assert admission.pod["spec"]["schedulerName"] == "podgate-scheduler"
     assert "resources" not in admission.pod["spec"]["containers"][0]
     assert admission.validated.warnings == ("WouldRewrite: service web: Enforce would write resources of container c",)
     assert (counted(metrics, "would_deny"), counted(metrics, "would_rewrite")) == ({}, {"resources": 1})
 
 
-async def test_what_is_enforced_is_judged_as_it_is() -> None:
-    """The overhead of another class than ours counts, although the trial of the placement would replace it."""
-    at, _ = gate("Warn", ("resources: Warn", "resources: Enforce"))
+async def test_enforced_resources_are_checked_without_the_placement_in_warn() -> None:
+    """The overhead of the Pod's own class counts, although an enforced placement would replace the class."""
+    gate, _ = gate_and_metrics("Warn", ("resources: Warn", "resources: Enforce"))
     spec = {"runtimeClassName": "kata", "overhead": {"memory": "4Gi"}}
-    decision = (await asked(at, **spec)).validated
+    decision = (await admit_pod(gate, **spec)).validated
     assert [finding.code for finding in decision.denials] == [Code.RESOURCES_OUTSIDE]
 
 
-async def test_a_denied_pod_is_reported_of_its_denial_only() -> None:
+async def test_denied_pod_has_no_would_rewrite() -> None:
     metrics = Metrics("test")
     denying = policy_of(SERVICE.replace("MODE", "Warn") + "\n  quota: {windows: [{window: 1m, hard: {cpu: 1}}]}")
-    at = Gate(denying, observers=[metrics])
-    decision = (await asked(at, {"name": "c", "resources": {"requests": {"cpu": "2"}}})).validated
+    gate = Gate(denying, observers=[metrics])
+    decision = (await admit_pod(gate, {"name": "c", "resources": {"requests": {"cpu": "2"}}})).validated
     assert not decision.allowed
     assert (decision.would_write, counted(metrics, "would_rewrite")) == ((), {})
 
 
 async def test_a_contradiction_is_never_a_would_deny() -> None:
-    """Enforce admits it, too, with a warning."""
+    """Enforce, too, admits the Pod with a warning."""
     zone_a = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [zone_a]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     for mode in ("Enforce", "Warn", "Audit"):
-        at, metrics = gate(mode)
-        decision = (await asked(at, affinity=affinity)).validated
+        gate, metrics = gate_and_metrics(mode)
+        decision = (await admit_pod(gate, affinity=affinity)).validated
         assert [finding.code for finding in decision.findings] == [Code.PLACEMENT_CONTRADICTION]
         assert counted(metrics, "would_deny") == {}
 
 
 @pytest.mark.parametrize(("failure_mode", "denied"), [("Open", {}), ("Closed", {"placement": 1})])
-async def test_a_pod_that_was_never_rewritten_is_denied_where_the_service_is_closed(
+async def test_pod_without_a_rewrite_is_a_would_deny_if_failure_mode_is_closed(
     failure_mode: str, denied: dict[str, int]
 ) -> None:
-    at, metrics = gate("Warn", ("name: web", f"name: web\n  failureMode: {failure_mode}"))
-    bare = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c"}]}}
-    decision = await at.validate(object=bare)
+    gate, metrics = gate_and_metrics("Warn", ("name: web", f"name: web\n  failureMode: {failure_mode}"))
+    unchanged = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c"}]}}
+    decision = await gate.validate(object=unchanged)
     assert [finding.code for finding in decision.findings] == [Code.MUTATION_MISSING]
     assert (decision.would_write, counted(metrics, "would_deny")) == ((), denied)
 
 
-@pytest.mark.parametrize(("mode", "says"), [("Warn", True), ("Audit", False), ("Enforce", False)])
-async def test_the_author_of_a_workload_is_reported_the_same(mode: str, says: bool) -> None:  # noqa: FBT001  a parameter
-    at, metrics = gate(mode)
+@pytest.mark.parametrize(("mode", "has_warning"), [("Warn", True), ("Audit", False), ("Enforce", False)])
+async def test_author_of_a_workload_gets_the_same_warning(mode: str, has_warning: bool) -> None:  # noqa: FBT001  a parameter
+    gate, metrics = gate_and_metrics(mode)
     request = envelope(
         resource={"group": "apps", "version": "v1", "resource": "deployments"},
         object={"metadata": {"name": "web"}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}},
     )
-    decision = (await at.interceptor.review(Half.VALIDATE, msgspec.json.encode(request))).decision
+    decision = (await gate.interceptor.review(Half.VALIDATE, msgspec.json.encode(request))).decision
     fields = f"{', '.join(PLACED)}, resources of container c"
-    note = f"WouldRewrite: in Pods of deployment.apps/web: service web: Enforce would write {fields}"
-    assert decision.warnings == ((note,) if says else ())
-    assert counted(metrics, "would_rewrite") == {}  # its Pods will be counted
+    warning = f"WouldRewrite: in Pods of deployment.apps/web: service web: Enforce would write {fields}"
+    assert decision.warnings == ((warning,) if has_warning else ())
+    assert counted(metrics, "would_rewrite") == {}  # only Pods are counted
 
 
-async def test_many_containers_make_no_long_note() -> None:
-    at, _ = gate("Warn", ("pod: {max: {memory: 3Gi}}", "pod: {}"))
-    decision = (await asked(at, *({"name": f"c{number}"} for number in range(500)))).validated
-    (note,) = decision.warnings
-    assert note.endswith("resources of containers c0, c1, c2 and 497 more")
+async def test_warning_about_many_containers_is_short() -> None:
+    gate, _ = gate_and_metrics("Warn", ("pod: {max: {memory: 3Gi}}", "pod: {}"))
+    decision = (await admit_pod(gate, *({"name": f"c{number}"} for number in range(500)))).validated
+    (warning,) = decision.warnings
+    assert warning.endswith("resources of containers c0, c1, c2 and 497 more")
 
 
 async def test_label_and_annotation_are_written_in_every_mode_but_disabled() -> None:
     for mode in ("Enforce", "Warn", "Audit", "Disabled"):
         off = ("resources: MODE", "resources: MODE, quota: MODE, breaker: MODE") if mode == "Disabled" else ("", "")
-        at = Gate(policy_of(SERVICE.replace(*off).replace("MODE", mode)))
-        admission = await asked(at)
+        gate = Gate(policy_of(SERVICE.replace(*off).replace("MODE", mode)))
+        admission = await admit_pod(gate)
         ours = {"podgate.io/service", "podgate.io/policy-hash"}
         metadata = admission.pod["metadata"]
         written = {*metadata.get("labels", {}), *metadata.get("annotations", {})}
@@ -216,24 +216,24 @@ async def test_label_and_annotation_are_written_in_every_mode_but_disabled() -> 
 
 
 def judged(raw: Json, service: Service, mode: Mode) -> tuple[set[str], bool]:
-    """Return what denies a Pod under Enforce, would deny it else; and whether it is, or would be, written into."""
-    acting = replace(service, modes=Modes(placement=mode, resources=mode))
-    patch = patch_of(raw, acting)
-    trial = enforced_pod(read(applied(raw, patch)), acting)
-    findings = check(trial.pod, acting, hash_known=True)
+    """Return the findings that deny, or would deny, a Pod; and whether its spec is, or would be, rewritten."""
+    in_mode = replace(service, modes=Modes(placement=mode, resources=mode))
+    patch = patch_of(raw, in_mode)
+    trial = enforced_pod(read(applied(raw, patch)), in_mode)
+    findings = check(trial.pod, in_mode, hash_known=True)
     writes = any(one.path.startswith("/spec/") and one.op != "remove" for one in patch) or bool(trial.writes)
     return {f"{one.code} {one.message}" for one in findings if not one.is_advice and one.mode is mode}, writes
 
 
 @examples(150)
 @given(pairs)
-def test_a_trial_of_a_placement_comes_to_what_enforce_does(pair: Pair) -> None:
+def test_placement_in_warn_has_the_findings_of_enforce(pair: Pair) -> None:
     assert judged(pair.pod, pair.service, Mode.WARN) == judged(pair.pod, pair.service, Mode.ENFORCE)
 
 
 @examples(150)
 @given(resource_rules(), pod_resources())
-def test_a_trial_of_resources_comes_to_what_enforce_does(rules: Json, spec: Json) -> None:
+def test_resources_in_audit_have_the_findings_of_enforce(rules: Json, spec: Json) -> None:
     ranges = convert(rules, ResourceRules, dec_hook=lambda _, value: Quantity.parse(str(value)))
     service = Service("s", Match(any_namespace=True), resources=ranges)
     raw = {"metadata": {"name": "p"}, "spec": spec}
@@ -242,14 +242,14 @@ def test_a_trial_of_resources_comes_to_what_enforce_does(rules: Json, spec: Json
 
 @examples(120)
 @given(pairs)
-def test_a_patch_is_carried_out_as_any_library_does(pair: Pair) -> None:
+def test_patched_pod_equals_that_of_an_independent_library(pair: Pair) -> None:
     patch = patch_of(pair.pod, pair.service)
     assert patched(read(pair.pod), patch) == read(applied(pair.pod, patch))
-    assert patch_of(pair.pod, pair.service) == patch  # and the policy's plan is as it was
+    assert patch_of(pair.pod, pair.service) == patch  # the first patch did not change the policy's plan
 
 
-async def test_a_controllers_pod_is_counted_like_any_other() -> None:
-    at, metrics = gate("Audit")
-    given = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "c"}]}}
-    await admit(at.interceptor, Ask(given, "shop", "u", REPLICA_SETS))
+async def test_pod_of_a_controller_is_counted() -> None:
+    gate, metrics = gate_and_metrics("Audit")
+    pod = {"metadata": {"generateName": "web-"}, "spec": {"containers": [{"name": "c"}]}}
+    await admit(gate.interceptor, Ask(pod, "shop", "u", REPLICA_SETS))
     assert counted(metrics, "would_rewrite") == {"placement": 1, "resources": 1}

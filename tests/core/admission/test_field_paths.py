@@ -9,7 +9,7 @@ from tests.core.reviewing import Gate, pod, policy_of
 from tests.core.strategies import PROPERTY, Json, pods
 from webhook.core.admission.decision import Half
 
-PLACES = re.compile(
+PATHS = re.compile(
     r"/metadata/(labels(/podgate\.io~1service)?|annotations(/podgate\.io~1policy-hash)?)"
     r"|/spec/(schedulerName|nodeSelector|affinity|topologySpreadConstraints|tolerations|priorityClassName|priority"
     r"|preemptionPolicy|runtimeClassName|overhead)(/.*)?"
@@ -33,11 +33,11 @@ POLICY = policy_of(
 
 @PROPERTY
 @given(pods, st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2))
-async def test_a_rewrite_gives_no_pod_a_right_whatever_it_asks_for(raw: Json, labels: dict[str, str]) -> None:
+async def test_rewrite_patches_only_placement_resources_and_podgates_keys(raw: Json, labels: dict[str, str]) -> None:
     sent = pod(labels, **raw["spec"])
     decision = (await Gate(POLICY).ask(Half.MUTATE, object=sent)).decision
     assert decision.patch
     for operation in decision.patch:
-        assert PLACES.fullmatch(operation.path), operation
+        assert PATHS.fullmatch(operation.path), operation
         if operation.path in {"/metadata/labels", "/metadata/annotations"}:
             assert set(operation.value) <= {"podgate.io/service", "podgate.io/policy-hash"}

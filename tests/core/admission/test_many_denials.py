@@ -23,45 +23,45 @@ async def tripped() -> Gate:
     return gate
 
 
-async def told(gate: Gate, uid: str) -> str:
-    """Return what the API server is told in its answer."""
+async def denial_message(gate: Gate, uid: str) -> str:
+    """Return the message of the response to the API server."""
     answer = await gate.ask(Half.VALIDATE, uid=f"review-{uid}", object=gate.owned(uid))
     response = msgspec.json.decode(answer.body)["response"]
     assert (response["uid"], response["status"]["code"]) == (f"review-{uid}", 503)
-    said: str = response["status"]["message"]
-    return said
+    message: str = response["status"]["message"]
+    return message
 
 
-async def test_the_text_is_the_same_all_through_the_countdown_so_that_events_are_counted() -> None:
+async def test_denial_message_is_constant_while_the_breaker_is_open() -> None:
     gate = await tripped()
-    found = []
+    messages = []
     for passed_us in (0, 0, 999_999, 1_000_000, 59_999_999):
         gate.clock.set(NOW_US + passed_us)
-        found.append(await told(gate, f"v{len(found)}"))
-    assert len(set(found)) == 1
-    assert "is open until 2027-01-15T08:01:00.000Z (" in found[0]
+        messages.append(await denial_message(gate, f"v{len(messages)}"))
+    assert len(set(messages)) == 1
+    assert "is open until 2027-01-15T08:01:00.000Z (" in messages[0]
     assert gate.store.asked == []
 
 
-async def test_a_second_trip_is_reported_in_its_own_words() -> None:
+async def test_second_trip_has_another_denial_message() -> None:
     gate = await tripped()
-    first = await told(gate, "v1")
+    first = await denial_message(gate, "v1")
     plan = gate.compiled.plans["web"]
     gate.clock.set(NOW_US + 61_000_000)
-    assert (await gate.validate(object=gate.owned("u3"))).allowed, "a probe, which closes it"
+    assert (await gate.validate(object=gate.owned("u3"))).allowed, "a probe, which closes the breaker"
     assert not (await gate.validate(object=gate.owned("u4"))).allowed
     view = gate.store.known_breaker(plan)
     assert (view and view.state) is State.OPEN
     assert (view and view.generation) == 4
-    second = await told(gate, "v2")
+    second = await denial_message(gate, "v2")
     assert "is open until 2027-01-15T08:02:01.000Z" in second
     assert second != first
 
 
 @pytest.mark.parametrize("passed_us", [60_000_000, 90_000_000])
-async def test_nobody_is_refused_by_what_was_known_when_its_time_has_passed(passed_us: int) -> None:
+async def test_expired_breaker_view_denies_no_pod_without_the_store(passed_us: int) -> None:
     gate = await tripped()
-    assert "is open until 2027-01-15T08:01:00.000Z" in await told(gate, "v1")
+    assert "is open until 2027-01-15T08:01:00.000Z" in await denial_message(gate, "v1")
     gate.clock.set(NOW_US + passed_us)
     await gate.validate(object=gate.owned("u3"))
     assert [request.uid for request in gate.store.asked] == ["u3"]

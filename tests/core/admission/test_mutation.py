@@ -30,6 +30,6 @@ def test_a_pod_without_labels_and_annotations_gets_both_maps() -> None:
     ]
 
 
-def test_a_pod_that_has_all_of_it_is_not_touched() -> None:
+def test_pod_with_label_and_annotation_gets_no_patch() -> None:
     raw = {"metadata": {"labels": {OUR_LABEL: "s"}, "annotations": {OUR_ANNOTATION: HASH}}, "spec": {}}
     assert patch_of(raw, service_of({})) == ()

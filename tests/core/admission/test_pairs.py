@@ -1,4 +1,4 @@
-"""Any Pod under any policy, judged in every way at once: hundreds here, ten thousand in `make soak`."""
+"""The rewrite of any Pod under any policy: hundreds of random pairs here, ten thousand in `make soak`."""
 
 from hypothesis import given
 
@@ -8,21 +8,21 @@ from tests.core.rewriting import patch_of, rewritten
 from tests.core.strategies import Pair, examples, pairs, whole_pairs
 
 
-def troubles(pair: Pair) -> list[str]:
-    """Return everything that is wrong with how a Pod is rewritten and judged."""
+def problems(pair: Pair) -> list[str]:
+    """Return every error in the rewrite and the findings of a Pod."""
     after = rewritten(pair.pod, pair.service)
-    again = patch_of(after, pair.service)
-    twice = [f"not idempotent: {again}"] if again else []
-    return [*found_wrong(pair, after), *disagreements(after, pair), *not_needed(pair), *twice]
+    second_patch = patch_of(after, pair.service)
+    not_idempotent = [f"not idempotent: {second_patch}"] if second_patch else []
+    return [*found_wrong(pair, after), *disagreements(after, pair), *not_needed(pair), *not_idempotent]
 
 
 @examples(150)
 @given(pairs | whole_pairs)
-def test_a_pod_is_rewritten_rightly_minimally_and_once(pair: Pair) -> None:
-    assert troubles(pair) == []
+def test_rewrite_is_correct_minimal_and_idempotent(pair: Pair) -> None:
+    assert problems(pair) == []
 
 
-def test_a_series_of_pairs_is_the_same_every_time() -> None:
+def test_pair_series_is_deterministic() -> None:
     assert drawn(8, number=3) == drawn(8, number=3)
     assert accepted(8) == accepted(8)
     assert accepted(8) != accepted(8, number=2)

@@ -1,4 +1,4 @@
-"""Known pitfalls of placement, each as users reported it."""
+"""Known pitfalls of admission webhooks that set placement: Podgate has none of them."""
 
 from copy import deepcopy
 from typing import Any
@@ -23,8 +23,8 @@ NOT_READY = {
     "effect": "NoExecute",
     "tolerationSeconds": 300,
 }
-ELSEWHERE = Node("n1", {ZONE: "a", "disk": "ssd"})
-THERE = Node("n2", {ZONE: "b", "disk": "ssd"})
+NODE_IN_A = Node("n1", {ZONE: "a", "disk": "ssd"})
+NODE_IN_B = Node("n2", {ZONE: "b", "disk": "ssd"})
 PLACEMENT: Json = {
     "schedulerName": "podgate-scheduler",
     "nodeSelector": {"disk": "ssd"},
@@ -50,17 +50,17 @@ def placed(raw: Json, **placement: Any) -> Json:
 IN_B = {"topology": [{"level": "Zone", "in": ["b"]}]}
 
 
-def test_affinity_appended_as_a_new_ored_term_lets_pods_escape() -> None:
-    """Koordinator's and others' way: our term beside the user's, of which a node needs to fit but one."""
+def test_topology_is_added_to_the_users_terms_and_not_as_an_ored_term() -> None:
+    """Koordinator and others append a term of their own: a node needs to match only one of the terms."""
     raw = pod({"matchExpressions": [ON_SSD]})
-    assert node_fits(raw, ELSEWHERE)
+    assert node_fits(raw, NODE_IN_A)
     after = placed(raw, **IN_B)
-    assert not node_fits(after, ELSEWHERE)
-    assert node_fits(after, THERE)
+    assert not node_fits(after, NODE_IN_A)
+    assert node_fits(after, NODE_IN_B)
     assert len(terms_of(after) or []) == 1
 
 
-def test_a_later_webhook_that_appends_an_ored_term_is_found_out() -> None:
+def test_ored_term_appended_by_a_later_webhook_is_a_finding() -> None:
     after = placed(pod({"matchExpressions": [ON_SSD]}), **IN_B)
     (terms_of(after) or []).append({"matchExpressions": [ON_SSD]})
     (found,) = check(read(after), service_of(IN_B), hash_known=True)
@@ -69,37 +69,37 @@ def test_a_later_webhook_that_appends_an_ored_term_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_only_the_last_term_was_narrowed(place: int) -> None:
-    """Every term lets nodes in by itself: whichever is forgotten is the way out."""
+def test_every_term_is_narrowed(place: int) -> None:
+    """A node needs to match only one term: each that is not narrowed admits other nodes."""
     terms: list[Json] = [{"matchExpressions": [{"key": f"k{number}", "operator": "Exists"}]} for number in range(3)]
     after = placed(pod(*terms), **IN_B)
     assert not node_fits(after, Node("n", {f"k{place}": "", ZONE: "a"}))
     assert node_fits(after, Node("n", {f"k{place}": "", ZONE: "b"}))
 
 
-def test_affinity_doubles_at_every_reinvocation() -> None:
+def test_reinvocation_does_not_repeat_affinity() -> None:
     service = service_of(PLACEMENT)
-    once = rewritten(pod({"matchExpressions": [ON_SSD]}), service)
-    assert patch_of(once, service) == ()
-    assert str(once["spec"]).count(REGION) == 1
+    first = rewritten(pod({"matchExpressions": [ON_SSD]}), service)
+    assert patch_of(first, service) == ()
+    assert str(first["spec"]).count(REGION) == 1
 
 
-def test_tolerations_are_repeated_on_reinvocation() -> None:
-    """Also where a later plugin, DefaultTolerationSeconds say, has put its own between ours."""
+def test_reinvocation_does_not_repeat_tolerations() -> None:
+    """Also if a later plugin, such as DefaultTolerationSeconds, has inserted its own toleration."""
     service = service_of(PLACEMENT)
-    once = rewritten(pod(), service)
-    once["spec"]["tolerations"].insert(0, NOT_READY)
-    assert patch_of(once, service) == ()
+    first = rewritten(pod(), service)
+    first["spec"]["tolerations"].insert(0, NOT_READY)
+    assert patch_of(first, service) == ()
 
 
-def test_the_users_tolerations_and_the_default_ones_are_replaced() -> None:
+def test_tolerations_of_the_user_and_default_ones_are_kept() -> None:
     own = [{"key": "mine", "operator": "Exists", "effect": "NoSchedule"}, NOT_READY]
     after = placed(pod(tolerations=own), tolerations=[{"key": "gpu", "operator": "Exists"}])
     assert after["spec"]["tolerations"][:2] == own
     assert len(after["spec"]["tolerations"]) == 3
 
 
-def test_the_users_node_selector_terms_are_replaced() -> None:
+def test_node_selector_terms_of_the_user_are_kept() -> None:
     own = [
         {"matchExpressions": [ON_SSD]},
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["x"]}]},
@@ -108,28 +108,28 @@ def test_the_users_node_selector_terms_are_replaced() -> None:
     assert after == [{"matchExpressions": [ON_SSD, IN_ZONE]}, {**own[1], "matchExpressions": [IN_ZONE]}]
 
 
-def test_a_users_own_zone_is_overwritten() -> None:
-    """Gatekeeper's assign: a Pod for zone a that lands in b, where its volume is not."""
+def test_zone_of_the_user_is_kept_and_the_contradiction_is_a_finding() -> None:
+    """Gatekeeper's Assign overwrites it: a Pod with a volume in zone a is placed in zone b."""
     in_a = {"key": ZONE, "operator": "In", "values": ["a"]}
     raw = pod({"matchExpressions": [in_a]}, nodeSelector={ZONE: "a"})
     after = placed(raw, **IN_B)
     assert after["spec"]["nodeSelector"] == {ZONE: "a"}
     assert in_a in (terms_of(after) or [{}])[0]["matchExpressions"]
-    assert not node_fits(after, THERE)
+    assert not node_fits(after, NODE_IN_B)
     found = check(read(after), service_of(IN_B), hash_known=True)
-    assert [finding.code for finding in found] == [Code.PLACEMENT_CONTRADICTION], "and somebody is told"
+    assert [finding.code for finding in found] == [Code.PLACEMENT_CONTRADICTION], "the user is warned"
 
 
-def test_a_guard_on_the_key_alone_lets_another_zone_through() -> None:
-    """What says something of zones, but not what we ask, is no reason to leave a Pod alone."""
-    wrong = ({"operator": "In", "values": ["a"]}, {"operator": "Exists"}, {"operator": "NotIn", "values": ["b"]})
-    for one in wrong:
-        after = placed(pod({"matchExpressions": [{"key": ZONE, **one}]}), **IN_B)
-        assert not node_fits(after, ELSEWHERE), one
+def test_term_with_another_zone_expression_is_narrowed() -> None:
+    """A term that has an expression with the zone key, but another value, is narrowed too."""
+    expressions = ({"operator": "In", "values": ["a"]}, {"operator": "Exists"}, {"operator": "NotIn", "values": ["b"]})
+    for expression in expressions:
+        after = placed(pod({"matchExpressions": [{"key": ZONE, **expression}]}), **IN_B)
+        assert not node_fits(after, NODE_IN_A), expression
 
 
-def test_two_mutators_that_undo_each_other_never_converge() -> None:
-    """We add to what is there, and never move or rewrite it: what others add is no reason to start anew."""
+def test_changes_of_another_mutator_cause_no_new_patch() -> None:
+    """Podgate adds entries and never moves or replaces others: their additions and order cause no patch."""
     service = service_of(PLACEMENT)
     found = rewritten(pod({"matchExpressions": [ON_SSD]}), service)
     for number in range(5):
@@ -142,8 +142,8 @@ def test_two_mutators_that_undo_each_other_never_converge() -> None:
         assert patch_of(found, service) == ()
 
 
-def test_an_id_of_the_call_in_an_annotation_breaks_idempotence() -> None:
-    """What we write depends on Pod and policy alone."""
+def test_patch_depends_on_pod_and_policy_only() -> None:
+    """An annotation with the ID of the call would differ in each round."""
     raw, service = pod(), service_of(PLACEMENT)
     assert patch_of(raw, service) == patch_of(deepcopy(raw), service)
     after = rewritten(raw, service)
@@ -151,25 +151,25 @@ def test_an_id_of_the_call_in_an_annotation_breaks_idempotence() -> None:
     assert after["metadata"]["labels"] == {OUR_LABEL: "s"}
 
 
-def test_a_pod_is_admitted_half_mutated() -> None:
-    """Whatever part of a patch is undone or was never applied, the validating half says so."""
+def test_partly_applied_patch_is_a_finding() -> None:
+    """The validating half reports each operation of a patch that was undone or not applied."""
     raw, service = pod({"matchExpressions": [{"key": "arch", "operator": "Exists"}]}), service_of(PLACEMENT)
     patch = plain(patch_of(raw, service))
-    required = [one for one in patch if "preferred" not in one["path"] and "preferred" not in str(one.get("value"))]
+    required = [item for item in patch if "preferred" not in item["path"] and "preferred" not in str(item.get("value"))]
     for operation in required:
-        half = applied(raw, [one for one in patch if one is not operation])
-        assert check(read(half), service, hash_known=True), operation
+        incomplete = applied(raw, [item for item in patch if item is not operation])
+        assert check(read(incomplete), service, hash_known=True), operation
     assert check(read(applied(raw, patch)), service, hash_known=True) == ()
 
 
-def test_a_priority_class_without_its_priority_is_refused_by_the_api_server() -> None:
-    """The first round has filled in priority 0, and the second computes another from our class: it must find none."""
+def test_priority_and_preemption_policy_are_removed_with_a_new_priority_class() -> None:
+    """The first round sets priority 0; the second refuses a Pod whose priority is not that of its new class."""
     filled = {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
     after = placed(pod(**filled), priorityClassName="payments-high")
     assert after["spec"]["priorityClassName"] == "payments-high"
     assert not {"priority", "preemptionPolicy"} & set(after["spec"])
 
 
-def test_a_typo_in_the_configuration_is_silently_ignored() -> None:
+def test_misspelled_policy_field_is_an_error() -> None:
     with pytest.raises(DocumentError, match="toplogy"):
         load_unproved(document({"toplogy": IN_B["topology"]}), None)

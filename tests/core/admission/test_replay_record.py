@@ -15,7 +15,7 @@ from webhook.core.admission.replay_record import is_kept, labels_event, pod_even
 from webhook.core.admission.review import Request
 from webhook.offline.simulator import Ask, admission_review
 
-SECRET = "hunter2"  # nothing that a Pod of these tests hides is without it
+SECRET = "hunter2"  # part of every private value in the Pods of these tests
 CONTAINER: dict[str, Any] = {
     "name": "app",
     "image": f"registry/app:{SECRET}",
@@ -90,19 +90,19 @@ POD: dict[str, Any] = {
 }
 
 
-def request(pod: dict[str, Any] = POD, **asked: Any) -> Request:
-    body = admission_review(Ask(pod, "shop", "u1", "alice", **asked), pod, Half.VALIDATE)
+def request(pod: dict[str, Any] = POD, **fields: Any) -> Request:
+    body = admission_review(Ask(pod, "shop", "u1", "alice", **fields), pod, Half.VALIDATE)
     body["request"]["userInfo"] |= {"groups": [SECRET], "uid": SECRET, "extra": {"token": [SECRET]}}
     body["request"]["options"] = {"fieldManager": SECRET}
     return review.decode(json.dumps(body).encode())
 
 
-def recorded(asked: Request, at_us: int = 1_500_000) -> dict[str, Any]:
-    event: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod_event(asked, at_us)))
+def recorded(reviewed: Request, at_us: int = 1_500_000) -> dict[str, Any]:
+    event: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod_event(reviewed, at_us)))
     return event
 
 
-def test_a_pod_full_of_secrets_comes_out_as_what_policies_look_at() -> None:
+def test_record_has_only_the_fields_that_policies_use() -> None:
     container = {
         "name": "app",
         "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}},
@@ -138,27 +138,27 @@ def test_a_pod_full_of_secrets_comes_out_as_what_policies_look_at() -> None:
     }
 
 
-def test_the_hash_of_a_policy_is_kept_where_it_is_one() -> None:
+def test_record_keeps_a_valid_policy_hash() -> None:
     annotations = {"podgate.io/policy-hash": "0123456789abcdef"}
     pod = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}}
     assert recorded(request(pod))["pod"]["metadata"]["annotations"] == annotations
 
 
-def hostile(value: Any) -> st.SearchStrategy[Any]:
-    """Put a secret under any name beside and below what is known."""
+def objects_of(value: Any) -> st.SearchStrategy[Any]:
+    """Build objects with `value` in fields of any known name, and in an unknown field."""
     names = st.sampled_from([*CONTAINER, *POD["spec"], *POD["metadata"], "x"])
     return st.dictionaries(names, value, max_size=4)
 
 
-SECRETS = st.recursive(st.just(SECRET), lambda inner: st.lists(inner, max_size=2) | hostile(inner), max_leaves=6)
+SECRETS = st.recursive(st.just(SECRET), lambda inner: st.lists(inner, max_size=2) | objects_of(inner), max_leaves=6)
 FREE_TEXT = {"labels", "name", "generateName", "namespace", "uid", "ownerReferences"}
 NOT_TEXT = {*FREE_TEXT, "annotations", "deletionTimestamp", "managedFields"}
 KNOWN_SPEC = {*POD["spec"]} - {"volumes", "imagePullSecrets", "hostAliases", "securityContext", "dnsConfig"}
 
 
 @examples(100)
-@given(hostile(SECRETS), hostile(SECRETS), hostile(SECRETS))
-def test_no_secret_comes_out_of_any_field_that_policies_do_not_look_at(
+@given(objects_of(SECRETS), objects_of(SECRETS), objects_of(SECRETS))
+def test_record_has_no_secret_from_any_field_that_policies_do_not_use(
     container: dict[str, Any], spec: dict[str, Any], metadata: dict[str, Any]
 ) -> None:
     decoded = {"name", "resources", "restartPolicy"}
@@ -176,7 +176,7 @@ def test_no_secret_comes_out_of_any_field_that_policies_do_not_look_at(
 
 
 @pytest.mark.parametrize(
-    ("asked", "kept"),
+    ("fields", "kept"),
     [
         ({}, True),
         ({"dry_run": True}, True),
@@ -186,18 +186,18 @@ def test_no_secret_comes_out_of_any_field_that_policies_do_not_look_at(
         ({"sub_resource": "binding"}, False),
     ],
 )
-def test_what_a_quota_cannot_be_charged_for_is_not_kept(asked: dict[str, Any], kept: bool) -> None:  # noqa: FBT001  a row of the table
-    assert is_kept(request(**asked)) is kept
+def test_only_requests_that_can_be_charged_are_recorded(fields: dict[str, Any], kept: bool) -> None:  # noqa: FBT001  a row of the table
+    assert is_kept(request(**fields)) is kept
 
 
-def test_a_resize_keeps_both_pods_and_no_secret_of_either() -> None:
+def test_record_of_a_resize_has_both_pods_and_no_secrets() -> None:
     event = recorded(request(operation="UPDATE", sub_resource="resize", old_pod=POD, dry_run=True))
     assert (event["operation"], event["subResource"], event["dryRun"]) == ("UPDATE", "resize", True)
     assert event["oldPod"] == event["pod"]
     assert SECRET not in json.dumps(event)
 
 
-def test_labels_of_a_namespace_are_a_line_of_their_own() -> None:
+def test_labels_of_a_namespace_are_a_separate_event() -> None:
     assert labels_event("shop", {"tier": "prod"}, 2_000_001) == {
         "at": 2.000001,
         "namespaceLabels": {"shop": {"tier": "prod"}},

@@ -94,37 +94,37 @@ BAD = {
 
 @pytest.mark.parametrize("half", Half)
 @pytest.mark.parametrize("name", BAD)
-async def test_a_bad_body_is_refused_with_the_place_named_and_the_next_good_one_works(name: str, half: Half) -> None:
+async def test_bad_body_is_refused_with_its_field_and_the_next_review_succeeds(name: str, half: Half) -> None:
     gate = Gate(WEB)
-    broken, says = BAD[name]
+    broken, text = BAD[name]
     assert broken != GOOD
-    with pytest.raises(BadReviewError) as refused:
+    with pytest.raises(BadReviewError) as error:
         await gate.interceptor.review(half, broken)
-    assert says in str(refused.value)
-    assert len(str(refused.value)) < 400
+    assert text in str(error.value)
+    assert len(str(error.value)) < 400
     answer = await gate.interceptor.review(half, GOOD)
     assert answer.decision.allowed
 
 
-def test_an_error_repeats_only_a_little_of_what_it_was_sent() -> None:
-    with pytest.raises(BadReviewError) as refused:
+def test_error_message_truncates_the_values_that_it_quotes() -> None:
+    with pytest.raises(BadReviewError) as error:
         decode(msgspec.json.encode({"apiVersion": "a" * 10**6, "kind": "b" * 10**6}))
-    assert len(str(refused.value)) < 300
+    assert len(str(error.value)) < 300
 
 
 @pytest.mark.parametrize(
-    ("amount", "says"),
+    ("amount", "text"),
     [("lots", "cpu: 'lots': not a Kubernetes quantity"), ("-1", "cpu: '-1': a quantity must not be negative")],
 )
-async def test_an_unreadable_amount_is_the_callers_fault(amount: str, says: str) -> None:
+async def test_unreadable_amount_is_a_bad_review(amount: str, text: str) -> None:
     gate = Gate(WEB)
     wrong = gate.owned("u1", containers=[{"name": "c", "resources": {"requests": {"cpu": amount}}}])
     wrong["spec"] |= {"schedulerName": "podgate-scheduler", "nodeSelector": {"disk": "ssd"}}
     wrong = await rewritten(gate, wrong)
-    with pytest.raises(BadReviewError) as refused:
+    with pytest.raises(BadReviewError) as error:
         await gate.validate(object=wrong)
-    assert says in str(refused.value)
-    assert "AdmissionReview.request.object.spec" in str(refused.value)
+    assert text in str(error.value)
+    assert "AdmissionReview.request.object.spec" in str(error.value)
     assert gate.store.asked == []
 
 
@@ -149,7 +149,7 @@ async def rewritten(gate: Gate, raw: Json) -> Json:
     ],
 )
 @pytest.mark.parametrize("half", Half)
-async def test_other_calls_on_pods_carry_other_kinds_and_pass(
+async def test_other_operations_and_subresources_of_pods_are_admitted(
     half: Half, operation: str, sub_resource: str, sent: Json | None
 ) -> None:
     gate = Gate(WEB)
@@ -159,24 +159,24 @@ async def test_other_calls_on_pods_carry_other_kinds_and_pass(
     assert (decision.patch, gate.store.asked) == ((), [])
 
 
-def test_of_equal_keys_the_last_one_counts_as_for_the_api_server_itself() -> None:
-    """No API server sends any: it has read the object itself before, and writes what it has read."""
-    twice = GOOD.replace(b'"default-scheduler"', b'"first","schedulerName":"second"')
-    assert twice != GOOD
+def test_last_of_duplicate_json_keys_is_used() -> None:
+    """The API server, too, uses the last one. It sends no duplicates, because it encodes the object that it decoded."""
+    with_duplicate_key = GOOD.replace(b'"default-scheduler"', b'"first","schedulerName":"second"')
+    assert with_duplicate_key != GOOD
     for read in (_in_one_pass, _in_steps):
-        request = read(twice)
+        request = read(with_duplicate_key)
         assert request is not None
         assert request.pod is not None
         assert request.pod.spec.scheduler_name == "second"
 
 
-def test_pods_of_another_group_are_no_pods() -> None:
+def test_resource_pods_of_another_api_group_is_no_pod() -> None:
     metrics = {"group": "metrics.k8s.io", "version": "v1beta1", "resource": "pods"}
     request = decode(body(resource=metrics, object={"kind": "PodMetrics"}))
     assert (request.resource, request.pod) == ("pods.metrics.k8s.io", None)
 
 
-def test_an_answer_echoes_the_uid_and_has_no_patch_without_its_type() -> None:
+def test_response_has_the_uid_of_the_request_and_a_patch_with_its_type() -> None:
     decision = Decision(Half.MUTATE, 'u\u2028"', Verdict.ADMIT, patch=(add({"a": "b"}, "metadata", "labels"),))
     answer = msgspec.json.decode(encode(decision))
     assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -190,7 +190,7 @@ def test_an_answer_echoes_the_uid_and_has_no_patch_without_its_type() -> None:
     assert bare["response"] == {"uid": "u", "allowed": True}
 
 
-def test_a_denial_carries_status_and_only_then() -> None:
+def test_response_has_a_status_only_if_denied() -> None:
     denied = Decision(
         Half.VALIDATE, "u", Verdict.DENY, status=ResponseStatus(429, "TooManyRequests", "no", 7), warnings=("w",)
     )
@@ -203,8 +203,8 @@ def test_a_denial_carries_status_and_only_then() -> None:
     assert "status" not in msgspec.json.decode(encode(Decision(Half.VALIDATE, "u", Verdict.ADMIT, status=ALLOWED)))
 
 
-async def judged_or_refused(sent: bytes) -> None:
-    """Put a body to both halves: an answer of the right shape, or BadReviewError; all else is a failure."""
+async def check_response_or_error(sent: bytes) -> None:
+    """Send a body to both halves: each returns a valid response, or raises BadReviewError."""
     gate = Gate(WEB)
     for half in Half:
         try:
@@ -220,11 +220,11 @@ async def judged_or_refused(sent: bytes) -> None:
 
 @PROPERTY
 @given(st.binary(max_size=200))
-async def test_arbitrary_bytes_raise_nothing_else(sent: bytes) -> None:
-    await judged_or_refused(sent)
+async def test_arbitrary_bytes_raise_only_bad_review_errors(sent: bytes) -> None:
+    await check_response_or_error(sent)
 
 
-anything = st.recursive(
+any_json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
@@ -242,52 +242,52 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
     st.none() | pods,
     st.sampled_from([("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize"), ("UPDATE", "status"), ("DELETE", "")]),
 )
-def test_one_pass_over_a_review_reads_what_two_read(raw: Json, old: Json | None, asked: tuple[str, str]) -> None:
-    sent = body(object=raw, oldObject=old, operation=asked[0], subResource=asked[1], dryRun=old is None)
-    at_once = _in_one_pass(sent)
-    assert (at_once is not None) == (asked in {("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})
-    assert decode(sent) == (at_once or _in_steps(sent)) == _in_steps(sent)
+def test_decoding_in_one_pass_equals_decoding_in_steps(raw: Json, old: Json | None, call: tuple[str, str]) -> None:
+    sent = body(object=raw, oldObject=old, operation=call[0], subResource=call[1], dryRun=old is None)
+    in_one_pass = _in_one_pass(sent)
+    assert (in_one_pass is not None) == (call in {("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")})
+    assert decode(sent) == (in_one_pass or _in_steps(sent)) == _in_steps(sent)
 
 
 @PROPERTY
 @given(pods, st.data())
-async def test_a_good_review_with_one_place_spoilt_raises_nothing_else(raw: Json, data: st.DataObject) -> None:
+async def test_review_with_one_invalid_field_raises_only_bad_review_errors(raw: Json, data: st.DataObject) -> None:
     raw["metadata"] |= {"uid": "u", "labels": {"app": "web"}}
     raw["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}}]
     operation = data.draw(st.sampled_from(["CREATE", "UPDATE"]))
     review = envelope(object=raw, oldObject=raw if operation == "UPDATE" else None, operation=operation)
-    await judged_or_refused(spoilt(review, data))
+    await check_response_or_error(with_one_invalid_field(review, data))
 
 
 @PROPERTY
 @given(pods, st.sampled_from(WORKLOAD_KINDS), st.data())
-async def test_a_good_review_of_a_workload_with_one_place_spoilt_raises_nothing_else(
+async def test_workload_review_with_one_invalid_field_raises_only_bad_review_errors(
     raw: Json, source: WorkloadKind, data: st.DataObject
 ) -> None:
-    made_from: Json = {"template": {"metadata": {"labels": {"app": "web"}}, "spec": raw["spec"]}}
-    sent = {"metadata": {"name": "web"}, "spec": {**made_from, "jobTemplate": {"spec": made_from}}}
+    job_spec: Json = {"template": {"metadata": {"labels": {"app": "web"}}, "spec": raw["spec"]}}
+    sent = {"metadata": {"name": "web"}, "spec": {**job_spec, "jobTemplate": {"spec": job_spec}}}
     resource = {"group": source.group, "version": "v1", "resource": source.resource}
-    await judged_or_refused(spoilt(envelope(object=sent, resource=resource), data))
+    await check_response_or_error(with_one_invalid_field(envelope(object=sent, resource=resource), data))
 
 
-def spoilt(review: Json, data: st.DataObject) -> bytes:
-    """Return a review with one place taken out, or with anything in it."""
+def with_one_invalid_field(review: Json, data: st.DataObject) -> bytes:
+    """Return a review with one field removed, or with any JSON value in it."""
     review = msgspec.json.decode(msgspec.json.encode(review))
     *path, last = data.draw(st.sampled_from([place for place in places(review) if place]))
-    holder: Any = review
+    parent: Any = review
     for key in path:
-        holder = holder[key]
+        parent = parent[key]
     if data.draw(st.booleans()):
-        holder[last] = data.draw(anything)
+        parent[last] = data.draw(any_json)
     else:
-        del holder[last]
+        del parent[last]
     return msgspec.json.encode(review)
 
 
 @PROPERTY
 @given(st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-async def test_a_good_review_with_bytes_flipped_raises_nothing_else(flips: list[tuple[int, int]]) -> None:
+async def test_review_with_changed_bytes_raises_only_bad_review_errors(flips: list[tuple[int, int]]) -> None:
     sent = bytearray(GOOD)
     for place, value in flips:
         sent[place] = value
-    await judged_or_refused(bytes(sent))
+    await check_response_or_error(bytes(sent))

@@ -26,7 +26,7 @@ WEB = policy_of(POLICY)
 CLAMPED = "(resources.container.max, whenOutside Clamp)"
 
 
-def boxes(*limits: Json, name: str = "vllm") -> Json:
+def containers_with(*limits: Json, name: str = "vllm") -> Json:
     return {
         "containers": [
             {"name": f"{name}{index or ''}", "resources": {"limits": limit}} for index, limit in enumerate(limits)
@@ -34,7 +34,7 @@ def boxes(*limits: Json, name: str = "vllm") -> Json:
     }
 
 
-async def told(spec: Json, services: str = POLICY) -> list[str]:
+async def rewrite_warnings(spec: Json, services: str = POLICY) -> list[str]:
     decision = await Gate(policy_of(services)).mutate(object=pod({"app": "web"}, **spec))
     return [warning.removeprefix("Rewritten: ") for warning in decision.warnings]
 
@@ -42,16 +42,16 @@ async def told(spec: Json, services: str = POLICY) -> list[str]:
 @pytest.mark.parametrize(
     ("spec", "warnings"),
     [
-        (boxes({"memory": "8Gi", "cpu": "4"}), []),
-        (boxes({}), []),
-        (boxes({"memory": "10Gi"}), [f'container "vllm": limits.memory 10Gi lowered to 8Gi {CLAMPED}']),
-        (boxes({"cpu": 0}), [f'container "vllm": limits.cpu 0 (no limit) lowered to 4 {CLAMPED}']),
+        (containers_with({"memory": "8Gi", "cpu": "4"}), []),
+        (containers_with({}), []),
+        (containers_with({"memory": "10Gi"}), [f'container "vllm": limits.memory 10Gi lowered to 8Gi {CLAMPED}']),
+        (containers_with({"cpu": 0}), [f'container "vllm": limits.cpu 0 (no limit) lowered to 4 {CLAMPED}']),
         (
-            boxes({"memory": "1Mi"}),
+            containers_with({"memory": "1Mi"}),
             ['container "vllm": limits.memory 1Mi raised to 1Gi (resources.container.min, whenOutside Clamp)'],
         ),
         (
-            {"initContainers": boxes({"memory": "10e9999999"})["containers"]},
+            {"initContainers": containers_with({"memory": "10e9999999"})["containers"]},
             [f'init container "vllm": limits.memory 10e9999999 lowered to 8Gi {CLAMPED}'],
         ),
         (
@@ -76,26 +76,29 @@ async def told(spec: Json, services: str = POLICY) -> list[str]:
     ],
 )
 async def test_each_replaced_value_is_one_warning_on_the_pod(spec: Json, warnings: list[str]) -> None:
-    assert await told(spec) == warnings
+    assert await rewrite_warnings(spec) == warnings
 
 
-async def test_nothing_is_replaced_where_nothing_is_enforced() -> None:
+async def test_audit_mode_has_no_warnings_of_replaced_values() -> None:
     modes = "  modes: {placement: Audit, resources: Audit}\n"
-    assert await told({"schedulerName": "volcano", **boxes({"memory": "10Gi"})}, POLICY + modes) == []
+    assert (
+        await rewrite_warnings({"schedulerName": "volcano", **containers_with({"memory": "10Gi"})}, POLICY + modes)
+        == []
+    )
 
 
-async def test_the_author_of_a_workload_is_warned_as_well() -> None:
+async def test_author_of_a_workload_is_warned_of_replaced_values() -> None:
     gate = Gate(WEB)
-    made_from = template(**boxes({"memory": "10Gi"}))
-    decision = (await gate.ask(Half.VALIDATE, **request(made_from))).decision
+    pod_template = template(**containers_with({"memory": "10Gi"}))
+    decision = (await gate.ask(Half.VALIDATE, **request(pod_template))).decision
     assert decision.warnings == (
         'Rewritten: in Pods of deployment.apps/web: container "vllm": limits.memory 10Gi lowered to 8Gi',
     ), "without the rule, which would make it longer than clients show"
 
 
-async def test_warnings_are_few_and_short_whatever_a_tenant_sends() -> None:
+async def test_warnings_are_bounded_in_number_and_length() -> None:
     outside: Any = {"memory": "9" * 5000, "cpu": "9" * 5000}
-    found = await told(boxes(*[outside] * 50, name="n" * 60))
+    found = await rewrite_warnings(containers_with(*[outside] * 50, name="n" * 60))
     assert len(found) == 11
     assert found[-1] == "90 more values"
     assert max(map(len, found)) <= 120

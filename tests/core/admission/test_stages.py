@@ -40,7 +40,7 @@ PLACED: Json = {
 }
 
 
-def asking(cpu: str, **more: Any) -> Json:
+def requesting(cpu: str, **more: Any) -> Json:
     return {**PLACED, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **more}
 
 
@@ -49,7 +49,7 @@ def gate() -> Gate:
     return Gate(WEB)
 
 
-async def test_a_dry_run_is_judged_and_charges_nothing(gate: Gate) -> None:
+async def test_dry_run_is_validated_and_not_charged(gate: Gate) -> None:
     for number in range(5):
         decision = await gate.validate(object=gate.owned(f"u{number}", **PLACED), dryRun=True)
         assert (decision.verdict, decision.dry_run) == (Verdict.ADMIT, True)
@@ -61,7 +61,7 @@ async def test_a_dry_run_is_judged_and_charges_nothing(gate: Gate) -> None:
     assert refused.status.code == 429, "a dry run shows the denial that would come"
 
 
-async def test_a_uid_is_charged_once_however_often_it_is_asked(gate: Gate) -> None:
+async def test_uid_is_charged_once_in_repeated_reviews(gate: Gate) -> None:
     for number in range(4):
         decision = await gate.validate(uid=f"review-{number}", object=gate.owned("u1", **PLACED))
         assert decision.allowed
@@ -76,15 +76,15 @@ async def test_a_pod_denied_for_its_fields_is_not_charged(gate: Gate) -> None:
 
 
 async def test_a_pod_denied_by_quota_is_not_charged_in_part(gate: Gate) -> None:
-    assert (await gate.validate(object=gate.owned("u1", **asking("3")))).allowed
-    refused = await gate.validate(object=gate.owned("u2", **asking("2")))
+    assert (await gate.validate(object=gate.owned("u1", **requesting("3")))).allowed
+    refused = await gate.validate(object=gate.owned("u2", **requesting("2")))
     assert (refused.verdict, refused.status.code) == (Verdict.DENY, 429)
     assert await gate.used() == {"pods": 1, "cpu": 3000}
     assert refused.status.retry_after_seconds is None
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "invalid",
     [
         pod({"app": "web"}, schedulerName="theirs"),
         pod({"app": "web", LABEL: "forged"}),
@@ -93,15 +93,15 @@ async def test_a_pod_denied_by_quota_is_not_charged_in_part(gate: Gate) -> None:
     ],
 )
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
-async def test_the_mutating_half_never_denies(spoilt: Json, operation: str) -> None:
+async def test_the_mutating_half_never_denies(invalid: Json, operation: str) -> None:
     gate = Gate(policy_of(POLICY, "unmatched: Deny"))
-    decision = await gate.mutate(object=spoilt, oldObject=gate.owned("u"), operation=operation)
+    decision = await gate.mutate(object=invalid, oldObject=gate.owned("u"), operation=operation)
     assert decision.allowed
     assert gate.store.asked == []
     assert operation == "CREATE" or decision.patch == ()
 
 
-async def test_the_validating_half_needs_no_patch_after_the_mutating_one(gate: Gate) -> None:
+async def test_validating_half_admits_a_rewritten_pod_without_a_patch(gate: Gate) -> None:
     answer = await gate.ask(Half.MUTATE, object=pod({"app": "web"}))
     response = msgspec.json.decode(answer.body)["response"]
     paths = [one["path"] for one in msgspec.json.decode(base64.b64decode(response["patch"]))]
@@ -119,7 +119,7 @@ async def test_the_validating_half_needs_no_patch_after_the_mutating_one(gate: G
     }
 
 
-async def test_an_unknown_resource_is_let_through(gate: Gate) -> None:
+async def test_unknown_resource_is_unmatched(gate: Gate) -> None:
     sent = {"kind": "Deployment"}
     resource = {"group": "apps", "version": "v1", "resource": "deployments"}
     assert (await gate.validate(resource=resource, object=sent)).verdict is Verdict.UNMATCHED
@@ -140,7 +140,7 @@ async def update(gate: Gate, old: Json, new: Json, **request: Any) -> Any:
         ({LABEL: "web"}, {ANNOTATION: "f" * 16}),
     ],
 )
-async def test_an_update_that_touches_what_is_ours_is_refused(
+async def test_update_of_podgates_label_or_annotation_is_refused(
     gate: Gate, labels: Json, annotations: Json | None
 ) -> None:
     new = pod({"app": "web", **labels}, annotations or {ANNOTATION: WEB.hash}, "u", **PLACED)
@@ -154,10 +154,10 @@ async def test_writing_the_label_on_a_pod_without_one_is_refused(gate: Gate) -> 
     assert decision.verdict is Verdict.DENY
 
 
-async def test_the_label_of_a_service_that_is_gone_cannot_become_anothers(gate: Gate) -> None:
+async def test_label_of_a_removed_service_may_not_change_to_another_service(gate: Gate) -> None:
     old, new = pod({LABEL: "gone"}, uid="u"), pod({LABEL: "web"}, uid="u")
     assert (await update(gate, old, new)).verdict is Verdict.DENY
-    assert (await update(gate, old, pod(uid="u"))).allowed, "on its own it is inert"
+    assert (await update(gate, old, pod(uid="u"))).allowed, "the label of an unknown service has no effect"
 
 
 async def test_an_ordinary_update_is_admitted_uncharged(gate: Gate) -> None:
@@ -172,11 +172,13 @@ async def test_a_pod_being_deleted_is_always_admitted(gate: Gate) -> None:
     new = pod({"app": "web"}, uid="u")
     new["metadata"] |= {"deletionTimestamp": "2027-01-15T08:00:00Z", "finalizers": []}
     assert (await update(gate, gate.owned("u", **PLACED), new)).verdict is Verdict.ADMIT
-    resize = await update(gate, gate.owned("u", **asking("1")), {**new, "spec": asking("100")}, subResource="resize")
+    resize = await update(
+        gate, gate.owned("u", **requesting("1")), {**new, "spec": requesting("100")}, subResource="resize"
+    )
     assert (resize.verdict, gate.store.asked) == (Verdict.ADMIT, [])
 
 
-async def test_a_deletion_timestamp_buys_nothing_at_creation(gate: Gate) -> None:
+async def test_deletion_timestamp_is_ignored_on_create(gate: Gate) -> None:
     sent = gate.owned("u", schedulerName="theirs")
     sent["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
     assert (await gate.validate(object=sent)).verdict is Verdict.DENY
@@ -192,7 +194,7 @@ async def test_a_deletion_timestamp_buys_nothing_at_creation(gate: Gate) -> None
     ],
     ids=["gate_removed", "tightened", "loosened", "loosened_with_the_gate"],
 )
-async def test_while_gated_placement_may_not_be_loosened(gate: Gate, new: Json, allowed: bool) -> None:  # noqa: FBT001
+async def test_placement_of_a_gated_pod_may_not_be_loosened(gate: Gate, new: Json, allowed: bool) -> None:  # noqa: FBT001
     old = gate.owned("u", **PLACED, schedulingGates=[{"name": "g"}])
     decision = await update(gate, old, gate.owned("u", **new))
     assert decision.allowed is allowed
@@ -204,10 +206,10 @@ async def test_while_gated_placement_may_not_be_loosened(gate: Gate, new: Json, 
 
 async def test_a_resize_is_charged_above_the_high_water_mark_only(gate: Gate) -> None:
     async def resize(before: str, after: str) -> Any:
-        old, new = gate.owned("u", **asking(before)), gate.owned("u", **asking(after))
+        old, new = gate.owned("u", **requesting(before)), gate.owned("u", **requesting(after))
         return await update(gate, old, new, subResource="resize")
 
-    assert (await gate.validate(object=gate.owned("u", **asking("1")))).allowed
+    assert (await gate.validate(object=gate.owned("u", **requesting("1")))).allowed
     for before, after, used in [("1", "3", 3000), ("3", "1", 3000), ("1", "3", 3000), ("3", "4", 4000)]:
         assert (await resize(before, after)).allowed
         assert await gate.used() == {"pods": 1, "cpu": used}
@@ -217,22 +219,22 @@ async def test_a_resize_is_charged_above_the_high_water_mark_only(gate: Gate) ->
 
 
 async def test_a_resize_in_a_dry_run_charges_nothing(gate: Gate) -> None:
-    old, new = gate.owned("u", **asking("1")), gate.owned("u", **asking("3"))
+    old, new = gate.owned("u", **requesting("1")), gate.owned("u", **requesting("3"))
     assert (await update(gate, old, new, subResource="resize", dryRun=True)).allowed
     assert (await gate.used())["cpu"] == 0
 
 
 async def test_a_forged_label_cannot_charge_a_service_of_another_namespace(gate: Gate) -> None:
-    """A Pod that no service owns keeps what its tenant wrote; a resize must not spend a neighbour's quota by it."""
-    old = pod({"app": "mine", LABEL: "other"}, uid="u", **asking("1"))
-    new = pod({"app": "mine", LABEL: "other"}, uid="u", **asking("5"))
+    """An unowned Pod keeps the label that its tenant wrote: a resize must not charge the service of another tenant."""
+    old = pod({"app": "mine", LABEL: "other"}, uid="u", **requesting("1"))
+    new = pod({"app": "mine", LABEL: "other"}, uid="u", **requesting("5"))
     decision = await update(gate, old, new, subResource="resize")
     assert (decision.verdict, decision.service) == (Verdict.UNMATCHED, None)
     assert gate.store.asked == []
 
 
-async def test_a_resize_of_an_unlabelled_pod_counts_for_the_service_that_would_own_it(gate: Gate) -> None:
-    old, new = pod({"app": "web"}, uid="u", **asking("1")), pod({"app": "web"}, uid="u", **asking("2"))
+async def test_resize_of_an_unlabelled_pod_is_charged_to_its_owner(gate: Gate) -> None:
+    old, new = pod({"app": "web"}, uid="u", **requesting("1")), pod({"app": "web"}, uid="u", **requesting("2"))
     assert (await update(gate, old, new, subResource="resize")).service == "web"
     assert (await gate.used())["cpu"] == 1000
 
@@ -240,8 +242,8 @@ async def test_a_resize_of_an_unlabelled_pod_counts_for_the_service_that_would_o
 # one Pod sees one policy
 
 
-class Sources(FixedPolicy):
-    """Knows of a newer document only after it was asked to read again."""
+class RefreshableSource(FixedPolicy):
+    """A source that has a newer document only after a refresh."""
 
     def __init__(self, loaded: LoadedPolicy, newer: LoadedPolicy | None = None) -> None:
         super().__init__(loaded, VirtualClock(NOW_US))
@@ -256,42 +258,42 @@ class Sources(FixedPolicy):
 NEWER = policy_of(POLICY.replace("podgate-scheduler", "newer-scheduler"))
 
 
-async def test_a_pod_that_carries_the_former_policy_is_judged_by_it_in_both_halves() -> None:
-    sources = Sources(WEB)
-    sources.set(NEWER)
-    gate = Gate(WEB, sources)
+async def test_pod_with_the_former_policy_hash_is_reviewed_by_that_policy_in_both_halves() -> None:
+    policies = RefreshableSource(WEB)
+    policies.set(NEWER)
+    gate = Gate(WEB, policies)
     old = gate.owned("u", **PLACED)
     assert (await gate.mutate(object=old)).patch == ()
     decision = await gate.validate(object=old)
-    assert (decision.allowed, decision.policy_hash, sources.refreshed) == (True, WEB.hash, 0)
+    assert (decision.allowed, decision.policy_hash, policies.refreshed) == (True, WEB.hash, 0)
 
 
-async def test_an_unknown_hash_is_overwritten_by_the_mutating_half_without_reading_again() -> None:
-    sources = Sources(WEB)
-    decision = await Gate(WEB, sources).mutate(object=pod({"app": "web"}, {ANNOTATION: "f" * 16}))
+async def test_mutating_half_overwrites_an_unknown_hash_without_a_refresh() -> None:
+    policies = RefreshableSource(WEB)
+    decision = await Gate(WEB, policies).mutate(object=pod({"app": "web"}, {ANNOTATION: "f" * 16}))
     assert (ANNOTATION.replace("/", "~1") in decision.patch[1].path, decision.patch[1].value) == (True, WEB.hash)
-    assert sources.refreshed == 0
+    assert policies.refreshed == 0
 
 
-async def test_the_validating_half_reads_once_for_a_hash_that_it_does_not_know() -> None:
-    sources = Sources(WEB, NEWER)
-    gate = Gate(NEWER, sources)
+async def test_validating_half_refreshes_once_for_an_unknown_hash() -> None:
+    policies = RefreshableSource(WEB, NEWER)
+    gate = Gate(NEWER, policies)
     sent = gate.owned("u", **{**PLACED, "schedulerName": "newer-scheduler"})
     decision = await gate.validate(object=sent)
-    assert (decision.allowed, decision.policy_hash, sources.refreshed) == (True, NEWER.hash, 1)
+    assert (decision.allowed, decision.policy_hash, policies.refreshed) == (True, NEWER.hash, 1)
 
 
-async def test_a_hash_that_nobody_knows_is_judged_by_our_policy_and_never_called_missing() -> None:
-    sources = Sources(WEB)
-    gate = Gate(WEB, sources)
+async def test_pod_with_an_unknown_hash_is_checked_without_mutation_missing() -> None:
+    policies = RefreshableSource(WEB)
+    gate = Gate(WEB, policies)
     sent = pod({"app": "web"}, {ANNOTATION: "f" * 16}, "u")
     decision = await gate.validate(object=sent)
     assert {finding.code for finding in decision.findings} == {Code.PLACEMENT_UNFULFILLED}
-    assert (decision.policy_hash, sources.refreshed) == (WEB.hash, 1)
+    assert (decision.policy_hash, policies.refreshed) == (WEB.hash, 1)
 
 
-async def test_without_any_policy_nothing_is_judged(gate: Gate) -> None:
-    class Nothing(Sources):
+async def test_validation_without_a_policy_raises_an_error(gate: Gate) -> None:
+    class NoPolicy(RefreshableSource):
         def current(self) -> LoadedPolicy | None:
             return None
 
@@ -300,7 +302,7 @@ async def test_without_any_policy_nothing_is_judged(gate: Gate) -> None:
 
     for sent in (pod(), gate.owned("u")):
         with pytest.raises(NoPolicyError):
-            await Gate(WEB, Nothing(WEB)).validate(object=sent)
+            await Gate(WEB, NoPolicy(WEB)).validate(object=sent)
 
 
 # unmatched, warnings, the breaker
@@ -310,7 +312,9 @@ async def test_without_any_policy_nothing_is_judged(gate: Gate) -> None:
     ("head", "verdict", "warnings"),
     [("", Verdict.UNMATCHED, 0), ("unmatched: Warn", Verdict.UNMATCHED, 1), ("unmatched: Deny", Verdict.DENY, 0)],
 )
-async def test_a_pod_of_no_service_in_a_namespace_that_one_names(head: str, verdict: Verdict, warnings: int) -> None:
+async def test_unmatched_decides_on_an_unowned_pod_in_the_namespace_of_a_service(
+    head: str, verdict: Verdict, warnings: int
+) -> None:
     gate = Gate(policy_of(POLICY, head))
     decision = await gate.validate(object=pod({"app": "nobody"}, uid="u"))
     assert (decision.verdict, len(decision.warnings)) == (verdict, warnings)
@@ -319,41 +323,41 @@ async def test_a_pod_of_no_service_in_a_namespace_that_one_names(head: str, verd
     assert gate.store.asked == []
 
 
-@pytest.mark.parametrize(("mode", "warned"), [("Warn", 2), ("Audit", 0)])
-async def test_modes_that_do_not_enforce_admit_and_charge(mode: str, warned: int) -> None:
+@pytest.mark.parametrize(("mode", "warnings"), [("Warn", 2), ("Audit", 0)])
+async def test_modes_that_do_not_enforce_admit_and_charge(mode: str, warnings: int) -> None:
     modes = f"  modes: {{placement: {mode}, quota: {mode}, breaker: {mode}}}\n"
     gate = Gate(policy_of(POLICY.replace("  failureMode: Closed\n", modes)))
-    decision = await gate.validate(object=gate.owned("u", **asking("5", schedulerName="theirs", affinity=None)))
+    decision = await gate.validate(object=gate.owned("u", **requesting("5", schedulerName="theirs", affinity=None)))
     assert decision.verdict is Verdict.ADMIT
     assert {finding.code for finding in decision.findings} == {Code.PLACEMENT_CONFLICT, Code.QUOTA_EXCEEDED}
-    assert len(decision.warnings) == warned
+    assert len(decision.warnings) == warnings
     assert decision.audit["findings"] == f"PlacementConflict/{mode},QuotaExceeded/{mode}"
     assert (await gate.used())["cpu"] == 5000
 
 
-async def test_an_open_breaker_refuses_before_the_store_is_asked(gate: Gate) -> None:
+async def test_open_breaker_denies_without_a_call_to_the_store(gate: Gate) -> None:
     for number in range(2):
         assert (await gate.validate(object=gate.owned(f"u{number}", **PLACED))).allowed
     for number in range(2):
         assert (await gate.validate(object=gate.owned(f"v{number}", **PLACED))).status.code == 429
-    asked = len(gate.store.asked)
+    calls_before = len(gate.store.asked)
     gate.clock.set(NOW_US + 20_000_001)
     decision = await gate.validate(object=gate.owned("w", **PLACED))
     assert (decision.status.code, decision.findings[0].code) == (503, Code.BREAKER_OPEN)
     assert "is open until 2027-01-15T08:01:00.000Z" in decision.status.message
-    assert len(gate.store.asked) == asked
+    assert len(gate.store.asked) == calls_before
     update_of_old = await update(gate, gate.owned("u0", **PLACED), gate.owned("u0", **PLACED))
-    assert update_of_old.allowed, "an existing Pod is none of the breaker's business"
+    assert update_of_old.allowed, "the breaker does not apply to existing Pods"
 
 
-async def test_past_its_time_an_open_breaker_lets_a_probe_in_and_a_charged_probe_closes_it() -> None:
+async def test_open_breaker_admits_a_probe_after_its_end_and_a_charged_probe_closes_it() -> None:
     gate = Gate(policy_of(POLICY.replace("pods: 2, ", "")))
     for number in range(2):
-        await gate.validate(object=gate.owned(f"v{number}", **asking("5")))
+        await gate.validate(object=gate.owned(f"v{number}", **requesting("5")))
     gate.clock.set(NOW_US + 59_999_999)
-    assert (await gate.validate(object=gate.owned("w", **asking("1")))).status.code == 503
+    assert (await gate.validate(object=gate.owned("w", **requesting("1")))).status.code == 503
     gate.clock.set(NOW_US + 60_000_000)
-    decision = await gate.validate(object=gate.owned("w", **asking("1")))
+    decision = await gate.validate(object=gate.owned("w", **requesting("1")))
     assert decision.allowed
     assert decision.receipt is not None
     assert [str(transition.new) for transition in decision.receipt.transitions] == ["HALF_OPEN", "CLOSED"]
@@ -368,7 +372,7 @@ async def test_past_its_time_an_open_breaker_lets_a_probe_in_and_a_charged_probe
         (REPLICA_SETS.replace("kube-system", "shop"), [{"controller": True, "uid": "r"}], None),
     ],
 )
-async def test_only_a_kube_controller_is_accepted_about_its_owner(
+async def test_only_kube_controllers_set_the_owner_as_event_source(
     gate: Gate, user: str, references: list[Json], source: str | None
 ) -> None:
     sent = gate.owned("u", **PLACED)
@@ -388,7 +392,7 @@ FORGED: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("metadata", FORGED.values(), ids=FORGED)
-async def test_whatever_a_tenant_writes_of_a_pods_origin_it_is_rewritten_and_judged(gate: Gate, metadata: Json) -> None:
+async def test_pod_with_a_forged_origin_is_rewritten_and_denied(gate: Gate, metadata: Json) -> None:
     sent = pod({"app": "web"}, schedulerName="theirs")
     sent["metadata"] |= metadata
     assert (await gate.mutate(object=sent)).patch
@@ -402,7 +406,7 @@ async def test_whatever_a_tenant_writes_of_a_pods_origin_it_is_rewritten_and_jud
     [("", Verdict.EXEMPT, "daemonSet"), ("exemptions: {daemonSets: false}", Verdict.DENY, "")],
     ids=["by_default", "switched_off"],
 )
-async def test_pods_of_the_daemon_set_controller_are_exempt_unless_the_policy_says_otherwise(
+async def test_pods_of_the_daemon_set_controller_are_exempt_unless_the_policy_disables_it(
     head: str, verdict: Verdict, exemption: str
 ) -> None:
     gate = Gate(policy_of(POLICY, head))
@@ -413,20 +417,20 @@ async def test_pods_of_the_daemon_set_controller_are_exempt_unless_the_policy_sa
     assert decision.audit.get("exemption", "") == exemption
 
 
-async def test_observers_count_of_the_finished_review_and_of_transitions() -> None:
-    class Hears(Observers):
+async def test_observers_receive_reviews_and_transitions() -> None:
+    class Recorder(Observers):
         def __init__(self) -> None:
             super().__init__()
-            self.heard: list[Any] = []
+            self.received: list[Any] = []
 
         def reviewed(self, review: Review) -> None:
-            self.heard.append(review.decision.verdict)
+            self.received.append(review.decision.verdict)
 
         def transitioned(self, transition: Any) -> None:
-            self.heard.append(str(transition.new))
+            self.received.append(str(transition.new))
 
-    hears = Hears()
-    gate = Gate(WEB, observers=[hears])
+    recorder = Recorder()
+    gate = Gate(WEB, observers=[recorder])
     for number in range(4):
         await gate.validate(object=gate.owned(f"u{number}", **PLACED))
-    assert hears.heard == [Verdict.ADMIT, Verdict.ADMIT, Verdict.DENY, "OPEN", Verdict.DENY]
+    assert recorder.received == [Verdict.ADMIT, Verdict.ADMIT, Verdict.DENY, "OPEN", Verdict.DENY]

@@ -10,7 +10,7 @@ QUOTA = "quota: {windows: [{window: 1m, hard: {pods: 2}}]%s}"
 BREAKER = "breaker: {quotaExceeded: {}}"
 
 
-class Away(Gate):
+class GateWithoutStore(Gate):
     """A gate whose store gives no answer."""
 
     def __init__(self, service: str) -> None:
@@ -35,8 +35,8 @@ class Away(Gate):
         ("modes: {quota: Audit}, failureMode: Closed, " + QUOTA % "", True),
     ],
 )
-async def test_the_service_says_what_holds_while_the_store_is_away(service: str, *, admitted: bool) -> None:
-    gate = Away(service)
+async def test_failure_mode_and_when_store_unavailable_decide_on_the_pod(service: str, *, admitted: bool) -> None:
+    gate = GateWithoutStore(service)
     decision = await gate.validate(object=gate.owned("u"))
     assert (decision.verdict is Verdict.ADMIT, decision.uncounted) == (admitted, admitted)
     if not admitted:
@@ -45,14 +45,14 @@ async def test_the_service_says_what_holds_while_the_store_is_away(service: str,
         assert decision.status.message == message
 
 
-async def test_a_mode_that_warns_says_so() -> None:
-    gate = Away("modes: {quota: Warn}, failureMode: Closed, " + QUOTA % "")
+async def test_warn_mode_warns_that_the_store_is_unavailable() -> None:
+    gate = GateWithoutStore("modes: {quota: Warn}, failureMode: Closed, " + QUOTA % "")
     decision = await gate.validate(object=gate.owned("u"))
     assert [warning.partition(":")[0] for warning in decision.warnings] == [Code.STORE_UNAVAILABLE]
 
 
-async def test_what_charges_nothing_needs_no_store() -> None:
-    gate = Away("failureMode: Closed, " + QUOTA % "")
+async def test_mutation_and_update_need_no_store() -> None:
+    gate = GateWithoutStore("failureMode: Closed, " + QUOTA % "")
     sent = gate.owned("u")
     assert (await gate.mutate(object=sent)).allowed
     assert (await gate.validate(operation="UPDATE", object=sent, oldObject=sent)).allowed
@@ -70,15 +70,15 @@ async def test_what_charges_nothing_needs_no_store() -> None:
         ("failureMode: Closed, modes: {breaker: Audit}, " + BREAKER, 1),
     ],
 )
-async def test_a_pod_that_was_admitted_uncounted_is_booked_later(service: str, admitted: int) -> None:
-    gate = Away(service)
+async def test_pod_admitted_without_the_store_is_kept_as_uncounted(service: str, admitted: int) -> None:
+    gate = GateWithoutStore(service)
     decision = await gate.validate(object=gate.owned("u"))
     assert decision.uncounted == bool(admitted)
     assert [request.uid for request in gate.uncounted] == ["u"] * admitted
 
 
-async def test_a_share_is_named_as_such() -> None:
-    gate = Away("failureMode: Closed, " + QUOTA % "")
+async def test_denial_by_a_share_of_the_limit_says_so() -> None:
+    gate = GateWithoutStore("failureMode: Closed, " + QUOTA % "")
     over = (Use("1m", "pods", used=1, hard=1, asked=1, free_at_us=2_000_000),)
 
     async def acquire(_: Acquire) -> Receipt:

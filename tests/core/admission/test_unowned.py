@@ -12,8 +12,8 @@ WEB = policy_of("""
 """)
 
 
-async def test_a_service_label_on_a_pod_of_nobody_is_taken_off() -> None:
-    """Else it would pass for the service's Pod in a later resize, and charge it."""
+async def test_service_label_of_an_unowned_pod_is_removed() -> None:
+    """Otherwise a later resize would be charged to that service."""
     gate = Gate(WEB)
     forged = pod({"app": "theirs", LABEL: "web"})
     answer = await gate.ask(Half.MUTATE, object=forged)
@@ -25,15 +25,15 @@ async def test_a_service_label_on_a_pod_of_nobody_is_taken_off() -> None:
     assert kept.status.message.startswith("PodgateFieldImmutable: metadata.labels[podgate.io/service] is 'web'")
 
 
-async def test_a_label_that_names_no_service_is_inert() -> None:
+async def test_label_of_an_unknown_service_is_ignored() -> None:
     gate = Gate(WEB)
     inert = {"app": "theirs", LABEL: "of-another-system"}
     assert (await gate.mutate(object=pod(inert))).patch == ()
     assert (await gate.validate(object=pod(inert, uid="u1"))).allowed
 
 
-async def test_a_gated_pod_without_a_label_is_guarded_by_todays_owner() -> None:
-    """It came in before the policy, or while we were away."""
+async def test_gated_pod_without_a_label_is_guarded_by_its_current_owner() -> None:
+    """It was created before the policy, or while Podgate was unavailable."""
     gate = Gate(WEB)
     gates = [{"name": "example.com/wait"}]
     old = pod({"app": "web"}, uid="u1", schedulingGates=gates, **PLACED)
@@ -44,17 +44,17 @@ async def test_a_gated_pod_without_a_label_is_guarded_by_todays_owner() -> None:
     assert same.allowed
 
 
-async def test_what_a_user_asked_for_is_judged_also_where_the_rewrite_is_missing() -> None:
-    """FailureMode Open forgives what was never written, not a contradiction of the user's own."""
+async def test_conflict_is_denied_even_if_the_rewrite_is_missing() -> None:
+    """`failureMode: Open` admits a Pod without the rewrite, but not one whose own fields conflict with the policy."""
     gate = Gate(WEB)
-    forgiven = await gate.validate(object=pod({"app": "web"}, uid="u1"))
-    assert (forgiven.allowed, [found.code for found in forgiven.findings]) == (True, [Code.MUTATION_MISSING])
+    admitted = await gate.validate(object=pod({"app": "web"}, uid="u1"))
+    assert (admitted.allowed, [found.code for found in admitted.findings]) == (True, [Code.MUTATION_MISSING])
     refused = await gate.validate(object=pod({"app": "web"}, uid="u2", schedulerName="theirs"))
     codes = [found.code for found in refused.findings]
     assert (refused.allowed, codes) == (False, [Code.MUTATION_MISSING, Code.PLACEMENT_CONFLICT])
 
 
-async def test_dropping_the_label_that_was_matched_sets_no_gated_pod_free() -> None:
+async def test_gated_pod_stays_guarded_without_the_label_that_matched() -> None:
     gate = Gate(WEB)
     gates = [{"name": "example.com/wait"}]
     old = gate.owned("u1", schedulingGates=gates, **PLACED)
@@ -63,7 +63,7 @@ async def test_dropping_the_label_that_was_matched_sets_no_gated_pod_free() -> N
     assert (loosened.service, loosened.allowed) == ("web", False)
 
 
-async def test_a_resize_is_charged_to_its_service_whatever_labels_were_dropped_and_added() -> None:
+async def test_resize_is_charged_to_the_service_of_the_label_after_other_labels_change() -> None:
     gate = Gate(WEB)
     labels = {"app": "theirs", LABEL: "web"}
     old, new = (
@@ -73,12 +73,12 @@ async def test_a_resize_is_charged_to_its_service_whatever_labels_were_dropped_a
     assert (decision.service, await gate.used()) == ("web", {"cpu": 2000})
 
 
-async def test_a_pod_that_is_exempt_by_its_runtime_class_alone_must_keep_it_until_it_is_judged() -> None:
-    """A webhook after ours may change the class: what was left alone was never rewritten."""
+async def test_pod_exempt_by_its_runtime_class_is_denied_with_another_class() -> None:
+    """A later webhook may change the class, and Podgate did not rewrite the exempt Pod."""
     services = "- {name: web, failureMode: Closed, match: {namespaces: [shop]}, placement: {schedulerName: s}}"
     gate = Gate(policy_of(services, "exemptions: {runtimeClasses: [spared]}"))
-    left_alone = await gate.mutate(object=pod(runtimeClassName="spared"))
-    assert (left_alone.verdict, left_alone.patch, left_alone.exemption) == (Verdict.EXEMPT, (), "runtimeClass")
+    exempt = await gate.mutate(object=pod(runtimeClassName="spared"))
+    assert (exempt.verdict, exempt.patch, exempt.exemption) == (Verdict.EXEMPT, (), "runtimeClass")
     kept = await gate.validate(object=pod(uid="u1", runtimeClassName="spared"))
     assert (kept.verdict, kept.exemption) == (Verdict.EXEMPT, "runtimeClass")
     changed = await gate.validate(object=pod(uid="u1", runtimeClassName="another"))

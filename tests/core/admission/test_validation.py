@@ -20,15 +20,15 @@ PLACEMENT = {
     "topology": [{"level": "Zone", "in": ["b", "g"]}],
     "tolerations": [{"key": "gpu", "operator": "Exists"}, {"key": "t", "value": "v", "effect": "NoSchedule"}],
 }
-OURS = {"labels": {OUR_LABEL: "s"}, "annotations": {OUR_ANNOTATION: HASH}}
+PODGATES_METADATA = {"labels": {OUR_LABEL: "s"}, "annotations": {OUR_ANNOTATION: HASH}}
 
 
 def pod(metadata: Json | None = None, **spec: Any) -> Pod:
-    return msgspec.convert({"metadata": OURS if metadata is None else metadata, "spec": spec}, Pod)
+    return msgspec.convert({"metadata": PODGATES_METADATA if metadata is None else metadata, "spec": spec}, Pod)
 
 
 def zones(*terms: list[str] | None) -> Json:
-    """Build an affinity of terms: each the zones that it allows, or none of our business."""
+    """Build an affinity of terms: each allows the given zones, or, for None, has an expression on another label."""
     built = [
         {"matchExpressions": [{"key": ZONE, "operator": "In", "values": allowed}]}
         if allowed is not None
@@ -46,17 +46,17 @@ GOOD: Json = {
 }
 
 
-def one(findings: tuple[Finding, ...]) -> Finding:
+def single(findings: tuple[Finding, ...]) -> Finding:
     assert len(findings) == 1, findings
     return findings[0]
 
 
-def test_a_fulfilled_pod_is_objected_to_in_nothing() -> None:
+def test_fulfilled_pod_has_no_findings() -> None:
     assert check(pod(**GOOD), service_of(PLACEMENT), hash_known=True) == ()
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "field", "says"),
+    ("change", "code", "field", "text"),
     [
         (
             {"schedulerName": "default-scheduler"},
@@ -90,34 +90,34 @@ def test_a_fulfilled_pod_is_objected_to_in_nothing() -> None:
         ),
     ],
 )
-def test_each_field_that_falls_short_is_named_with_value_and_remedy(
-    change: Json, code: Code, field: str, says: str
+def test_each_violated_field_is_a_finding_with_value_and_remedy(
+    change: Json, code: Code, field: str, text: str
 ) -> None:
-    found = one(check(pod(**{**GOOD, **change}), service_of(PLACEMENT), hash_known=True))
+    found = single(check(pod(**{**GOOD, **change}), service_of(PLACEMENT), hash_known=True))
     assert (found.code, found.mode) == (code, Mode.ENFORCE)
     assert found.field.endswith(field)
-    assert says in found.message
+    assert text in found.message
     assert str(found).startswith(f"{code}: service s: ")
 
 
 @pytest.mark.parametrize(("rule", "codes"), [("Keep", []), ("Override", [Code.PLACEMENT_UNFULFILLED] * 2)])
-def test_a_contradiction_by_rule(rule: str, codes: list[Code]) -> None:
+def test_conflicting_fields_are_findings_under_override_and_allowed_under_keep(rule: str, codes: list[Code]) -> None:
     service = service_of({**PLACEMENT, "onConflict": {"default": rule}})
     found = check(pod(**{**GOOD, "schedulerName": "theirs", "nodeSelector": {"disk": "hdd"}}), service, hash_known=True)
     assert [finding.code for finding in found] == codes
 
 
-def test_many_terms_make_one_finding_a_requirement() -> None:
-    """A tenant chooses how many terms there are: neither our answer nor our work may grow with their square."""
+def test_many_terms_yield_one_finding_per_requirement() -> None:
+    """A tenant chooses the number of terms: neither the response nor the work may grow with its square."""
     many = pod(**{**GOOD, "affinity": zones(*[None] * 1_000)})
-    found = one(check(many, service_of(PLACEMENT), hash_known=True))
+    found = single(check(many, service_of(PLACEMENT), hash_known=True))
     assert len(str(found)) < 300
     assert "999 more" in found.message
 
 
-def test_more_terms_than_anybody_reads_are_refused_and_not_rewritten() -> None:
+def test_pod_with_more_than_1000_terms_is_refused_and_not_rewritten() -> None:
     many = pod(**{**GOOD, "affinity": zones(*[["b"]] * 1_001)})
-    found = one(check(many, service_of(PLACEMENT), hash_known=True))
+    found = single(check(many, service_of(PLACEMENT), hash_known=True))
     assert found.code is Code.PLACEMENT_CONFLICT
     assert "1001 terms, at most 1000" in found.message
     assert rewrite(many, service_of(PLACEMENT), HASH) == ()
@@ -128,15 +128,15 @@ def test_more_terms_than_anybody_reads_are_refused_and_not_rewritten() -> None:
     [
         ({"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {}}}]}, None, ["spec.priority"]),
         ({"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {}}}]}, 1000, []),
-        ({"managedFields": [{"fieldsV1": {"f:spec": {}}}]}, None, []),  # not on its way to be stored
-        ({"uid": "u"}, None, []),  # a file
+        ({"managedFields": [{"fieldsV1": {"f:spec": {}}}]}, None, []),  # no UID: the mutating half
+        ({"uid": "u"}, None, []),  # no managedFields: a Pod from a file
     ],
 )
-def test_a_class_whose_priority_nobody_computed_is_no_priority(
+def test_stored_pod_with_a_priority_class_but_no_priority_is_a_finding(
     metadata: Json, priority: int | None, fields: list[str]
 ) -> None:
-    """What we write in the API server's last round, no plugin sees: the Pod would be stored without a priority."""
-    raw = {"metadata": OURS | metadata, "spec": {"priorityClassName": "high", "priority": priority}}
+    """No plugin computes the priority of a class written in the last round: the Pod would be stored without one."""
+    raw = {"metadata": PODGATES_METADATA | metadata, "spec": {"priorityClassName": "high", "priority": priority}}
     late = msgspec.json.decode(msgspec.json.encode(raw), type=Pod)
     found = check(late, service_of({"priorityClassName": "high"}), hash_known=True)
     assert [finding.field for finding in found] == fields
@@ -153,13 +153,13 @@ CLOSED = FailureMode.CLOSED
         ({"annotations": {OUR_ANNOTATION: HASH}}, "(label podgate.io/service missing)"),
     ],
 )
-def test_a_pod_that_was_not_rewritten_is_one_finding_that_says_what_is_missing(metadata: Json, missing: str) -> None:
-    found = one(check(pod(metadata), service_of(PLACEMENT, failure_mode=CLOSED), hash_known=True))
+def test_missing_rewrite_is_one_finding_that_names_the_missing_keys(metadata: Json, missing: str) -> None:
+    found = single(check(pod(metadata), service_of(PLACEMENT, failure_mode=CLOSED), hash_known=True))
     assert (found.code, found.mode) == (Code.MUTATION_MISSING, Mode.ENFORCE)
     assert missing in found.message
 
 
-def test_under_another_policy_the_fields_are_judged_and_nothing_is_called_missing() -> None:
+def test_fields_of_a_pod_with_unknown_policy_hash_are_checked_without_mutation_missing() -> None:
     found = check(pod({}), service_of(PLACEMENT, failure_mode=CLOSED), hash_known=False)
     assert {finding.code for finding in found} == {Code.PLACEMENT_UNFULFILLED}
     assert check(pod({}, **GOOD), service_of(PLACEMENT, failure_mode=CLOSED), hash_known=False) == ()
@@ -180,15 +180,15 @@ AUDIT = Modes(placement=Mode.AUDIT)
         (Service("s", Match(any_namespace=True), failure_mode=CLOSED), Mode.ENFORCE),
     ],
 )
-def test_a_missing_rewrite_counts_as_much_as_the_strictest_stanza_in_force(service: Service, mode: Mode) -> None:
-    assert one(check(pod({}), service, hash_known=True)).mode is mode
+def test_missing_rewrite_has_the_mode_of_the_strictest_stanza_in_force(service: Service, mode: Mode) -> None:
+    assert single(check(pod({}), service, hash_known=True)).mode is mode
     if service.failure_mode is CLOSED:
-        assert one(guard(pod(), pod({"annotations": {OUR_ANNOTATION: HASH}}), service)).mode is mode
+        assert single(guard(pod(), pod({"annotations": {OUR_ANNOTATION: HASH}}), service)).mode is mode
 
 
-def test_a_foreign_label_is_refused() -> None:
+def test_label_of_another_service_is_refused() -> None:
     forged = {"labels": {OUR_LABEL: "gold"}, "annotations": {OUR_ANNOTATION: HASH}}
-    found = one(check(pod(forged, **GOOD), service_of(PLACEMENT), hash_known=True))
+    found = single(check(pod(forged, **GOOD), service_of(PLACEMENT), hash_known=True))
     assert found.code is Code.IMMUTABLE
     assert "is 'gold', expected 's'" in found.message
 
@@ -196,13 +196,13 @@ def test_a_foreign_label_is_refused() -> None:
 OFF = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
 
 
-def test_where_every_mode_is_disabled_nothing_is_looked_at() -> None:
+def test_service_with_all_modes_disabled_has_no_findings() -> None:
     service = service_of(PLACEMENT, modes=OFF, failure_mode=CLOSED)
     assert check(pod({}), service, hash_known=True) == ()
     assert guard(pod(), pod({}), service) == ()
 
 
-def test_a_disabled_placement_is_not_checked_and_a_lenient_one_only_speaks() -> None:
+def test_placement_findings_have_the_mode_of_placement_and_disabled_has_none() -> None:
     for mode in (Mode.WARN, Mode.AUDIT):
         found = check(pod(), service_of(PLACEMENT, modes=Modes(placement=mode)), hash_known=True)
         assert {finding.mode for finding in found} == {mode}
@@ -213,14 +213,14 @@ def test_a_disabled_placement_is_not_checked_and_a_lenient_one_only_speaks() -> 
 @pytest.mark.parametrize(
     ("changed", "fields"),
     [
-        (OURS, []),
-        ({**OURS, "labels": {OUR_LABEL: "gold"}}, ["metadata.labels[podgate.io/service]"]),
-        ({**OURS, "annotations": {OUR_ANNOTATION: "x"}}, ["metadata.annotations[podgate.io/policy-hash]"]),
+        (PODGATES_METADATA, []),
+        ({**PODGATES_METADATA, "labels": {OUR_LABEL: "gold"}}, ["metadata.labels[podgate.io/service]"]),
+        ({**PODGATES_METADATA, "annotations": {OUR_ANNOTATION: "x"}}, ["metadata.annotations[podgate.io/policy-hash]"]),
         ({"labels": None}, ["metadata.labels[podgate.io/service]", "metadata.annotations[podgate.io/policy-hash]"]),
-        ({**OURS, "labels": {OUR_LABEL: "s", "app": "new"}}, []),
+        ({**PODGATES_METADATA, "labels": {OUR_LABEL: "s", "app": "new"}}, []),
     ],
 )
-def test_an_update_may_not_touch_what_is_ours(changed: Json, fields: list[str]) -> None:
+def test_update_of_podgates_label_or_annotation_is_refused(changed: Json, fields: list[str]) -> None:
     found = guard(pod(), pod(changed), service_of(PLACEMENT))
     assert [finding.field for finding in found] == fields
     assert all(finding.code is Code.IMMUTABLE and "was '" in finding.message for finding in found)
@@ -243,7 +243,7 @@ PLAIN = {key: value for key, value in GATED.items() if key not in {"affinity", "
         (GATED, {**GATED, "nodeSelector": {"disk": "hdd"}}, ["spec.nodeSelector[disk]"]),
         (GATED, {**GOOD, "affinity": zones(None)}, ["nodeSelectorTerms[0]"]),
         (GOOD, {**GOOD, "affinity": None}, []),
-        # what an older policy left undone is not held against an UPDATE that tightens
+        # an UPDATE that tightens is admitted although the old Pod does not fulfil the policy
         (PLAIN, {**PLAIN, "affinity": zones(None)}, []),
         (PLAIN, {**PLAIN, "nodeSelector": {"disk": "hdd"}}, []),
         ({**GATED, "affinity": zones(None)}, {**GATED, "affinity": zones(None, ["x"])}, []),

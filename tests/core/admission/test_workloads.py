@@ -52,14 +52,14 @@ KINDS = [
 
 
 def template(labels: Json | None = None, annotations: Json | None = None, **spec: Any) -> Json:
-    """Build a template that says nothing of what the policy wants, but for what is given."""
+    """Build a template without the fields that the policy sets, except for those given."""
     metadata = {"labels": labels or {"app": "web"}, "annotations": annotations or {}}
     return {"metadata": metadata, "spec": pod(**spec)["spec"]}
 
 
-def request(made_from: Json, group: str = "apps", resource: str = "deployments", **more: Any) -> Json:
-    """Build the request of an author: a CREATE of one object named `web`."""
-    spec: Json = {"template": made_from}
+def request(pod_template: Json, group: str = "apps", resource: str = "deployments", **more: Any) -> Json:
+    """Build the request of a workload's author: a CREATE of one object named `web`."""
+    spec: Json = {"template": pod_template}
     if resource == "cronjobs":
         spec = {"jobTemplate": {"spec": spec}}
     metadata = {"name": "web", "namespace": "shop", "uid": "of-the-object"}
@@ -70,10 +70,10 @@ def request(made_from: Json, group: str = "apps", resource: str = "deployments",
     }
 
 
-async def advised(loaded: LoadedPolicy, made_from: Json, *kind: str, **more: Any) -> Decision:
-    """Review a workload; whatever comes of it, it is admitted and costs nothing."""
+async def review_workload(loaded: LoadedPolicy, pod_template: Json, *kind: str, **more: Any) -> Decision:
+    """Review a workload: it is admitted and not charged."""
     gate = Gate(loaded)
-    decision = await gate.validate(**request(made_from, *kind, **more))
+    decision = await gate.validate(**request(pod_template, *kind, **more))
     assert decision.allowed
     assert gate.store.asked == []
     return decision
@@ -81,16 +81,16 @@ async def advised(loaded: LoadedPolicy, made_from: Json, *kind: str, **more: Any
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
 @pytest.mark.parametrize(("group", "resource"), KINDS)
-async def test_every_kind_is_admitted_and_its_author_warned(group: str, resource: str, operation: str) -> None:
-    decision = await advised(WEB, template(**THEIRS), group, resource, operation=operation)
-    shown = f"{resource[:-1]}.{group}/web" if group else f"{resource[:-1]}/web"
-    assert decision.warnings == (DENIED.replace("deployment.apps/web", shown),)
-    assert (decision.workload, decision.verdict, decision.service) == (shown, Verdict.ADMIT, "web")
+async def test_workload_of_each_kind_is_admitted_with_a_warning(group: str, resource: str, operation: str) -> None:
+    decision = await review_workload(WEB, template(**THEIRS), group, resource, operation=operation)
+    workload = f"{resource[:-1]}.{group}/web" if group else f"{resource[:-1]}/web"
+    assert decision.warnings == (DENIED.replace("deployment.apps/web", workload),)
+    assert (decision.workload, decision.verdict, decision.service) == (workload, Verdict.ADMIT, "web")
     assert (decision.operation, decision.user) == (operation, ALICE)
-    assert (decision.pod, decision.pod_uid) == ("", ""), "there is none yet"
+    assert (decision.pod, decision.pod_uid) == ("", ""), "a workload's Pods do not exist yet"
 
 
-async def test_the_answer_allows_and_warns() -> None:
+async def test_response_allows_and_warns() -> None:
     body = (await Gate(WEB).ask(Half.VALIDATE, **request(template(**THEIRS)))).body
     assert msgspec.json.decode(body)["response"] == {
         "uid": "review-1",
@@ -106,29 +106,29 @@ async def test_the_answer_allows_and_warns() -> None:
     }
 
 
-@pytest.mark.parametrize(("loaded", "noted"), [(WEB, []), (WARNING, ["WouldRewrite"])])
-async def test_what_the_rewrite_will_bring_is_not_asked_of_the_author(loaded: LoadedPolicy, noted: list[str]) -> None:
-    decision = await advised(loaded, template())
-    assert ([warning.partition(":")[0] for warning in decision.warnings], decision.findings) == (noted, ())
+@pytest.mark.parametrize(("loaded", "codes"), [(WEB, []), (WARNING, ["WouldRewrite"])])
+async def test_template_needs_no_fields_that_the_rewrite_adds(loaded: LoadedPolicy, codes: list[str]) -> None:
+    decision = await review_workload(loaded, template())
+    assert ([warning.partition(":")[0] for warning in decision.warnings], decision.findings) == (codes, ())
     assert decision.steps[-1].found == "nothing in the template contradicts the policy"
 
 
 @pytest.mark.parametrize(
     ("mode", "warnings"), [("Enforce", (DENIED,)), ("Warn", (WARNED,)), ("Audit", ()), ("Disabled", ())]
 )
-async def test_the_words_follow_the_mode_and_audit_says_nothing(mode: str, warnings: tuple[str, ...]) -> None:
-    decision = await advised(policy_of(f"{POLICY}\n  modes: {{placement: {mode}}}"), template(**THEIRS))
+async def test_warning_depends_on_the_mode_and_audit_has_none(mode: str, warnings: tuple[str, ...]) -> None:
+    decision = await review_workload(policy_of(f"{POLICY}\n  modes: {{placement: {mode}}}"), template(**THEIRS))
     assert decision.warnings == warnings
     assert {found.mode for found in decision.findings} <= {Mode.WARN}
 
 
 @pytest.mark.parametrize("loaded", [WEB, WARNING])
-async def test_a_template_whose_pods_would_fit_no_node_is_reported_so(loaded: LoadedPolicy) -> None:
-    """Neither the template nor the policy is at odds with itself: only the rewritten Pod is."""
+async def test_template_whose_pods_fit_no_node_is_a_contradiction(loaded: LoadedPolicy) -> None:
+    """Template and policy are satisfiable each; the terms of the rewritten Pod are not."""
     zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["elsewhere"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    decision = await advised(loaded, template(affinity=affinity))
+    decision = await review_workload(loaded, template(affinity=affinity))
     assert [found.code for found in decision.findings] == [Code.PLACEMENT_CONTRADICTION]
     warning, *_ = decision.warnings
     assert warning.startswith(
@@ -162,16 +162,16 @@ def containers(*cpu: str | None) -> list[Json]:
         ("Clamp", ("3", None), ["the Pod as a whole"]),
     ],
 )
-async def test_amounts_are_judged_as_they_will_be_with_defaults_and_clamped(
+async def test_amounts_are_checked_after_defaults_and_clamping(
     when_outside: str, cpu: tuple[str | None, ...], outside: list[str]
 ) -> None:
-    decision = await advised(ranged(when_outside), template(containers=containers(*cpu)))
+    decision = await review_workload(ranged(when_outside), template(containers=containers(*cpu)))
     start = "ResourcesOutside: Pods of deployment.apps/web will be denied: service web: "
-    told = [warning for warning in decision.warnings if not warning.startswith("Rewritten: ")]
-    assert [warning.removeprefix(start).partition(":")[0] for warning in told] == outside
+    denials = [warning for warning in decision.warnings if not warning.startswith("Rewritten: ")]
+    assert [warning.removeprefix(start).partition(":")[0] for warning in denials] == outside
 
 
-async def test_an_unreadable_amount_is_the_callers_fault() -> None:
+async def test_unreadable_amount_is_a_bad_review() -> None:
     with pytest.raises(BadReviewError, match=r"request\.object: the template's resources: .*'lots'"):
         await Gate(ranged("Deny")).validate(**request(template(containers=containers("lots"))))
 
@@ -184,10 +184,10 @@ async def test_an_unreadable_amount_is_the_callers_fault() -> None:
         ("Deny", ("Unmatched: Pods of deployment.apps/web will be denied: ",)),
     ],
 )
-async def test_a_template_of_no_service_is_reported_what_unmatched_says(
+async def test_unmatched_decides_the_warning_about_an_unowned_template(
     unmatched: str, warnings: tuple[str, ...]
 ) -> None:
-    decision = await advised(policy_of(POLICY, f"unmatched: {unmatched}"), template({"app": "nobody"}))
+    decision = await review_workload(policy_of(POLICY, f"unmatched: {unmatched}"), template({"app": "nobody"}))
     assert (decision.verdict, decision.service) == (Verdict.UNMATCHED, None)
     assert len(decision.warnings) == len(warnings)
     for warning, start in zip(decision.warnings, warnings, strict=True):
@@ -195,32 +195,32 @@ async def test_a_template_of_no_service_is_reported_what_unmatched_says(
 
 
 @pytest.mark.parametrize(
-    ("labels", "says"),
+    ("labels", "text"),
     [
         ({"app": "web", LABEL: "other"}, f"service web: metadata.labels[{LABEL}] is 'other': leave the label out"),
         ({"app": "theirs", LABEL: "web"}, f"metadata.labels[{LABEL}] is 'web', and service web does not match"),
     ],
 )
-async def test_a_forged_label_is_reported_and_never_called_a_denial(labels: Json, says: str) -> None:
-    """The mutating half writes it over, or takes it off: the Pod itself goes on."""
-    decision = await advised(WEB, template(labels))
+async def test_forged_label_is_a_warning_without_a_denial(labels: Json, text: str) -> None:
+    """The mutating half overwrites or removes the label of the Pod, which is then admitted."""
+    decision = await review_workload(WEB, template(labels))
     [warning] = decision.warnings
-    assert warning.startswith(f"PodgateFieldImmutable: in Pods of deployment.apps/web: {says}")
+    assert warning.startswith(f"PodgateFieldImmutable: in Pods of deployment.apps/web: {text}")
 
 
 @pytest.mark.parametrize("labels", [{"app": "web", LABEL: "web"}, {"app": "theirs", LABEL: "of-another-system"}])
-async def test_a_label_that_is_right_or_names_no_service_is_no_forgery(labels: Json) -> None:
-    assert (await advised(WEB, template(labels))).warnings == ()
+async def test_correct_label_and_label_of_unknown_service_have_no_warning(labels: Json) -> None:
+    assert (await review_workload(WEB, template(labels))).warnings == ()
 
 
-async def test_a_forged_label_is_as_little_reported_as_its_service_wants() -> None:
+async def test_audit_mode_has_no_warning_about_a_forged_label() -> None:
     audited = policy_of(f"{POLICY}\n  modes: {{placement: Audit, quota: Audit, breaker: Audit}}")
-    assert (await advised(audited, template({"app": "web", LABEL: "other"}))).warnings == ()
+    assert (await review_workload(audited, template({"app": "web", LABEL: "other"}))).warnings == ()
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_template_copied_from_a_pod_is_judged_by_todays_policy(*, known: bool) -> None:
-    """It carries our label, and the hash of a document that was in force a moment, or long, ago."""
+async def test_template_copied_from_a_pod_is_checked_by_the_current_policy(*, known: bool) -> None:
+    """It has Podgate's label, and the hash of a former policy that is still known or no longer."""
     former = policy_of(POLICY.replace("podgate-scheduler", "theirs"))
     policies = FixedPolicy(former, VirtualClock(NOW_US))
     policies.set(WEB)
@@ -229,12 +229,12 @@ async def test_a_template_copied_from_a_pod_is_judged_by_todays_policy(*, known:
     assert (decision.warnings, decision.policy_hash) == ((DENIED,), WEB.hash)
 
 
-async def test_a_dry_run_is_advised_too() -> None:
-    decision = await advised(WEB, template(**THEIRS), dryRun=True)
+async def test_dry_run_has_the_same_warnings() -> None:
+    decision = await review_workload(WEB, template(**THEIRS), dryRun=True)
     assert (decision.dry_run, decision.warnings) == (True, (DENIED,))
 
 
-async def test_a_breaker_that_is_open_and_a_quota_that_is_full_say_nothing() -> None:
+async def test_open_breaker_and_exhausted_quota_have_no_warning() -> None:
     gate = Gate(WEB)
     placed = {"schedulerName": "podgate-scheduler", "nodeSelector": {"disk": "ssd"}}
     zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["b"]}
@@ -242,14 +242,14 @@ async def test_a_breaker_that_is_open_and_a_quota_that_is_full_say_nothing() -> 
     placed["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     codes = [(await gate.validate(object=gate.owned(f"u{n}", **placed))).status.code for n in range(3)]
     assert codes == [200, 429, 503], "quota, then breaker"
-    asked = len(gate.store.asked)
+    calls_before = len(gate.store.asked)
     decision = await gate.validate(**request(template()))
-    assert (decision.allowed, decision.warnings, len(gate.store.asked)) == (True, (), asked)
+    assert (decision.allowed, decision.warnings, len(gate.store.asked)) == (True, (), calls_before)
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
 @pytest.mark.parametrize(("group", "resource"), KINDS)
-async def test_the_mutating_half_leaves_templates_as_they_are(group: str, resource: str, operation: str) -> None:
+async def test_mutating_half_does_not_patch_templates(group: str, resource: str, operation: str) -> None:
     decision = await Gate(WEB).mutate(**request(template(**THEIRS), group, resource, operation=operation))
     assert (decision.verdict, decision.patch, decision.warnings) == (Verdict.UNMATCHED, (), ())
 
@@ -265,28 +265,30 @@ EXEMPT: list[tuple[str, Json, tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("exemptions", "spec", "kind", "by"), EXEMPT)
-async def test_those_are_spared_whose_pods_will_be(exemptions: str, spec: Json, kind: tuple[str, ...], by: str) -> None:
-    """Pods are made by a controller: that their author is exempt does not help them."""
+@pytest.mark.parametrize(("exemptions", "spec", "kind", "exempt_by"), EXEMPT)
+async def test_workload_is_exempt_if_its_pods_will_be(
+    exemptions: str, spec: Json, kind: tuple[str, ...], exempt_by: str
+) -> None:
+    """A controller creates the Pods: an exemption of the workload's author does not apply to them."""
     loaded = policy_of(POLICY.replace("[shop]", "[shop, elsewhere]"), f"exemptions: {{{exemptions}}}")
-    decision = await advised(loaded, template(**THEIRS, **spec), *kind)
-    assert decision.exemption == by
-    assert decision.verdict is (Verdict.EXEMPT if by else Verdict.ADMIT)
-    assert decision.warnings == (() if by else (DENIED.replace("deployment", kind[1].removesuffix("s")),))
+    decision = await review_workload(loaded, template(**THEIRS, **spec), *kind)
+    assert decision.exemption == exempt_by
+    assert decision.verdict is (Verdict.EXEMPT if exempt_by else Verdict.ADMIT)
+    assert decision.warnings == (() if exempt_by else (DENIED.replace("deployment", kind[1].removesuffix("s")),))
 
 
 @pytest.mark.parametrize(
-    ("exemptions", "left_out"),
+    ("exemptions", "omitted"),
     [
         ("", {"daemonsets"}),
         ("daemonSets: false", set()),
         (f"usernames: ['{REPLICA_SETS}']", {"daemonsets", "deployments", "replicasets"}),
     ],
 )
-def test_it_is_worth_asking_about_kinds_whose_pods_are_judged(exemptions: str, left_out: set[str]) -> None:
+def test_reviewed_kinds_omit_kinds_with_exempt_pods(exemptions: str, omitted: set[str]) -> None:
     loaded = policy_of(POLICY, f"exemptions: {{{exemptions}}}")
     everything = {"daemonsets", *(resource for _, resource in KINDS)}
-    assert {source.resource for source in workloads.reviewed_kinds(loaded.policy)} == everything - left_out
+    assert {source.resource for source in workloads.reviewed_kinds(loaded.policy)} == everything - omitted
 
 
 @pytest.mark.parametrize(
@@ -299,53 +301,53 @@ def test_it_is_worth_asking_about_kinds_whose_pods_are_judged(exemptions: str, l
         {"object": None},
     ],
 )
-async def test_other_calls_on_workloads_are_none_of_podgate(more: Json) -> None:
+async def test_other_operations_and_subresources_of_workloads_are_unmatched(more: Json) -> None:
     decision = await Gate(WEB).validate(**(request(template(**THEIRS)) | more))
     assert (decision.verdict, decision.warnings, decision.workload) == (Verdict.UNMATCHED, (), "")
 
 
 @pytest.mark.parametrize(
-    ("made_from", "says"),
+    ("pod_template", "text"),
     [
         ({"metadata": {"labels": ["x"]}}, "got `array` - at `$.spec.template.metadata.labels`"),
         ({"spec": {"nodeSelector": 7}}, "`$.spec.template.spec.nodeSelector`"),
         (7, "`$.spec.template`"),
     ],
 )
-async def test_a_template_of_a_wrong_shape_is_the_callers_fault_with_the_place_named(made_from: Any, says: str) -> None:
-    with pytest.raises(BadReviewError) as refused:
-        await Gate(WEB).validate(**request(made_from))
-    assert str(refused.value).startswith("AdmissionReview.request.object: ")
-    assert says in str(refused.value)
+async def test_template_of_a_wrong_type_is_a_bad_review_with_its_field(pod_template: Any, text: str) -> None:
+    with pytest.raises(BadReviewError) as error:
+        await Gate(WEB).validate(**request(pod_template))
+    assert str(error.value).startswith("AdmissionReview.request.object: ")
+    assert text in str(error.value)
 
 
 @pytest.mark.parametrize("name", [{"name": "web"}, {"generateName": "web-"}])
-async def test_an_object_is_called_by_what_is_known_of_its_name(name: Json) -> None:
-    found = {"metadata": name, "spec": {"template": template()}}
-    decision = await advised(WEB, {}, object=found)
+async def test_workload_is_shown_by_its_name_or_generate_name(name: Json) -> None:
+    workload = {"metadata": name, "spec": {"template": template()}}
+    decision = await review_workload(WEB, {}, object=workload)
     assert decision.workload == ("deployment.apps/web" if "name" in name else "deployment.apps/web-*")
 
 
-async def test_observers_are_reported_of_the_advice_with_its_stages() -> None:
-    seen: list[Review] = []
+async def test_observers_receive_the_review_with_its_stages() -> None:
+    reviews: list[Review] = []
 
-    class Looking:
+    class ReviewRecorder:
         def reviewed(self, review: Review) -> None:
-            seen.append(review)
+            reviews.append(review)
 
-    gate = Gate(WEB, observers=[Looking()])  # type: ignore[list-item]  it is told of reviews alone here
+    gate = Gate(WEB, observers=[ReviewRecorder()])  # type: ignore[list-item]  this test has reviews only
     await gate.validate(**request(template(**THEIRS)))
-    [review] = seen
+    [review] = reviews
     assert [name for name, _ in review.stages] == ["decode", "policy", "exempt", "own", "check", "answer"]
     assert review.decision.findings[0].code is Code.PLACEMENT_CONFLICT
 
 
-def asking(key: str, *values: str, unmatched: str = "Deny") -> LoadedPolicy:
-    """Build a policy whose first service asks for a label, and wants another scheduler than `THEIRS`."""
-    wanted = f"[{{key: {key}, operator: In, values: [{', '.join(map(repr, values))}]}}]"
+def policy_selecting(key: str, *values: str, unmatched: str = "Deny") -> LoadedPolicy:
+    """Build a policy whose only service selects Pods by a label, and sets another scheduler than `THEIRS`."""
+    expressions = f"[{{key: {key}, operator: In, values: [{', '.join(map(repr, values))}]}}]"
     services = f"""
 - name: asks
-  match: {{namespaces: [shop], podSelector: {{matchExpressions: {wanted}}}}}
+  match: {{namespaces: [shop], podSelector: {{matchExpressions: {expressions}}}}}
   placement: {{schedulerName: podgate-scheduler}}
 """
     return policy_of(services, f"unmatched: {unmatched}\nexemptions: {{daemonSets: false}}")
@@ -360,66 +362,68 @@ POD_NAME, REVISION, GENERATION = (
 )
 INDEXED, THREE = {"completionMode": "Indexed", "completions": 3}, {"replicas": 3}
 UID = "0a1b2c3d-0000-4000-8000-00000000000f"
-OWNED, NOBODYS, DEPENDS = "asks", None, "depends"
+OWNED, UNOWNED, DEPENDS = "asks", None, "depends"
 ADDED: list[tuple[str, str, Json, list[str], str | None]] = [
     ("jobs", "job-name", {}, ["web"], OWNED),
     ("jobs", JOB_NAME, {}, ["web"], OWNED),
-    ("jobs", JOB_NAME, {}, ["other"], NOBODYS),
-    ("jobs", JOB_NAME, {"manualSelector": True}, ["web"], NOBODYS),
+    ("jobs", JOB_NAME, {}, ["other"], UNOWNED),
+    ("jobs", JOB_NAME, {"manualSelector": True}, ["web"], UNOWNED),
     ("jobs", "controller-uid", {}, [UID], DEPENDS),
-    ("jobs", JOB_UID, {}, ["no-uid"], NOBODYS),
-    ("jobs", JOB_UID, {"manualSelector": True}, [UID], NOBODYS),
-    ("jobs", INDEX, {}, ["0"], NOBODYS),
+    ("jobs", JOB_UID, {}, ["no-uid"], UNOWNED),
+    ("jobs", JOB_UID, {"manualSelector": True}, [UID], UNOWNED),
+    ("jobs", INDEX, {}, ["0"], UNOWNED),
     ("jobs", INDEX, {"completionMode": "Indexed", "completions": 1}, ["0"], OWNED),
     ("jobs", INDEX, INDEXED, ["0"], DEPENDS),
     ("jobs", INDEX, INDEXED, ["0", "1", "2"], OWNED),
-    ("jobs", INDEX, INDEXED, ["3", "01"], NOBODYS),
-    ("cronjobs", "job-name", {}, ["web"], NOBODYS),
+    ("jobs", INDEX, INDEXED, ["3", "01"], UNOWNED),
+    ("cronjobs", "job-name", {}, ["web"], UNOWNED),
     ("cronjobs", "job-name", {}, ["web-29012345"], DEPENDS),
-    ("cronjobs", "job-name", {}, ["other-29012345"], NOBODYS),
+    ("cronjobs", "job-name", {}, ["other-29012345"], UNOWNED),
     ("deployments", "pod-template-hash", {}, ["7d4b6c9f5d"], DEPENDS),
-    ("deployments", "pod-template-hash", {}, ["abc"], NOBODYS),
-    ("replicasets", "pod-template-hash", {}, ["7d4b6c9f5d"], NOBODYS),
-    ("replicationcontrollers", "pod-template-hash", {}, ["7d4b6c9f5d"], NOBODYS),
+    ("deployments", "pod-template-hash", {}, ["abc"], UNOWNED),
+    ("replicasets", "pod-template-hash", {}, ["7d4b6c9f5d"], UNOWNED),
+    ("replicationcontrollers", "pod-template-hash", {}, ["7d4b6c9f5d"], UNOWNED),
     ("statefulsets", ORDINAL, {}, ["0"], OWNED),
-    ("statefulsets", ORDINAL, {}, ["1"], NOBODYS),
+    ("statefulsets", ORDINAL, {}, ["1"], UNOWNED),
     ("statefulsets", ORDINAL, THREE, ["0"], DEPENDS),
     ("statefulsets", ORDINAL, {**THREE, "ordinals": {"start": 4}}, ["4", "5", "6"], OWNED),
     ("statefulsets", POD_NAME, {}, ["web-0"], OWNED),
     ("statefulsets", POD_NAME, THREE, ["web-2"], DEPENDS),
-    ("statefulsets", POD_NAME, THREE, ["web-3", "other-0"], NOBODYS),
+    ("statefulsets", POD_NAME, THREE, ["web-3", "other-0"], UNOWNED),
     ("statefulsets", REVISION, {}, ["web-7d4b6c9f5d"], DEPENDS),
-    ("statefulsets", REVISION, {}, ["7d4b6c9f5d"], NOBODYS),
+    ("statefulsets", REVISION, {}, ["7d4b6c9f5d"], UNOWNED),
     ("daemonsets", REVISION, {}, ["7d4b6c9f5d"], DEPENDS),
     ("daemonsets", GENERATION, {}, ["1"], DEPENDS),
 ]
 
 
 @pytest.mark.parametrize(("resource", "key", "spec", "values", "expected"), ADDED)
-async def test_labels_that_a_controller_adds_count_for_the_pods_of_a_workload(
+async def test_labels_that_a_controller_adds_select_the_owner(
     resource: str, key: str, spec: Json, values: list[str], expected: str | None
 ) -> None:
     group = {"replicationcontrollers": "", "jobs": "batch", "cronjobs": "batch"}.get(resource, "apps")
-    asked = request(template(), group, resource)
-    inner = asked["object"]["spec"].get("jobTemplate", asked["object"])["spec"]
+    fields = request(template(), group, resource)
+    inner = fields["object"]["spec"].get("jobTemplate", fields["object"])["spec"]
     inner |= spec
-    decision = await Gate(asking(key, *values)).validate(**asked)
+    decision = await Gate(policy_selecting(key, *values)).validate(**fields)
     found = DEPENDS if decision.verdict is Verdict.DEPENDS else decision.service
     assert found == expected
     denials = [warning for warning in decision.warnings if "will be denied:" in warning]
-    assert len(denials) == (1 if expected is NOBODYS else 0), "no claim of a denial but where it is certain"
+    assert len(denials) == (1 if expected is UNOWNED else 0), "a warning claims a denial only if it is certain"
 
 
 @pytest.mark.parametrize(
-    ("operator", "expected"), [("Exists", OWNED), ("DoesNotExist", NOBODYS), ("NotIn", DEPENDS), ("In", DEPENDS)]
+    ("operator", "expected"), [("Exists", OWNED), ("DoesNotExist", UNOWNED), ("NotIn", DEPENDS), ("In", DEPENDS)]
 )
-async def test_an_expression_about_a_value_that_is_not_known_yet(operator: str, expected: str | None) -> None:
+async def test_operator_decides_whether_the_owner_depends_on_an_unknown_value(
+    operator: str, expected: str | None
+) -> None:
     values = ", values: [7d4b6c9f5d]" if operator.endswith("In") else ""
-    wanted = f"{{key: pod-template-hash, operator: {operator}{values}}}"
+    expression = f"{{key: pod-template-hash, operator: {operator}{values}}}"
     loaded = policy_of(
-        f"- {{name: asks, match: {{namespaces: [shop], podSelector: {{matchExpressions: [{wanted}]}}}}}}"
+        f"- {{name: asks, match: {{namespaces: [shop], podSelector: {{matchExpressions: [{expression}]}}}}}}"
     )
-    decision = await advised(loaded, template({"app": "web", "pod-template-hash": "theirs"}))
+    decision = await review_workload(loaded, template({"app": "web", "pod-template-hash": "theirs"}))
     assert (DEPENDS if decision.verdict is Verdict.DEPENDS else decision.service) == expected
 
 
@@ -433,8 +437,8 @@ CANARY = """
 """
 
 
-async def test_a_service_that_may_own_the_pods_comes_before_one_that_does() -> None:
-    decision = await advised(policy_of(CANARY), template(**THEIRS))
+async def test_possible_owner_precedes_the_certain_owner() -> None:
+    decision = await review_workload(policy_of(CANARY), template(**THEIRS))
     assert decision.verdict is Verdict.DEPENDS
     assert [(one.service, one.labels) for one in decision.depends_on] == [
         ("canary", ("pod-template-hash",)),
@@ -450,8 +454,8 @@ async def test_a_service_that_may_own_the_pods_comes_before_one_that_does() -> N
     assert decision.steps[-1].found == "service canary, depending on label pod-template-hash; else service web"
 
 
-async def test_who_is_reported_of_no_service_is_reported_on_what_it_depends() -> None:
-    decision = await advised(asking("pod-template-hash", "7d4b6c9f5d"), template())
+async def test_unmatched_warning_names_the_label_that_the_owner_depends_on() -> None:
+    decision = await review_workload(policy_selecting("pod-template-hash", "7d4b6c9f5d"), template())
     [warning] = decision.warnings
     assert warning.startswith(
         "Unmatched: Pods of deployment.apps/web will be denied if no service owns them,"
@@ -459,33 +463,31 @@ async def test_who_is_reported_of_no_service_is_reported_on_what_it_depends() ->
     )
 
 
-async def test_nothing_is_said_where_no_possible_service_objects() -> None:
-    """To say at each apply that there are two possibilities would be noise."""
-    decision = await advised(policy_of(CANARY), template())
+async def test_no_warning_if_no_possible_owner_has_a_finding() -> None:
+    """Two possible owners alone are no reason for a warning at each apply."""
+    decision = await review_workload(policy_of(CANARY), template())
     assert (decision.verdict, decision.warnings) == (Verdict.DEPENDS, ())
 
 
-async def test_a_service_that_asks_for_what_can_never_be_decides_nothing() -> None:
-    decision = await advised(policy_of(CANARY.replace("7d4b6c9f5d", "never")), template(**THEIRS))
+async def test_service_with_an_impossible_label_value_is_no_possible_owner() -> None:
+    decision = await review_workload(policy_of(CANARY.replace("7d4b6c9f5d", "never")), template(**THEIRS))
     assert (decision.verdict, decision.service) == (Verdict.ADMIT, "web")
 
 
 @pytest.mark.parametrize(("dry_run", "verdict"), [(False, Verdict.ADMIT), (True, Verdict.DEPENDS)])
-async def test_a_uid_and_a_name_that_a_dry_run_gave_are_nobodys(*, dry_run: bool, verdict: Verdict) -> None:
-    """The validating call sees what the API server wrote into a Job; only what is stored keeps it."""
+async def test_uid_and_generated_name_of_a_dry_run_do_not_decide_the_owner(*, dry_run: bool, verdict: Verdict) -> None:
+    """The API server sets UID and generated name before validation; a dry run does not store them."""
     labels = {"job-name": "web-x7k2p", JOB_NAME: "web-x7k2p", "controller-uid": UID, JOB_UID: UID}
     metadata = {"generateName": "web-", "name": "web-x7k2p", "uid": UID}
-    given = {"metadata": metadata, "spec": {"template": template(labels)}}
+    workload = {"metadata": metadata, "spec": {"template": template(labels)}}
     for key, value in (("job-name", "web-x7k2p"), (JOB_UID, UID)):
-        asked = request({}, "batch", "jobs", object=given, dryRun=dry_run)
-        decision = await Gate(asking(key, value)).validate(**asked)
+        fields = request({}, "batch", "jobs", object=workload, dryRun=dry_run)
+        decision = await Gate(policy_selecting(key, value)).validate(**fields)
         assert decision.verdict is verdict
 
 
-@pytest.mark.parametrize(("value", "asks"), [("7d4b6c9f5d", True), ("never", False)])
-async def test_labels_of_a_namespace_are_asked_for_where_the_owner_may_depend_on_them(
-    value: str, *, asks: bool
-) -> None:
+@pytest.mark.parametrize(("value", "looked_up"), [("7d4b6c9f5d", True), ("never", False)])
+async def test_namespace_is_looked_up_if_the_owner_may_depend_on_its_labels(value: str, *, looked_up: bool) -> None:
     gate = Gate(
         policy_of(f"""
 - name: canary
@@ -494,16 +496,16 @@ async def test_labels_of_a_namespace_are_asked_for_where_the_owner_may_depend_on
     podSelector: {{matchLabels: {{pod-template-hash: {value}}}}}
 """)
     )
-    asked = request(template(), namespace="nobody-knows-it")
-    if asks:
+    fields = request(template(), namespace="nobody-knows-it")
+    if looked_up:
         with pytest.raises(UnknownNamespaceError):
-            await gate.validate(**asked)
+            await gate.validate(**fields)
     else:
-        assert (await gate.validate(**asked)).verdict is Verdict.UNMATCHED
+        assert (await gate.validate(**fields)).verdict is Verdict.UNMATCHED
 
 
-async def test_a_daemon_sets_own_terms_for_nodes_give_way_to_one_node() -> None:
-    """The controller replaces them: they say where Pods are made, and are not in the Pods."""
+async def test_node_affinity_terms_of_a_daemon_set_are_ignored() -> None:
+    """The controller replaces them in each Pod by the name of its node."""
     zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["elsewhere"]}
     affinity = {
         "nodeAffinity": {
@@ -511,26 +513,28 @@ async def test_a_daemon_sets_own_terms_for_nodes_give_way_to_one_node() -> None:
         }
     }
     loaded = policy_of(POLICY, "exemptions: {daemonSets: false}")
-    decision = await advised(loaded, template(affinity=affinity), "apps", "daemonsets")
+    decision = await review_workload(loaded, template(affinity=affinity), "apps", "daemonsets")
     assert (decision.service, decision.warnings) == ("web", ())
 
 
 @PROPERTY
 @given(pairs)
-async def test_what_an_author_is_reported_is_what_becomes_of_the_pods(pair: Pair) -> None:
+async def test_findings_on_a_workload_equal_those_on_its_pods(pair: Pair) -> None:
     service = pair.policy.service
     gate = Gate(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), HASH))
     metadata = {key: pair.pod["metadata"].get(key) for key in ("labels", "annotations")}
-    asked = {"namespace": "shop", "userInfo": {"username": REPLICA_SETS}}
+    fields = {"namespace": "shop", "userInfo": {"username": REPLICA_SETS}}
     drawn = {**pair.pod, "metadata": {**metadata, "namespace": "shop", "generateName": "web-"}}
-    made: Json = msgspec.json.decode(msgspec.json.encode(drawn))  # parts of what is drawn may be one and the same
-    patch = (await gate.mutate(object=made, **asked)).patch
-    made = jsonpatch.apply_patch(made, msgspec.to_builtins(patch))
-    made["metadata"]["uid"] = "u1"
-    became = await gate.validate(object=made, **asked)
-    told = await gate.validate(**request({"metadata": metadata, "spec": pair.pod["spec"]}))
-    assert told.allowed
-    shown = "Pods of deployment.apps/web"
-    starts = {Mode.ENFORCE: f"{shown} will be denied", Mode.WARN: f"in {shown}"}
-    expected = [(found.code, f"{starts[found.mode]}: {found.message}") for found in became.findings]
-    assert [(found.code, found.message) for found in told.findings if found.code is not Code.IMMUTABLE] == expected
+    raw: Json = msgspec.json.decode(msgspec.json.encode(drawn))  # parts of the example may be the same object
+    patch = (await gate.mutate(object=raw, **fields)).patch
+    raw = jsonpatch.apply_patch(raw, msgspec.to_builtins(patch))
+    raw["metadata"]["uid"] = "u1"
+    on_pod = await gate.validate(object=raw, **fields)
+    on_workload = await gate.validate(**request({"metadata": metadata, "spec": pair.pod["spec"]}))
+    assert on_workload.allowed
+    subject = "Pods of deployment.apps/web"
+    starts = {Mode.ENFORCE: f"{subject} will be denied", Mode.WARN: f"in {subject}"}
+    expected = [(found.code, f"{starts[found.mode]}: {found.message}") for found in on_pod.findings]
+    assert [
+        (found.code, found.message) for found in on_workload.findings if found.code is not Code.IMMUTABLE
+    ] == expected
