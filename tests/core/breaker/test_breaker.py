@@ -52,7 +52,9 @@ def test_three_bad_seconds_trip_at_the_end_of_the_third() -> None:
         ([(0, 10), (0, 10)], False),
     ],
 )
-def test_error_rate(seconds: list[tuple[int, int]], *, trips: bool) -> None:
+def test_error_rate_trips_after_consecutive_intervals_at_the_threshold(
+    seconds: list[tuple[int, int]], *, trips: bool
+) -> None:
     breaker = Breaker()
     for second, (good, bad) in enumerate(seconds):
         breaker.outcomes(second * SECOND_US, good, bad)
@@ -87,7 +89,7 @@ def test_a_mean_of_exactly_the_threshold_does_not_trip() -> None:
 
 
 def test_the_earliest_trip_wins_and_error_rate_on_a_tie() -> None:
-    for consecutive, word in ((3, "errorRate"), (2, "latency")):
+    for consecutive, trigger in ((3, "errorRate"), (2, "latency")):
         plan = plan_of(
             error_rate=ERRORS, latency=LatencyPlan(2 * SECOND_US, SECOND_US, consecutive, 1), open_for_us=SECOND_US
         )
@@ -95,13 +97,13 @@ def test_the_earliest_trip_wins_and_error_rate_on_a_tie() -> None:
         for second in range(consecutive):
             breaker.outcomes(second * SECOND_US, good=0, bad=10, latency_us=3 * SECOND_US)
         breaker.at(consecutive * SECOND_US)
-        assert breaker.record.reason.startswith(word)
+        assert breaker.record.reason.startswith(trigger)
 
 
 # Quota events
 
 
-def test_the_third_controller_refused_within_the_span_trips_at_once() -> None:
+def test_third_controller_denied_within_the_period_trips_at_once() -> None:
     breaker = Breaker()
     for at_us, source in enumerate("aabab"):
         breaker.refused(at_us, source)
@@ -112,7 +114,7 @@ def test_the_third_controller_refused_within_the_span_trips_at_once() -> None:
     assert breaker.record.reason == "quotaExceeded: 3 controllers refused within 60s"
 
 
-def test_an_event_has_left_once_it_is_as_old_as_the_span() -> None:
+def test_quota_event_no_longer_counts_after_the_period() -> None:
     breaker = Breaker()
     breaker.refused(0, "a")
     breaker.refused(1, "b")
@@ -122,15 +124,15 @@ def test_an_event_has_left_once_it_is_as_old_as_the_span() -> None:
     assert breaker.record.state is State.OPEN
 
 
-def test_one_controller_alone_never_trips_and_by_request_it_does() -> None:
+def test_repeated_denials_of_one_controller_trip_by_request_only() -> None:
     by_request = plan_of(quota=QuotaEventPlan(3, 60 * SECOND_US, by_controller=False))
-    one, each = Breaker(), Breaker(by_request)
+    counting_controllers, counting_requests = Breaker(), Breaker(by_request)
     for at_us in range(3):
-        one.refused(at_us, "a")
-        each.refused(at_us, "a")
-    assert one.record.state is State.CLOSED
-    assert each.record.state is State.OPEN
-    assert each.record.reason == "quotaExceeded: 3 requests refused within 60s"
+        counting_controllers.refused(at_us, "a")
+        counting_requests.refused(at_us, "a")
+    assert counting_controllers.record.state is State.CLOSED
+    assert counting_requests.record.state is State.OPEN
+    assert counting_requests.record.reason == "quotaExceeded: 3 requests refused within 60s"
 
 
 @pytest.mark.parametrize("make", [tripped, lambda: probing()[0]])
@@ -145,7 +147,7 @@ def test_quota_events_outside_closed_change_nothing(make: object) -> None:
 # Open, half-open, closed
 
 
-def test_it_counts_down_and_a_look_past_the_end_shows_half_open_without_moving_it() -> None:
+def test_view_shows_countdown_and_half_open_without_a_transition() -> None:
     record, until_us = tripped().record, 181 * SECOND_US
     view = machine.view(record, USUAL, 11 * SECOND_US)
     assert (view.state, view.open_until_us, view.since_us) == (State.OPEN, until_us, SECOND_US)
@@ -156,7 +158,7 @@ def test_it_counts_down_and_a_look_past_the_end_shows_half_open_without_moving_i
     assert past.open_until_us == 0
 
 
-def test_one_late_look_shows_the_whole_chain_of_consequences() -> None:
+def test_late_advance_makes_every_transition_that_is_due() -> None:
     breaker = Breaker()
     for second in range(3):
         breaker.outcomes(second * SECOND_US, good=0, bad=10)
@@ -167,7 +169,7 @@ def test_one_late_look_shows_the_whole_chain_of_consequences() -> None:
     ]
 
 
-def test_probes_are_leased_one_for_each_and_their_successes_close() -> None:
+def test_successes_of_all_leased_probes_close_the_breaker() -> None:
     breaker, now_us = probing()
     assert [breaker.charge(now_us, uid) for uid in "abcd"] == [True, True, True, False]
     for uid in "cab":
@@ -177,7 +179,7 @@ def test_probes_are_leased_one_for_each_and_their_successes_close() -> None:
     assert breaker.record.generation == 3
 
 
-def test_a_success_leaves_no_room_for_another_probe() -> None:
+def test_succeeded_probe_makes_no_room_for_another() -> None:
     breaker, now_us = probing()
     for uid in "abc":
         breaker.charge(now_us, uid)
@@ -185,7 +187,7 @@ def test_a_success_leaves_no_room_for_another_probe() -> None:
     assert not breaker.charge(now_us, "d")
 
 
-def test_one_failed_probe_opens_again_for_the_whole_span() -> None:
+def test_failed_probe_opens_the_breaker_again_for_all_of_open_for() -> None:
     breaker, now_us = probing()
     breaker.charge(now_us, "a")
     breaker.charge(now_us, "b")
@@ -197,7 +199,7 @@ def test_one_failed_probe_opens_again_for_the_whole_span() -> None:
     assert not breaker.charge(now_us + 9, "c")
 
 
-def test_an_expired_lease_is_reclaimed_by_the_next_caller_and_its_outcome_ignored() -> None:
+def test_expired_lease_makes_room_for_another_probe_and_its_outcome_is_ignored() -> None:
     breaker, now_us = probing()
     for uid in "abc":
         breaker.charge(now_us, uid)
@@ -210,7 +212,7 @@ def test_an_expired_lease_is_reclaimed_by_the_next_caller_and_its_outcome_ignore
     assert breaker.record == before
 
 
-def test_an_outcome_without_uid_settles_the_oldest_lease_and_with_none_open_nothing() -> None:
+def test_outcome_without_uid_settles_the_oldest_lease_if_there_is_one() -> None:
     breaker, now_us = probing()
     before = breaker.record
     breaker.outcome(now_us, ok=False)
@@ -223,7 +225,7 @@ def test_an_outcome_without_uid_settles_the_oldest_lease_and_with_none_open_noth
     assert breaker.record.state is State.HALF_OPEN
 
 
-def test_a_probe_whose_pod_was_never_created_makes_room() -> None:
+def test_refunded_probe_makes_room_for_another() -> None:
     breaker, now_us = probing()
     for uid in "abc":
         breaker.charge(now_us, uid)
@@ -231,7 +233,7 @@ def test_a_probe_whose_pod_was_never_created_makes_room() -> None:
     assert [breaker.charge(now_us, uid) for uid in "de"] == [True, False]
 
 
-def test_without_outcomes_being_charged_is_success() -> None:
+def test_charged_probe_is_a_success_without_outcomes() -> None:
     breaker, now_us = probing(WITHOUT_OUTCOMES)
     assert breaker.charge(now_us, "a")
     assert breaker.record.state is State.HALF_OPEN
@@ -255,7 +257,7 @@ def test_outcomes_in_open_and_of_another_generation_change_nothing() -> None:
     assert half_open.record.state is State.OPEN
 
 
-def test_every_transition_clears_what_was_seen_before() -> None:
+def test_transition_clears_outcomes_and_quota_events() -> None:
     breaker = Breaker()
     for second in range(2):
         breaker.outcomes(second * SECOND_US, good=0, bad=10)
@@ -274,7 +276,7 @@ def test_every_transition_clears_what_was_seen_before() -> None:
 # Another policy
 
 
-def test_a_trigger_that_vanished_is_forgotten() -> None:
+def test_counts_of_a_removed_trigger_are_cleared() -> None:
     breaker = Breaker()
     for second in range(3):
         breaker.outcomes(second * SECOND_US, good=0, bad=10)
@@ -285,7 +287,7 @@ def test_a_trigger_that_vanished_is_forgotten() -> None:
     assert breaker.record.windows == EMPTY
 
 
-def test_intervals_of_another_length_start_afresh() -> None:
+def test_another_interval_length_clears_the_counts() -> None:
     breaker = Breaker()
     for second in range(3):
         breaker.outcomes(second * SECOND_US, good=0, bad=10)
@@ -294,7 +296,7 @@ def test_intervals_of_another_length_start_afresh() -> None:
     assert breaker.at(4 * SECOND_US) is State.CLOSED
 
 
-def test_fewer_probes_than_have_succeeded_already_let_one_more_in_and_close() -> None:
+def test_number_of_probes_below_the_successes_admits_one_more_probe() -> None:
     breaker, now_us = probing()
     for uid in "ab":
         breaker.charge(now_us, uid)
@@ -305,7 +307,7 @@ def test_fewer_probes_than_have_succeeded_already_let_one_more_in_and_close() ->
     assert breaker.record.state is State.CLOSED
 
 
-def test_a_breaker_that_the_policy_took_away_comes_back_closed() -> None:
+def test_restarted_breaker_is_closed_in_the_next_generation() -> None:
     fresh = Record("s", generation=4)
     assert machine.restarted(fresh) is fresh
     assert machine.restarted(tripped().record) == Record("payment-api", generation=2)
@@ -324,5 +326,5 @@ def test_an_outcome_settles_one_lease_only() -> None:
 @pytest.mark.parametrize(
     ("us", "text"), [(180 * SECOND_US, "180s"), (500_000, "500ms"), (1_500_000, "1500ms"), (7, "7us")]
 )
-def test_spans_are_written_exactly(us: int, text: str) -> None:
+def test_durations_are_formatted_exactly(us: int, text: str) -> None:
     assert span(us) == text

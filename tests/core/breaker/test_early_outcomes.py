@@ -13,7 +13,7 @@ SLOWED = replace(USUAL, latency=replace(USUAL.latency, consecutive=1))
 
 
 def failed_by(*sources: str, plan: object = FAST) -> Breaker:
-    """Return a breaker in OPEN at one second, by failures of these."""
+    """Return a breaker in OPEN at one second, by failures of `sources`."""
     breaker = Breaker(plan)  # type: ignore[arg-type]
     for source in sources:
         breaker.outcome(0, ok=False, source=source, uid="some")
@@ -21,15 +21,15 @@ def failed_by(*sources: str, plan: object = FAST) -> Breaker:
     return breaker
 
 
-def test_only_a_controller_that_had_no_part_in_the_failures_may() -> None:
+def test_only_a_controller_without_failures_may_probe_early() -> None:
     breaker = failed_by("a", "user:x")
     assert breaker.view(NOW_US).failed == ("controller:a", "user:x")
-    asked = [breaker.charge(NOW_US, uid, source) for uid, source in (("1", "a"), ("2", ""), ("3", "user:y"))]
-    assert asked == [False, False, False]
+    admitted = [breaker.charge(NOW_US, uid, source) for uid, source in (("1", "a"), ("2", ""), ("3", "user:y"))]
+    assert admitted == [False, False, False]
     assert breaker.charge(NOW_US, "4", "b")
 
 
-def test_at_most_so_many_as_probes_whatever_becomes_of_them() -> None:
+def test_early_probes_are_limited_to_the_number_of_probes() -> None:
     breaker = failed_by("a")
     assert [breaker.charge(NOW_US, uid, "b") for uid in "1234"] == [True, True, True, False]
     breaker.outcome(NOW_US, ok=False, uid="1")
@@ -39,7 +39,7 @@ def test_at_most_so_many_as_probes_whatever_becomes_of_them() -> None:
     assert breaker.view(NOW_US).failed == ()
 
 
-def test_a_failure_changes_nothing_but_that_its_lease_is_over() -> None:
+def test_failure_of_an_early_probe_only_ends_its_lease() -> None:
     breaker = failed_by("a")
     breaker.charge(NOW_US, "1", "b")
     before = breaker.record
@@ -47,7 +47,7 @@ def test_a_failure_changes_nothing_but_that_its_lease_is_over() -> None:
     assert breaker.record == replace(before, leases=())
 
 
-def test_their_success_closes_before_the_time() -> None:
+def test_successful_early_probes_close_the_breaker_before_its_end() -> None:
     breaker = failed_by("a")
     for uid in "123":
         breaker.charge(NOW_US, uid, "b")
@@ -56,7 +56,7 @@ def test_their_success_closes_before_the_time() -> None:
     assert breaker.moves[-1].reason == "3 early probes succeeded"
 
 
-def test_what_has_no_uid_settles_none_of_them() -> None:
+def test_outcome_without_uid_settles_no_early_probe() -> None:
     breaker = failed_by("a")
     breaker.charge(NOW_US, "1", "b")
     before = breaker.record
@@ -64,7 +64,7 @@ def test_what_has_no_uid_settles_none_of_them() -> None:
     assert breaker.record == before
 
 
-def test_one_that_was_refunded_is_no_probe_and_another_may() -> None:
+def test_refunded_early_probe_makes_room_for_another() -> None:
     breaker = failed_by("a")
     for uid in "123":
         breaker.charge(NOW_US, uid, "b")
@@ -75,18 +75,18 @@ def test_one_that_was_refunded_is_no_probe_and_another_may() -> None:
     assert breaker.view(NOW_US).early == 0
 
 
-def test_one_that_expires_in_open_is_reported_there_and_its_place_is_gone() -> None:
+def test_expired_early_probes_are_reported_before_half_open() -> None:
     breaker = failed_by("a", plan=replace(FAST, probe_timeout_us=5 * SECOND_US))
     for uid in "123":
         breaker.charge(NOW_US, uid, "b")
-    breaker.at(1000 * SECOND_US)  # nobody has come for long
+    breaker.at(1000 * SECOND_US)  # a late call
     transitions = [(move.old, move.new, move.at_us, move.reason == EXPIRED, move.generation) for move in breaker.moves]
     expired = (State.OPEN, State.OPEN, NOW_US + 5 * SECOND_US, True, 1)
     assert transitions[1:] == [expired] * 3 + [(State.OPEN, State.HALF_OPEN, 181 * SECOND_US, False, 2)]
 
 
 @pytest.mark.parametrize("is_noticed", [True, False])
-def test_one_that_is_given_back_when_it_expires_makes_no_room(*, is_noticed: bool) -> None:
+def test_early_probe_refunded_at_its_expiry_makes_no_room(*, is_noticed: bool) -> None:
     breaker = failed_by("a", plan=replace(FAST, probe_timeout_us=5 * SECOND_US))
     for uid in "123":
         breaker.charge(NOW_US, uid, "b")
@@ -100,7 +100,7 @@ def test_one_that_is_given_back_when_it_expires_makes_no_room(*, is_noticed: boo
     assert [move.at_us for move in breaker.moves if move.reason == EXPIRED] == [expires_us] * 2
 
 
-def test_those_under_way_when_the_time_has_passed_hold_their_places_in_half_open() -> None:
+def test_half_open_breaker_keeps_leases_of_early_probes() -> None:
     breaker = failed_by("a")
     now_us = breaker.record.open_until_us
     for uid in "12":
@@ -109,13 +109,13 @@ def test_those_under_way_when_the_time_has_passed_hold_their_places_in_half_open
     assert breaker.view(now_us).probes_leased == 2
     assert [breaker.charge(now_us, uid, "a") for uid in "34"] == [True, False]
     breaker.outcome(now_us, ok=True, uid="1", generation=2)
-    assert breaker.view(now_us).probes_succeeded == 0, "it was let in under OPEN's generation"
+    assert breaker.view(now_us).probes_succeeded == 0, "it was admitted in the generation of OPEN"
     for uid, generation in (("1", 1), ("2", None), ("3", 2)):
         breaker.outcome(now_us, ok=True, uid=uid, generation=generation)
     assert breaker.record.state is State.CLOSED
 
 
-def test_a_failure_of_one_that_was_kept_opens_it_again_and_its_controller_has_failed_too() -> None:
+def test_failed_early_probe_in_half_open_opens_the_breaker_and_adds_its_source() -> None:
     breaker = failed_by("a")
     now_us = breaker.record.open_until_us
     breaker.charge(now_us - 1, "1", "b")
@@ -128,7 +128,7 @@ def test_a_failure_of_one_that_was_kept_opens_it_again_and_its_controller_has_fa
     assert breaker.charge(now_us + 7, "2", "c")
 
 
-def test_early_successes_count_no_more_once_the_time_has_passed() -> None:
+def test_early_successes_do_not_count_in_half_open() -> None:
     breaker = failed_by("a")
     now_us = breaker.record.open_until_us
     breaker.charge(now_us - 1, "1", "b")
@@ -137,7 +137,7 @@ def test_early_successes_count_no_more_once_the_time_has_passed() -> None:
     assert breaker.view(now_us).probes_succeeded == 0
 
 
-def test_a_failed_probe_of_nobody_who_is_known_leaves_no_early_ones() -> None:
+def test_failed_probe_of_an_unknown_source_leaves_no_early_probes() -> None:
     breaker, now_us = probing()
     breaker.charge(now_us, "1")
     breaker.outcome(now_us, ok=False, uid="1")
@@ -152,7 +152,7 @@ def test_up_to_sixteen_sources_are_distinguished(sources: int, early: int) -> No
     assert breaker.charge(NOW_US, "1", "new") is bool(early)
 
 
-def test_a_seventeenth_that_fails_as_a_probe_leaves_no_early_ones() -> None:
+def test_seventeenth_source_with_a_failed_probe_leaves_no_early_probes() -> None:
     breaker = failed_by(*[f"c{number}" for number in range(16)])
     for source, early in (("c7", 3), ("late", 0)):
         now_us = breaker.record.open_until_us
@@ -161,7 +161,7 @@ def test_a_seventeenth_that_fails_as_a_probe_leaves_no_early_ones() -> None:
         assert breaker.view(now_us).early == early
 
 
-def test_more_than_sixteen_quota_events_are_too_many_to_report_apart() -> None:
+def test_quota_events_of_more_than_sixteen_controllers_leave_no_early_probes() -> None:
     for count, early in ((16, 3), (17, 0)):
         breaker = Breaker(replace(USUAL, quota=QuotaEventPlan(count, SECOND_US, by_controller=True)))
         for number in range(count):
@@ -169,11 +169,11 @@ def test_more_than_sixteen_quota_events_are_too_many_to_report_apart() -> None:
         assert breaker.view(0).early == early
 
 
-def test_one_outcome_of_nobody_who_is_known_leaves_no_early_ones() -> None:
+def test_failure_of_an_unknown_source_leaves_no_early_probes() -> None:
     assert failed_by("a", "").view(NOW_US).early == 0
 
 
-def test_who_succeeded_or_failed_in_another_interval_had_no_part() -> None:
+def test_failed_sources_are_those_of_the_intervals_that_tripped() -> None:
     breaker = Breaker(replace(USUAL, error_rate=ErrorRatePlan(50, SECOND_US, 2, 1), latency=None))
     breaker.outcome(0, ok=False, source="long-ago")
     breaker.outcomes(0, good=9)
@@ -183,14 +183,14 @@ def test_who_succeeded_or_failed_in_another_interval_had_no_part() -> None:
     assert breaker.view(3 * SECOND_US).failed == ("controller:bad-1", "controller:bad-2")
 
 
-def test_by_latency_the_slow_ones_had_a_part_though_they_succeeded() -> None:
+def test_failed_sources_of_a_latency_trip_are_the_slow_ones() -> None:
     breaker = Breaker(SLOWED)
     breaker.outcome(0, ok=True, latency_us=9 * SECOND_US, source="slow")
     breaker.outcome(0, ok=True, latency_us=2 * SECOND_US, source="quick")
     assert breaker.view(SECOND_US).failed == ("controller:slow",)
 
 
-def test_a_policy_with_fewer_probes_takes_back_what_was_not_taken() -> None:
+def test_policy_with_fewer_probes_reduces_the_early_probes_left() -> None:
     breaker = failed_by("a")
     breaker.charge(NOW_US, "1", "b")
     breaker.plan = replace(FAST, probes=1)
@@ -198,6 +198,6 @@ def test_a_policy_with_fewer_probes_takes_back_what_was_not_taken() -> None:
     assert not breaker.charge(NOW_US, "2", "b")
 
 
-def test_in_a_trip_by_quota_those_who_were_refused_may_not() -> None:
+def test_controllers_denied_in_a_quota_trip_may_not_probe_early() -> None:
     breaker = tripped()
     assert [breaker.charge(NOW_US, source, source) for source in "abcd"] == [False, False, False, True]

@@ -9,18 +9,18 @@ from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.record import BreakerEnvironment
 
 LATE_US = 300_000
-LATE = BreakerEnvironment(LATE_US)
+ENVIRONMENT = BreakerEnvironment(LATE_US)
 ONE_BAD = replace(USUAL, error_rate=replace(ERRORS, consecutive=1, minimum=1), latency=None, quota=None)
 TWO_BAD = replace(ONE_BAD, error_rate=replace(ERRORS, consecutive=2, minimum=1))
 BAD = Outcomes(0, 1, 0)
 
 
-def late(plan: object = ONE_BAD) -> Breaker:
-    return Breaker(plan, environment=LATE)  # type: ignore[arg-type]
+def breaker_with_grace_period(plan: object = ONE_BAD) -> Breaker:
+    return Breaker(plan, environment=ENVIRONMENT)  # type: ignore[arg-type]
 
 
-def test_an_interval_is_judged_so_much_after_its_end_and_the_trip_is_reported_as_of_its_end() -> None:
-    breaker = late()
+def test_interval_is_evaluated_after_a_grace_period_and_trips_as_of_its_end() -> None:
+    breaker = breaker_with_grace_period()
     breaker.record_outcomes(SECOND_US - 1, BAD)
     assert breaker.at(SECOND_US + LATE_US - 1) is State.CLOSED
     assert breaker.at(SECOND_US + LATE_US) is State.OPEN
@@ -31,23 +31,25 @@ def test_an_interval_is_judged_so_much_after_its_end_and_the_trip_is_reported_as
 @pytest.mark.parametrize(
     ("now_us", "age_us", "opens_at_us"),
     [
-        (SECOND_US + LATE_US - 1, LATE_US, SECOND_US),  # the last moment at which the first second may still be told of
-        (SECOND_US + LATE_US - 1, LATE_US - 1, 2 * SECOND_US),  # at the boundary itself: the next second's
-        (SECOND_US + LATE_US, LATE_US + 1, None),  # judged
+        (SECOND_US + LATE_US - 1, LATE_US, SECOND_US),  # the last time at which an outcome of the first interval counts
+        (SECOND_US + LATE_US - 1, LATE_US - 1, 2 * SECOND_US),  # at the boundary itself: in the next interval
+        (SECOND_US + LATE_US, LATE_US + 1, None),  # already evaluated
         (SECOND_US + LATE_US, LATE_US, 2 * SECOND_US),
-        (5, -SECOND_US, SECOND_US),  # nothing has been had tomorrow
+        (5, -SECOND_US, SECOND_US),  # a time in the future counts as now
     ],
 )
-def test_near_a_boundary(now_us: int, age_us: int, opens_at_us: int | None) -> None:
-    breaker = late()
+def test_outcome_near_a_boundary_counts_in_the_interval_of_its_own_time(
+    now_us: int, age_us: int, opens_at_us: int | None
+) -> None:
+    breaker = breaker_with_grace_period()
     breaker.at(now_us)
     breaker.record_outcomes(now_us, replace(BAD, age_us=age_us))
     breaker.at(60 * SECOND_US)
     assert [move.at_us for move in breaker.moves] == ([] if opens_at_us is None else [opens_at_us])
 
 
-def test_what_comes_for_a_judged_interval_changes_nothing() -> None:
-    breaker = late(TWO_BAD)
+def test_outcome_of_an_evaluated_interval_is_ignored() -> None:
+    breaker = breaker_with_grace_period(TWO_BAD)
     breaker.record_outcomes(SECOND_US // 2, BAD)
     breaker.at(SECOND_US + LATE_US)
     before = breaker.record
@@ -55,16 +57,16 @@ def test_what_comes_for_a_judged_interval_changes_nothing() -> None:
     assert breaker.record == before
 
 
-def test_while_one_interval_is_waited_for_the_next_one_fills_in_whatever_order() -> None:
-    breaker = late(TWO_BAD)
-    breaker.record_outcomes(SECOND_US + 200_000, replace(BAD, age_us=100_000))  # of the second second
-    breaker.record_outcomes(SECOND_US + 200_000, replace(BAD, age_us=250_000))  # of the first
+def test_outcomes_of_two_intervals_count_in_any_order() -> None:
+    breaker = breaker_with_grace_period(TWO_BAD)
+    breaker.record_outcomes(SECOND_US + 200_000, replace(BAD, age_us=100_000))  # in the second interval
+    breaker.record_outcomes(SECOND_US + 200_000, replace(BAD, age_us=250_000))  # in the first interval
     assert breaker.at(2 * SECOND_US + LATE_US - 1) is State.CLOSED
     assert breaker.at(2 * SECOND_US + LATE_US) is State.OPEN
 
 
-def test_who_failed_in_a_second_that_did_not_count_had_no_part_though_the_next_had_begun() -> None:
-    breaker = late(TWO_BAD)
+def test_failed_sources_are_those_of_the_intervals_that_tripped() -> None:
+    breaker = breaker_with_grace_period(TWO_BAD)
     breaker.outcomes(0, good=50)
     breaker.outcome(0, ok=False, source="long-ago")
     for second in (1, 2):
@@ -72,32 +74,32 @@ def test_who_failed_in_a_second_that_did_not_count_had_no_part_though_the_next_h
     assert breaker.view(3 * SECOND_US + LATE_US).failed == ("controller:bad-1", "controller:bad-2")
 
 
-def test_a_good_second_that_is_reported_late_breaks_the_run() -> None:
-    breaker = late(TWO_BAD)
+def test_late_successes_interrupt_consecutive_intervals() -> None:
+    breaker = breaker_with_grace_period(TWO_BAD)
     for second in (0, 1):
         breaker.record_outcomes(second * SECOND_US + 1, BAD)
     breaker.record_outcomes(2 * SECOND_US + LATE_US - 1, Outcomes(5, 0, 0, age_us=LATE_US + 10))
     assert breaker.at(2 * SECOND_US + LATE_US) is State.CLOSED
 
 
-def test_one_may_be_too_late_for_a_short_interval_and_in_time_for_a_long_one() -> None:
-    breaker = late(replace(ONE_BAD, latency=LatencyPlan(1, 10 * SECOND_US, 1, 1)))
+def test_outcome_too_late_for_a_short_interval_counts_in_a_long_one() -> None:
+    breaker = breaker_with_grace_period(replace(ONE_BAD, latency=LatencyPlan(1, 10 * SECOND_US, 1, 1)))
     breaker.record_outcomes(2 * SECOND_US, Outcomes(0, 1, 5 * SECOND_US, age_us=SECOND_US + 1))
     assert breaker.at(10 * SECOND_US + LATE_US - 1) is State.CLOSED
     assert breaker.at(10 * SECOND_US + LATE_US) is State.OPEN
     assert breaker.record.reason.startswith("latency")
 
 
-def test_a_trip_that_was_judged_later_than_it_lasts_is_over_at_once() -> None:
-    breaker = late(replace(ONE_BAD, open_for_us=1000))
+def test_trip_evaluated_after_its_end_is_half_open_at_once() -> None:
+    breaker = breaker_with_grace_period(replace(ONE_BAD, open_for_us=1000))
     breaker.record_outcomes(0, BAD)
     assert breaker.at(SECOND_US + LATE_US) is State.HALF_OPEN
     assert [move.at_us for move in breaker.moves] == [SECOND_US, SECOND_US + 1000]
 
 
-def test_what_was_had_before_it_closed_does_not_count() -> None:
+def test_outcome_from_before_the_breaker_closed_does_not_count() -> None:
     breaker, now_us = probing(ONE_BAD_AND_QUOTA)
-    breaker.environment = LATE
+    breaker.environment = ENVIRONMENT
     for uid in "xyz":
         breaker.charge(now_us, uid)
         breaker.outcome(now_us, ok=True, uid=uid)
@@ -109,7 +111,7 @@ def test_what_was_had_before_it_closed_does_not_count() -> None:
     assert breaker.record != before
 
 
-def test_what_was_had_before_it_half_opened_settles_no_probe() -> None:
+def test_outcome_from_before_half_open_settles_no_probe() -> None:
     breaker, now_us = probing()
     breaker.charge(now_us, "x")
     before = breaker.record
@@ -119,8 +121,8 @@ def test_what_was_had_before_it_half_opened_settles_no_probe() -> None:
     assert breaker.record.state is State.OPEN
 
 
-def test_what_was_had_before_a_reset_does_not_count() -> None:
-    breaker = late()
+def test_outcome_from_before_a_reset_does_not_count() -> None:
+    breaker = breaker_with_grace_period()
     breaker.record_outcomes(600_000, BAD)
     breaker.apply_override(700_000, 650_000)
     breaker.record_outcomes(800_000, replace(BAD, age_us=150_001))
@@ -129,19 +131,22 @@ def test_what_was_had_before_a_reset_does_not_count() -> None:
     assert breaker.at(11 * SECOND_US) is State.OPEN
 
 
-def test_a_sum_counts_as_so_many() -> None:
-    by_one, by_sum = late(replace(USUAL, latency=None)), late(replace(USUAL, latency=None))
+def test_aggregated_outcomes_count_as_single_ones() -> None:
+    single, aggregated = (
+        breaker_with_grace_period(replace(USUAL, latency=None)),
+        breaker_with_grace_period(replace(USUAL, latency=None)),
+    )
     for second in range(3):
         now_us = second * SECOND_US + 7
-        by_one.outcomes(now_us, good=1, bad=19)
-        by_sum.record_outcomes(now_us, Outcomes(1, 10, 0))
-        by_sum.record_outcomes(now_us, Outcomes(0, 9, 0))
-    assert by_sum.record == by_one.record
-    assert by_sum.at(4 * SECOND_US) is State.OPEN
-    assert by_sum.record.reason == "errorRate: >= 95% in each of 3 intervals of 1s, 19 of 20 in the last"
+        single.outcomes(now_us, good=1, bad=19)
+        aggregated.record_outcomes(now_us, Outcomes(1, 10, 0))
+        aggregated.record_outcomes(now_us, Outcomes(0, 9, 0))
+    assert aggregated.record == single.record
+    assert aggregated.at(4 * SECOND_US) is State.OPEN
+    assert aggregated.record.reason == "errorRate: >= 95% in each of 3 intervals of 1s, 19 of 20 in the last"
 
 
-def test_a_sum_settles_the_oldest_probes_and_its_failures_come_first() -> None:
+def test_aggregated_outcomes_settle_the_oldest_probes_and_failures_come_first() -> None:
     breaker, now_us = probing()
     for uid in "xyz":
         breaker.charge(now_us, uid)
@@ -151,7 +156,7 @@ def test_a_sum_settles_the_oldest_probes_and_its_failures_come_first() -> None:
     assert breaker.record.state is State.OPEN
 
 
-def test_a_sum_of_more_successes_than_probes_closes_it_once() -> None:
+def test_more_aggregated_successes_than_probes_close_the_breaker_once() -> None:
     breaker, now_us = probing()
     for uid in "xyz":
         breaker.charge(now_us, uid)

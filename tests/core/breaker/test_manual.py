@@ -13,7 +13,7 @@ from webhook.core.breaker.triggers import EMPTY
 
 NOW_US = 10 * SECOND_US
 UNTIL_US = 5000 * SECOND_US
-EAGER = replace(USUAL, error_rate=replace(ERRORS, consecutive=1, minimum=1), latency=None)
+TRIPS_AT_ONCE = replace(USUAL, error_rate=replace(ERRORS, consecutive=1, minimum=1), latency=None)
 
 # Forced
 
@@ -31,11 +31,11 @@ def test_a_forced_state_alone_decides_admission(state: State, *, admitted: bool,
         for source in "defg":
             breaker.refused(now_us, source)
         breaker.outcomes(now_us, good=5, bad=50, latency_us=9 * SECOND_US)
-        assert breaker.record == before, "it hears, counts and probes nothing"
+        assert breaker.record == before, "it counts no outcomes and quota events, and leases no probes"
         assert breaker.view(UNTIL_US - 1).state is state
 
 
-def test_the_plans_word_is_shown_before_the_record_has_counted_it() -> None:
+def test_forced_state_is_shown_before_it_is_applied() -> None:
     breaker = tripped()
     breaker.force(State.FORCED_CLOSED, UNTIL_US, "INC-7")
     view = breaker.view(NOW_US)
@@ -46,7 +46,7 @@ def test_the_plans_word_is_shown_before_the_record_has_counted_it() -> None:
     assert breaker.view(NOW_US + 1) == replace(view, generation=2)
 
 
-def test_the_plans_word_beats_what_another_hand_wrote() -> None:
+def test_forced_state_of_the_plan_precedes_that_of_the_record() -> None:
     breaker = Breaker()
     breaker.force(State.FORCED_OPEN, UNTIL_US)
     breaker.apply_override(NOW_US)
@@ -55,7 +55,7 @@ def test_the_plans_word_beats_what_another_hand_wrote() -> None:
     assert breaker.charge(NOW_US, "x")
 
 
-def test_an_override_that_the_record_has_not_counted_of_the_end_of_still_holds() -> None:
+def test_removed_override_stays_in_force_until_it_is_applied() -> None:
     breaker = Breaker()
     breaker.force(State.FORCED_OPEN, UNTIL_US, "INC-8")
     breaker.apply_override(NOW_US)
@@ -67,7 +67,7 @@ def test_an_override_that_the_record_has_not_counted_of_the_end_of_still_holds()
     assert breaker.moves[-1].reason == "released manually"
 
 
-def test_it_is_brought_there_once_and_a_longer_time_moves_only_the_end() -> None:
+def test_override_is_one_transition_and_a_later_end_only_extends_it() -> None:
     breaker = Breaker()
     breaker.force(State.FORCED_OPEN, UNTIL_US)
     for _ in range(3):
@@ -80,14 +80,14 @@ def test_it_is_brought_there_once_and_a_longer_time_moves_only_the_end() -> None
     assert breaker.at(UNTIL_US + 9) is State.CLOSED
 
 
-def test_a_forcing_whose_time_has_passed_forces_nothing() -> None:
+def test_expired_override_is_not_applied() -> None:
     breaker = tripped()
     breaker.force(State.FORCED_OPEN, NOW_US)
     assert breaker.apply_override(NOW_US) is State.OPEN
     assert breaker.view(NOW_US).state is State.OPEN
 
 
-def test_forcing_it_while_probes_are_out_leaves_their_outcomes_to_nobody() -> None:
+def test_outcomes_of_probes_from_before_an_override_are_ignored() -> None:
     breaker, now_us = probing()
     for uid in "abc":
         breaker.charge(now_us, uid)
@@ -102,7 +102,7 @@ def test_forcing_it_while_probes_are_out_leaves_their_outcomes_to_nobody() -> No
     assert (before.state, before.generation, before.leases, before.windows) == (State.CLOSED, 4, (), EMPTY)
 
 
-def test_forced_and_released_before_the_record_counted_of_it_changes_nothing_of_its_probes() -> None:
+def test_override_that_ends_before_it_is_applied_leaves_probes_unchanged() -> None:
     breaker, now_us = probing()
     breaker.charge(now_us, "a")
     before = breaker.record
@@ -116,7 +116,7 @@ def test_forced_and_released_before_the_record_counted_of_it_changes_nothing_of_
 # Reset
 
 
-def test_a_reset_is_done_once_for_a_moment() -> None:
+def test_reset_of_the_same_time_is_applied_once() -> None:
     breaker = tripped()
     assert breaker.apply_override(NOW_US, NOW_US) is State.CLOSED
     assert breaker.moves[-1].reason == "reset manually"
@@ -125,13 +125,13 @@ def test_a_reset_is_done_once_for_a_moment() -> None:
     assert breaker.apply_override(NOW_US + 20, NOW_US) is State.OPEN
 
 
-def test_one_that_was_asked_for_before_a_newer_trip_does_not_erase_it() -> None:
+def test_reset_older_than_the_trip_is_ignored() -> None:
     breaker = tripped(at_us=NOW_US)
     assert breaker.apply_override(NOW_US + 9, NOW_US) is State.OPEN
     assert breaker.apply_override(NOW_US + 9, NOW_US + 1) is State.CLOSED
 
 
-def test_a_reset_in_closed_forgets_what_was_counted_and_keeps_the_generation() -> None:
+def test_reset_in_closed_clears_the_counts_and_keeps_the_generation() -> None:
     breaker = Breaker()
     for source in "ab":
         breaker.refused(5, source)
@@ -139,19 +139,19 @@ def test_a_reset_in_closed_forgets_what_was_counted_and_keeps_the_generation() -
     assert (breaker.record.generation, breaker.record.windows, breaker.moves) == (0, EMPTY, [])
     breaker.refused(8, "c")
     breaker.apply_override(9, 6)
-    assert breaker.record.windows != EMPTY, "not again for the same moment"
+    assert breaker.record.windows != EMPTY, "the same reset is not applied again"
 
 
-def test_one_that_was_asked_for_by_a_clock_ahead_is_done_once_too() -> None:
-    breaker = Breaker(EAGER)
+def test_reset_of_a_future_time_is_applied_once() -> None:
+    breaker = Breaker(TRIPS_AT_ONCE)
     breaker.outcomes(NOW_US, good=0, bad=1, latency_us=0)
-    ahead_us = NOW_US + 60 * SECOND_US
-    assert breaker.apply_override(NOW_US + 1, ahead_us) is State.CLOSED
+    future_us = NOW_US + 60 * SECOND_US
+    assert breaker.apply_override(NOW_US + 1, future_us) is State.CLOSED
     breaker.outcomes(NOW_US + 2, good=0, bad=1, latency_us=0)
-    assert breaker.apply_override(NOW_US + 3, ahead_us) is State.CLOSED
+    assert breaker.apply_override(NOW_US + 3, future_us) is State.CLOSED
     assert breaker.at(NOW_US + SECOND_US) is State.OPEN
-    assert breaker.apply_override(NOW_US + SECOND_US + 1, ahead_us) is State.OPEN
-    assert breaker.apply_override(NOW_US + SECOND_US + 2, ahead_us + 1) is State.CLOSED, "another one"
+    assert breaker.apply_override(NOW_US + SECOND_US + 1, future_us) is State.OPEN
+    assert breaker.apply_override(NOW_US + SECOND_US + 2, future_us + 1) is State.CLOSED, "a later reset"
 
 
 def test_a_reset_makes_outcomes_of_probes_stale() -> None:
@@ -164,19 +164,19 @@ def test_a_reset_makes_outcomes_of_probes_stale() -> None:
     assert before.generation == 3
 
 
-def test_what_a_hand_holds_is_not_reset() -> None:
+def test_forced_state_is_not_reset() -> None:
     breaker = Breaker()
     breaker.force(State.FORCED_OPEN, UNTIL_US)
     assert breaker.apply_override(NOW_US, NOW_US) is State.FORCED_OPEN
     breaker.force(None)
     assert breaker.apply_override(NOW_US + 5, NOW_US) is State.CLOSED
-    assert len(breaker.moves) == 2, "what let go needs no reset"
+    assert len(breaker.moves) == 2, "the release of an override is no reset"
 
 
-# Excuses
+# Suppressed quota events
 
 
-def test_who_replaces_lost_pods_is_not_counted_for_a_while_nor_what_it_did_just_now() -> None:
+def test_quota_events_of_suppressed_sources_do_not_count_until_it_ends() -> None:
     breaker = Breaker()
     for source in "abxy":
         breaker.suppress_quota_events(NOW_US, "a", "b", "a")
@@ -191,7 +191,7 @@ def test_who_replaces_lost_pods_is_not_counted_for_a_while_nor_what_it_did_just_
     assert later.record.state is State.OPEN
 
 
-def test_an_event_of_just_now_is_taken_back() -> None:
+def test_suppression_removes_the_recent_quota_events_of_its_source() -> None:
     breaker = Breaker()
     breaker.refused(NOW_US, "a")
     breaker.refused(NOW_US, "b")
@@ -202,7 +202,7 @@ def test_an_event_of_just_now_is_taken_back() -> None:
     assert breaker.record.state is State.OPEN
 
 
-def test_too_many_are_everybody_and_one_who_comes_after_them_does_not_end_that() -> None:
+def test_suppression_of_too_many_sources_applies_to_every_source() -> None:
     breaker = Breaker()
     breaker.suppress_quota_events(NOW_US, *[f"c{number}" for number in range(EXCUSED_MAX)])
     assert len(breaker.record.excused) == EXCUSED_MAX
@@ -214,7 +214,7 @@ def test_too_many_are_everybody_and_one_who_comes_after_them_does_not_end_that()
     assert (breaker.record.state, breaker.record.windows) == (State.CLOSED, EMPTY)
 
 
-def test_excuses_outlast_whatever_happens_to_the_breaker() -> None:
+def test_suppression_outlasts_a_reset() -> None:
     breaker = tripped(at_us=NOW_US)
     breaker.suppress_quota_events(NOW_US, "a")
     breaker.apply_override(NOW_US + 1, NOW_US + 1)
@@ -223,11 +223,11 @@ def test_excuses_outlast_whatever_happens_to_the_breaker() -> None:
     assert breaker.record.state is State.CLOSED
 
 
-# The guard
+# Limit of open breakers
 
 
-def test_a_trip_too_many_is_only_reported_and_its_windows_begin_again() -> None:
-    breaker = Breaker(replace(EAGER, open_max=2), environment=BreakerEnvironment(opened=lambda: 2))
+def test_trip_at_open_max_is_reported_and_clears_the_windows() -> None:
+    breaker = Breaker(replace(TRIPS_AT_ONCE, open_max=2), environment=BreakerEnvironment(opened=lambda: 2))
     breaker.refused(5, "a")
     breaker.outcome(6, ok=False)
     assert breaker.at(SECOND_US) is State.CLOSED
@@ -238,13 +238,13 @@ def test_a_trip_too_many_is_only_reported_and_its_windows_begin_again() -> None:
     assert breaker.view(SECOND_US).tripped_at_us == 0
 
 
-def test_below_the_guards_number_it_opens() -> None:
-    breaker = Breaker(replace(EAGER, open_max=2), environment=BreakerEnvironment(opened=lambda: 1))
+def test_breaker_opens_below_open_max() -> None:
+    breaker = Breaker(replace(TRIPS_AT_ONCE, open_max=2), environment=BreakerEnvironment(opened=lambda: 1))
     breaker.outcome(6, ok=False)
     assert breaker.at(SECOND_US) is State.OPEN
 
 
-def test_a_failed_probe_opens_again_however_many_are_open() -> None:
+def test_failed_probe_opens_the_breaker_above_open_max() -> None:
     breaker, now_us = probing()
     breaker.plan = replace(USUAL, open_max=1)
     breaker.environment = BreakerEnvironment(opened=lambda: 9)
@@ -253,14 +253,14 @@ def test_a_failed_probe_opens_again_however_many_are_open() -> None:
     assert breaker.record.state is State.OPEN
 
 
-# What others remember
+# Views of other replicas
 
 
-def test_the_higher_generation_holds() -> None:
-    known = tripped().view(NOW_US)
+def test_view_of_a_higher_generation_is_adopted() -> None:
+    view = tripped().view(NOW_US)
     breaker = Breaker()
-    breaker.propose(known)
-    assert breaker.view(NOW_US) == known
+    breaker.propose(view)
+    assert breaker.view(NOW_US) == view
     older = tripped()
     before = probing()[0].record
     newer = Breaker(record=before)
@@ -268,60 +268,60 @@ def test_the_higher_generation_holds() -> None:
     assert newer.record == before
 
 
-def test_on_a_tie_open_holds() -> None:
-    known = tripped().view(NOW_US)
+def test_open_view_precedes_closed_in_the_same_generation() -> None:
+    view = tripped().view(NOW_US)
     other = Breaker(record=Record("payment-api", generation=1))
-    other.propose(known)
+    other.propose(view)
     assert other.record.state is State.OPEN
     before = other.record
-    other.propose(replace(known, state=State.CLOSED, open_until_us=0))
-    other.propose(replace(known, open_until_us=known.open_until_us + 1))
+    other.propose(replace(view, state=State.CLOSED, open_until_us=0))
+    other.propose(replace(view, open_until_us=view.open_until_us + 1))
     assert other.record == before
 
 
-def test_a_view_whose_time_has_passed_is_over_at_once() -> None:
-    known = tripped().view(NOW_US)
+def test_adopted_view_past_its_end_is_half_open_at_once() -> None:
+    view = tripped().view(NOW_US)
     breaker = Breaker()
-    breaker.propose(known)
-    assert breaker.at(known.open_until_us + 1) is State.HALF_OPEN
-    assert breaker.moves[0].at_us == known.open_until_us
+    breaker.propose(view)
+    assert breaker.at(view.open_until_us + 1) is State.HALF_OPEN
+    assert breaker.moves[0].at_us == view.open_until_us
 
 
 @pytest.mark.parametrize("taken", [0, 2, 3])
-def test_who_had_failed_and_who_has_probed_early_is_remembered(taken: int) -> None:
+def test_adopted_view_keeps_failed_sources_and_early_probes(taken: int) -> None:
     breaker = tripped()
     for number in range(taken):
         breaker.charge(NOW_US, str(number), "new")
-    known = breaker.view(NOW_US)
-    again = Breaker()
-    again.propose(known)
-    assert again.view(NOW_US) == replace(known, probes_leased=0), "leases are lost with the store"
-    asked = [again.charge(NOW_US, f"later-{number}", "new") for number in range(4)]
-    assert asked == [number < 3 - taken for number in range(4)]
+    view = breaker.view(NOW_US)
+    adopting = Breaker()
+    adopting.propose(view)
+    assert adopting.view(NOW_US) == replace(view, probes_leased=0), "leases are not part of a view"
+    answers = [adopting.charge(NOW_US, f"later-{number}", "new") for number in range(4)]
+    assert answers == [number < 3 - taken for number in range(4)]
 
 
-def test_a_half_open_that_is_remembered_lets_probes_in_and_closes() -> None:
+def test_adopted_half_open_breaker_admits_probes_and_closes() -> None:
     breaker, now_us = probing()
     breaker.charge(now_us, "a")
     breaker.outcome(now_us, ok=True, uid="a")
-    again = Breaker()
-    again.propose(breaker.view(now_us))
+    adopting = Breaker()
+    adopting.propose(breaker.view(now_us))
     for uid in "bc":
-        assert again.charge(now_us, uid)
-        again.outcome(now_us, ok=True, uid=uid)
-    assert again.record.state is State.CLOSED
+        assert adopting.charge(now_us, uid)
+        adopting.outcome(now_us, ok=True, uid=uid)
+    assert adopting.record.state is State.CLOSED
 
 
-def test_a_reset_and_excuses_that_the_store_knows_outlast_an_offer() -> None:
+def test_adopted_view_keeps_reset_and_suppressions_of_the_record() -> None:
     breaker = Breaker()
     breaker.apply_override(NOW_US, 2 * SECOND_US)
     breaker.suppress_quota_events(NOW_US, "a")
     breaker.propose(tripped(at_us=3 * SECOND_US).view(NOW_US))
     assert (breaker.record.reset_us, len(breaker.record.excused)) == (2 * SECOND_US, 1)
-    assert breaker.apply_override(NOW_US, 2 * SECOND_US) is State.OPEN, "that reset was done"
+    assert breaker.apply_override(NOW_US, 2 * SECOND_US) is State.OPEN, "that reset was applied before"
 
 
-def test_a_forced_view_that_is_offered_ends_with_its_time() -> None:
+def test_adopted_forced_state_ends_at_its_time() -> None:
     source = Breaker()
     source.force(State.FORCED_OPEN, UNTIL_US)
     source.apply_override(NOW_US)
@@ -331,15 +331,15 @@ def test_a_forced_view_that_is_offered_ends_with_its_time() -> None:
     assert breaker.at(UNTIL_US) is State.CLOSED
 
 
-def test_a_breaker_that_the_policy_took_away_comes_back_closed_out_of_any_state() -> None:
+def test_restarted_breaker_is_closed_from_any_state() -> None:
     forced = Breaker(replace(USUAL, forcing=Forcing(State.FORCED_OPEN, UNTIL_US, "INC-1")))
     forced.apply_override(NOW_US)
-    excused = Breaker()
-    excused.suppress_quota_events(NOW_US, "a")
-    for breaker in (tripped(), probing()[0], forced, excused):
-        gone = machine.restarted(breaker.record)
-        assert gone == Record("payment-api", generation=breaker.record.generation + 1)
-        assert machine.restarted(gone) is gone
+    suppressed = Breaker()
+    suppressed.suppress_quota_events(NOW_US, "a")
+    for breaker in (tripped(), probing()[0], forced, suppressed):
+        restarted = machine.restarted(breaker.record)
+        assert restarted == Record("payment-api", generation=breaker.record.generation + 1)
+        assert machine.restarted(restarted) is restarted
 
 
 def test_a_plan_without_outcomes_counts_none() -> None:

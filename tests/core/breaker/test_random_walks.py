@@ -1,4 +1,4 @@
-"""Random walks of a breaker: it agrees with a plain model, never gets stuck, and time may pass in any steps."""
+"""Random walks of a breaker: it agrees with a simple model, can always close, and time may pass in any steps."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -55,7 +55,7 @@ operations: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just("charge"), uids, st.sampled_from("xyz")),
     st.tuples(st.just("give back"), uids),
 )
-hands: st.SearchStrategy[Operation] = st.one_of(
+manual_operations: st.SearchStrategy[Operation] = st.one_of(
     st.tuples(st.just("force"), st.sampled_from([None, State.FORCED_OPEN, State.FORCED_CLOSED]), st.integers(-5, 40)),
     st.tuples(st.just("by hand"), st.sampled_from([None, None, -3, 0, 9])),
     st.tuples(st.just("suppress_quota_events"), st.lists(sources, max_size=2)),
@@ -70,12 +70,12 @@ hands: st.SearchStrategy[Operation] = st.one_of(
 )
 gaps = st.sampled_from([0, 0, 1, 3, 5, 10, 12, 41])
 walks = st.lists(st.tuples(gaps, operations), max_size=60)
-handled = st.lists(st.tuples(gaps, operations | operations | hands), max_size=60)
+manual_walks = st.lists(st.tuples(gaps, operations | operations | manual_operations), max_size=60)
 lates = st.sampled_from([0, 3, 14])
 
 
 class Pair(NamedTuple):
-    """A breaker and the model that it is held against."""
+    """A breaker and its model."""
 
     breaker: Breaker
     model: Model
@@ -86,7 +86,7 @@ class Pair(NamedTuple):
         return cls(Breaker(plan, environment=BreakerEnvironment(late_us, lambda: model.opened)), model)
 
     def do(self, operation: Operation) -> None:
-        """Do the same to both; the model's time is now."""
+        """Apply an operation to breaker and model, at the time of the model."""
         breaker, model, now_us = self.breaker, self.model, self.model.now_us
         match operation:
             case ("record_outcomes", (good, bad), latency_us, uid, offset, age_us, source):
@@ -108,9 +108,9 @@ class Pair(NamedTuple):
                 breaker.give_back(now_us, uid)
                 model.give_back(uid)
             case _:
-                self._lay_hands(operation)
+                self._do_manual(operation)
 
-    def _lay_hands(self, operation: Operation) -> None:
+    def _do_manual(self, operation: Operation) -> None:
         breaker, model, now_us = self.breaker, self.model, self.model.now_us
         match operation:
             case ("force", state, for_us):
@@ -121,9 +121,9 @@ class Pair(NamedTuple):
                 reset_us = 0 if ago_us is None else now_us + ago_us
                 breaker.apply_override(now_us, reset_us)
                 model.apply_override(reset_us)
-            case ("suppress_quota_events", who):
-                breaker.suppress_quota_events(now_us, *who)
-                model.suppress_quota_events([named(source) for source in who], EXCUSED_US)
+            case ("suppress_quota_events", suppressed):
+                breaker.suppress_quota_events(now_us, *suppressed)
+                model.suppress_quota_events([named(source) for source in suppressed], EXCUSED_US)
             case ("propose", state, ahead, until_us, failed):
                 view = offered(state, max(0, model.generation + ahead), now_us, until_us, tuple(failed))
                 breaker.propose(view)
@@ -134,7 +134,7 @@ class Pair(NamedTuple):
 
 
 def offered(state: State, generation: int, now_us: int, until_us: int, failed: tuple[str, ...]) -> BreakerView:
-    """Return what somebody could remember."""
+    """Return a view that a replica could propose."""
     is_open = state is State.OPEN
     return BreakerView(
         state,
@@ -150,15 +150,15 @@ def offered(state: State, generation: int, now_us: int, until_us: int, failed: t
 
 
 def plain(view: BreakerView) -> BreakerView:
-    """Return a view as the model shows it: without words and lineage, and in no order."""
+    """Return a view as the model shows it: without reasons and lineage, and with sorted sources."""
     return replace(view, reason="", tripped_by="", failed=tuple(sorted(view.failed)), passed=0, alone=0)
 
 
 def as_move(move: Transition) -> Move:
-    word = "" if move.is_change else HELD if move.is_held_back else EXPIRED
-    assert move.reason.startswith(machine.HELD) == (word == HELD)
-    assert (move.reason == machine.EXPIRED) == (word == EXPIRED)
-    return move.old, move.new, move.at_us, word
+    kind = "" if move.is_change else HELD if move.is_held_back else EXPIRED
+    assert move.reason.startswith(machine.HELD) == (kind == HELD)
+    assert (move.reason == machine.EXPIRED) == (kind == EXPIRED)
+    return move.old, move.new, move.at_us, kind
 
 
 EARLY = partial(plan_of, quota=QuotaEventPlan(1, 25, by_controller=True), has_outcomes=True)
@@ -176,30 +176,30 @@ TWICE_A_PROBE: list[tuple[int, Operation]] = [
 
 
 @examples(150)
-@given(plans, lates, handled)
+@given(plans, lates, manual_walks)
 @example(EARLY(probe_timeout_us=1), 0, EXPIRES_AS_GIVEN_BACK)
 @example(EARLY(), 0, TWICE_A_PROBE)
-def test_any_walk_agrees_with_a_model_that_ticks_every_microsecond(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
+def test_any_walk_agrees_with_the_model(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
     pair = Pair.of(plan, late_us)
     breaker, model = pair
     for gap_us, operation in walk:
         now_us = model.now_us + gap_us
         model.pass_time(now_us)
         if operation[0] in {"force", "guard", "propose"}:
-            breaker.at(now_us)  # these do not let time pass by themselves
+            breaker.at(now_us)  # these do not advance the breaker
         pair.do(operation)
-        seen = plain(breaker.view(now_us))
-        assert seen == model.view()
-        assert seen.probes_leased + seen.probes_succeeded <= plan.probes
+        view = plain(breaker.view(now_us))
+        assert view == model.view()
+        assert view.probes_leased + view.probes_succeeded <= plan.probes
     breaker.at(model.now_us)
     assert [as_move(move) for move in breaker.moves] == model.moves
-    law = {(old, new) for (old, _), new in TRANSITIONS.items()}
-    assert {(move.old, move.new) for move in breaker.moves if move.is_change} <= law
+    transitions = {(old, new) for (old, _), new in TRANSITIONS.items()}
+    assert {(move.old, move.new) for move in breaker.moves if move.is_change} <= transitions
 
 
 @examples(50)
 @given(plans, lates, walks)
-def test_every_change_is_of_the_next_generation(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
+def test_each_transition_increments_the_generation(plan: BreakerPlan, late_us: int, walk: list) -> None:  # type: ignore[type-arg]
     pair = Pair.of(plan, late_us)
     for gap_us, operation in walk:
         pair.model.pass_time(pair.model.now_us + gap_us)
@@ -209,8 +209,8 @@ def test_every_change_is_of_the_next_generation(plan: BreakerPlan, late_us: int,
 
 
 @examples(50)
-@given(plans, lates, handled, st.integers(0, 60), st.integers(0, 60))
-def test_time_passed_in_two_steps_or_in_one_is_the_same(
+@given(plans, lates, manual_walks, st.integers(0, 60), st.integers(0, 60))
+def test_advance_in_two_steps_equals_one_step(
     plan: BreakerPlan,
     late_us: int,
     walk: list,  # type: ignore[type-arg]
@@ -231,8 +231,8 @@ def test_time_passed_in_two_steps_or_in_one_is_the_same(
 
 
 @examples(50)
-@given(plans, lates, handled, plans)
-def test_no_walk_and_no_new_policy_gets_it_stuck(
+@given(plans, lates, manual_walks, plans)
+def test_breaker_closes_after_any_walk_and_policy_change(
     plan: BreakerPlan, late_us: int, walk: list, newer: BreakerPlan
 ) -> None:  # type: ignore[type-arg]
     pair = Pair.of(plan, late_us)
@@ -243,7 +243,7 @@ def test_no_walk_and_no_new_policy_gets_it_stuck(
     breaker, now_us = pair.breaker, pair.model.now_us
     breaker.plan = newer
     now_us += max(plan.open_for_us, newer.open_for_us) + plan.probe_timeout_us + 100
-    assert breaker.at(now_us) in {State.CLOSED, State.HALF_OPEN}, "time alone ends all others"
+    assert breaker.at(now_us) in {State.CLOSED, State.HALF_OPEN}, "all other states end by time"
     for number in range(newer.probes):
         uid = f"good-{number}"
         if breaker.record.state is State.HALF_OPEN:

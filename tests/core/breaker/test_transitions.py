@@ -1,4 +1,4 @@
-"""The breaker's transition table: each row occurs, and nothing else does."""
+"""The breaker's transition table: each transition has an example, and there are no others."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from tests.core.breakers import SECOND_US, WITHOUT_OUTCOMES, Breaker, probing, t
 from webhook.core.breaker import TRANSITIONS, State, Transition, TransitionCause
 
 LATER_US = 10 * SECOND_US
-HAND_US = 1000 * SECOND_US
+FORCED_UNTIL_US = 1000 * SECOND_US
 
 Example = Callable[[], Transition]
 
@@ -21,16 +21,16 @@ def half_open() -> Breaker:
     return probing()[0]
 
 
-def held_open() -> Breaker:
-    return hand(closed(), State.FORCED_OPEN)
+def forced_open() -> Breaker:
+    return force(closed(), State.FORCED_OPEN)
 
 
-def held_closed() -> Breaker:
-    return hand(closed(), State.FORCED_CLOSED)
+def forced_closed() -> Breaker:
+    return force(closed(), State.FORCED_CLOSED)
 
 
-def hand(breaker: Breaker, state: State | None) -> Breaker:
-    breaker.force(state, HAND_US)
+def force(breaker: Breaker, state: State | None) -> Breaker:
+    breaker.force(state, FORCED_UNTIL_US)
     breaker.apply_override(breaker.record.since_us + 1)
     return breaker
 
@@ -44,7 +44,7 @@ def probed(breaker: Breaker, *, ok: bool) -> Transition:
 
 
 def forcing(make: Callable[[], Breaker], state: State | None) -> Example:
-    return lambda: hand(make(), state).moves[-1]
+    return lambda: force(make(), state).moves[-1]
 
 
 def reset(make: Callable[[], Breaker]) -> Transition:
@@ -83,44 +83,44 @@ EXAMPLES: dict[tuple[State, TransitionCause], Example] = {
     (State.CLOSED, TransitionCause.FORCED_OPEN): forcing(closed, State.FORCED_OPEN),
     (State.OPEN, TransitionCause.FORCED_OPEN): forcing(tripped, State.FORCED_OPEN),
     (State.HALF_OPEN, TransitionCause.FORCED_OPEN): forcing(half_open, State.FORCED_OPEN),
-    (State.FORCED_CLOSED, TransitionCause.FORCED_OPEN): forcing(held_closed, State.FORCED_OPEN),
+    (State.FORCED_CLOSED, TransitionCause.FORCED_OPEN): forcing(forced_closed, State.FORCED_OPEN),
     (State.CLOSED, TransitionCause.FORCED_CLOSED): forcing(closed, State.FORCED_CLOSED),
     (State.OPEN, TransitionCause.FORCED_CLOSED): forcing(tripped, State.FORCED_CLOSED),
     (State.HALF_OPEN, TransitionCause.FORCED_CLOSED): forcing(half_open, State.FORCED_CLOSED),
-    (State.FORCED_OPEN, TransitionCause.FORCED_CLOSED): forcing(held_open, State.FORCED_CLOSED),
-    (State.FORCED_OPEN, TransitionCause.RELEASED): forcing(held_open, None),
-    (State.FORCED_CLOSED, TransitionCause.RELEASED): forcing(held_closed, None),
+    (State.FORCED_OPEN, TransitionCause.FORCED_CLOSED): forcing(forced_open, State.FORCED_CLOSED),
+    (State.FORCED_OPEN, TransitionCause.RELEASED): forcing(forced_open, None),
+    (State.FORCED_CLOSED, TransitionCause.RELEASED): forcing(forced_closed, None),
 }
 
 
-def test_every_row_has_an_example_and_no_example_is_of_another_law() -> None:
+def test_each_transition_has_an_example() -> None:
     assert EXAMPLES.keys() == TRANSITIONS.keys()
 
 
 @pytest.mark.parametrize(("state", "cause"), TRANSITIONS)
-def test_every_row_of_the_law_happens(state: State, cause: TransitionCause) -> None:
+def test_example_makes_its_transition(state: State, cause: TransitionCause) -> None:
     move = EXAMPLES[state, cause]()
     assert (move.old, move.new, move.cause) == (state, TRANSITIONS[state, cause], cause)
     assert move.is_change
 
 
-@pytest.mark.parametrize("make", [closed, tripped, half_open, held_open, held_closed])
+@pytest.mark.parametrize("make", [closed, tripped, half_open, forced_open, forced_closed])
 def test_each_state_can_be_left_for_closed(make: Callable[[], Breaker]) -> None:
     breaker = make()
     breaker.force(None)
-    breaker.apply_override(LATER_US + HAND_US, LATER_US + HAND_US)
+    breaker.apply_override(LATER_US + FORCED_UNTIL_US, LATER_US + FORCED_UNTIL_US)
     assert breaker.record.state is State.CLOSED
 
 
-def test_a_state_that_is_held_ends_by_time_alone() -> None:
-    for make in (held_open, held_closed):
+def test_forced_state_ends_at_its_time() -> None:
+    for make in (forced_open, forced_closed):
         breaker = make()
-        assert breaker.at(HAND_US - 1) is not State.CLOSED
-        assert breaker.at(HAND_US + LATER_US) is State.CLOSED
-        assert (breaker.moves[-1].at_us, breaker.moves[-1].reason) == (HAND_US, "until has passed")
+        assert breaker.at(FORCED_UNTIL_US - 1) is not State.CLOSED
+        assert breaker.at(FORCED_UNTIL_US + LATER_US) is State.CLOSED
+        assert (breaker.moves[-1].at_us, breaker.moves[-1].reason) == (FORCED_UNTIL_US, "until has passed")
 
 
-def test_without_outcomes_an_early_probe_that_is_charged_is_a_success() -> None:
+def test_charged_early_probe_is_a_success_without_outcomes() -> None:
     breaker = tripped(WITHOUT_OUTCOMES)
     assert [breaker.charge(LATER_US, uid, uid) for uid in "xa"] == [True, False]
     assert breaker.record.state is State.OPEN

@@ -46,24 +46,24 @@ def rewritten(pod: Json, rules: Json) -> Json:
     return patched(pod, patch_of(pod, rules))
 
 
-def meaning(pod: Json) -> tuple[list[Box], Json]:
-    """Return what a Pod asks once it is stored, whatever the spelling."""
+def stored_form(pod: Json) -> tuple[list[Box], Json]:
+    """Return the requests and limits of a Pod as stored, independent of their spelling."""
     stored = api_server.defaulted(pod)
     return all_boxes(stored), {key: value for key, value in stored["spec"].items() if "ontainers" not in key}
 
 
 @PROPERTY
 @given(any_pods, any_rules)
-def test_every_container_becomes_what_the_words_say(pod: Json, rules: Json) -> None:
-    found = {box.place: box for box in meaning(rewritten(pod, rules))[0]}
-    for (place, name), wanted in all_settled(pod, rules).items():
-        assert found[place].limits.get(name) == wanted.limit, (place, name)
-        assert found[place].requests.get(name) == wanted.request, (place, name)
+def test_rewritten_containers_equal_those_of_the_model(pod: Json, rules: Json) -> None:
+    found = {box.place: box for box in stored_form(rewritten(pod, rules))[0]}
+    for (place, name), expected in all_settled(pod, rules).items():
+        assert found[place].limits.get(name) == expected.limit, (place, name)
+        assert found[place].requests.get(name) == expected.request, (place, name)
 
 
 @PROPERTY
 @given(any_pods | real_pods, any_rules)
-def test_the_api_server_adds_nothing_to_what_the_rules_speak_of(pod: Json, rules: Json) -> None:
+def test_api_server_defaults_no_amount_that_a_rule_applies_to(pod: Json, rules: Json) -> None:
     patched_only = rewritten(pod, rules)
     stored = {box.place: box for box in all_boxes(api_server.defaulted(patched_only))}
     for box in all_boxes(patched_only):
@@ -74,22 +74,22 @@ def test_the_api_server_adds_nothing_to_what_the_rules_speak_of(pod: Json, rules
 
 @PROPERTY
 @given(any_pods, any_rules)
-def test_a_pod_from_a_file_becomes_the_same_as_one_that_the_api_server_has_defaulted(pod: Json, rules: Json) -> None:
-    pod["spec"].pop("resources", None)  # which the API server fills up by what the containers ask
-    assert meaning(rewritten(pod, rules)) == meaning(rewritten(api_server.defaulted(pod), rules))
+def test_rewrites_of_a_pod_before_and_after_defaulting_are_equal(pod: Json, rules: Json) -> None:
+    pod["spec"].pop("resources", None)  # the API server sets its requests from those of the containers
+    assert stored_form(rewritten(pod, rules)) == stored_form(rewritten(api_server.defaulted(pod), rules))
 
 
 @PROPERTY
 @given(any_pods | real_pods, any_rules)
 def test_a_second_rewrite_changes_nothing(pod: Json, rules: Json) -> None:
-    once = rewritten(pod, rules)
-    assert patch_of(once, rules) == []
-    assert patch_of(api_server.defaulted(once), rules) == []
+    first = rewritten(pod, rules)
+    assert patch_of(first, rules) == []
+    assert patch_of(api_server.defaulted(first), rules) == []
 
 
 @PROPERTY
 @given(any_pods, any_rules)
-def test_all_else_stays_as_it_was(pod: Json, rules: Json) -> None:
+def test_rewrite_changes_nothing_but_amounts_of_the_rules(pod: Json, rules: Json) -> None:
     after, before = rewritten(pod, rules), deepcopy(pod)
     for spec in (after["spec"], before["spec"]):
         for field in ("containers", "initContainers"):
@@ -108,29 +108,29 @@ def test_all_else_stays_as_it_was(pod: Json, rules: Json) -> None:
 
 @PROPERTY
 @given(any_pods | real_pods, any_rules)
-def test_what_is_owed_is_what_the_model_owes(pod: Json, rules: Json) -> None:
+def test_violations_equal_those_of_the_model(pod: Json, rules: Json) -> None:
     for state in (pod, rewritten(pod, rules)):
-        told = set()
-        for lack in violations(decoded(state), plan_of(rules)):
-            who = "user" if lack.code is Code.RESOURCES_OUTSIDE else "rewrite"
-            word, _, rest = lack.owed.partition("[")
+        found = set()
+        for violation in violations(decoded(state), plan_of(rules)):
+            party = "user" if violation.code is Code.RESOURCES_OUTSIDE else "rewrite"
+            rule, _, rest = violation.owed.partition("[")
             name, _, places = rest.partition("] of ")
-            told |= {(who, word, name, place) for place in places.split(", ")}
-        assert told == owed(state, rules)
+            found |= {(party, rule, name, place) for place in places.split(", ")}
+        assert found == owed(state, rules)
 
 
 @PROPERTY
 @given(any_pods | real_pods, any_rules)
-def test_after_a_rewrite_only_the_users_own_is_owed(pod: Json, rules: Json) -> None:
+def test_rewritten_pod_has_only_findings_about_amounts_of_the_user(pod: Json, rules: Json) -> None:
     for state in (rewritten(pod, rules), api_server.defaulted(rewritten(pod, rules))):
-        assert {lack.code for lack in violations(decoded(state), plan_of(rules))} <= {Code.RESOURCES_OUTSIDE}
+        assert {violation.code for violation in violations(decoded(state), plan_of(rules))} <= {Code.RESOURCES_OUTSIDE}
 
 
 @PROPERTY
 @given(any_pods, any_rules)
-def test_a_rewrite_is_owed_exactly_where_the_api_server_would_not_write_the_same(pod: Json, rules: Json) -> None:
-    codes = {lack.code for lack in violations(decoded(pod), plan_of(rules))}
-    assert (Code.RESOURCES_UNFULFILLED in codes) == (meaning(rewritten(pod, rules)) != meaning(pod))
+def test_pod_is_unfulfilled_exactly_if_a_rewrite_changes_its_stored_form(pod: Json, rules: Json) -> None:
+    codes = {violation.code for violation in violations(decoded(pod), plan_of(rules))}
+    assert (Code.RESOURCES_UNFULFILLED in codes) == (stored_form(rewritten(pod, rules)) != stored_form(pod))
 
 
 @PROPERTY
@@ -138,15 +138,15 @@ def test_a_rewrite_is_owed_exactly_where_the_api_server_would_not_write_the_same
 def test_a_patch_is_minimal(pod: Json, rules: Json) -> None:
     patch = patch_of(pod, rules)
     event(f"operations: {min(len(patch), 5)}")
-    goal = meaning(patched(pod, patch))
+    expected_form = stored_form(patched(pod, patch))
     for index in range(len(patch)):
         without = patched(pod, patch[:index] + patch[index + 1 :])
-        assert patch_of(without, rules) or meaning(without) != goal, patch[index]
+        assert patch_of(without, rules) or stored_form(without) != expected_form, patch[index]
 
 
 @PROPERTY
 @given(real_pods, resource_rules())
-def test_a_pod_that_the_api_server_takes_is_taken_after_a_rewrite(pod: Json, rules: Json) -> None:
+def test_rewrite_of_a_valid_pod_is_valid(pod: Json, rules: Json) -> None:
     assume(api_server.refusals(pod) == [])
     after = rewritten(pod, rules)
     assert api_server.refusals(api_server.defaulted(after)) == []
@@ -154,7 +154,7 @@ def test_a_pod_that_the_api_server_takes_is_taken_after_a_rewrite(pod: Json, rul
 
 @PROPERTY
 @given(any_pods, any_rules)
-def test_no_limit_that_is_given_is_below_its_request(pod: Json, rules: Json) -> None:
+def test_rewrite_sets_no_limit_below_its_request(pod: Json, rules: Json) -> None:
     before = {box.place: box for box in all_boxes(pod)}
     for box in all_boxes(rewritten(pod, rules)):
         for name, limit in box.limits.items():
@@ -165,7 +165,7 @@ def test_no_limit_that_is_given_is_below_its_request(pod: Json, rules: Json) -> 
 
 @PROPERTY
 @given(real_pods, resource_rules())
-def test_the_qos_class_is_kubernetes_own_before_and_after(pod: Json, rules: Json) -> None:
+def test_qos_class_before_and_after_a_rewrite_equals_that_of_kubernetes(pod: Json, rules: Json) -> None:
     assume(api_server.refusals(pod) == [])
     after = api_server.defaulted(rewritten(pod, rules))
     classes = api_server.qos_class(pod), api_server.qos_class(after)
@@ -176,5 +176,5 @@ def test_the_qos_class_is_kubernetes_own_before_and_after(pod: Json, rules: Json
 
 @PROPERTY
 @given(any_pods, any_rules)
-def test_a_pod_that_did_not_change_is_never_newly_outside(pod: Json, rules: Json) -> None:
+def test_unchanged_pod_has_no_findings(pod: Json, rules: Json) -> None:
     assert violations(decoded(pod), plan_of(rules), decoded(pod)) == []

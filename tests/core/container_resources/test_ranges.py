@@ -22,9 +22,12 @@ def plan_of(rules: Json) -> RangePlan:
 
 
 def in_range(when_outside: str = "Deny", **container: Any) -> RangePlan:
-    words = {"default_request": "defaultRequest"}
+    field_names = {"default_request": "defaultRequest"}
     return plan_of(
-        {"container": {words.get(key, key): value for key, value in container.items()}, "whenOutside": when_outside}
+        {
+            "container": {field_names.get(key, key): value for key, value in container.items()},
+            "whenOutside": when_outside,
+        }
     )
 
 
@@ -38,7 +41,7 @@ def rewritten(spec: Json, plan: RangePlan) -> Json:
     return found
 
 
-def one(resources: Json | None = None, **more: Any) -> Json:
+def spec_of(resources: Json | None = None, **more: Any) -> Json:
     return {"containers": [{"name": "main", "resources": resources, **more}]}
 
 
@@ -46,31 +49,31 @@ def asks(requests: Json | None = None, limits: Json | None = None) -> Json:
     return {side: found for side, found in (("requests", requests), ("limits", limits)) if found is not None}
 
 
-def became(resources: Json | None, plan: RangePlan) -> Json | None:
-    found: Json | None = rewritten(one(resources), plan)["containers"][0].get("resources")
+def rewritten_resources(resources: Json | None, plan: RangePlan) -> Json | None:
+    found: Json | None = rewritten(spec_of(resources), plan)["containers"][0].get("resources")
     return found
 
 
 def texts(spec: Json, plan: RangePlan) -> list[str]:
-    return [f"{lack.code}: {lack.text}" for lack in violations(decoded(spec), plan)]
+    return [f"{violation.code}: {violation.text}" for violation in violations(decoded(spec), plan)]
 
 
 @pytest.mark.parametrize(
-    ("words", "before", "after"),
+    ("range_rules", "before", "after"),
     [
-        # a limit that is absent gets the default, or the max, and so does a request beside it
+        # an absent limit gets the default, or else the max, and so does the absent request
         ({"default": {"cpu": "1"}}, None, asks({"cpu": "1"}, {"cpu": "1"})),
         ({"default": {"cpu": "1"}, "max": {"cpu": "8"}}, None, asks({"cpu": "1"}, {"cpu": "1"})),
         ({"max": {"cpu": "8"}}, asks({"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "8"})),
         ({"max": {"ephemeral-storage": "8Gi"}}, None, asks({"ephemeral-storage": "8Gi"}, {"ephemeral-storage": "8Gi"})),
-        # never below its own request, in the request's own words
+        # never below the container's own request, and spelled as that request
         ({"default": {"cpu": "1"}}, asks({"cpu": "1500m"}), asks({"cpu": "1500m"}, {"cpu": "1500m"})),
         ({"default": {"cpu": "1"}}, asks({"cpu": "1000m"}), asks({"cpu": "1000m"}, {"cpu": "1"})),
         ({"max": {"cpu": "8"}}, asks({"cpu": "9"}), asks({"cpu": "9"}, {"cpu": "9"})),
-        # a request that is absent beside a limit of the user's is the limit, in its own words
+        # an absent request is the user's limit, spelled as that limit
         ({"default_request": {"cpu": "100m"}}, asks(limits={"cpu": "1000m"}), asks({"cpu": "1000m"}, {"cpu": "1000m"})),
         ({"max": {"cpu": "8"}}, asks(limits={"cpu": 2}), asks({"cpu": "2"}, {"cpu": 2})),
-        # of resources without a rule the API server alone makes it
+        # resources without a rule are left to the defaults of the API server
         ({"max": {"cpu": "8"}}, asks({"cpu": "1"}, BOTH), asks({"cpu": "1"}, BOTH)),
         # request and limit both absent: defaultRequest, then the default limit, then min, as in a LimitRange
         ({"default_request": {"cpu": "100m"}}, None, asks({"cpu": "100m"})),
@@ -85,18 +88,18 @@ def texts(spec: Json, plan: RangePlan) -> list[str]:
         ({"min": {"cpu": "50m"}, "max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
         ({"min": {"cpu": "8"}, "max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
         ({"max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
-        # a least amount of 0 asks for nothing
+        # a min of 0 sets nothing
         ({"min": {"cpu": "0"}}, None, None),
         ({"min": {"cpu": "0m"}, "max": {"cpu": "8"}}, None, asks({"cpu": "8"}, {"cpu": "8"})),
         # null is no amount
         ({"min": {"cpu": "50m"}}, asks({"cpu": None}), asks({"cpu": "50m"})),
         ({"default": {"cpu": "1"}}, asks({"cpu": None}, {"cpu": None}), asks({"cpu": "1"}, {"cpu": "1"})),
-        # what the container says stays
+        # amounts of the container are kept
         ({"default": {"cpu": "1"}}, asks({"cpu": "2"}, {"cpu": "3"}), asks({"cpu": "2"}, {"cpu": "3"})),
         ({"default": {"cpu": "1"}}, asks(limits={"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "0"})),
-        # Deny leaves what is outside to be denied
+        # Deny does not change amounts that are outside
         ({"max": {"cpu": "8"}}, asks({"cpu": "1"}, {"cpu": "9"}), asks({"cpu": "1"}, {"cpu": "9"})),
-        # extended resources and huge pages are equal: either word is both, min and max are no defaults
+        # extended resources and huge pages have equal request and limit: one default sets both, min and max set none
         ({"default": {"v.io/gpu": "2"}}, None, asks({"v.io/gpu": "2"}, {"v.io/gpu": "2"})),
         ({"default_request": {"v.io/gpu": "2"}}, None, asks({"v.io/gpu": "2"}, {"v.io/gpu": "2"})),
         ({"default_request": {"v.io/gpu": "2"}}, asks({"v.io/gpu": "1"}), asks({"v.io/gpu": "1"}, {"v.io/gpu": "1"})),
@@ -107,7 +110,7 @@ def texts(spec: Json, plan: RangePlan) -> list[str]:
             None,
             asks({"hugepages-2Mi": "4Mi", "memory": "1Gi"}, {"hugepages-2Mi": "4Mi", "memory": "1Gi"}),
         ),
-        # Kubernetes takes huge pages only beside cpu or memory
+        # Kubernetes allows huge pages only with cpu or memory
         ({"default": {"hugepages-2Mi": "4Mi"}}, None, None),
         (
             {"default": {"hugepages-2Mi": "4Mi"}},
@@ -119,7 +122,7 @@ def texts(spec: Json, plan: RangePlan) -> list[str]:
             asks({"cpu": "1"}),
             asks({"cpu": "1", "hugepages-2Mi": "4Mi"}, {"hugepages-2Mi": "4Mi"}),
         ),
-        # a domain of Kubernetes' own overcommits, and has no implied defaults
+        # resources of a Kubernetes domain may be overcommitted, and have no implied defaults
         (
             {"default_request": {"x.kubernetes.io/a": "1"}, "default": {"x.kubernetes.io/a": "2"}},
             None,
@@ -128,12 +131,12 @@ def texts(spec: Json, plan: RangePlan) -> list[str]:
         ({"max": {"x.kubernetes.io/a": "2"}}, None, None),
     ],
 )
-def test_what_a_container_gets(words: Json, before: Json | None, after: Json | None) -> None:
-    assert became(before, in_range(**words)) == after
+def test_container_gets_defaults_of_the_range(range_rules: Json, before: Json | None, after: Json | None) -> None:
+    assert rewritten_resources(before, in_range(**range_rules)) == after
 
 
 @pytest.mark.parametrize(
-    ("words", "before", "after"),
+    ("range_rules", "before", "after"),
     [
         ({"max": {"cpu": "8"}}, asks({"cpu": "9"}, {"cpu": "10"}), asks({"cpu": "8"}, {"cpu": "8"})),
         ({"max": {"cpu": "8"}}, asks({"cpu": "1"}, {"cpu": 9}), asks({"cpu": "1"}, {"cpu": "8"})),
@@ -158,7 +161,7 @@ def test_what_a_container_gets(words: Json, before: Json | None, after: Json | N
             asks(limits={"v.io/gpu": 4}),
             asks({"v.io/gpu": "2"}, {"v.io/gpu": "2"}),
         ),
-        # 0 is no limit: where there is a max it is above it; beside it alone the API server asks for 0
+        # a limit of 0 is no limit and above any max; the API server sets the absent request to 0
         ({"max": {"cpu": "8"}}, asks({"cpu": "0"}, {"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "8"})),
         ({"max": {"cpu": "8"}}, asks(limits={"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "8"})),
         (
@@ -169,19 +172,21 @@ def test_what_a_container_gets(words: Json, before: Json | None, after: Json | N
         ({"max": {"v.io/gpu": "2"}}, asks(limits={"v.io/gpu": "0"}), asks({"v.io/gpu": "0"}, {"v.io/gpu": "0"})),
     ],
 )
-def test_clamping_brings_amounts_to_the_bound_in_the_policys_words(words: Json, before: Json, after: Json) -> None:
-    assert became(before, in_range("Clamp", **words)) == after
+def test_clamp_writes_the_bound_as_the_policy_spells_it(range_rules: Json, before: Json, after: Json) -> None:
+    assert rewritten_resources(before, in_range("Clamp", **range_rules)) == after
 
 
-def test_every_kind_of_container_gets_its_amounts_but_those_that_are_ignored() -> None:
+def test_containers_and_init_containers_get_defaults_unless_ignored() -> None:
     plan = in_range(default={"cpu": "1"}, ignore=["istio-proxy", "vault-agent*"])
     spec = {
         "containers": [{"name": "main"}, {"name": "istio-proxy"}, {"name": "vault-agent-init"}, {"name": "vault"}],
         "initContainers": [{"name": "wait"}, {"name": "side", "restartPolicy": "Always"}, {"name": "istio-proxy"}],
     }
     found = rewritten(spec, plan)
-    given = [box["name"] for side in ("containers", "initContainers") for box in found[side] if "resources" in box]
-    assert given == ["main", "vault", "wait", "side"]
+    with_resources = [
+        box["name"] for side in ("containers", "initContainers") for box in found[side] if "resources" in box
+    ]
+    assert with_resources == ["main", "vault", "wait", "side"]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +213,7 @@ def test_every_kind_of_container_gets_its_amounts_but_those_that_are_ignored() -
         ),
     ],
 )
-def test_whole_maps_are_added_where_there_are_none_else_by_key(resources: Any, paths: list[str]) -> None:
+def test_patch_adds_absent_maps_as_a_whole_and_keys_to_others(resources: Any, paths: list[str]) -> None:
     plan = in_range(default={"cpu": "1", "v.io/g~pu": "2"}, default_request={"cpu": "100m"})
     spec = {"containers": [{"name": "main"} if resources == "absent" else {"name": "main", "resources": resources}]}
     assert [operation.path for operation in operations(decoded(spec), plan)] == paths
@@ -219,9 +224,9 @@ def test_whole_maps_are_added_where_there_are_none_else_by_key(resources: Any, p
     assert found.get("claims") == (resources.get("claims") if isinstance(resources, dict) else None)
 
 
-def test_what_is_there_is_replaced_and_what_is_not_is_added() -> None:
+def test_patch_replaces_present_amounts_and_adds_absent_ones() -> None:
     plan = in_range("Clamp", max={"cpu": "8"}, default={"memory": "1Gi"})
-    found = operations(decoded(one(asks({"cpu": "1"}, {"cpu": "9"}))), plan)
+    found = operations(decoded(spec_of(asks({"cpu": "1"}, {"cpu": "9"}))), plan)
     assert [(operation.op, operation.path.removeprefix("/spec/containers/0/resources/")) for operation in found] == [
         ("add", "limits/memory"),
         ("replace", "limits/cpu"),
@@ -241,16 +246,16 @@ WHOLE = {"cpu": "4", "memory": "4Gi"}
 
 
 @pytest.mark.parametrize(
-    ("whole", "before", "after"),
+    ("pod_level", "before", "after"),
     [
-        # what the Pod limits needs no default; what it only requests does: else nothing would limit it
+        # amounts limited at Pod level need no default; those that are only requested do
         (asks(limits=WHOLE), None, None),
         (asks(WHOLE, WHOLE), asks({"cpu": "1"}), asks({"cpu": "1"})),
         (asks(WHOLE), asks({"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "2"})),
         (asks(WHOLE), None, asks({"cpu": "0"}, {"cpu": "2"})),
         (asks(limits={"memory": "4Gi"}), None, asks({"cpu": "2"}, {"cpu": "2"})),
         (asks(limits={"cpu": "0"}), None, None),
-        # nothing is raised, and lowering works
+        # amounts are lowered and never raised
         (asks(WHOLE), asks({"cpu": "1m"}, {"cpu": "2m"}), asks({"cpu": "1m"}, {"cpu": "2m"})),
         (asks(WHOLE), asks({"cpu": "3"}, {"cpu": "3"}), asks({"cpu": "2"}, {"cpu": "2"})),
         (asks(limits=WHOLE), asks(limits={"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "0"})),
@@ -258,16 +263,18 @@ WHOLE = {"cpu": "4", "memory": "4Gi"}
         (asks(WHOLE), asks({"cpu": "0"}, {"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "2"})),
     ],
 )
-def test_what_a_pod_with_resources_of_its_own_gets(whole: Json, before: Json | None, after: Json | None) -> None:
+def test_containers_of_a_pod_with_pod_level_resources_get_defaults_and_maximums(
+    pod_level: Json, before: Json | None, after: Json | None
+) -> None:
     plan = in_range("Clamp", min={"cpu": "500m"}, max={"cpu": "2"})
-    found = rewritten({**one(before), "resources": whole}, plan)
+    found = rewritten({**spec_of(before), "resources": pod_level}, plan)
     assert found["containers"][0]["resources"] == after
-    assert found["resources"] == whole
+    assert found["resources"] == pod_level
 
 
-def test_below_a_pods_own_resources_what_cannot_be_raised_is_the_users_own() -> None:
+def test_request_below_min_is_outside_under_pod_level_resources() -> None:
     plan = in_range("Clamp", min={"cpu": "500m"})
-    spec = {**one(asks({"cpu": "1m"}, {"cpu": "0"})), "resources": asks(WHOLE, WHOLE)}
+    spec = {**spec_of(asks({"cpu": "1m"}, {"cpu": "0"})), "resources": asks(WHOLE, WHOLE)}
     assert texts(spec, plan) == [
         "ResourcesOutside: container main: requests[cpu] is '1m', at least '500m' is allowed: ask for more"
     ]
@@ -289,9 +296,9 @@ def test_below_a_pods_own_resources_what_cannot_be_raised_is_the_users_own() -> 
         ({"container": {"max": {"v.io/cpu": "8"}}}, []),
     ],
 )
-def test_a_pods_own_limit_of_0_escapes_no_max(rules: Json, limits: list[str]) -> None:
+def test_pod_level_limit_of_0_is_above_any_max(rules: Json, limits: list[str]) -> None:
     plan = plan_of({**rules, "whenOutside": "Clamp"})
-    spec = {**one(), "resources": asks(limits={"cpu": "0", "v.io/cpu": "0"})}
+    spec = {**spec_of(), "resources": asks(limits={"cpu": "0", "v.io/cpu": "0"})}
     assert operations(decoded(spec), plan) == []
     assert texts(spec, plan) == [f"ResourcesOutside: the Pod as a whole: {text}" for text in limits]
 
@@ -362,10 +369,8 @@ def test_a_pods_own_limit_of_0_escapes_no_max(rules: Json, limits: list[str]) ->
         ),
     ],
 )
-def test_a_finding_names_the_container_the_value_and_the_expectation(
-    when_outside: str, resources: Json | None, text: str
-) -> None:
-    assert texts(one(resources), in_range(when_outside, min={"cpu": "100m"}, max={"cpu": "8"})) == [text]
+def test_finding_names_container_value_and_expectation(when_outside: str, resources: Json | None, text: str) -> None:
+    assert texts(spec_of(resources), in_range(when_outside, min={"cpu": "100m"}, max={"cpu": "8"})) == [text]
 
 
 def test_a_finding_names_the_field() -> None:
@@ -383,22 +388,22 @@ def test_a_finding_names_the_field() -> None:
 
 def test_amounts_that_are_absent_and_have_no_default_are_not_outside() -> None:
     plan = plan_of({"container": {"min": {"v.io/gpu": "1"}, "max": {"v.io/gpu": "2"}}})
-    assert texts(one(None), plan) == []
+    assert texts(spec_of(None), plan) == []
 
 
-def test_a_rewritten_pod_owes_nothing_in_either_of_the_two_forms_that_it_has() -> None:
+def test_rewritten_pod_has_no_findings_before_and_after_defaulting() -> None:
     plan = in_range(default={"cpu": "1"})
-    assert texts(one(asks(limits={"cpu": "1"})), plan) == []
-    assert texts(one(asks({"cpu": "1"}, {"cpu": "1"})), plan) == [], "as the API server stores it"
+    assert texts(spec_of(asks(limits={"cpu": "1"})), plan) == []
+    assert texts(spec_of(asks({"cpu": "1"}, {"cpu": "1"})), plan) == [], "as the API server stores it"
 
 
-def test_below_a_pods_own_huge_pages_no_default_makes_request_and_limit_differ() -> None:
+def test_huge_pages_of_the_pod_level_prevent_container_defaults() -> None:
     plan = in_range(default={"hugepages-2Mi": "4Mi"})
-    spec = {**one(asks({"cpu": "1"})), "resources": asks({"hugepages-2Mi": "8Mi"})}
+    spec = {**spec_of(asks({"cpu": "1"})), "resources": asks({"hugepages-2Mi": "8Mi"})}
     assert operations(decoded(spec), plan) == []
 
 
-def test_findings_are_few_and_short_whatever_a_tenant_sends() -> None:
+def test_findings_are_bounded_in_number_and_length() -> None:
     plan = in_range(max={"cpu": "8"}, default={"memory": "1Gi"})
     box = {"name": "n" * 100_000, "resources": asks({"cpu": "9"}, {"cpu": "9." + "0" * 60})}
     spec = {"containers": [box] * 200, "initContainers": [box] * 13}
@@ -409,7 +414,7 @@ def test_findings_are_few_and_short_whatever_a_tenant_sends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resources", "says"),
+    ("resources", "pattern"),
     [
         (asks({"cpu": "much"}), r"^container main: resources\.requests\[cpu\]: 'much': not a Kubernetes quantity"),
         (
@@ -422,54 +427,54 @@ def test_findings_are_few_and_short_whatever_a_tenant_sends() -> None:
         ),
     ],
 )
-def test_an_unreadable_amount_names_the_container_the_field_and_the_value(resources: Json, says: str) -> None:
+def test_an_unreadable_amount_names_the_container_the_field_and_the_value(resources: Json, pattern: str) -> None:
     plan = in_range(max={"cpu": "8"})
-    for judge in (operations, violations, qos_change):
-        with pytest.raises(ValueError, match=says):
-            judge(decoded(one(resources)), plan)
+    for function in (operations, violations, qos_change):
+        with pytest.raises(ValueError, match=pattern):
+            function(decoded(spec_of(resources)), plan)
 
 
-def test_an_unreadable_amount_of_the_pod_as_a_whole_names_the_field() -> None:
+def test_unreadable_amount_at_pod_level_names_the_field() -> None:
     with pytest.raises(ValueError, match=r"^the Pod as a whole: cpu: 'much': not a Kubernetes quantity"):
-        violations(decoded({**one(), "resources": asks(limits={"cpu": "much"})}), in_range(max={"cpu": "8"}))
+        violations(decoded({**spec_of(), "resources": asks(limits={"cpu": "much"})}), in_range(max={"cpu": "8"}))
 
 
-def test_the_text_that_is_written_does_not_depend_on_what_was_seen_before() -> None:
+def test_spelling_of_amounts_does_not_depend_on_earlier_calls() -> None:
     plan = in_range(default={"cpu": "1"})
-    assert became(asks({"cpu": 2.0}), plan) == asks({"cpu": 2.0}, {"cpu": "2"})
-    assert became(asks({"cpu": 2}), plan) == asks({"cpu": 2}, {"cpu": "2"})
-    assert became(asks({"cpu": 2.5}), plan) == asks({"cpu": 2.5}, {"cpu": "2.5"})
+    assert rewritten_resources(asks({"cpu": 2.0}), plan) == asks({"cpu": 2.0}, {"cpu": "2"})
+    assert rewritten_resources(asks({"cpu": 2}), plan) == asks({"cpu": 2}, {"cpu": "2"})
+    assert rewritten_resources(asks({"cpu": 2.5}), plan) == asks({"cpu": 2.5}, {"cpu": "2.5"})
 
 
 @pytest.mark.parametrize(
     ("number", "text"),
     [(1e30, "1e+30"), (1e100, "1e+100"), (1e308, "1e+308"), (10**30, "1" + "0" * 30), ("9" * 82, "9" * 82)],
 )
-def test_a_number_of_any_size_is_written_exactly_and_read_again(number: Any, text: str) -> None:
+def test_numbers_of_any_size_are_written_exactly_and_decoded_again(number: Any, text: str) -> None:
     plan = in_range(default={"cpu": "1"}, max={"memory": "8Gi"})
-    after = became(asks(limits={"memory": number}), plan)
+    after = rewritten_resources(asks(limits={"memory": number}), plan)
     assert after is not None
     assert after["requests"]["memory"] == text
-    (told,) = texts(one(after), plan)
-    assert told.startswith("ResourcesOutside: container main: limits[memory] is '")
-    assert told.endswith("', at most '8Gi' is allowed: ask for less")
-    assert len(told) < 300
+    (message,) = texts(spec_of(after), plan)
+    assert message.startswith("ResourcesOutside: container main: limits[memory] is '")
+    assert message.endswith("', at most '8Gi' is allowed: ask for less")
+    assert len(message) < 300
 
 
-def test_an_amount_beyond_all_others_is_reported_in_a_few_characters() -> None:
+def test_huge_amount_is_abbreviated_in_the_finding() -> None:
     plan = pod_range(max={"memory": "8Gi", "v.io/gpu": 1})
-    spec = one(asks({"memory": "10e9999999", "v.io/gpu": "1e900"}))
-    told = "; ".join(texts(spec, plan))
-    assert "requests[memory] is '1.00e1000'" in told
-    assert "requests[v.io/gpu] is '1.00e900'" in told
-    assert len(told) < 400
+    spec = spec_of(asks({"memory": "10e9999999", "v.io/gpu": "1e900"}))
+    message = "; ".join(texts(spec, plan))
+    assert "requests[memory] is '1.00e1000'" in message
+    assert "requests[v.io/gpu] is '1.00e900'" in message
+    assert len(message) < 400
 
 
-def pod_range(**words: Json) -> RangePlan:
-    return plan_of({"pod": words, "container": {"ignore": ["istio-proxy"]}, "whenOutside": "Clamp"})
+def pod_range(**rules: Json) -> RangePlan:
+    return plan_of({"pod": rules, "container": {"ignore": ["istio-proxy"]}, "whenOutside": "Clamp"})
 
 
-def boxes(*amounts: tuple[str, str]) -> list[Json]:
+def containers_with(*amounts: tuple[str, str]) -> list[Json]:
     return [
         {"name": f"c{index}", "resources": asks({"memory": request}, {"memory": limit})}
         for index, (request, limit) in enumerate(amounts)
@@ -479,20 +484,20 @@ def boxes(*amounts: tuple[str, str]) -> list[Json]:
 @pytest.mark.parametrize(
     ("spec", "found"),
     [
-        ({"containers": boxes(("1Gi", "2Gi"), ("1Gi", "2Gi"))}, []),
-        ({"containers": boxes(("1Gi", "2Gi"), ("1Gi", "3Gi"))}, ["limits[memory] is '5Gi', at most '4Gi'"]),
+        ({"containers": containers_with(("1Gi", "2Gi"), ("1Gi", "2Gi"))}, []),
+        ({"containers": containers_with(("1Gi", "2Gi"), ("1Gi", "3Gi"))}, ["limits[memory] is '5Gi', at most '4Gi'"]),
         (
-            {"containers": boxes(("3Gi", "3Gi")), "initContainers": boxes(("5Gi", "5Gi"))},
+            {"containers": containers_with(("3Gi", "3Gi")), "initContainers": containers_with(("5Gi", "5Gi"))},
             ["limits[memory] is '5Gi' and requests[memory] is '5Gi', at most '4Gi'"],
         ),
-        ({"containers": boxes(("1Mi", "1Gi"))}, ["requests[memory] is '1Mi', at least '64Mi'"]),
-        ({"containers": boxes(("1Gi", "2Gi")), "resources": asks({"memory": "1Gi"}, {"memory": "4Gi"})}, []),
+        ({"containers": containers_with(("1Mi", "1Gi"))}, ["requests[memory] is '1Mi', at least '64Mi'"]),
+        ({"containers": containers_with(("1Gi", "2Gi")), "resources": asks({"memory": "1Gi"}, {"memory": "4Gi"})}, []),
         (
-            {"containers": boxes(("1Gi", "2Gi")), "resources": asks({"memory": "1Gi"}, {"memory": "8Gi"})},
+            {"containers": containers_with(("1Gi", "2Gi")), "resources": asks({"memory": "1Gi"}, {"memory": "8Gi"})},
             ["limits[memory] is '8Gi', at most '4Gi'"],
         ),
         (
-            {"containers": boxes(("1Gi", "4Gi")), "overhead": {"memory": "1000"}},
+            {"containers": containers_with(("1Gi", "4Gi")), "overhead": {"memory": "1000"}},
             ["limits[memory] is '4294968296', at most '4Gi'"],
         ),
         ({"containers": [{"name": "a", "resources": asks({"memory": "1Gi"})}]}, []),
@@ -506,40 +511,44 @@ def boxes(*amounts: tuple[str, str]) -> list[Json]:
         ),
     ],
 )
-def test_a_pods_total_is_the_schedulers_and_is_never_clamped(spec: Json, found: list[str]) -> None:
+def test_pod_total_is_the_schedulers_sum_and_is_never_clamped(spec: Json, found: list[str]) -> None:
     plan = pod_range(min={"memory": "64Mi"}, max={"memory": "4Gi"})
     assert operations(decoded(spec), plan) == []
     remedies = {"ask for less", "ask for more"}
     lines = [line.rpartition(" is allowed: ") for line in texts(spec, plan)]
-    assert [said for said, _, _ in lines] == [f"ResourcesOutside: the Pod as a whole: {line}" for line in found]
+    assert [start for start, _, _ in lines] == [f"ResourcesOutside: the Pod as a whole: {line}" for line in found]
     assert {remedy for _, _, remedy in lines} <= remedies
 
 
-def test_a_total_names_the_containers_or_the_pods_own_field() -> None:
+def test_finding_on_a_total_names_the_containers_or_the_pod_level_field() -> None:
     plan = pod_range(max={"memory": "1Gi"})
-    spec = {"containers": boxes(("2Gi", "2Gi"))}
-    assert [lack.field for lack in violations(decoded(spec), plan)] == ["spec.containers[*].resources.limits[memory]"]
+    spec = {"containers": containers_with(("2Gi", "2Gi"))}
+    assert [violation.field for violation in violations(decoded(spec), plan)] == [
+        "spec.containers[*].resources.limits[memory]"
+    ]
     own = {**spec, "resources": asks(limits={"memory": "2Gi"})}
-    assert [lack.field for lack in violations(decoded(own), plan)] == ["spec.resources.limits[memory]"]
+    assert [violation.field for violation in violations(decoded(own), plan)] == ["spec.resources.limits[memory]"]
 
 
 def resized(before: Json, after: Json, plan: RangePlan) -> list[str]:
-    return [lack.text for lack in violations(decoded(after), plan, decoded(before))]
+    return [violation.text for violation in violations(decoded(after), plan, decoded(before))]
 
 
-def test_a_resize_answers_for_what_is_newly_outside_only() -> None:
+def test_resize_has_findings_only_on_amounts_newly_outside() -> None:
     plan = in_range(max={"cpu": "8"})
-    within, out, farther = (one(asks({"cpu": "1"}, {"cpu": limit})) for limit in ("8", "9", "10"))
-    assert resized(out, out, plan) == []
-    assert resized(farther, out, plan) == [], "it is on its way back"
-    assert resized(within, out, plan) == [
+    within, outside, farther_outside = (spec_of(asks({"cpu": "1"}, {"cpu": limit})) for limit in ("8", "9", "10"))
+    assert resized(outside, outside, plan) == []
+    assert resized(farther_outside, outside, plan) == [], "the amount is lowered"
+    assert resized(within, outside, plan) == [
         "container main: limits[cpu] is '9', at most '8' is allowed: ask for less",
     ]
-    assert len(resized(out, farther, plan)) == 1, "what is outside may not go farther out"
-    assert len(resized(farther, one(asks({"cpu": "1"}, {"cpu": "0"})), plan)) == 1, "no limit is farther than any"
+    assert len(resized(outside, farther_outside, plan)) == 1, "an amount outside may not be raised further"
+    assert len(resized(farther_outside, spec_of(asks({"cpu": "1"}, {"cpu": "0"})), plan)) == 1, (
+        "no limit is above any limit"
+    )
 
 
-def test_one_containers_old_debt_does_not_cover_another() -> None:
+def test_amount_outside_before_a_resize_excuses_its_own_container_only() -> None:
     plan = in_range(max={"cpu": "8"})
     high, low = asks({"cpu": "1"}, {"cpu": "9"}), asks({"cpu": "1"}, {"cpu": "1"})
 
@@ -550,9 +559,9 @@ def test_one_containers_old_debt_does_not_cover_another() -> None:
     assert resized(pod(high, high), pod(low, high), plan) == []
 
 
-def test_a_resize_answers_for_a_total_that_grows() -> None:
+def test_resize_has_a_finding_on_a_growing_total() -> None:
     plan = pod_range(max={"memory": "1Gi"})
-    small, large, larger = ({"containers": boxes((amount, amount))} for amount in ("1Gi", "2Gi", "3Gi"))
+    small, large, larger = ({"containers": containers_with((amount, amount))} for amount in ("1Gi", "2Gi", "3Gi"))
     assert resized(large, large, plan) == []
     assert resized(larger, large, plan) == []
     assert len(resized(small, large, plan)) == len(resized(large, larger, plan)) == 1
@@ -562,27 +571,27 @@ def test_a_resize_answers_for_a_total_that_grows() -> None:
     ("spec", "qos"),
     [
         ({}, "BestEffort"),
-        (one(), "BestEffort"),
-        (one(asks({"cpu": "0"}, {"memory": "0"})), "BestEffort"),
-        (one(asks({"ephemeral-storage": "1Gi"})), "BestEffort"),
-        (one(asks({"cpu": "1"})), "Burstable"),
-        (one(asks(limits=BOTH)), "Guaranteed"),
-        (one(asks({"cpu": "1000m"}, BOTH)), "Guaranteed"),
-        (one(asks({"cpu": "0"}, BOTH)), "Burstable"),
-        (one(asks(BOTH)), "Burstable"),
-        ({**one(asks(limits=BOTH)), "initContainers": [{"name": "wait"}]}, "Burstable"),
-        ({**one(asks(limits=BOTH)), "resources": asks({"cpu": "1"})}, "Burstable"),
-        ({**one(), "resources": asks(limits=BOTH)}, "Guaranteed"),
-        ({**one(asks({"cpu": "500m"})), "resources": asks(limits=BOTH)}, "Burstable"),
-        ({**one(asks(limits=BOTH)), "resources": {}}, "BestEffort"),
+        (spec_of(), "BestEffort"),
+        (spec_of(asks({"cpu": "0"}, {"memory": "0"})), "BestEffort"),
+        (spec_of(asks({"ephemeral-storage": "1Gi"})), "BestEffort"),
+        (spec_of(asks({"cpu": "1"})), "Burstable"),
+        (spec_of(asks(limits=BOTH)), "Guaranteed"),
+        (spec_of(asks({"cpu": "1000m"}, BOTH)), "Guaranteed"),
+        (spec_of(asks({"cpu": "0"}, BOTH)), "Burstable"),
+        (spec_of(asks(BOTH)), "Burstable"),
+        ({**spec_of(asks(limits=BOTH)), "initContainers": [{"name": "wait"}]}, "Burstable"),
+        ({**spec_of(asks(limits=BOTH)), "resources": asks({"cpu": "1"})}, "Burstable"),
+        ({**spec_of(), "resources": asks(limits=BOTH)}, "Guaranteed"),
+        ({**spec_of(asks({"cpu": "500m"})), "resources": asks(limits=BOTH)}, "Burstable"),
+        ({**spec_of(asks(limits=BOTH)), "resources": {}}, "BestEffort"),
     ],
 )
-def test_the_qos_class_is_kubernetes_own(spec: Json, qos: str) -> None:
+def test_qos_class_equals_that_of_kubernetes(spec: Json, qos: str) -> None:
     assert qos_class(decoded(spec)) == qos
 
 
 @pytest.mark.parametrize(
-    ("words", "resources", "change"),
+    ("range_rules", "resources", "change"),
     [
         ({"default": BOTH}, None, ("BestEffort", "Guaranteed")),
         ({"default_request": {"cpu": "100m"}}, None, ("BestEffort", "Burstable")),
@@ -593,17 +602,19 @@ def test_the_qos_class_is_kubernetes_own(spec: Json, qos: str) -> None:
         ({"max": {"cpu": "8"}, "min": {"cpu": "1"}}, asks(limits={**BOTH, "cpu": "9"}), None),
     ],
 )
-def test_a_change_of_qos_class_is_reported(words: Json, resources: Json | None, change: tuple[str, str] | None) -> None:
-    assert qos_change(decoded(one(resources)), in_range("Clamp", **words)) == change
+def test_a_change_of_qos_class_is_reported(
+    range_rules: Json, resources: Json | None, change: tuple[str, str] | None
+) -> None:
+    assert qos_change(decoded(spec_of(resources)), in_range("Clamp", **range_rules)) == change
 
 
-def test_a_pods_own_resources_decide_its_class_alone() -> None:
-    spec = {**one(), "resources": asks(limits={"memory": "1Gi"})}
+def test_pod_level_resources_alone_decide_the_qos_class() -> None:
+    spec = {**spec_of(), "resources": asks(limits={"memory": "1Gi"})}
     assert qos_change(decoded(spec), in_range(default=BOTH)) is None
 
 
-def test_an_empty_stanza_says_nothing() -> None:
+def test_empty_stanza_has_no_effect() -> None:
     plan = plan_of({})
-    assert operations(decoded(one()), plan) == []
-    assert violations(decoded(one(asks(limits={"cpu": "0"}))), plan) == []
-    assert qos_change(decoded(one()), plan) is None
+    assert operations(decoded(spec_of()), plan) == []
+    assert violations(decoded(spec_of(asks(limits={"cpu": "0"}))), plan) == []
+    assert qos_change(decoded(spec_of()), plan) is None
