@@ -1,4 +1,4 @@
-"""Pods not seen yet and live Pods, and how long each is remembered."""
+"""Unseen Pods and live Pods, and how long each is kept."""
 
 from msgspec.structs import replace
 
@@ -12,11 +12,11 @@ from webhook.core.quota import HOUR_US, UnseenPod
 PLAN = plan_of(window(3600, pods=9), standing=standing(pods=9))
 
 
-def waited_for(service: Watched, age_us: int = 0) -> list[str]:
-    return [waiting.uid for waiting in service.overdue(age_us)]
+def unseen_uids(service: Watched, age_us: int = 0) -> list[str]:
+    return [pod.uid for pod in service.overdue(age_us)]
 
 
-def test_whoever_was_admitted_is_waited_for_with_name_and_age_the_oldest_first() -> None:
+def test_unseen_pods_are_listed_with_name_and_age_oldest_first() -> None:
     service = Watched(PLAN)
     for uid in ("b", "a"):
         service.ask(uid)
@@ -26,77 +26,77 @@ def test_whoever_was_admitted_is_waited_for_with_name_and_age_the_oldest_first()
         UnseenPod("b", "shop", "b-pod", 2 * MINUTE_US, "payment-api"),
         UnseenPod("a", "shop", "a-pod", MINUTE_US, "payment-api"),
     ]
-    assert waited_for(service) == ["b", "a", "c"]
-    assert [waiting.uid for waiting in service.overdue(most=2)] == ["b", "a"]
+    assert unseen_uids(service) == ["b", "a", "c"]
+    assert [pod.uid for pod in service.overdue(most=2)] == ["b", "a"]
 
 
-def test_who_was_only_judged_or_refused_is_not_waited_for() -> None:
+def test_denied_and_dry_run_pods_are_not_listed_as_unseen() -> None:
     service = Watched(plan_of(window(60, pods=0)))
     service.ask("refused")
     service.ask("dry", peek=True)
-    assert waited_for(service) == []
+    assert unseen_uids(service) == []
 
 
-def test_a_service_without_any_limit_waits_for_its_pods_too() -> None:
+def test_service_without_limits_lists_its_unseen_pods() -> None:
     service = Watched(plan_of())
     service.ask("a")
-    assert waited_for(service) == ["a"]
+    assert unseen_uids(service) == ["a"]
 
 
-def test_services_that_share_a_tag_are_asked_together() -> None:
+def test_unseen_pods_of_services_with_one_tag_are_listed_together() -> None:
     service = Watched(PLAN)
     service.ask("a")
     service.plan = replace(PLAN, service="web")
     service.ask("b")
-    assert waited_for(service) == ["a", "b"]
+    assert unseen_uids(service) == ["a", "b"]
 
 
-def test_whoever_is_seen_refunded_or_let_be_is_waited_for_no_longer() -> None:
+def test_observed_refunded_and_stopped_pods_are_no_longer_unseen() -> None:
     service = Watched(PLAN)
     for uid in "abcd":
         service.ask(uid)
     service.observe("a")
     service.refund("b")
     service.stop_waiting("c")
-    assert waited_for(service) == ["d"]
+    assert unseen_uids(service) == ["d"]
 
 
-def test_asking_again_does_not_make_one_wait_again() -> None:
+def test_repeated_acquire_does_not_restart_the_wait_for_a_pod() -> None:
     service = Watched(PLAN)
     service.ask("a")
     service.now_us += MINUTE_US
     service.ask("a")
-    assert waited_for(service, MINUTE_US) == ["a"]
+    assert unseen_uids(service, MINUTE_US) == ["a"]
     service.observe("a")
     service.ask("a")
-    assert waited_for(service) == []
+    assert unseen_uids(service) == []
 
 
-def test_a_pod_booked_afterwards_is_waited_for_since_it_came() -> None:
+def test_booked_pod_is_unseen_since_its_admission() -> None:
     service = Watched(PLAN)
     service.book("a", at_us=service.now_us - MINUTE_US)
     assert service.overdue(MINUTE_US) == [UnseenPod("a", "shop", "a-pod", MINUTE_US, "payment-api")]
 
 
-def test_a_pod_is_waited_for_an_hour_and_counts_as_seen_afterwards() -> None:
+def test_unseen_pod_counts_as_live_after_an_hour() -> None:
     service = Watched(replace(PLAN, remember_us=2 * HOUR_US))
     service.ask("a")
     service.now_us += WAITED_US - 1
-    assert (waited_for(service), service.live()) == (["a"], set())
+    assert (unseen_uids(service), service.live()) == (["a"], set())
     service.now_us += 1
-    assert (waited_for(service), service.live()) == ([], {"a"})
+    assert (unseen_uids(service), service.live()) == ([], {"a"})
     service.state.sweep(service.now_us + LONG_US)
-    assert (waited_for(service), service.live()) == ([], {"a"})
+    assert (unseen_uids(service), service.live()) == ([], {"a"})
 
 
-def test_of_a_pod_whose_record_is_lost_only_the_uid_is_known() -> None:
+def test_unseen_pod_without_a_record_is_listed_by_uid_only() -> None:
     service = Watched(replace(PLAN, remember_us=SECOND_US))
     service.ask("a")
     service.now_us += MINUTE_US
     assert service.overdue() == [UnseenPod("a", "", "", MINUTE_US)]
 
 
-def test_only_those_that_have_been_seen_are_shown_as_live() -> None:
+def test_only_observed_pods_are_listed_as_live() -> None:
     service = Watched(PLAN)
     for uid in "abc":
         service.ask(uid)
@@ -104,7 +104,7 @@ def test_only_those_that_have_been_seen_are_shown_as_live() -> None:
     assert (service.live(), service.used()) == ({"b"}, [3, 3])
 
 
-def test_live_pods_are_shown_where_they_live() -> None:
+def test_live_pods_are_listed_in_their_namespace() -> None:
     service = Watched(replace(PLAN, per_namespace=True))
     for namespace in ("x", "y"):
         service.ask(f"in-{namespace}", namespace=namespace)
@@ -116,18 +116,18 @@ def test_live_pods_are_shown_where_they_live() -> None:
     assert sorted(service.state.live_pods.scopes(replace(service.plan, service="web"))) == []
 
 
-def test_without_a_limit_on_live_pods_nobody_stands_and_no_place_is_asked_for() -> None:
+def test_no_live_pods_and_scopes_are_listed_without_a_live_pod_limit() -> None:
     service = Watched(plan_of(window(60, pods=9)))
     service.ask("a")
     assert not service.observe("a").changed
     assert (service.live(), list(service.state.live_pods.scopes(service.plan))) == (set(), [])
 
 
-def test_what_nobody_comes_for_any_more_is_swept_away() -> None:
+def test_idle_live_set_is_swept() -> None:
     service = Watched(replace(PLAN, windows=(window(60, pods=9),)))
     service.ask("a")
     service.observe("b", ONE)
-    assert not service.state.sweep(service.now_us + WAITED_US + LONG_US), "they live"
+    assert not service.state.sweep(service.now_us + WAITED_US + LONG_US), "both Pods are live"
     assert not service.state.sweep(service.now_us + IDLE_US + LONG_US - 1)
     assert service.state.sweep(service.now_us + IDLE_US + LONG_US)
     assert service.used() == [0, 0]

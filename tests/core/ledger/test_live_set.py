@@ -22,7 +22,7 @@ def quantities(**hard: str) -> dict[str, Quantity]:
     return {name.replace("_", "."): Quantity.parse(amount) for name, amount in hard.items()}
 
 
-def refused(service: Watched, uid: str, cost: dict[str, int] = ONE, **more: Any) -> bool:
+def is_denied(service: Watched, uid: str, cost: dict[str, int] = ONE, **more: Any) -> bool:
     return service.ask(uid, cost, **more).refused is DeniedBy.QUOTA
 
 
@@ -36,7 +36,7 @@ def filled(service: Watched, count: int) -> Watched:
 # Limits
 
 
-def test_so_many_live_at_one_time_and_whoever_ends_makes_room() -> None:
+def test_live_pod_limit_denies_until_a_pod_ends() -> None:
     service = filled(Watched(PODS_3), 3)
     (use,) = service.ask("late").over
     assert use == Use("standing", "pods", 3, 3, 1, 0, Holder.STANDING)
@@ -44,13 +44,13 @@ def test_so_many_live_at_one_time_and_whoever_ends_makes_room() -> None:
     assert service.ask("late").used == (3,)
 
 
-def test_what_is_admitted_stands_before_anybody_has_seen_it() -> None:
+def test_admitted_pods_count_before_they_are_observed() -> None:
     service = Watched(PODS_3)
-    assert [refused(service, uid) for uid in "abcd"] == [False, False, False, True]
+    assert [is_denied(service, uid) for uid in "abcd"] == [False, False, False, True]
     assert service.used() == [3]
 
 
-def test_the_same_uid_again_takes_no_second_place() -> None:
+def test_repeated_uid_counts_once() -> None:
     service = Watched(PODS_3)
     for _ in range(3):
         service.ask("a")
@@ -58,7 +58,7 @@ def test_the_same_uid_again_takes_no_second_place() -> None:
     assert (service.ask("b").used, service.used()) == ((2,), [2])
 
 
-def test_a_pod_stands_with_every_resource_that_is_limited_and_with_no_other() -> None:
+def test_pod_counts_toward_each_limited_resource_or_toward_none() -> None:
     service = Watched(plan_of(window(60, pods=9), standing=standing(pods=9, memory=100)))
     service.ask("a", {"pods": 1, "requests.memory": 60, "requests.cpu": 5})
     receipt = service.ask("b", {"pods": 1, "requests.memory": 41})
@@ -66,21 +66,21 @@ def test_a_pod_stands_with_every_resource_that_is_limited_and_with_no_other() ->
     assert service.used() == [1, 1, 60], "all or nothing, the window too"
 
 
-def test_namespaces_stand_apart_where_they_count_apart() -> None:
+def test_live_pods_count_per_namespace_if_the_plan_says_so() -> None:
     service = Watched(replace(PODS_3, per_namespace=True, standing=standing(pods=1)))
-    assert [refused(service, uid, namespace=uid[0]) for uid in ("x1", "y1", "x2")] == [False, False, True]
+    assert [is_denied(service, uid, namespace=uid[0]) for uid in ("x1", "y1", "x2")] == [False, False, True]
     assert (service.used("x"), service.used("y")) == ([1], [1])
 
 
-def test_what_asks_for_more_than_hard_and_surge_can_never_pass() -> None:
+def test_request_above_hard_and_surge_is_denied_without_free_at() -> None:
     service = Watched(plan_of(standing=standing(50, memory=100)))
     assert service.ask("a", {"pods": 1, "requests.memory": 150}).charged
-    for asked, free_at_us in ((150, 0), (151, None)):
-        receipt = service.ask("b", {"pods": 1, "requests.memory": asked})
+    for requested, free_at_us in ((150, 0), (151, None)):
+        receipt = service.ask("b", {"pods": 1, "requests.memory": requested})
         assert (receipt.refused, receipt.free_at_us) == (DeniedBy.QUOTA, free_at_us)
 
 
-def test_who_asks_nothing_more_of_an_overdrawn_limit_is_not_refused_for_it() -> None:
+def test_exceeded_limit_admits_pods_that_do_not_increase_its_usage() -> None:
     service = Watched(plan_of(standing=standing(memory=100)))
     service.book("a", {"pods": 1, "requests.memory": 150})
     assert service.ask("b", {"pods": 1, "requests.memory": 0}).charged
@@ -90,83 +90,83 @@ def test_who_asks_nothing_more_of_an_overdrawn_limit_is_not_refused_for_it() -> 
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
-def test_a_limit_that_is_not_enforced_is_overdrawn_and_named(mode: Mode) -> None:
+def test_unenforced_limit_is_exceeded_and_reported(mode: Mode) -> None:
     service = filled(Watched(replace(PODS_3, quota_mode=mode)), 3)
     receipt = service.ask("late")
     assert (receipt.refused, receipt.would_refuse, receipt.used) == (None, (DeniedBy.QUOTA,), (4,))
     assert [use.of for use in receipt.over] == [Holder.STANDING]
 
 
-def test_a_lowered_limit_ends_nobody_and_a_raised_one_admits_at_once() -> None:
+def test_lowered_limit_keeps_live_pods_and_raised_limit_admits_at_once() -> None:
     service = filled(Watched(PODS_3), 3)
     service.plan = replace(PODS_3, standing=standing(pods=1))
-    assert refused(service, "late")
+    assert is_denied(service, "late")
     assert service.used() == [3]
     service.plan = replace(PODS_3, standing=standing(pods=4))
-    assert not refused(service, "late")
+    assert not is_denied(service, "late")
 
 
-def test_a_peek_takes_no_place_and_a_refused_pod_none_either() -> None:
+def test_peeks_and_denied_pods_do_not_count() -> None:
     service = filled(Watched(PODS_3), 2)
     assert service.ask("dry", peek=True).refused is None
     service.ask("dry", peek=True)
     assert service.used() == [2]
     service.plan = replace(PODS_3, windows=(window(60, pods=0),))
-    assert refused(service, "late")
+    assert is_denied(service, "late")
     assert service.used() == [0, 2]
 
 
-# From when on, and how long
+# Start and end of enforcement
 
 
-def test_nothing_is_enforced_before_the_first_complete_list() -> None:
+def test_limit_is_not_enforced_before_the_first_complete_list() -> None:
     service = Watched(PODS_3, is_known=False)
     assert not service.snapshot().is_standing_known
-    assert [refused(service, uid) for uid in "abcde"] == [False] * 5
+    assert [is_denied(service, uid) for uid in "abcde"] == [False] * 5
     service.mark_complete()
     assert service.snapshot().is_standing_known
-    assert (refused(service, "f"), service.used()) == (True, [5])
+    assert (is_denied(service, "f"), service.used()) == (True, [5])
 
 
-def test_what_nobody_confirms_any_more_is_enforced_for_ten_minutes() -> None:
+def test_limit_is_enforced_for_ten_minutes_after_the_last_complete_list() -> None:
     service = filled(Watched(PODS_3), 3)
     service.now_us += KNOWN_US - 1
-    assert refused(service, "late")
+    assert is_denied(service, "late")
     service.now_us += 1
     assert not service.snapshot().is_standing_known
-    assert not refused(service, "late")
+    assert not is_denied(service, "late")
     service.mark_complete()
-    assert refused(service, "later")
+    assert is_denied(service, "later")
 
 
-def test_a_service_is_not_known_by_another_ones_list() -> None:
+def test_complete_list_of_one_service_does_not_confirm_another() -> None:
     service = Watched(PODS_3)
     service.plan = replace(PODS_3, service="other")
     assert not service.snapshot().is_standing_known
 
 
-def test_who_lives_on_quietly_for_days_is_not_forgotten_while_somebody_watches() -> None:
+def test_live_pods_are_kept_for_days_while_complete_lists_arrive() -> None:
     service = filled(Watched(PODS_3), 3)
     for _ in range(9):
         service.now_us += IDLE_US // 3
         service.mark_complete()
         service.state.sweep(service.now_us)
-    assert refused(service, "late")
+    assert is_denied(service, "late")
     service.now_us += IDLE_US + KNOWN_US
     service.state.sweep(service.now_us)
-    assert service.used() == [0], "nobody watches: there is nothing to know"
+    assert service.used() == [0], "no complete list confirmed them"
 
 
 # Surge
 
 
-def test_surge_is_room_for_a_rollout() -> None:
+def test_surge_admits_pods_above_hard_during_a_rollout() -> None:
     service = filled(Watched(SURGING), 3)
-    assert [refused(service, uid) for uid in ("new-1", "new-2", "new-3")] == [False, False, True]
+    assert [is_denied(service, uid) for uid in ("new-1", "new-2", "new-3")] == [False, False, True]
     (use,) = service.ask("new-3").over
     assert (use.used, use.hard, use.surge) == (5, 3, 2)
     service.gone("pod-0")
-    assert not refused(service, "new-3")
+    assert not is_denied(service, "new-3")
 
 
 def test_surge_closes_ten_minutes_after_the_sum_was_last_within_hard() -> None:
@@ -182,27 +182,27 @@ def test_surge_closes_ten_minutes_after_the_sum_was_last_within_hard() -> None:
     assert (use.used, use.hard, use.surge) == (4, 3, 0)
 
 
-def test_each_further_pod_above_hard_does_not_hold_surge_open() -> None:
+def test_further_pods_above_hard_do_not_extend_surge() -> None:
     service = filled(Watched(SURGING), 4)
     service.now_us += SURGE_US - 1
     service.mark_complete()
     assert service.ask("second").charged
     service.gone("second")
     service.now_us += 1
-    assert refused(service, "third")
+    assert is_denied(service, "third")
 
 
 def test_surge_opens_again_as_soon_as_the_sum_is_within_hard() -> None:
     service = filled(Watched(SURGING), 4)
     service.now_us += SURGE_US
     service.mark_complete()
-    assert refused(service, "late")
+    assert is_denied(service, "late")
     service.gone("pod-0")
-    assert [refused(service, uid) for uid in ("new-1", "new-2", "new-3")] == [False, False, True]
+    assert [is_denied(service, uid) for uid in ("new-1", "new-2", "new-3")] == [False, False, True]
     service.now_us += SURGE_US - 1
     service.gone("new-1")
     service.mark_complete()
-    assert not refused(service, "new-4"), "its ten minutes began with new-1"
+    assert not is_denied(service, "new-4"), "its ten minutes began with new-1"
 
 
 def test_surge_of_one_resource_does_not_open_another() -> None:
@@ -214,7 +214,7 @@ def test_surge_of_one_resource_does_not_open_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("surge", "hard", "rooms"),
+    ("surge", "hard", "expected"),
     [
         ("25%", {"pods": "200", "cpu": "3"}, (50, 750)),
         ("25%", {"pods": "3"}, (1,)),  # rounded up
@@ -224,26 +224,26 @@ def test_surge_of_one_resource_does_not_open_another() -> None:
         (1, {"memory": "10", "pods": "3"}, (4, 1)),
     ],
 )
-def test_surge_is_a_share_of_each_limit_or_so_many_pods(
-    surge: str | int, hard: dict[str, str], rooms: tuple[int, ...]
+def test_surge_is_a_percentage_of_each_limit_or_a_number_of_pods(
+    surge: str | int, hard: dict[str, str], expected: tuple[int, ...]
 ) -> None:
-    assert StandingPlan.of(StandingQuota(hard=quantities(**hard), surge=surge)).surge == rooms
+    assert StandingPlan.of(StandingQuota(hard=quantities(**hard), surge=surge)).surge == expected
 
 
 # Resizes
 
 
-def test_a_resize_takes_only_what_it_asks_more_and_refunds_what_it_asks_less() -> None:
+def test_resize_charges_increases_and_refunds_decreases() -> None:
     service = Watched(plan_of(standing=standing(cpu=500)))
     service.ask("a", {"pods": 1, "requests.cpu": 300})
     old, new = {"pods": 1, "requests.cpu": 300}, {"pods": 1, "requests.cpu": 500}
     assert service.ask("a", new, resize_from=old).used == (500,)
-    assert refused(service, "a", {"pods": 1, "requests.cpu": 501}, resize_from=new)
+    assert is_denied(service, "a", {"pods": 1, "requests.cpu": 501}, resize_from=new)
     assert service.ask("a", {"pods": 1, "requests.cpu": 100}, resize_from=new).used == (100,)
     assert service.ask("b", {"pods": 1, "requests.cpu": 400}).charged
 
 
-def test_what_stands_follows_a_resize_while_a_rate_remembers_the_most() -> None:
+def test_live_usage_follows_a_resize_and_windows_keep_the_maximum() -> None:
     service = Watched(plan_of(window(60, cpu=900), standing=standing(cpu=900)))
     small, large = {"pods": 1, "requests.cpu": 100}, {"pods": 1, "requests.cpu": 300}
     service.ask("a", small)
@@ -252,11 +252,11 @@ def test_what_stands_follows_a_resize_while_a_rate_remembers_the_most() -> None:
         assert service.used() == used
 
 
-# Whatever comes
+# Random operations
 
 LIMITS = {"pods": 4, "requests.cpu": 500}
-ROOMS = {"pods": 2, "requests.cpu": 100}
-ANY = plan_of(standing=StandingPlan(window(0, **LIMITS).limits, tuple(ROOMS.values())))
+SURGES = {"pods": 2, "requests.cpu": 100}
+ANY = plan_of(standing=StandingPlan(window(0, **LIMITS).limits, tuple(SURGES.values())))
 costs = st.fixed_dictionaries({"pods": st.just(1)}, optional={"requests.cpu": st.sampled_from([0, 60, 200, 601])})
 operations = st.tuples(
     st.sampled_from(["ask", "ask", "ask", "resize", "observe", "gone", "refund", "stop_waiting", "peek"]),
@@ -267,46 +267,46 @@ operations = st.tuples(
 
 
 @given(st.lists(operations, max_size=60))
-def test_sums_equal_what_stands_and_no_admission_goes_above_hard_and_surge(walk: list[Any]) -> None:
-    service, over_since_us, stood = Watched(ANY), dict.fromkeys(LIMITS, NOW_US), dict.fromkeys(LIMITS, 0)
-    for operation, uid, cost, pause_us in walk:
+def test_sums_equal_live_pods_and_admissions_stay_within_hard_and_surge(steps: list[Any]) -> None:
+    service, over_since_us, previous = Watched(ANY), dict.fromkeys(LIMITS, NOW_US), dict.fromkeys(LIMITS, 0)
+    for operation, uid, cost, pause_us in steps:
         service.now_us += pause_us
         service.mark_complete()
         match operation:
             case "ask" | "peek":
                 receipt = service.ask(uid, cost, peek=operation == "peek")
-                lets_in = receipt.charged
+                is_admitted = receipt.charged
             case "resize":
-                is_known = uid in everybody(service)  # else it lives already, and only now one hears of it
-                lets_in = service.ask(uid, cost, resize_from=ONE).refused is None and is_known
+                is_known = uid in charges_by_uid(service)  # an unknown Pod is live already
+                is_admitted = service.ask(uid, cost, resize_from=ONE).refused is None and is_known
             case "observe":
                 service.observe(uid, cost)
-                lets_in = False
+                is_admitted = False
             case _:
                 getattr(service, operation)(uid)
-                lets_in = False
+                is_admitted = False
         sums = dict(zip(LIMITS, service.used(), strict=True))
-        assert sums == {name: sum(held.get(name, 0) for held in everybody(service).values()) for name in LIMITS}
+        assert sums == {name: sum(held.get(name, 0) for held in charges_by_uid(service).values()) for name in LIMITS}
         for name, hard in LIMITS.items():
-            if lets_in and sums[name] > stood[name]:
-                is_open = stood[name] <= hard or service.now_us - over_since_us[name] < SURGE_US
-                assert sums[name] <= hard + (ROOMS[name] if is_open else 0), name
-            if sums[name] <= hard or stood[name] <= hard:
+            if is_admitted and sums[name] > previous[name]:
+                is_open = previous[name] <= hard or service.now_us - over_since_us[name] < SURGE_US
+                assert sums[name] <= hard + (SURGES[name] if is_open else 0), name
+            if sums[name] <= hard or previous[name] <= hard:
                 over_since_us[name] = service.now_us
-        stood = sums
+        previous = sums
 
 
-def everybody(service: Watched) -> dict[str, Any]:
-    """Return what each Pod stands with that anybody has named."""
+def charges_by_uid(service: Watched) -> dict[str, Any]:
+    """Return the charge of each live Pod."""
     live_pods = service.state.live_pods
     return {uid: held for uid in "abcdefghij" if (held := live_pods.held(service.plan, "", uid)) is not None}
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), costs | st.none()), max_size=30), st.sampled_from([ANY, PODS_3]))
-def test_the_sums_of_a_set_follow_changed_limits(walk: list[Any], later: CounterPlan) -> None:
+def test_sums_of_a_live_set_follow_changed_limits(steps: list[Any], later: CounterPlan) -> None:
     live, held = LiveSet(), dict[str, dict[str, int]]()
-    for number, (uid, cost) in enumerate(walk):
-        plan = (ANY if number < len(walk) // 2 else later).standing
+    for number, (uid, cost) in enumerate(steps):
+        plan = (ANY if number < len(steps) // 2 else later).standing
         assert plan is not None
         if cost is None:
             assert live.remove(uid, number) is (held.pop(uid, None) is not None)

@@ -19,7 +19,7 @@ SMALL = {"pods": 1, "requests.cpu": 100}
 LARGE = {"pods": 1, "requests.cpu": 300}
 
 
-def test_a_pod_that_was_admitted_and_is_seen_changes_nothing() -> None:
+def test_observing_an_admitted_pod_changes_nothing() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     for _ in range(2):
@@ -27,61 +27,61 @@ def test_a_pod_that_was_admitted_and_is_seen_changes_nothing() -> None:
     assert service.used() == [1, 100, 1, 100]
 
 
-def test_the_end_of_a_pod_frees_its_place_and_not_its_windows() -> None:
+def test_ended_pod_releases_live_usage_and_no_window_usage() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     assert [service.gone("a") for _ in range(2)] == [Seen(changed=True), Seen()]
     assert service.used() == [1, 100, 0, 0]
 
 
-# Charged afterwards
+# Late charges
 
 
-def test_a_pod_that_nobody_charged_is_charged_once_at_its_creation() -> None:
+def test_uncharged_pod_is_charged_once_as_of_its_creation() -> None:
     service = Watched(PLAN)
     created_us = service.now_us
     service.now_us += 30 * MINUTE_US
     seen = [service.observe("a", SMALL, created_at_us=created_us) for _ in range(3)]
     assert seen == [Seen(charged=True, changed=True), Seen(), Seen()]
     assert service.used() == [1, 100, 1, 100]
-    assert service.overdue() == [], "it came to be"
+    assert service.overdue() == [], "it was created"
     service.now_us = created_us + 3600 * SECOND_US * 65 // 64
-    assert service.used() == [0, 0, 1, 100], "it left the window as if it had been charged when it came"
+    assert service.used() == [0, 0, 1, 100], "the charge expired as if made at its creation"
 
 
-def test_one_that_ended_meanwhile_is_charged_and_stands_no_more() -> None:
+def test_uncharged_pod_that_has_ended_is_charged_and_not_live() -> None:
     service = Watched(PLAN)
     assert service.observe("a", SMALL, lives=False) == Seen(charged=True)
     assert service.used() == [1, 100, 0, 0]
 
 
-def test_one_that_is_as_old_as_a_record_lives_is_not_charged_and_stands() -> None:
+def test_uncharged_pod_as_old_as_the_record_ttl_is_live_and_not_charged() -> None:
     service = Watched(PLAN)
     for uid, age_us in (("old", HOUR_US), ("young", HOUR_US - 1)):
         assert service.observe(uid, SMALL, created_at_us=service.now_us - age_us).charged is (uid == "young")
     assert service.used()[2:] == [2, 200]
 
 
-def test_whose_record_was_forgotten_is_not_charged_a_second_time() -> None:
+def test_pod_with_an_expired_record_is_not_charged_again() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     created_us, service.now_us = service.now_us, service.now_us + HOUR_US
     assert service.observe("a", SMALL, created_at_us=created_us) == Seen()
 
 
-def test_without_a_time_nothing_is_charged() -> None:
+def test_pod_without_a_creation_time_is_not_charged() -> None:
     service = Watched(PLAN)
     assert service.observe("a", SMALL, created_at_us=0) == Seen(changed=True)
     assert service.used() == [0, 0, 1, 100]
 
 
-def test_a_creation_that_the_store_has_not_reached_counts_now() -> None:
+def test_pod_created_in_the_future_is_charged_now() -> None:
     service = Watched(PLAN)
     assert service.observe("a", SMALL, created_at_us=service.now_us + MINUTE_US).charged
     assert service.used() == [1, 100, 1, 100]
 
 
-def test_a_pod_refunded_too_soon_is_charged_again() -> None:
+def test_refunded_pod_is_charged_again_when_observed() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     service.refund("a")
@@ -90,16 +90,16 @@ def test_a_pod_refunded_too_soon_is_charged_again() -> None:
     assert service.used() == [1, 100, 1, 100]
 
 
-def test_charged_afterwards_goes_past_every_limit() -> None:
+def test_late_charges_exceed_every_limit() -> None:
     service = Watched(plan_of(window(3600, pods=0), standing=standing(pods=0)))
     assert service.observe("a").charged
     assert service.used() == [1, 1]
 
 
-# Whose Pod it is
+# Unsure sightings
 
 
-def test_a_pod_of_which_nobody_is_sure_is_accepted_only_where_the_store_knows_it() -> None:
+def test_unsure_sighting_is_accepted_only_for_known_pods() -> None:
     service = Watched(PLAN)
     assert service.observe("stranger", is_sure=False) == Seen(ignored=True)
     service.ask("known")
@@ -112,17 +112,17 @@ def test_a_pod_of_which_nobody_is_sure_is_accepted_only_where_the_store_knows_it
 # Resizes
 
 
-def test_a_resize_that_nobody_counted_is_charged_above_the_most_that_was_ever_charged() -> None:
+def test_uncounted_resize_is_charged_above_the_highest_charge() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     assert [service.observe("a", LARGE) for _ in range(2)] == [Seen(raised=True, changed=True), Seen()]
     assert service.used() == [1, 300, 1, 300]
     assert service.observe("a", SMALL) == Seen(changed=True)
-    assert service.observe("a", LARGE) == Seen(changed=True), "up to where it was"
+    assert service.observe("a", LARGE) == Seen(changed=True), "not above the highest charge"
     assert service.used() == [1, 300, 1, 300]
 
 
-def test_a_resize_that_was_counted_is_not_counted_again_when_it_is_seen() -> None:
+def test_counted_resize_is_not_charged_again_when_observed() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     service.ask("a", LARGE, resize_from=SMALL)
@@ -132,7 +132,7 @@ def test_a_resize_that_was_counted_is_not_counted_again_when_it_is_seen() -> Non
     assert service.used() == [1, 300, 1, 300]
 
 
-def test_a_limit_that_came_later_raises_nothing() -> None:
+def test_limit_added_later_charges_no_window_usage() -> None:
     service = Watched(PLAN)
     service.ask("a", {"pods": 1})
     assert service.observe("a", SMALL) == Seen(changed=True)
@@ -142,7 +142,7 @@ def test_a_limit_that_came_later_raises_nothing() -> None:
 # Refunds
 
 
-def test_a_refund_gives_windows_and_place_back_once() -> None:
+def test_refund_releases_window_and_live_usage_once() -> None:
     service = Watched(PLAN)
     for uid in "ab":
         service.ask(uid, SMALL)
@@ -150,7 +150,7 @@ def test_a_refund_gives_windows_and_place_back_once() -> None:
     assert service.used() == [1, 100, 1, 100]
 
 
-def test_what_was_charged_at_the_very_beginning_of_time_is_refunded_too() -> None:
+def test_charge_at_time_zero_is_refunded() -> None:
     service = Watched(PLAN)
     service.now_us = 0
     service.ask("a", SMALL)
@@ -158,7 +158,7 @@ def test_what_was_charged_at_the_very_beginning_of_time_is_refunded_too() -> Non
     assert service.used() == [0, 0, 0, 0]
 
 
-def test_a_place_is_refunded_where_the_windows_have_left_too() -> None:
+def test_live_usage_is_refunded_after_its_window_has_expired() -> None:
     service = Watched(replace(PLAN, windows=(window(1, pods=9),)))
     service.ask("a", SMALL)
     service.now_us += MINUTE_US
@@ -166,7 +166,7 @@ def test_a_place_is_refunded_where_the_windows_have_left_too() -> None:
     assert service.used() == [0, 0, 0]
 
 
-def test_a_place_is_refunded_where_the_pod_took_it_even_if_namespaces_count_apart_since() -> None:
+def test_live_usage_is_refunded_in_the_scope_that_was_charged() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     service.plan = replace(PLAN, per_namespace=True)
@@ -175,17 +175,17 @@ def test_a_place_is_refunded_where_the_pod_took_it_even_if_namespaces_count_apar
     assert service.used() == [0, 0, 0, 0]
 
 
-def test_stop_waiting_refunds_the_place_alone() -> None:
+def test_stop_waiting_refunds_live_usage_only() -> None:
     service = Watched(PLAN)
     service.ask("a", SMALL)
     service.stop_waiting("a")
     service.stop_waiting("stranger")
     assert service.used() == [1, 100, 0, 0]
-    assert service.observe("a", SMALL) == Seen(changed=True), "it came after all"
+    assert service.observe("a", SMALL) == Seen(changed=True), "it was created after all"
     assert service.used() == [1, 100, 1, 100]
 
 
-def test_a_probe_no_longer_waited_for_keeps_its_lease_and_a_refunded_one_gives_it_back() -> None:
+def test_stop_waiting_keeps_the_lease_of_a_probe_and_refund_releases_it() -> None:
     service = Watched(replace(PLAN, breaker=replace(BREAKER, probes=1)))
     service.ask("x")
     for uid in ("y", "z"):
@@ -207,7 +207,7 @@ def test_a_probe_no_longer_waited_for_keeps_its_lease_and_a_refunded_one_gives_i
 
 
 @pytest.mark.parametrize(("seconds", "used"), [(None, [0, 0, 2]), (60, [0, 2, 2]), (3600, [2, 0, 2]), (7, [2, 2, 2])])
-def test_a_reset_forgets_windows_and_not_who_lives(seconds: int | None, used: list[int]) -> None:
+def test_reset_clears_windows_and_keeps_live_pods(seconds: int | None, used: list[int]) -> None:
     service = Watched(plan_of(window(60, pods=9), window(3600, pods=9), standing=standing(pods=9)))
     for uid in "ab":
         service.ask(uid)
@@ -215,7 +215,7 @@ def test_a_reset_forgets_windows_and_not_who_lives(seconds: int | None, used: li
     assert service.used() == used
 
 
-def test_a_reset_is_done_once_for_each_moment_and_not_for_an_older_one() -> None:
+def test_reset_is_applied_once_per_timestamp_and_not_for_an_older_one() -> None:
     service = Watched(PLAN)
     for number, (at_us, used) in enumerate(((NOW_US, 0), (NOW_US, 1), (NOW_US - 1, 2), (NOW_US + 1, 0))):
         service.ask(f"pod-{number}")
@@ -223,7 +223,7 @@ def test_a_reset_is_done_once_for_each_moment_and_not_for_an_older_one() -> None
         assert service.used()[0] == used
 
 
-def test_what_was_forgotten_is_not_refunded() -> None:
+def test_charges_before_a_reset_are_not_refunded() -> None:
     service = Watched(PLAN)
     service.ask("a")
     service.reset(service.now_us)
@@ -234,7 +234,7 @@ def test_what_was_forgotten_is_not_refunded() -> None:
     assert service.used()[0] == 0
 
 
-def test_a_reset_that_nobody_remembers_takes_nothing_that_came_long_after_its_moment() -> None:
+def test_repeated_reset_keeps_later_charges_of_another_namespace() -> None:
     service = Watched(replace(PLAN, per_namespace=True))
     service.ask("a", namespace="x")
     assert service.reset(NOW_US)
@@ -244,7 +244,7 @@ def test_a_reset_that_nobody_remembers_takes_nothing_that_came_long_after_its_mo
     assert service.used("y") == [1, 0, 1, 0]
 
 
-# Whatever comes
+# Random operations
 
 COSTS = (SMALL, LARGE, {"pods": 1, "requests.cpu": 0})
 UIDS = "abcdef"
@@ -256,7 +256,7 @@ operations = st.tuples(
 )
 
 
-def do(service: Watched, operation: str, uid: str, cost: dict[str, int]) -> None:
+def apply_operation(service: Watched, operation: str, uid: str, cost: dict[str, int]) -> None:
     if operation in {"ask", "observe", "book"}:
         getattr(service, operation)(uid, cost)
     else:
@@ -264,34 +264,32 @@ def do(service: Watched, operation: str, uid: str, cost: dict[str, int]) -> None
 
 
 @given(st.lists(operations, max_size=40), st.dictionaries(st.sampled_from(UIDS), st.sampled_from(COSTS)), st.randoms())
-def test_whatever_happened_the_watch_makes_it_the_set_of_pods_that_live(
-    walk: Sequence[Any], alive: dict[str, dict[str, int]], random: Any
+def test_observations_converge_to_the_set_of_live_pods(
+    steps: Sequence[Any], live_pods: dict[str, dict[str, int]], random: Any
 ) -> None:
     service = Watched(PLAN)
-    for operation, uid, cost, pause_us in walk:
+    for operation, uid, cost, pause_us in steps:
         service.now_us += pause_us
-        do(service, operation, uid, cost)
-    told = list(UIDS) * 2
-    random.shuffle(told)
-    for uid in told:
-        service.observe(uid, alive.get(uid, SMALL), lives=uid in alive, created_at_us=0)
-    assert service.used()[2:] == [len(alive), sum(cost["requests.cpu"] for cost in alive.values())]
-    assert service.live() == set(alive)
+        apply_operation(service, operation, uid, cost)
+    observed_uids = list(UIDS) * 2
+    random.shuffle(observed_uids)
+    for uid in observed_uids:
+        service.observe(uid, live_pods.get(uid, SMALL), lives=uid in live_pods, created_at_us=0)
+    assert service.used()[2:] == [len(live_pods), sum(cost["requests.cpu"] for cost in live_pods.values())]
+    assert service.live() == set(live_pods)
     assert service.overdue() == []
 
 
 @given(st.lists(operations, max_size=40), st.randoms())
-def test_every_pod_that_was_created_is_charged_exactly_once_and_every_other_one_not_at_all(
-    walk: Sequence[Any], random: Any
-) -> None:
-    """The windows hold whoever was seen, at the most that was seen of it, and whoever is still waited for or let be."""
+def test_every_created_pod_is_charged_exactly_once_and_no_other_pod(steps: Sequence[Any], random: Any) -> None:
+    """The windows hold each observed Pod at its highest cost, and each Pod still unseen or no longer waited for."""
     service = Watched(plan_of(window(3600, pods=999, cpu=99_999)))
     charged: dict[str, int] = {}
     seen: set[str] = set()
-    for operation, uid, cost, pause_us in walk:
+    for operation, uid, cost, pause_us in steps:
         service.now_us += pause_us
         if operation == "refund" and uid in seen:
-            continue  # it came to be
+            continue  # it was created
         match operation:
             case "ask" | "book" if uid not in charged:
                 is_new = operation == "ask" or not service.state.was_refunded(uid, service.now_us)
@@ -302,10 +300,10 @@ def test_every_pod_that_was_created_is_charged_exactly_once_and_every_other_one_
                     charged[uid] = max(charged.get(uid, 0), cost["requests.cpu"])
             case "refund":
                 charged.pop(uid, None)
-        do(service, operation, uid, cost)
+        apply_operation(service, operation, uid, cost)
         assert service.used() == [len(charged), sum(charged.values())]
-    waiting = {one.uid for one in service.overdue()}
-    for uid in random.sample(sorted(waiting), len(waiting)):
+    unseen = {pod.uid for pod in service.overdue()}
+    for uid in random.sample(sorted(unseen), len(unseen)):
         service.refund(uid)
         charged.pop(uid)
     assert service.used() == [len(charged), sum(charged.values())]

@@ -34,18 +34,18 @@ BREAKER = BreakerPlan(
 
 
 class Ledger:
-    """A service that Pods ask, at a time that the test sets."""
+    """The counters of one service, at a time that the test sets."""
 
     def __init__(self, plan: CounterPlan) -> None:
         self.plan = plan
         self.state = TagState()
         self.now_us = NOW_US
-        self._fresh = 0
+        self._count = 0
 
     def ask(self, uid: str | None = None, cost: dict[str, int] = ONE, **more: Any) -> Receipt:
-        self._fresh += 1
-        more = {"namespace": "payments", "event_source": f"controller:{self._fresh}", **more}
-        request = Acquire(self.plan, uid=uid or f"fresh-{self._fresh}", cost=cost, **more)
+        self._count += 1
+        more = {"namespace": "payments", "event_source": f"controller:{self._count}", **more}
+        request = Acquire(self.plan, uid=uid or f"fresh-{self._count}", cost=cost, **more)
         return operations.acquire(self.state, request, self.now_us)
 
     def refund(self, uid: str) -> bool:
@@ -71,7 +71,7 @@ class Ledger:
         assert self.state.breaker(self.plan.service).state is State.OPEN
 
 
-def everything(state: TagState) -> tuple[object, ...]:
+def copied_state(state: TagState) -> tuple[object, ...]:
     rings = {
         (account, seconds): (ring._buckets, ring._sums)
         for account, rings in state._rings.items()
@@ -91,7 +91,7 @@ def test_an_admitted_pod_is_charged_in_every_window() -> None:
     assert service.used() == [1, 400, 1]
 
 
-def test_one_limit_that_does_not_hold_it_leaves_all_windows_uncharged() -> None:
+def test_one_exceeded_limit_leaves_all_windows_uncharged() -> None:
     service = Ledger(plan_of(window(60, pods=5), window(3600, pods=1)))
     service.ask()
     receipt = service.ask()
@@ -101,7 +101,7 @@ def test_one_limit_that_does_not_hold_it_leaves_all_windows_uncharged() -> None:
     assert service.used() == [1, 1]
 
 
-def test_a_denial_names_the_moment_from_which_all_limits_hold_it_and_it_is_exact() -> None:
+def test_free_at_of_a_denial_is_the_exact_time_at_which_all_limits_admit() -> None:
     service = Ledger(plan_of(window(60, pods=1), window(120, pods=1)))
     service.ask()
     free_at_us = service.ask().free_at_us
@@ -112,13 +112,13 @@ def test_a_denial_names_the_moment_from_which_all_limits_hold_it_and_it_is_exact
     assert service.ask().refused is None
 
 
-def test_more_than_a_whole_limit_can_never_pass() -> None:
+def test_request_above_a_limit_is_denied_without_free_at() -> None:
     receipt = Ledger(plan_of(window(60, pods=1), window(120, pods=5))).ask(cost={"pods": 2})
     assert receipt.refused is DeniedBy.QUOTA
     assert receipt.free_at_us is None
 
 
-def test_who_asks_nothing_of_an_overdrawn_resource_is_admitted() -> None:
+def test_exceeded_resource_admits_pods_that_request_none_of_it() -> None:
     service = Ledger(plan_of(window(60, pods=9, cpu=100)))
     service.ask(cost={"pods": 1, "requests.cpu": 100})
     service.plan = plan_of(window(60, pods=9, cpu=50))
@@ -126,7 +126,7 @@ def test_who_asks_nothing_of_an_overdrawn_resource_is_admitted() -> None:
     assert service.ask(cost={"pods": 1, "requests.cpu": 1}).refused is DeniedBy.QUOTA
 
 
-def test_changed_limits_find_what_was_counted_and_a_new_resource_starts_at_zero() -> None:
+def test_changed_limits_keep_counts_and_a_new_resource_starts_at_zero() -> None:
     service = Ledger(plan_of(window(60, pods=5)))
     for _ in range(3):
         service.ask(cost={"pods": 1, "requests.cpu": 100})
@@ -136,7 +136,7 @@ def test_changed_limits_find_what_was_counted_and_a_new_resource_starts_at_zero(
     assert service.used() == [4, 100, 1]
 
 
-def test_each_namespace_counts_for_itself_where_the_policy_says_so() -> None:
+def test_per_namespace_quota_counts_each_namespace_separately() -> None:
     service = Ledger(plan_of(window(60, pods=1), per_namespace=True))
     assert service.ask(namespace="a").charged
     assert service.ask(namespace="b").charged
@@ -144,7 +144,7 @@ def test_each_namespace_counts_for_itself_where_the_policy_says_so() -> None:
     assert (service.used("a"), service.used("b"), service.used()) == ([1], [1], [])
 
 
-def test_a_clock_that_steps_back_gives_nothing_free() -> None:
+def test_clock_step_back_frees_no_quota() -> None:
     service = Ledger(plan_of(window(60, pods=1)))
     service.ask()
     service.now_us -= 3600 * SECOND_US
@@ -155,7 +155,7 @@ def test_a_clock_that_steps_back_gives_nothing_free() -> None:
 # The same uid again
 
 
-def test_a_repeated_uid_is_admitted_as_before_and_charged_nothing() -> None:
+def test_repeated_uid_is_admitted_without_a_charge() -> None:
     service = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
     service.ask("u1")
     service.trip()
@@ -164,7 +164,7 @@ def test_a_repeated_uid_is_admitted_as_before_and_charged_nothing() -> None:
     assert receipt.used == (1,)
 
 
-def test_a_denied_uid_is_judged_again() -> None:
+def test_denied_uid_is_evaluated_again() -> None:
     service = Ledger(plan_of(window(60, pods=1)))
     service.ask("u1")
     assert service.ask("u2").refused is DeniedBy.QUOTA
@@ -173,7 +173,7 @@ def test_a_denied_uid_is_judged_again() -> None:
     assert (receipt.charged, receipt.repeated) == (True, False)
 
 
-def test_a_uid_is_remembered_as_long_as_the_plan_says_and_then_swept_away() -> None:
+def test_record_of_a_uid_is_kept_for_remember_us_and_then_swept() -> None:
     service = Ledger(plan_of(window(60, pods=5), remember_us=2 * HOUR_US))
     service.ask("u1")
     service.now_us += 2 * HOUR_US - 1
@@ -184,10 +184,10 @@ def test_a_uid_is_remembered_as_long_as_the_plan_says_and_then_swept_away() -> N
     assert service.ask("u1").charged
 
 
-# Peeking
+# Peeks
 
 
-def everyday() -> Iterator[tuple[str, Ledger]]:
+def ledgers_in_each_state() -> Iterator[tuple[str, Ledger]]:
     yield "empty", Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
     full = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
     full.ask("u1")
@@ -204,13 +204,13 @@ def everyday() -> Iterator[tuple[str, Ledger]]:
     yield "overdrawn", overdrawn
 
 
-@pytest.mark.parametrize(("name", "service"), list(everyday()))
+@pytest.mark.parametrize(("name", "service"), list(ledgers_in_each_state()))
 @pytest.mark.parametrize("more", [{}, {"resize_from": {"pods": 1}, "cost": {"pods": 1, "requests.cpu": 5}}])
-def test_a_peek_answers_like_the_real_call_and_writes_nothing(name: str, service: Ledger, more: dict[str, Any]) -> None:
+def test_peek_equals_the_real_call_and_writes_nothing(name: str, service: Ledger, more: dict[str, Any]) -> None:
     service = deepcopy(service)
-    before = everything(service.state)
+    before = copied_state(service.state)
     peeked = service.ask("new", **more, peek=True)
-    assert everything(service.state) == before, name
+    assert copied_state(service.state) == before, name
     real = service.ask("new", **more)
     assert (peeked.refused, peeked.would_refuse, peeked.over) == (real.refused, real.would_refuse, real.over)
     assert peeked.free_at_us == real.free_at_us
@@ -221,7 +221,7 @@ def test_a_peek_answers_like_the_real_call_and_writes_nothing(name: str, service
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
-def test_a_quota_that_is_not_enforced_charges_past_its_limit_and_says_so(mode: Mode) -> None:
+def test_unenforced_quota_charges_past_its_limit_and_reports_it(mode: Mode) -> None:
     service = Ledger(plan_of(window(60, pods=1), quota_mode=mode, breaker=BREAKER))
     for _ in range(3):
         receipt = service.ask()
@@ -232,7 +232,7 @@ def test_a_quota_that_is_not_enforced_charges_past_its_limit_and_says_so(mode: M
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
-def test_a_breaker_that_is_not_enforced_is_named_and_the_pod_is_charged(mode: Mode) -> None:
+def test_unenforced_breaker_is_reported_and_the_pod_is_charged(mode: Mode) -> None:
     service = Ledger(plan_of(window(60, pods=5), breaker=BREAKER, breaker_mode=mode))
     service.trip()
     receipt = service.ask()
@@ -244,7 +244,7 @@ def test_a_breaker_that_is_not_enforced_is_named_and_the_pod_is_charged(mode: Mo
 # Breaker and quota together
 
 
-def test_an_open_breaker_refuses_before_quota_is_asked_and_charges_nothing() -> None:
+def test_open_breaker_denies_before_quota_and_charges_nothing() -> None:
     service = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
     service.ask()
     service.trip()
@@ -255,7 +255,7 @@ def test_an_open_breaker_refuses_before_quota_is_asked_and_charges_nothing() -> 
     assert service.state.breaker(service.plan.service).windows.quota_events == ()
 
 
-def test_quota_denials_trip_and_the_receipt_shows_the_state_after_it() -> None:
+def test_quota_denials_trip_the_breaker_and_the_receipt_shows_the_new_state() -> None:
     service = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
     service.ask()
     assert service.ask().breaker == operations.snapshot(service.state, service.plan, service.now_us).breaker
@@ -266,7 +266,7 @@ def test_quota_denials_trip_and_the_receipt_shows_the_state_after_it() -> None:
     assert [(move.old, move.new, move.at_us) for move in receipt.transitions] == [(State.CLOSED, State.OPEN, NOW_US)]
 
 
-def test_the_first_caller_after_the_countdown_becomes_a_probe() -> None:
+def test_first_pods_after_open_for_become_probes() -> None:
     service = Ledger(plan_of(window(60, pods=9), breaker=BREAKER))
     service.trip()
     service.now_us += BREAKER.open_for_us
@@ -281,7 +281,7 @@ def test_the_first_caller_after_the_countdown_becomes_a_probe() -> None:
     assert service.breaker() is State.CLOSED
 
 
-def test_a_probe_that_quota_refuses_is_not_taken_and_is_no_event() -> None:
+def test_quota_denial_in_half_open_takes_no_lease_and_is_no_quota_event() -> None:
     service = Ledger(plan_of(window(60, pods=1), breaker=BREAKER))
     service.ask()
     service.trip()
@@ -293,7 +293,7 @@ def test_a_probe_that_quota_refuses_is_not_taken_and_is_no_event() -> None:
         assert (receipt.breaker.state, receipt.breaker.probes_leased) == (State.HALF_OPEN, 0)
 
 
-def test_a_refunded_probe_makes_room_for_the_next() -> None:
+def test_refunded_probe_releases_its_lease() -> None:
     service = Ledger(plan_of(window(60, pods=9), breaker=BREAKER))
     service.trip()
     service.now_us += BREAKER.open_for_us
@@ -304,7 +304,7 @@ def test_a_refunded_probe_makes_room_for_the_next() -> None:
     assert service.ask("p3").charged
 
 
-def test_a_service_without_quota_remembers_its_pods_too() -> None:
+def test_service_without_quota_records_its_pods() -> None:
     service = Ledger(plan_of(breaker=BREAKER))
     assert service.ask("u1").charged
     assert service.ask("u1").repeated
@@ -313,7 +313,7 @@ def test_a_service_without_quota_remembers_its_pods_too() -> None:
 # Refunds
 
 
-def test_a_refund_refunds_once() -> None:
+def test_refund_is_applied_once() -> None:
     service = Ledger(plan_of(window(60, pods=2), window(3600, pods=2)))
     service.ask("u1")
     service.ask("u2")
@@ -322,7 +322,7 @@ def test_a_refund_refunds_once() -> None:
     assert not service.refund("stranger")
 
 
-def test_a_refund_after_one_bucket_has_left_refunds_in_the_other_window_only() -> None:
+def test_refund_skips_the_window_whose_bucket_has_expired() -> None:
     service = Ledger(plan_of(window(60, pods=2), window(3600, pods=2)))
     service.ask("u1")
     service.now_us += 62 * SECOND_US
@@ -331,7 +331,7 @@ def test_a_refund_after_one_bucket_has_left_refunds_in_the_other_window_only() -
     assert service.used() == [1, 1]
 
 
-def test_a_refund_never_takes_from_what_the_pod_was_not_charged() -> None:
+def test_refund_changes_no_counter_that_the_pod_was_not_charged_in() -> None:
     service = Ledger(plan_of(window(60, pods=9)))
     service.ask("u1", {"pods": 1, "requests.cpu": 100})
     service.plan = plan_of(window(60, **{"pods": 9, "requests.cpu": 900}), window(120, pods=9))
@@ -340,7 +340,7 @@ def test_a_refund_never_takes_from_what_the_pod_was_not_charged() -> None:
     assert service.used() == [1, 100, 1]
 
 
-def test_a_refunded_uid_that_asks_again_is_charged_again() -> None:
+def test_refunded_uid_is_charged_again() -> None:
     service = Ledger(plan_of(window(60, pods=1)))
     service.ask("u1")
     service.refund("u1")
@@ -348,7 +348,7 @@ def test_a_refunded_uid_that_asks_again_is_charged_again() -> None:
     assert service.used() == [1]
 
 
-# Resizing
+# Resizes
 
 
 def test_resize_charges_what_exceeds_the_high_water_mark_and_no_pods() -> None:
@@ -381,7 +381,7 @@ def test_resize_downwards_of_an_unknown_pod_leaves_its_old_size_as_the_mark() ->
     assert service.used() == [0]
 
 
-def test_a_resize_that_quota_refuses_raises_no_mark_and_is_no_event_for_the_breaker() -> None:
+def test_denied_resize_raises_no_mark_and_is_no_quota_event() -> None:
     service = Ledger(plan_of(window(60, cpu=300), breaker=BREAKER))
     service.ask("u1", {"requests.cpu": 200})
     for _ in range(3):
@@ -392,14 +392,14 @@ def test_a_resize_that_quota_refuses_raises_no_mark_and_is_no_event_for_the_brea
     assert service.used() == [200]
 
 
-def test_an_open_breaker_does_not_hinder_a_resize() -> None:
+def test_open_breaker_admits_resizes() -> None:
     service = Ledger(plan_of(window(60, cpu=300), breaker=BREAKER))
     service.ask("u1", {"requests.cpu": 200})
     service.trip()
     assert service.ask("u1", {"requests.cpu": 250}, resize_from={"requests.cpu": 200}).charged
 
 
-# Whatever comes
+# Random operations
 
 LIMITS = {1: {"pods": 4}, 3: {"pods": 9, "requests.cpu": 700}}
 HARD = plan_of(*(window(seconds, **hard) for seconds, hard in LIMITS.items()))
@@ -407,7 +407,9 @@ gaps = st.sampled_from([0, 0, 1, 15_624, 15_625, 46_875, 999_999, SECOND_US, 1_0
     -50_000, 2 * SECOND_US
 )
 costs = st.fixed_dictionaries({"pods": st.integers(0, 3), "requests.cpu": st.sampled_from([0, 100, 350, 701])})
-steps = st.tuples(gaps, st.sampled_from(["ask", "ask", "ask", "again", "refund", "peek"]), costs, st.integers(0, 99))
+operation_steps = st.tuples(
+    gaps, st.sampled_from(["ask", "ask", "ask", "again", "refund", "peek"]), costs, st.integers(0, 99)
+)
 
 
 class Log:
@@ -425,21 +427,21 @@ class Log:
 
 
 @examples(400)
-@given(st.lists(steps, max_size=70))
-def test_never_more_than_hard_in_any_window_and_never_a_denial_without_a_cause(walk: list[Any]) -> None:
+@given(st.lists(operation_steps, max_size=70))
+def test_usage_never_exceeds_hard_and_every_denial_has_a_cause(steps: list[Any]) -> None:
     service, log = Ledger(HARD), Log()
-    for number, (gap_us, step, cost, which) in enumerate(walk):
+    for number, (gap_us, step, cost, choice) in enumerate(steps):
         service.now_us += gap_us
         now_us = service.state.clock(HARD).now(service.now_us)
         known = sorted(log.charges)
         if step == "refund" and known:
-            uid = known[which % len(known)]
+            uid = known[choice % len(known)]
             lives = now_us // 46_875 - log.charges[uid][0] // 46_875 < 65
             assert service.refund(uid) is (lives and any(log.charges[uid][1].values()))
             del log.charges[uid]
             continue
         if step == "again" and known:
-            assert service.ask(known[which % len(known)], cost).repeated
+            assert service.ask(known[choice % len(known)], cost).repeated
             continue
         receipt = service.ask(f"uid-{number}", cost, peek=step == "peek")
         if receipt.charged:
@@ -448,7 +450,7 @@ def test_never_more_than_hard_in_any_window_and_never_a_denial_without_a_cause(w
 
 
 def _check(log: Log, receipt: Receipt, cost: dict[str, int], now_us: int) -> None:
-    """Every instant is checked at which usage can have grown: each window that ends at a charge."""
+    """Check each window that ends at a charge: usage grows at no other time."""
     causes = [
         cost[resource] > 0 and log.within(seconds * 1_015_625, resource, now_us, closed=False) + cost[resource] > hard
         for seconds, limits in LIMITS.items()
@@ -461,37 +463,38 @@ def _check(log: Log, receipt: Receipt, cost: dict[str, int], now_us: int) -> Non
             assert log.within(seconds * SECOND_US, resource, now_us, closed=True) <= hard
 
 
-def test_what_has_left_the_windows_is_swept_away_and_a_gone_service_after_an_idle_hour() -> None:
+def test_expired_charges_are_swept_and_a_service_after_an_idle_hour() -> None:
     service = Ledger(plan_of(window(60, pods=5), per_namespace=True))
     service.ask("u1", namespace="a")
     assert not service.state.sweep(service.now_us + 61 * SECOND_US + LONG_US)
     assert not service.state._rings
-    assert not service.state.sweep(service.now_us + HOUR_US + LONG_US - 1), "its Pod is remembered"
+    assert not service.state.sweep(service.now_us + HOUR_US + LONG_US - 1), "the record of its Pod is kept"
     assert service.state.sweep(service.now_us + HOUR_US + LONG_US)
 
 
-def test_what_one_clock_has_left_behind_is_not_swept_away_where_the_other_one_still_counts_it() -> None:
+def test_sweep_keeps_charges_that_another_clock_still_counts() -> None:
     service = Ledger(plan_of(window(60, pods=5)))
     service.now_us += HOUR_US
     other = replace(service.plan, fleet=True)
     operations.acquire(service.state, Acquire(other, "payments", "u1", ONE, "user:x"), service.now_us)
     service.ask()
     service.now_us -= HOUR_US
-    for waited_us in (0, 10 * SECOND_US, 2 * LONG_US):  # that clock is rebased; nobody asks for what the fleet counts
+    # That clock is rebased; no request uses the counters of the fleet.
+    for waited_us in (0, 10 * SECOND_US, 2 * LONG_US):
         service.now_us += waited_us
         service.ask()
     service.state.sweep(service.now_us)
     assert [use.used for use in operations.snapshot(service.state, other, service.now_us).uses[""]] == [1]
 
 
-def test_a_gone_service_that_only_ever_counted_outcomes_keeps_its_breaker_for_an_hour() -> None:
+def test_breaker_of_a_service_without_quota_is_kept_for_an_idle_hour() -> None:
     service = Ledger(plan_of(breaker=BREAKER))
     service.trip()
     assert not service.state.sweep(service.now_us + HOUR_US - 1)
     assert service.state.sweep(service.now_us + HOUR_US)
 
 
-def test_a_breaker_that_leaves_the_policy_starts_afresh_when_it_returns() -> None:
+def test_breaker_removed_from_the_policy_returns_in_closed() -> None:
     service = Ledger(plan_of(window(60, pods=5), breaker=BREAKER))
     service.trip()
     with_breaker, service.plan = service.plan, plan_of(window(60, pods=5))

@@ -18,7 +18,7 @@ gaps = st.sampled_from(
 ) | st.integers(0, 2 * WINDOW_US)
 
 
-def test_an_event_counts_until_its_bucket_leaves() -> None:
+def test_charge_counts_until_its_bucket_expires() -> None:
     for offset_us in (0, 1, BUCKET_US - 1):
         ring = Ring(SECONDS)
         ring.add(START_US + offset_us, {"pods": 3}, START_US + offset_us)
@@ -27,7 +27,7 @@ def test_an_event_counts_until_its_bucket_leaves() -> None:
         assert ring.used(leaves_us).get("pods", 0) == 0
 
 
-def test_what_was_never_counted_is_zero_and_other_resources_are_untouched() -> None:
+def test_resources_are_counted_separately_from_zero() -> None:
     ring = Ring(SECONDS)
     ring.add(START_US, {"pods": 1}, START_US)
     ring.add(START_US, {"requests.cpu": 7}, START_US)
@@ -35,14 +35,14 @@ def test_what_was_never_counted_is_zero_and_other_resources_are_untouched() -> N
     assert ring.free_at_us(START_US, "requests.memory", 5, 5) == 0
 
 
-def test_sums_stay_exact_beyond_what_a_double_holds() -> None:
+def test_sums_are_exact_beyond_double_precision() -> None:
     ring = Ring(SECONDS)
     ring.add(START_US, {"requests.memory": 2**53}, START_US)
     ring.add(START_US + 1, {"requests.memory": 1}, START_US + 1)
     assert ring.used(START_US + 1) == {"requests.memory": 2**53 + 1}
 
 
-def test_what_is_booked_as_of_a_past_moment_leaves_with_it() -> None:
+def test_charge_booked_in_the_past_expires_with_its_bucket() -> None:
     ring = Ring(SECONDS)
     ring.add(START_US, {"pods": 1}, START_US)
     later_us = START_US + 2 * BUCKET_US
@@ -52,11 +52,11 @@ def test_what_is_booked_as_of_a_past_moment_leaves_with_it() -> None:
     leaves_us = START_US + WINDOW_US + BUCKET_US
     assert [ring.used(leaves_us + n * BUCKET_US).get("pods", 0) for n in (-1, 0, 1, 2)] == [6, 5, 1, 0]
     assert ring.free_at_us(later_us, "pods", 6, 5) == leaves_us + BUCKET_US
-    assert not ring.add(leaves_us, {"pods": 1}, START_US), "that has left"
+    assert not ring.add(leaves_us, {"pods": 1}, START_US), "its bucket has expired"
     assert ring.used(leaves_us) == {"pods": 5}
 
 
-def test_refund_works_only_while_the_bucket_lives() -> None:
+def test_refund_works_only_until_the_bucket_expires() -> None:
     ring = Ring(SECONDS)
     first_us, second_us = START_US, START_US + BUCKET_US
     ring.add(first_us, {"pods": 2}, first_us)
@@ -69,15 +69,15 @@ def test_refund_works_only_while_the_bucket_lives() -> None:
     assert ring.used(late_us) == {"pods": 5}
 
 
-@pytest.mark.parametrize(("hard", "asked", "free_at_us"), [(3, 1, 0), (2, 3, None), (0, 1, None), (0, 0, None)])
-def test_free_at_of_what_fits_now_and_of_what_never_can(hard: int, asked: int, free_at_us: int | None) -> None:
+@pytest.mark.parametrize(("hard", "requested", "free_at_us"), [(3, 1, 0), (2, 3, None), (0, 1, None), (0, 0, None)])
+def test_free_at_of_requests_that_fit_now_later_or_never(hard: int, requested: int, free_at_us: int | None) -> None:
     ring = Ring(SECONDS)
     ring.add(START_US, {"pods": 2}, START_US)
-    expected = START_US + WINDOW_US + BUCKET_US if (hard, asked) == (0, 0) else free_at_us
-    assert ring.free_at_us(START_US, "pods", hard, asked) == expected
+    expected = START_US + WINDOW_US + BUCKET_US if (hard, requested) == (0, 0) else free_at_us
+    assert ring.free_at_us(START_US, "pods", hard, requested) == expected
 
 
-def test_reading_leaves_no_trace_even_after_buckets_have_left() -> None:
+def test_reads_do_not_change_the_ring() -> None:
     ring = Ring(SECONDS)
     ring.add(START_US, {"pods": 2}, START_US)
     assert ring.used(START_US + 2 * WINDOW_US).get("pods", 0) == 0
@@ -108,18 +108,18 @@ def test_used_lies_between_the_exact_window_and_its_65_64(steps: list[tuple[int,
 
 @examples(300)
 @given(st.lists(st.tuples(gaps, st.integers(1, 5)), min_size=1, max_size=40), st.integers(0, 12), st.integers(1, 12))
-def test_free_at_is_the_exact_moment(steps: list[tuple[int, int]], hard: int, asked: int) -> None:
+def test_free_at_is_the_exact_moment(steps: list[tuple[int, int]], hard: int, requested: int) -> None:
     ring, now_us = Ring(SECONDS), START_US
     for gap_us, amount in steps:
         now_us += gap_us
         ring.add(now_us, {"pods": amount}, now_us)
-    free_at_us = ring.free_at_us(now_us, "pods", hard, asked)
+    free_at_us = ring.free_at_us(now_us, "pods", hard, requested)
 
     def fits(at_us: int) -> bool:
-        return ring.used(at_us).get("pods", 0) + asked <= hard
+        return ring.used(at_us).get("pods", 0) + requested <= hard
 
     if free_at_us is None:
-        assert asked > hard
+        assert requested > hard
     elif free_at_us == 0:
         assert fits(now_us)
     else:
