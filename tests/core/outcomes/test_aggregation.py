@@ -1,4 +1,4 @@
-"""Sums of pushed outcomes: nothing is lost or added, and each counts in its interval."""
+"""Sums of pushed outcomes: no outcome is lost or added, and each counts in its interval."""
 
 from collections import Counter
 
@@ -25,40 +25,40 @@ def bad(latency: float = 0.1, uid: str | None = None, generation: int | None = N
     return Pushed("web", False, latency, uid, generation)  # noqa: FBT003  as above
 
 
-def told(sums: Sums, plan: CounterPlan = WEB, now_us: int = AT_US + SLOT_US) -> list[Outcomes]:
-    [found] = [waiting for waiting in sums.take() if waiting.plan is plan]
-    return [of.outcomes(now_us) for of in found.sums]
+def reported(sums: Sums, plan: CounterPlan = WEB, now_us: int = AT_US + SLOT_US) -> list[Outcomes]:
+    [found] = [pending for pending in sums.take() if pending.plan is plan]
+    return [total.outcomes(now_us) for total in found.sums]
 
 
-def test_what_came_within_a_slot_is_one_sum_and_a_slot_later_another() -> None:
+def test_outcomes_of_one_slot_are_one_sum_and_those_of_the_next_another() -> None:
     sums = Sums()
     sums.add(WEB, [ok(0.5), bad(1.25), ok()], AT_US)
     sums.add(WEB, [ok()], AT_US + SLOT_US - 1)
     sums.add(WEB, [bad()], AT_US + SLOT_US)
-    assert told(sums, now_us=AT_US + 2 * SLOT_US) == [
+    assert reported(sums, now_us=AT_US + 2 * SLOT_US) == [
         Outcomes(3, 1, 1_950_000, age_us=150_000),
         Outcomes(0, 1, 100_000, age_us=50_000),
     ]
     assert sums.take() == []
 
 
-def test_services_and_generations_are_summed_apart() -> None:
+def test_services_and_generations_are_summed_separately() -> None:
     sums = Sums()
     sums.add(WEB, [ok(), ok(generation=4), bad(generation=5), ok(generation=4), ok()], AT_US)
     sums.add(API, [bad()], AT_US)
-    waiting = {each.plan.service: each for each in sums.take()}
-    assert [(of.generation, of.succeeded, of.failed) for of in waiting["web"].sums] == [
+    pending = {each.plan.service: each for each in sums.take()}
+    assert [(total.generation, total.succeeded, total.failed) for total in pending["web"].sums] == [
         (None, 2, 0),
         (4, 2, 0),
         (5, 0, 1),
     ]
-    assert [(of.generation, of.succeeded, of.failed) for of in waiting["api"].sums] == [(None, 0, 1)]
+    assert [(total.generation, total.succeeded, total.failed) for total in pending["api"].sums] == [(None, 0, 1)]
 
 
-def test_outcomes_of_pods_stay_single_and_in_order() -> None:
+def test_outcomes_with_a_uid_stay_single_and_in_order() -> None:
     sums = Sums()
     sums.add(WEB, [ok(uid="b"), bad(), ok(uid="a"), bad(uid="b"), bad()], AT_US)
-    assert [(of.uid, of.succeeded, of.failed) for of in told(sums)] == [
+    assert [(total.uid, total.succeeded, total.failed) for total in reported(sums)] == [
         ("b", 1, 0),
         (None, 0, 2),
         ("a", 1, 0),
@@ -66,26 +66,26 @@ def test_outcomes_of_pods_stay_single_and_in_order() -> None:
     ]
 
 
-def test_what_is_reported_before_its_slots_middle_has_no_age_yet() -> None:
+def test_sum_reported_before_the_middle_of_its_slot_has_age_zero() -> None:
     assert Sum(AT_US // SLOT_US, None).outcomes(AT_US + 20_000).age_us == 0
 
 
 @examples(200)
 @given(
-    came_us=st.integers(AT_US, AT_US + 10 * SECOND_US),
+    arrived_us=st.integers(AT_US, AT_US + 10 * SECOND_US),
     waited_us=st.integers(0, 3 * SECOND_US),
-    astray_us=st.integers(-SLOT_US // 2, SLOT_US // 2 - 1),
+    skew_us=st.integers(-SLOT_US // 2, SLOT_US // 2 - 1),
     interval_us=st.sampled_from([SLOT_US, 500_000, SECOND_US, 30 * SECOND_US]),
 )
-def test_it_counts_in_its_interval_by_a_clock_that_is_half_a_slot_off(
-    came_us: int, waited_us: int, astray_us: int, interval_us: int
+def test_outcome_counts_in_its_interval_with_half_a_slot_of_clock_skew(
+    arrived_us: int, waited_us: int, skew_us: int, interval_us: int
 ) -> None:
     sums = Sums()
-    sums.add(WEB, [ok()], came_us)
-    slot_ends_us = (came_us // SLOT_US + 1) * SLOT_US
-    [heard] = told(sums, now_us=slot_ends_us + waited_us)
-    at_us = slot_ends_us + waited_us + astray_us - heard.age_us
-    assert at_us // interval_us == came_us // interval_us
+    sums.add(WEB, [ok()], arrived_us)
+    slot_ends_us = (arrived_us // SLOT_US + 1) * SLOT_US
+    [received] = reported(sums, now_us=slot_ends_us + waited_us)
+    at_us = slot_ends_us + waited_us + skew_us - received.age_us
+    assert at_us // interval_us == arrived_us // interval_us
 
 
 @examples(100)
@@ -106,15 +106,15 @@ def test_it_counts_in_its_interval_by_a_clock_that_is_half_a_slot_off(
         max_size=40,
     )
 )
-def test_nothing_is_lost_or_invented(pushes: list[tuple[CounterPlan, Pushed, int]]) -> None:
+def test_sums_neither_lose_nor_add_outcomes(pushes: list[tuple[CounterPlan, Pushed, int]]) -> None:
     sums, expected = Sums(), Counter[tuple[str, bool, str | None, int | None]]()
     latency_us = 0
-    for plan, outcome, later_us in pushes:
-        assert sums.add(plan, [outcome], AT_US + later_us) == []
+    for plan, outcome, delay_us in pushes:
+        assert sums.add(plan, [outcome], AT_US + delay_us) == []
         expected[plan.service, outcome.ok, outcome.uid, outcome.generation] += 1
         latency_us += round(outcome.latency * SECOND_US)
     found: Counter[tuple[str, bool, str | None, int | None]] = Counter()
-    for plan, each in [(waiting.plan, of) for waiting in sums.take() for of in waiting.sums]:
+    for plan, each in [(pending.plan, total) for pending in sums.take() for total in pending.sums]:
         found[plan.service, True, each.uid, each.generation] += each.succeeded
         found[plan.service, False, each.uid, each.generation] += each.failed
         latency_us -= each.latency_us
@@ -123,24 +123,24 @@ def test_nothing_is_lost_or_invented(pushes: list[tuple[CounterPlan, Pushed, int
     assert latency_us == 0
 
 
-def test_beyond_its_bound_the_oldest_are_dropped_and_counted() -> None:
+def test_oldest_outcomes_beyond_the_bound_are_dropped_and_counted() -> None:
     sums = Sums(most=2)
     sums.add(WEB, [ok(), bad(), ok()], AT_US)
     assert sums.add(WEB, [bad(uid="a"), ok(), bad(uid="b")], AT_US) == [Dropped("web", 4)]
     assert sums.add(WEB, [ok()], AT_US) == [Dropped("web", 1)]
-    assert [(of.uid, of.succeeded, of.failed) for of in told(sums)] == [("b", 0, 1), (None, 1, 0)]
+    assert [(total.uid, total.succeeded, total.failed) for total in reported(sums)] == [("b", 0, 1), (None, 1, 0)]
     assert (len(sums), sums.take()) == (0, [])
 
 
-def test_whoever_floods_one_service_drops_nothing_of_another() -> None:
+def test_flood_of_one_service_drops_no_outcomes_of_another() -> None:
     sums = Sums()
     assert sums.add(API, [bad()] * 500, AT_US) == []
     flood = [dropped for _ in range(3) for dropped in sums.add(WEB, [ok(uid="a")] * 10_000, AT_US + 40_000)]
     assert Counter(dropped.service for dropped in flood) == {"web": 10_001}
-    assert [of.failed for of in told(sums, API)] == [500]
+    assert [total.failed for total in reported(sums, API)] == [500]
 
 
-def test_who_was_first_with_a_flood_makes_room_for_those_who_come_later() -> None:
+def test_earlier_flood_is_dropped_for_later_outcomes_of_another_service() -> None:
     sums = Sums(most=10)
     sums.add(WEB, [ok(uid=str(number)) for number in range(10)], AT_US)
     dropped = sums.add(API, [bad(uid="a")] * 6, AT_US)
@@ -164,23 +164,23 @@ def test_who_was_first_with_a_flood_makes_room_for_those_who_come_later() -> Non
         max_size=20,
     ),
 )
-def test_only_who_has_more_waiting_than_the_pusher_and_than_an_even_share_loses_for_it(
+def test_only_a_service_above_its_even_share_loses_outcomes_to_another(
     most: int, pushes: list[tuple[CounterPlan, list[Pushed], int]]
 ) -> None:
-    sums, waiting, left = Sums(most), Counter[str](), Counter[str]()
+    sums, pending, remaining = Sums(most), Counter[str](), Counter[str]()
     services = {plan.service for plan, _, _ in pushes}
-    for plan, outcomes, later_us in pushes:
+    for plan, outcomes, delay_us in pushes:
         before = len(sums)
-        dropped = sums.add(plan, outcomes, AT_US + later_us)
+        dropped = sums.add(plan, outcomes, AT_US + delay_us)
         assert len(sums) <= most
-        waiting[plan.service] += len(sums) + len(dropped) - before
-        left[plan.service] += len(outcomes)
-        for one in dropped:
-            assert waiting[one.service] == max(waiting.values())
-            if one.service != plan.service:
-                assert waiting[one.service] > max(waiting[plan.service], most // len(services))
-            waiting[one.service] -= 1
-            left[one.service] -= one.outcomes
+        pending[plan.service] += len(sums) + len(dropped) - before
+        remaining[plan.service] += len(outcomes)
+        for drop in dropped:
+            assert pending[drop.service] == max(pending.values())
+            if drop.service != plan.service:
+                assert pending[drop.service] > max(pending[plan.service], most // len(services))
+            pending[drop.service] -= 1
+            remaining[drop.service] -= drop.outcomes
     found = {each.plan.service: each.sums for each in sums.take()}
-    assert +waiting == {service: len(each) for service, each in found.items()}
-    assert +left == {service: sum(of.count for of in each) for service, each in found.items()}
+    assert +pending == {service: len(each) for service, each in found.items()}
+    assert +remaining == {service: sum(total.count for total in each) for service, each in found.items()}

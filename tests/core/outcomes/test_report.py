@@ -1,4 +1,4 @@
-"""Reports of outcomes: parsed strictly, rejected with place, value, reason and remedy, accepted where permitted."""
+"""Reports of outcomes: parsed strictly, rejected with path, value, reason and remedy, accepted if permitted."""
 
 import json
 from typing import Any
@@ -21,13 +21,13 @@ def body(*outcomes: Any) -> bytes:
     return json.dumps(outcomes).encode()
 
 
-def complaint(raw: bytes) -> str:
+def error_of(raw: bytes) -> str:
     with pytest.raises(BadOutcomesError) as caught:
         decode(raw)
     return str(caught.value)
 
 
-def test_a_batch_is_read_as_it_was_written_and_what_is_left_out_is_nothing() -> None:
+def test_batch_is_decoded_exactly_and_omitted_fields_are_none() -> None:
     full = {"service": "api", "ok": False, "latency": 3, "uid": "u-1", "generation": 7}
     bare = {**GOOD, "uid": None, "generation": None}
     assert decode(body(GOOD, full, bare)) == (
@@ -66,37 +66,39 @@ WRONG_FIELDS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_FIELDS)
-def test_a_wrong_field_is_named_with_its_place_its_value_and_a_remedy(name: str) -> None:
-    raw, words = WRONG_FIELDS[name]
+def test_invalid_field_is_reported_with_path_value_and_remedy(name: str) -> None:
+    raw, expected = WRONG_FIELDS[name]
     field = name.partition("_")[0]
     entry = json.dumps({**GOOD, field: "@"}).encode().replace(b'"@"', raw)
-    assert complaint(b"[%s, %s, %s]" % (body(GOOD)[1:-1], body(GOOD)[1:-1], entry)).startswith(f"[2].{field}: {words}")
+    assert error_of(b"[%s, %s, %s]" % (body(GOOD)[1:-1], body(GOOD)[1:-1], entry)).startswith(
+        f"[2].{field}: {expected}"
+    )
 
 
 WRONG_BODIES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "(body): not JSON: Input data was truncated: send a JSON list of at most 10000 outcomes"),
     "not_json": (b"ok", "(body): not JSON: JSON is malformed"),
     "cut_off": (body(GOOD)[:-1], "(body): not JSON: Input data was truncated"),
-    "more_behind_it": (body(GOOD) + b"x", "(body): not JSON: JSON is malformed: trailing characters"),
+    "trailing_text": (body(GOOD) + b"x", "(body): not JSON: JSON is malformed: trailing characters"),
     "nan": (body(GOOD).replace(b"0.25", b"NaN"), "(body): not JSON: JSON is malformed"),
     "wrong_and_then_cut_off": (body({**GOOD, "ok": 1}, GOOD)[:-3], "(body): not JSON: "),
     "not_utf8": (body(GOOD).replace(b"web", b"\xff\xfe"), "(body): not JSON: 'utf-8' codec can't decode"),
-    "half_a_character": (body(GOOD).replace(b"web", b"\\ud800"), "(body): not JSON: JSON is malformed"),
+    "lone_surrogate": (body(GOOD).replace(b"web", b"\\ud800"), "(body): not JSON: JSON is malformed"),
     "nested_too_deeply": (b"[" * 100_000, "(body): not JSON: "),
     "one_outcome": (body(GOOD)[1:-1], "(body): Expected `array`, got `object`: send a JSON list"),
     "too_many": (body(*[GOOD] * (MOST_OUTCOMES + 1)), "(body): Expected `array` of length <= 10000: send a JSON list"),
-    "a_number_among_them": (body(GOOD, 7), "[1]: 7: Expected `object`, got `int`: the fields are service, ok, "),
+    "a_number_in_the_list": (body(GOOD, 7), "[1]: 7: Expected `object`, got `int`: the fields are service, ok, "),
     "a_field_too_few": (body({"service": "web", "ok": True}), "[0].latency: (absent): missing required field: write s"),
     "a_field_too_many": (body({**GOOD, "code": {"http": 500}}), '[0].code: {"http": 500}: contains unknown field: '),
     "a_field_of_odd_name": (
         body({**GOOD, "a`b\n": 1}),
         '[0]["a`b\\n"]: 1: contains unknown field: the fields are serv',
     ),
-    "a_field_that_sounds_like_a_place": (
+    "field_name_like_a_path": (
         body({**GOOD, "x - at `$[y": 2}),
         '[0]["x - at `$[y"]: 2: contains unknown field',
     ),
-    "a_field_that_names_another_place": (
+    "field_name_with_another_path": (
         body(GOOD, {**GOOD, "x` - at `$[7].ok`": 2}),
         '[1]["x` - at `$[7].ok`"]: 2: contains unknown field: the fields are serv',
     ),
@@ -108,28 +110,28 @@ WRONG_BODIES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_BODIES)
-def test_a_body_that_is_no_batch_says_in_one_line_what_is_wrong(name: str) -> None:
-    raw, words = WRONG_BODIES[name]
-    said = complaint(raw)
-    assert said.startswith(words), said
-    assert said.isprintable()
-    assert len(said) < 400
+def test_invalid_body_is_reported_in_one_line(name: str) -> None:
+    raw, expected = WRONG_BODIES[name]
+    message = error_of(raw)
+    assert message.startswith(expected), message
+    assert message.isprintable()
+    assert len(message) < 400
 
 
 @examples(200)
 @given(st.lists(st.sampled_from([" - at `$[", "7", "y", "]", ".ok", "`", "field `", "\n"]), min_size=1).map("".join))
-def test_the_place_is_ours_whatever_a_field_is_called(name: str) -> None:
-    said = complaint(body(GOOD, {**GOOD, name: 2}))
-    assert said.startswith(f"{written_path((1, name))}: 2: contains unknown field: the fields are "), said
+def test_path_of_an_unknown_field_is_correct_for_any_name(name: str) -> None:
+    message = error_of(body(GOOD, {**GOOD, name: 2}))
+    assert message.startswith(f"{written_path((1, name))}: 2: contains unknown field: the fields are "), message
 
 
 @examples(200)
 @given(st.binary(max_size=40) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(body))
-def test_whatever_is_sent_is_read_or_complained_about(raw: bytes) -> None:
+def test_any_body_is_decoded_or_rejected(raw: bytes) -> None:
     try:
         decode(raw)
     except BadOutcomesError as error:
-        assert "\n" not in str(error)  # noqa: PT017  it may as well be good
+        assert "\n" not in str(error)  # noqa: PT017  a body may also be valid
 
 
 def service(outcomes: OutcomeRules | None) -> Service:
@@ -137,7 +139,7 @@ def service(outcomes: OutcomeRules | None) -> Service:
 
 
 @pytest.mark.parametrize(
-    ("of", "expected"),
+    ("owner", "expected"),
     [
         (None, Refusal.NO_SERVICE),
         (Service("web", Match(namespaces=("web",))), Refusal.NOT_PUSHED),
@@ -146,16 +148,18 @@ def service(outcomes: OutcomeRules | None) -> Service:
         (service(OutcomeRules(OutcomeSource.PUSHED, reporters=("edge-2", "Edge", "edg"))), Refusal.NOT_NAMED),
         (service(OutcomeRules(OutcomeSource.PUSHED, reporters=("other", "edge"))), None),
     ],
-    ids=["no service", "no breaker", "no outcomes", "of Pods", "of others", "named"],
+    ids=["no service", "no breaker", "no outcomes", "outcomes of Pods", "other reporters", "named"],
 )
-def test_only_a_service_that_names_the_reporter_counts_it(of: Service | None, expected: Refusal | None) -> None:
-    assert report.refusal(of, "edge") is expected
+def test_only_a_service_that_names_the_reporter_accepts_its_outcomes(
+    owner: Service | None, expected: Refusal | None
+) -> None:
+    assert report.refusal(owner, "edge") is expected
 
 
-def test_a_refused_outcome_is_reported_the_same_whatever_the_reason() -> None:
-    one, other = report.refused(3, "web", "edge"), report.refused(4, "ghost", "edge")
-    assert one.reason == other.reason
-    assert json.loads(report.encode(7, [one])) == {
+def test_response_does_not_reveal_why_an_outcome_was_rejected() -> None:
+    first, second = report.refused(3, "web", "edge"), report.refused(4, "ghost", "edge")
+    assert first.reason == second.reason
+    assert json.loads(report.encode(7, [first])) == {
         "accepted": 7,
-        "refused": [{"index": 3, "service": "web", "reason": one.reason}],
+        "refused": [{"index": 3, "service": "web", "reason": first.reason}],
     }

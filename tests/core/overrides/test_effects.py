@@ -61,7 +61,7 @@ def hard(loaded: LoadedPolicy, service: str = "payment-api") -> dict[tuple[str, 
     }
 
 
-def under(*bodies: str) -> LoadedPolicy:
+def overridden_policy(*bodies: str) -> LoadedPolicy:
     return overridden(POLICY, entries(*bodies))
 
 
@@ -75,10 +75,10 @@ def under(*bodies: str) -> LoadedPolicy:
         ("1", 5, 500, GI, 3),
     ],
 )
-def test_a_factor_scales_each_own_limit_exactly_and_rounds_down(
+def test_quota_factor_scales_each_window_limit_and_rounds_down(
     factor: str, pods: int, cpu: int, memory: int, gpus: int
 ) -> None:
-    found = under(f"service: payment-api, quotaFactor: {factor}")
+    found = overridden_policy(f"service: payment-api, quotaFactor: {factor}")
     assert hard(found) == {
         ("1m", "pods"): pods,
         ("1m", "cpu"): cpu,
@@ -87,36 +87,36 @@ def test_a_factor_scales_each_own_limit_exactly_and_rounds_down(
     }
 
 
-def test_a_grant_adds_to_one_window_whatever_its_limits_are_called_and_written() -> None:
-    found = under("service: payment-api, grant: [{window: 60s, hard: {pods: 100, requests.cpu: 1}}]")
+def test_grant_adds_to_one_window_under_any_spelling_of_window_and_resource() -> None:
+    found = overridden_policy("service: payment-api, grant: [{window: 60s, hard: {pods: 100, requests.cpu: 1}}]")
     assert hard(found) == {**hard(POLICY), ("1m", "pods"): 105, ("1m", "cpu"): 1500}
 
 
-def test_a_grant_comes_on_top_of_the_factor() -> None:
-    found = under("service: payment-api, quotaFactor: 2, grant: [{window: 1m, hard: {pods: 100}}]")
+def test_grant_is_added_after_the_quota_factor() -> None:
+    found = overridden_policy("service: payment-api, quotaFactor: 2, grant: [{window: 1m, hard: {pods: 100}}]")
     assert hard(found)["1m", "pods"] == 110
 
 
-def test_a_grant_never_limits_what_had_no_limit() -> None:
-    found = under("service: web, grant: [{window: 1m, hard: {pods: 1, memory: 1Gi}}]")
+def test_grant_adds_no_limit_to_an_unlimited_resource() -> None:
+    found = overridden_policy("service: web, grant: [{window: 1m, hard: {pods: 1, memory: 1Gi}}]")
     assert hard(found, "web") == {("1m", "pods"): 6}
 
 
-def test_a_limit_beyond_what_counters_can_hold_is_clamped() -> None:
-    found = under("service: web, quotaFactor: 1000, grant: [{window: 1m, hard: {pods: 9007199254740000}}]")
+def test_limit_above_the_largest_exact_integer_is_clamped() -> None:
+    found = overridden_policy("service: web, quotaFactor: 1000, grant: [{window: 1m, hard: {pods: 9007199254740000}}]")
     assert hard(found, "web") == {("1m", "pods"): LARGEST_EXACT}
 
 
-def test_modes_that_are_named_hold_and_the_others_stay() -> None:
-    found = under("service: payment-api, modes: {quota: Audit, breaker: Disabled}")
+def test_override_replaces_named_modes_only() -> None:
+    found = overridden_policy("service: payment-api, modes: {quota: Audit, breaker: Disabled}")
     modes = CompiledPolicy(found).services["payment-api"].modes
     assert (modes.placement, modes.resources) == (Mode.WARN, Mode.ENFORCE)
     assert (modes.quota, modes.breaker) == (Mode.AUDIT, Mode.DISABLED)
     assert plan(found).quota_mode is Mode.AUDIT
 
 
-def test_pools_other_services_and_the_hash_stay_as_they_are() -> None:
-    found = under("service: payment-api, quotaFactor: 3, modes: {quota: Warn}")
+def test_override_changes_no_pool_no_other_service_and_no_hash() -> None:
+    found = overridden_policy("service: payment-api, quotaFactor: 3, modes: {quota: Warn}")
     assert found.hash == POLICY.hash
     assert replace(found.policy, services=()) == replace(POLICY.policy, services=())
     assert plan(found).pool == plan(POLICY).pool
@@ -128,19 +128,19 @@ def test_pools_other_services_and_the_hash_stay_as_they_are() -> None:
     ]
 
 
-def test_counters_go_on_where_they_were() -> None:
-    before, after = plan(POLICY), plan(under("service: payment-api, quotaFactor: 3"))
+def test_override_keeps_the_counters_of_its_service() -> None:
+    before, after = plan(POLICY), plan(overridden_policy("service: payment-api, quotaFactor: 3"))
     assert before.key == after.key
     assert [window.seconds for window in before.windows] == [window.seconds for window in after.windows]
 
 
-def test_entries_for_nobody_change_nothing() -> None:
-    assert under("service: gone, quotaFactor: 3") is POLICY
+def test_override_of_an_unknown_service_changes_nothing() -> None:
+    assert overridden_policy("service: gone, quotaFactor: 3") is POLICY
     assert overridden(POLICY, {}) is POLICY
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "expected"),
     [
         ("service: gone, quotaFactor: 3", ["no such service in the policy in force"]),
         ("service: free, quotaFactor: 3", ["quotaFactor: the service has no windows of its own"]),
@@ -172,31 +172,31 @@ def test_entries_for_nobody_change_nothing() -> None:
         ),
     ],
 )
-def test_what_has_no_effect_under_the_policy_is_said_and_is_no_error(body: str, said: list[str]) -> None:
+def test_override_without_effect_is_reported_and_is_no_error(body: str, expected: list[str]) -> None:
     [[entry]] = entries(body).values()
-    assert list(remarks(POLICY.policy, entry)) == said
+    assert list(remarks(POLICY.policy, entry)) == expected
 
 
-def test_resets_are_reported_by_their_moment_and_not_before_it() -> None:
-    lived = entries(
+def test_quota_resets_are_due_from_their_timestamp() -> None:
+    live_entries = entries(
         "service: a, quotaReset: {at: 2026-12-01T03:00:00Z}",
         "service: b, quotaReset: {at: 2026-12-01T03:00:01Z, window: 90s}",
         "service: c, quotaFactor: 2",
     ).values()
-    found = [entry for [entry] in lived]
+    found = [entry for [entry] in live_entries]
     assert resets(found, AT_US - 1) == ()
     assert resets(found, AT_US) == (("a", AT_US, None),)
     assert resets(found, AT_US + 1_000_000) == (("a", AT_US, None), ("b", AT_US + 1_000_000, 90))
     assert breaker_resets(found, AT_US + 1_000_000) == {}
 
 
-def test_breakers_are_reset_by_the_moment_too() -> None:
-    lived = entries(
+def test_breaker_resets_are_due_from_their_timestamp() -> None:
+    live_entries = entries(
         "service: a, resetAt: 2026-12-01T03:00:00Z, breaker: Automatic",
         "service: b, resetAt: 2026-12-01T03:00:01Z",
         "service: c, breaker: ForcedOpen",
     ).values()
-    found = [entry for [entry] in lived]
+    found = [entry for [entry] in live_entries]
     assert breaker_resets(found, AT_US - 1) == {}
     assert breaker_resets(found, AT_US) == {"a": AT_US}
     assert breaker_resets(found, AT_US + 1_000_000) == {"a": AT_US, "b": AT_US + 1_000_000}
@@ -204,10 +204,13 @@ def test_breakers_are_reset_by_the_moment_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "state"), [("ForcedOpen", State.FORCED_OPEN), ("ForcedClosed", State.FORCED_CLOSED), ("Automatic", None)]
+    ("manual_state", "state"),
+    [("ForcedOpen", State.FORCED_OPEN), ("ForcedClosed", State.FORCED_CLOSED), ("Automatic", None)],
 )
-def test_a_hand_on_a_breaker_reaches_its_plan_until_the_entrys_end_and_no_other(word: str, state: State | None) -> None:
-    found = under(f"service: tripping, breaker: {word}", "service: web, quotaFactor: 2")
+def test_manual_breaker_state_is_in_the_plan_of_its_service_until_the_entry_ends(
+    manual_state: str, state: State | None
+) -> None:
+    found = overridden_policy(f"service: tripping, breaker: {manual_state}", "service: web, quotaFactor: 2")
     forcing = None if state is None else Forcing(state, END_US, "INC-1")
     breaker = plan(found, "tripping").breaker
     assert breaker is not None
@@ -226,22 +229,22 @@ def test_a_hand_on_a_breaker_reaches_its_plan_until_the_entrys_end_and_no_other(
         ("breaker: Automatic", Mode.WARN),
     ],
 )
-def test_who_opens_a_breaker_means_it_unless_the_same_entry_says_another_mode(body: str, mode: Mode) -> None:
-    assert plan(under(f"service: tripping, {body}"), "tripping").breaker_mode is mode
+def test_forced_open_breaker_is_enforced_unless_its_entry_sets_a_mode(body: str, mode: Mode) -> None:
+    assert plan(overridden_policy(f"service: tripping, {body}"), "tripping").breaker_mode is mode
 
 
-def test_a_breaker_that_the_policy_disables_can_be_opened_manually() -> None:
+def test_disabled_breaker_can_be_forced_open() -> None:
     [*others, tripping] = POLICY.policy.services
     disabled = replace(tripping, modes=replace(tripping.modes, breaker=Mode.DISABLED))
     policy = LoadedPolicy(replace(POLICY.policy, services=(*others, disabled)), POLICY.hash)
     found = plan(overridden(policy, entries("service: tripping, breaker: ForcedOpen")), "tripping")
     assert found.breaker is not None
     assert (found.breaker_mode, found.breaker.forcing) == (Mode.ENFORCE, Forcing(State.FORCED_OPEN, END_US, "INC-1"))
-    [[closes]] = entries("service: tripping, breaker: ForcedClosed").values()
-    assert remarks(policy.policy, closes) == ("breaker: modes.breaker is Disabled",)
+    [[forced_closed]] = entries("service: tripping, breaker: ForcedClosed").values()
+    assert remarks(policy.policy, forced_closed) == ("breaker: modes.breaker is Disabled",)
 
 
-def test_several_entries_for_one_service_act_together_and_a_forced_state_has_its_own_end_and_reason() -> None:
+def test_entries_of_one_service_combine_and_a_forcing_keeps_its_end_and_reason() -> None:
     text = """\
 - {service: tripping, quotaFactor: 2, until: 2026-12-01T03:10:00Z, reason: INC-2}
 - {service: tripping, breaker: ForcedClosed, until: 2026-12-01T04:00:00Z, reason: INC-1}

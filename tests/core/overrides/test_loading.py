@@ -1,6 +1,6 @@
-"""The document: every file in `bad/` is named after its mistake, its `.expected` holds the lines that a person gets.
+"""Overrides documents: each file in `bad/` is named after its error, and its `.expected` has the reported lines.
 
-REFRESH_EXPECTED=1 writes the `.expected` files anew: read the difference before it is kept.
+REFRESH_EXPECTED=1 rewrites the `.expected` files: read the changes before you commit them.
 """
 
 import os
@@ -42,7 +42,7 @@ def problems(raw: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("document", BAD, ids=lambda path: path.stem)
-def test_a_bad_document_gets_exactly_the_lines_that_a_person_needs(document: Path) -> None:
+def test_invalid_document_is_reported_with_exactly_the_expected_lines(document: Path) -> None:
     found = problems(document.read_bytes())
     expectation = document.with_suffix(".expected")
     if os.environ.get("REFRESH_EXPECTED") == "1":
@@ -50,7 +50,7 @@ def test_a_bad_document_gets_exactly_the_lines_that_a_person_needs(document: Pat
     assert found == expectation.read_text().splitlines()
 
 
-def test_all_that_an_entry_may_say_is_read_exactly() -> None:
+def test_every_field_of_an_entry_is_loaded() -> None:
     minute = Duration.parse("1m")
     assert load(WHOLE.encode()).entries == (
         Override(
@@ -68,19 +68,19 @@ def test_all_that_an_entry_may_say_is_read_exactly() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "[]\n", "null\n", "---\n"])
-def test_nothing_written_is_no_override(text: str) -> None:
+def test_empty_document_has_no_overrides(text: str) -> None:
     assert load(text.encode()) == OverridesDocument()
 
 
 @pytest.mark.parametrize(
     "until", ["2026-12-01T04:00:00Z", "2026-12-01T05:00:00+01:00", "2026-12-01T04:00:00.000Z", "'2026-12-01T04:00:00Z'"]
 )
-def test_an_end_may_be_written_in_any_zone(until: str) -> None:
+def test_until_may_be_in_any_time_zone(until: str) -> None:
     [found] = load(entry(until=until).encode()).entries
     assert found.until_us == END_US
 
 
-def test_an_entry_is_live_up_to_its_end() -> None:
+def test_entry_is_live_until_its_end() -> None:
     document = load(entry().encode())
     assert list(document.live(END_US - 1)) == ["a"]
     assert document.live(END_US) == {}
@@ -99,7 +99,7 @@ def test_two_live_entries_for_one_service_clash_until_one_of_them_ends() -> None
     assert {name: found.until for name, [found] in document.live(END_US).items()} == {"a": "2026-12-01T05:00:00Z"}
 
 
-def test_entries_for_one_service_that_set_different_things_are_live_at_one_time() -> None:
+def test_entries_of_one_service_with_different_fields_are_live_together() -> None:
     live = [
         "grant: [{window: 1m, hard: {pods: 1}}]",
         "grant: [{window: 1m, hard: {cpu: 1}}, {window: 1h, hard: {pods: 1}}]",
@@ -114,26 +114,26 @@ def test_entries_for_one_service_that_set_different_things_are_live_at_one_time(
     document = load(text.encode())
     assert document.clashes(END_US - 1) == ()
     assert len(document.live(END_US - 1)["a"]) == len(live)
-    for body, thing in (
+    for body, field in (
         ("grant: [{window: 60s, hard: {requests.cpu: 1}}]", "grant of requests.cpu in 60s"),
         ("quotaReset: {at: 2026-12-01T03:30:00Z}", "quotaReset"),
         ("modes: {breaker: Audit}", "modes.breaker"),
     ):
         [clash] = load(f"{text}- {{service: a, {body}, {tail}}}\n".encode()).clashes(END_US - 1)
-        assert f"sets {thing}, first in line" in clash.reason
+        assert f"sets {field}, first in line" in clash.reason
 
 
-def test_an_expired_entry_beside_a_live_one_is_inert() -> None:
+def test_expired_entry_does_not_clash_with_a_live_one() -> None:
     document = load((entry(until="2020-01-01T00:00:00Z") + entry()).encode())
     assert document.clashes(END_US - 1) == ()
 
 
-def test_a_document_that_is_too_long_is_not_even_read() -> None:
+def test_document_above_the_size_limit_is_rejected_unparsed() -> None:
     [problem] = problems(b"- " * (LARGEST_BYTES // 2) + b"x")
     assert "the overrides hold at most 262144 (256 KiB): remove what has expired" in problem
 
 
-def test_a_thousand_entries_are_the_most() -> None:
+def test_document_holds_at_most_a_thousand_entries() -> None:
     thousand = "".join(entry(f"s{number}") for number in range(1000))
     assert len(load(thousand.encode()).entries) == 1000
     [problem] = problems((thousand + entry("one-more")).encode())

@@ -20,7 +20,7 @@ def with_terms(*terms: Json) -> Json:
     return pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}})
 
 
-def asking(*terms: Json) -> Json:
+def required_affinity(*terms: Json) -> Json:
     """Return a placement's affinity of native required terms."""
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}
 
@@ -29,6 +29,6 @@ def operations(raw: Json, **placement: Any) -> list[dict[str, Any]]:
     return plain(patch_of(raw, service_of(placement)))
 
 
-def says(key: str, operator: str = "Exists", *values: str) -> Json:
+def expression_term(key: str, operator: str = "Exists", *values: str) -> Json:
     """Return a term of one expression."""
     return {"matchExpressions": [{"key": key, "operator": operator, **({"values": list(values)} if values else {})}]}

@@ -18,7 +18,7 @@ several = st.lists(nodes, min_size=8, max_size=8)
 
 
 def allowed(pair: Pair, node: Node) -> bool:
-    """Say whether the policy allows a node: where the user may keep what he wrote, he is asked in its stead."""
+    """Return whether the policy allows a node, without nodeSelector entries whose value the user may keep."""
     own = pair.pod["spec"].get("nodeSelector") or {}
     wanted = pair.placement.get("nodeSelector") or {}
     if rule(pair.placement, "nodeSelector") != "Override":
@@ -26,7 +26,7 @@ def allowed(pair: Pair, node: Node) -> bool:
     return selector_fits(wanted, node) and any_term_fits(required_terms(pair.placement), node)
 
 
-def as_the_user_wrote(pair: Pair) -> Json:
+def without_overridden_selector(pair: Pair) -> Json:
     """Return the Pod without the entries of its nodeSelector that the policy overrides."""
     spec = pair.pod["spec"]
     if rule(pair.placement, "nodeSelector") != "Override":
@@ -40,36 +40,36 @@ def as_the_user_wrote(pair: Pair) -> Json:
 @given(pairs, several)
 def test_a_node_fits_the_rewritten_pod_iff_the_user_and_the_policy_both_allow_it(pair: Pair, nodes: list[Node]) -> None:
     patched = rewritten(pair.pod, pair.service)
-    users = as_the_user_wrote(pair)
+    user_pod = without_overridden_selector(pair)
     for node in nodes:
-        assert node_fits(patched, node) == (node_fits(users, node) and allowed(pair, node)), node
+        assert node_fits(patched, node) == (node_fits(user_pod, node) and allowed(pair, node)), node
 
 
 @examples(120)
 @given(pairs, several)
-def test_a_node_scores_by_the_users_preferences_and_by_each_of_the_policys_once(pair: Pair, nodes: list[Node]) -> None:
+def test_node_score_adds_each_policy_preference_once_to_those_of_the_user(pair: Pair, nodes: list[Node]) -> None:
     before, after = preferences_of(pair.pod), preferences_of(rewritten(pair.pod, pair.service))
-    ours = after[len(before) :]
+    added = after[len(before) :]
     assert after[: len(before)] == before
     for node in nodes:
-        assert score(after, node) == score(before, node) + score(ours, node)
-        assert score(ours, node) <= score(preferences(pair.placement), node)
+        assert score(after, node) == score(before, node) + score(added, node)
+        assert score(added, node) <= score(preferences(pair.placement), node)
 
 
 @examples(120)
 @given(pairs)
 def test_a_taint_is_tolerated_iff_the_user_or_the_policy_tolerates_it(pair: Pair) -> None:
-    theirs = pair.pod["spec"].get("tolerations") or []
-    mine = pair.placement.get("tolerations") or []
-    final = rewritten(pair.pod, pair.service)["spec"].get("tolerations") or []
+    user_tolerations = pair.pod["spec"].get("tolerations") or []
+    policy_tolerations = pair.placement.get("tolerations") or []
+    final_tolerations = rewritten(pair.pod, pair.service)["spec"].get("tolerations") or []
     for taint in TAINTS:
-        either = seconds_tolerated(theirs, *taint) >= 0 or seconds_tolerated(mine, *taint) >= 0
-        assert (seconds_tolerated(final, *taint) >= 0) == either, taint
+        either = seconds_tolerated(user_tolerations, *taint) >= 0 or seconds_tolerated(policy_tolerations, *taint) >= 0
+        assert (seconds_tolerated(final_tolerations, *taint) >= 0) == either, taint
 
 
 @examples(300)
 @given(tolerations(ODD), tolerations(ODD))
-def test_one_toleration_covers_another_only_if_it_bears_every_taint_as_long(own: Json, wanted: Json) -> None:
+def test_toleration_covers_another_only_if_it_tolerates_every_taint_as_long(own: Json, wanted: Json) -> None:
     first, second = msgspec.convert([own, wanted], tuple[Toleration, ...])
     if covers(first, msgspec.structs.replace(second, operator=second.operator or "Equal")):
         for taint in TAINTS:

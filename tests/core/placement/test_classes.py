@@ -21,10 +21,10 @@ from tests.core.placement.examples import operations, pod
         ("their-scheduler", "Override", [("replace", "podgate-scheduler")]),
     ],
 )
-def test_the_schedulers_name_by_rule(own: str | None, rule: str, expected: list[tuple[str, str]]) -> None:
+def test_scheduler_name_by_conflict_rule(own: str | None, rule: str, expected: list[tuple[str, str]]) -> None:
     raw = pod(schedulerName=own) if own is not None else pod()
     found = operations(raw, schedulerName="podgate-scheduler", onConflict={"schedulerName": rule})
-    assert [(one["op"], one["value"]) for one in found] == expected
+    assert [(operation["op"], operation["value"]) for operation in found] == expected
 
 
 FILLED = {"priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
@@ -48,12 +48,12 @@ CHOSEN, FILLED_IN = [managed("priorityClassName")], [managed(odd=True)]
     ],
     ids=["none", "as_written", "ours", "default", "theirs", "kept", "overridden", "in_a_file", "by_one_of_two"],
 )
-def test_a_priority_class_by_rule_and_its_priority_goes_with_it(
+def test_priority_class_by_conflict_rule_and_its_priority_is_removed(
     spec: Json, entries: list[Json] | None, rule: str, expected: list[Any]
 ) -> None:
     raw = pod({"managedFields": entries} if entries else None, **spec)
     found = operations(raw, priorityClassName="ours", onConflict={"priorityClassName": rule})
-    assert [(one["op"], one["path"]) for one in found] == expected
+    assert [(operation["op"], operation["path"]) for operation in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,6 @@ def test_a_priority_class_by_rule_and_its_priority_goes_with_it(
         ),
     ],
 )
-def test_a_runtime_class_by_rule_and_its_overhead_goes_with_it(spec: Json, rule: str, expected: list[Any]) -> None:
+def test_runtime_class_by_conflict_rule_and_its_overhead_is_removed(spec: Json, rule: str, expected: list[Any]) -> None:
     found = operations(pod(**spec), runtimeClassName="gvisor", onConflict={"runtimeClassName": rule})
-    assert [(one["op"], one["path"]) for one in found] == expected
+    assert [(operation["op"], operation["path"]) for operation in found] == expected

@@ -40,7 +40,7 @@ RICH: Json = {
     "runtimeClassName": "gvisor",
     "onConflict": {"default": "Override"},
 }
-"""A placement of every kind of field, with something required and something preferred wherever both can be."""
+"""A placement with every field, both required and preferred where possible."""
 
 
 def degraded(raw: Json, service: Service) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def degraded(raw: Json, service: Service) -> dict[str, Any]:
 
 
 def without_preferences(placement: Json) -> Governed:
-    """Return the policy that its user would have written, had he preferred nothing."""
+    """Return the policy of a placement without its preferences."""
     affinity = {
         kind: {REQUIRED: terms[REQUIRED]}
         for kind, terms in placement.get("affinity", {}).items()
@@ -56,7 +56,9 @@ def without_preferences(placement: Json) -> Governed:
     }
     topology = [entry for entry in placement.get("topology", []) if "preferredWeight" not in entry]
     spreads = [
-        one for one in placement.get("topologySpreadConstraints") or [] if one["whenUnsatisfiable"] == "DoNotSchedule"
+        constraint
+        for constraint in placement.get("topologySpreadConstraints") or []
+        if constraint["whenUnsatisfiable"] == "DoNotSchedule"
     ]
     kept = {"affinity": affinity, "topology": topology, "topologySpreadConstraints": spreads}
     return governed({**placement, **{name: value for name, value in kept.items() if name in placement}})
@@ -64,7 +66,7 @@ def without_preferences(placement: Json) -> Governed:
 
 @examples(100)
 @given(pairs)
-def test_it_does_what_the_policy_without_its_preferences_would_do(pair: Pair) -> None:
+def test_degraded_rewrite_equals_that_of_the_policy_without_preferences(pair: Pair) -> None:
     required = without_preferences(pair.placement)
     patch = rewrite(read(pair.pod), pair.service, HASH, degraded=True)
     assert patch == rewrite(read(pair.pod), required.service, HASH)
@@ -73,52 +75,54 @@ def test_it_does_what_the_policy_without_its_preferences_would_do(pair: Pair) ->
 
 @examples(100)
 @given(pairs)
-def test_degrading_twice_is_degrading_once_and_leaves_a_whole_pod_alone(pair: Pair) -> None:
-    for once in (degraded(pair.pod, pair.service), rewritten(pair.pod, pair.service)):
-        assert rewrite(read(once), pair.service, HASH, degraded=True) == ()
+def test_degraded_rewrite_is_idempotent_and_keeps_a_full_rewrite(pair: Pair) -> None:
+    for patched in (degraded(pair.pod, pair.service), rewritten(pair.pod, pair.service)):
+        assert rewrite(read(patched), pair.service, HASH, degraded=True) == ()
 
 
 @examples(100)
 @given(pairs)
-def test_the_validating_half_says_the_same_of_a_degraded_pod_as_of_a_whole_one(pair: Pair) -> None:
-    found, usual = (
+def test_validation_findings_are_equal_after_degraded_and_full_rewrites(pair: Pair) -> None:
+    found, expected = (
         check(read(after), pair.service, hash_known=True)
         for after in (degraded(pair.pod, pair.service), rewritten(pair.pod, pair.service))
     )
-    assert found == usual
+    assert found == expected
 
 
 @examples(100)
 @given(pairs)
-def test_a_later_call_adds_what_was_left_out(pair: Pair) -> None:
+def test_later_rewrite_adds_the_omitted_preferences(pair: Pair) -> None:
     later = rewritten(degraded(pair.pod, pair.service), pair.service)
     assert spreads_sorted(later) == spreads_sorted(rewritten(pair.pod, pair.service))
     assert rewritten(later, pair.service) == later
 
 
 def spreads_sorted(raw: Json) -> Json:
-    """Return a Pod in which the order of spread constraints, which means nothing, is always the same."""
+    """Return a Pod with sorted spread constraints: their order has no meaning."""
     found = sorted(raw["spec"].get("topologySpreadConstraints") or [], key=msgspec.json.encode)
     return {**raw, "spec": {**raw["spec"], "topologySpreadConstraints": found}}
 
 
 @pytest.mark.parametrize("sample", CORPUS, ids=lambda sample: sample.name)
-def test_each_pod_of_the_corpus_passes_degraded_as_it_does_whole(sample: Sample) -> None:
+def test_corpus_pods_have_equal_findings_after_degraded_and_full_rewrites(sample: Sample) -> None:
     service, raw = service_of(RICH), msgspec.json.decode(sample.raw)
-    after, whole = degraded(raw, service), rewritten(raw, service)
-    assert check(read(after), service, hash_known=True) == check(read(whole), service, hash_known=True)
+    after, full = degraded(raw, service), rewritten(raw, service)
+    assert check(read(after), service, hash_known=True) == check(read(full), service, hash_known=True)
     assert rewrite(read(after), service, HASH, degraded=True) == ()
-    assert rewritten(after, service) != after, "something was left out"
+    assert rewritten(after, service) != after, "preferences were omitted"
 
 
-def test_all_that_is_preferred_is_left_out_and_nothing_else() -> None:
+def test_degraded_rewrite_omits_all_preferences_and_nothing_else() -> None:
     spec = degraded(pod(), service_of(RICH))["spec"]
     affinity = spec.pop("affinity")
     assert {kind: set(terms) for kind, terms in affinity.items()} == {
         "nodeAffinity": {REQUIRED},
         "podAffinity": {REQUIRED},
     }
-    assert [one["whenUnsatisfiable"] for one in spec.pop("topologySpreadConstraints")] == ["DoNotSchedule"]
+    assert [constraint["whenUnsatisfiable"] for constraint in spec.pop("topologySpreadConstraints")] == [
+        "DoNotSchedule"
+    ]
     assert spec == {
         "schedulerName": "podgate-scheduler",
         "nodeSelector": {"disk-type": "ssd"},
@@ -128,7 +132,7 @@ def test_all_that_is_preferred_is_left_out_and_nothing_else() -> None:
     }
 
 
-def test_what_a_pod_prefers_itself_is_left_as_it_is() -> None:
+def test_preferences_of_the_pod_itself_are_kept() -> None:
     own = {"maxSkew": 5, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
     service = service_of(
         {"topologySpreadConstraints": [spread("ScheduleAnyway")], "onConflict": {"default": "Override"}}
@@ -138,7 +142,7 @@ def test_what_a_pod_prefers_itself_is_left_as_it_is() -> None:
     assert overridden["maxSkew"] == 1
 
 
-def test_a_placement_that_prefers_nothing_has_one_plan() -> None:
+def test_placement_without_preferences_has_one_plan() -> None:
     service = service_of({"nodeSelector": {"a": "b"}, "topologySpreadConstraints": [spread("DoNotSchedule")]})
     assert service.degraded_placement_plan is service.placement_plan
     assert Service("s", service.match).degraded_placement_plan is None

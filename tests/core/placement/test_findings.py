@@ -18,7 +18,7 @@ from webhook.core.policy_spec import Mode
 
 @examples(120)
 @given(pairs)
-def test_in_a_rewritten_pod_only_the_users_own_wishes_are_objected_to(pair: Pair) -> None:
+def test_rewritten_pod_has_only_conflicts_and_contradictions(pair: Pair) -> None:
     final = stored(rewritten(pair.pod, pair.service))
     assert disagreements(final, pair) == []
     assert {code for code, _ in findings(final, pair.service)} <= {CONFLICT, CONTRADICTION}
@@ -26,20 +26,20 @@ def test_in_a_rewritten_pod_only_the_users_own_wishes_are_objected_to(pair: Pair
 
 @examples(120)
 @given(pairs)
-def test_in_a_pod_that_was_never_rewritten_everything_that_is_lacking_is_found(pair: Pair) -> None:
+def test_every_missing_field_of_an_unrewritten_pod_is_found(pair: Pair) -> None:
     assert disagreements(marked(pair.pod), pair) == []
     assert disagreements(stored(marked(pair.pod)), pair) == []
 
 
 @examples(60)
 @given(pairs)
-def test_whatever_a_later_webhook_undoes_is_found(pair: Pair) -> None:
-    for what, pod in damaged(stored(rewritten(pair.pod, pair.service))):
-        assert disagreements(pod, pair) == [], what
+def test_every_change_undone_by_a_later_webhook_is_found(pair: Pair) -> None:
+    for damage, pod in damaged(stored(rewritten(pair.pod, pair.service))):
+        assert disagreements(pod, pair) == [], damage
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
-def test_the_same_is_found_where_placement_is_not_enforced_and_never_more_strictly_meant(mode: Mode) -> None:
+def test_unenforced_placement_has_the_same_findings_in_its_own_mode(mode: Mode) -> None:
     for pair in usual():
         lenient = msgspec.structs.replace(pair.service, modes=Modes(placement=mode))
         pod = marked(pair.pod)
@@ -47,7 +47,7 @@ def test_the_same_is_found_where_placement_is_not_enforced_and_never_more_strict
         assert {found.mode for found in check(read(pod), lenient, hash_known=True)} <= {mode}
 
 
-def test_a_disabled_placement_is_not_asked_about() -> None:
+def test_disabled_placement_has_no_findings() -> None:
     for pair in usual():
         off = msgspec.structs.replace(pair.service, modes=Modes(placement=Mode.DISABLED))
         assert findings(marked(pair.pod), off) == set()

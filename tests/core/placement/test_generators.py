@@ -14,20 +14,20 @@ from webhook.core.document.yaml.problems import DocumentError
 from webhook.core.policy.model import Modes
 
 
-def test_few_placements_are_thrown_away_and_what_the_rules_take_the_proof_takes() -> None:
-    thrown_away = 0
+def test_few_placements_are_rejected_and_valid_ones_pass_the_proof() -> None:
+    rejected = 0
     for placement in series(80, drawn_placements):
         raw = document(placement)
         try:
             load_unproved(raw, None)
         except DocumentError:
-            thrown_away += 1
+            rejected += 1
             continue
         assert load_effective(raw, None).policy.services[0].modes == Modes()
-    assert thrown_away <= 12
+    assert rejected <= 12
 
 
-def test_every_field_of_a_pod_and_of_a_placement_is_spoken_of() -> None:
+def test_every_field_of_pods_and_placements_is_generated() -> None:
     fields = {
         "affinity",
         "nodeSelector",
@@ -37,22 +37,24 @@ def test_every_field_of_a_pod_and_of_a_placement_is_spoken_of() -> None:
         "tolerations",
         "topologySpreadConstraints",
     }
-    spoken = Counter(field for pair in usual() for field in fields if pair.pod["spec"].get(field))
-    asked = Counter(
+    pod_fields = Counter(field for pair in usual() for field in fields if pair.pod["spec"].get(field))
+    placement_fields = Counter(
         field for pair in usual() for field in {*fields, "topology", "onConflict"} if pair.placement.get(field)
     )
-    assert min(spoken[field] for field in fields) > 15, spoken
-    assert min(asked[field] for field in {*fields, "topology", "onConflict"}) > 15, asked
+    assert min(pod_fields[field] for field in fields) > 15, pod_fields
+    assert min(placement_fields[field] for field in {*fields, "topology", "onConflict"}) > 15, placement_fields
 
 
-def test_terms_meet_terms() -> None:
+def test_several_terms_are_generated_in_pods_and_placements_together() -> None:
     sizes = [(len(terms_of(pair.pod) or []), len(required_terms(pair.placement) or [])) for pair in usual()]
     assert sum(own > 0 and wanted > 0 for own, wanted in sizes) > 20
     assert sum(own > 1 and wanted > 1 for own, wanted in sizes) > 5
 
 
 def test_every_kind_of_operation_occurs() -> None:
-    kinds = Counter(kind for pair in usual() for kind in {one["op"] for one in plain(patch_of(pair.pod, pair.service))})
+    kinds = Counter(
+        kind for pair in usual() for kind in {operation["op"] for operation in plain(patch_of(pair.pod, pair.service))}
+    )
     assert min(kinds[kind] for kind in ("add", "replace", "remove", "copy")) >= 3, kinds
 
 

@@ -22,16 +22,16 @@ ALLOWED = WEB.replace("{nodeSelector: {disk: ssd}}", "{nodeSelector: {disk: ssd}
 CONTAINERS = [{"name": "c"}]
 
 
-async def asked(policy: str, user: str = ALICE, metadata: Json | None = None, head: str = "") -> Admission:
+async def admit_pod(policy: str, user: str = ALICE, metadata: Json | None = None, head: str = "") -> Admission:
     spec = {"nodeName": "node-1", "containers": CONTAINERS}
     given = {"metadata": {"name": "p", **(metadata or {})}, "spec": spec}
     return await admit(Gate(policy_of(policy, head)).interceptor, Ask(given, "shop", "u", user))
 
 
 @pytest.mark.parametrize("user", [ALICE, REPLICA_SETS, "system:node:node-1", DAEMON_SET_CONTROLLER + "x"])
-async def test_a_pod_that_names_its_node_is_refused_for_any_caller(user: str) -> None:
-    """A controller only carries out what stands in a template; a kubelet may create mirror Pods, and no others."""
-    admission = await asked(WEB, user)
+async def test_pod_with_a_node_name_is_denied_for_any_caller(user: str) -> None:
+    """A controller only copies a template; a kubelet may create mirror Pods, and no others."""
+    admission = await admit_pod(WEB, user)
     assert admission.mutated.allowed, "the mutating half denies nothing"
     decision = admission.validated
     assert (decision.verdict, decision.status.code) == (Verdict.DENY, 403)
@@ -48,23 +48,23 @@ async def test_a_pod_that_names_its_node_is_refused_for_any_caller(user: str) ->
         ("ci", {}, "exemptions: {usernames: [ci]}"),
     ],
 )
-async def test_who_is_known_by_its_caller_goes_on(user: str, metadata: Json, head: str) -> None:
-    assert (await asked(WEB, user, metadata, head)).validated.verdict is Verdict.EXEMPT
+async def test_pod_of_an_exempt_caller_may_set_a_node_name(user: str, metadata: Json, head: str) -> None:
+    assert (await admit_pod(WEB, user, metadata, head)).validated.verdict is Verdict.EXEMPT
 
 
-async def test_the_daemon_set_controller_is_judged_where_the_policy_says_so() -> None:
-    admission = await asked(WEB, DAEMON_SET_CONTROLLER, head="exemptions: {daemonSets: false}")
+async def test_daemon_set_controller_is_denied_without_its_exemption() -> None:
+    admission = await admit_pod(WEB, DAEMON_SET_CONTROLLER, head="exemptions: {daemonSets: false}")
     assert admission.validated.verdict is Verdict.DENY
 
 
-async def test_a_mirror_pod_by_a_tenants_word_is_none() -> None:
-    admission = await asked(WEB, metadata={"annotations": {MIRROR_ANNOTATION: "x"}})
+async def test_mirror_annotation_of_a_tenant_exempts_no_pod() -> None:
+    admission = await admit_pod(WEB, metadata={"annotations": {MIRROR_ANNOTATION: "x"}})
     assert [found.code for found in admission.validated.denials] == [Code.NODE_NAME_SET]
 
 
 @pytest.mark.parametrize(("mode", "denied"), [("Enforce", True), ("Warn", False), ("Audit", False)])
-async def test_the_mode_decides_what_follows(mode: str, denied: bool) -> None:  # noqa: FBT001  a parameter
-    decision = (await asked(WEB + f"  modes: {{placement: {mode}}}")).validated
+async def test_placement_mode_decides_whether_a_node_name_is_denied(mode: str, denied: bool) -> None:  # noqa: FBT001  a parameter
+    decision = (await admit_pod(WEB + f"  modes: {{placement: {mode}}}")).validated
     assert [(found.code, found.mode) for found in decision.findings] == [(Code.NODE_NAME_SET, Mode(mode))]
     assert decision.allowed is not denied
 
@@ -79,18 +79,18 @@ async def test_the_mode_decides_what_follows(mode: str, denied: bool) -> None:  
     ],
     ids=["allowed", "disabled", "no placement", "no service"],
 )
-async def test_elsewhere_it_is_the_users_business(policy: str) -> None:
-    assert (await asked(policy)).validated.allowed
+async def test_node_name_is_admitted_if_no_placement_forbids_it(policy: str) -> None:
+    assert (await admit_pod(policy)).validated.allowed
 
 
-async def test_a_pod_that_was_never_rewritten_is_refused_all_the_same() -> None:
-    """Under failureMode Open, too: it lets in what was not written, and not what the user wrote himself."""
+async def test_unrewritten_pod_with_a_node_name_is_denied() -> None:
+    """Under failureMode Open, too: it admits what Podgate did not write, and not what the user wrote."""
     given = {"metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": "node-1", "containers": CONTAINERS}}
     decision = await Gate(policy_of(WEB)).validate(object=given)
     assert [found.code for found in decision.denials] == [Code.NODE_NAME_SET]
 
 
-async def test_a_pod_that_the_scheduler_has_placed_may_be_changed() -> None:
+async def test_scheduled_pod_may_be_updated_and_resized() -> None:
     gate = Gate(policy_of(WEB))
     old = gate.owned("u", nodeSelector={"disk": "ssd"}, nodeName="node-1")
     new = gate.owned("u", nodeSelector={"disk": "ssd"}, nodeName="node-1")
@@ -100,7 +100,7 @@ async def test_a_pod_that_the_scheduler_has_placed_may_be_changed() -> None:
         assert (decision.allowed, decision.findings) == (True, ())
 
 
-async def test_the_author_of_a_template_is_reported() -> None:
+async def test_node_name_in_a_workload_template_is_a_warning() -> None:
     template = {"spec": {"nodeName": "node-1", "containers": CONTAINERS}}
     request = envelope(
         resource={"group": "apps", "version": "v1", "resource": "deployments"},
@@ -112,11 +112,11 @@ async def test_the_author_of_a_template_is_reported() -> None:
 
 
 @pytest.mark.parametrize(("policy", "act", "owed"), [(WEB, Act.LEFT, True), (ALLOWED, Act.NOTHING, False)])
-def test_an_explanation_names_the_field_that_decides(policy: str, act: Act, owed: bool) -> None:  # noqa: FBT001
+def test_explanation_names_allow_node_name(policy: str, act: Act, owed: bool) -> None:  # noqa: FBT001
     (service,) = policy_of(policy).policy.services
     document = {"metadata": {"name": "p"}, "spec": {"nodeName": "node-1", "containers": CONTAINERS}}
     notes = {note.rule: note for note in explain(document, service, "0" * 16)}
     assert (notes["placement.allowNodeName"].act, bool(notes["placement.allowNodeName"].owed)) == (act, owed)
-    assert not notes["placement.nodeSelector[disk]"].owed, "it is not the selector's doing"
+    assert not notes["placement.nodeSelector[disk]"].owed, "the selector is not the cause"
     del document["spec"]["nodeName"]
     assert "placement.allowNodeName" not in {note.rule for note in explain(document, service, "0" * 16)}

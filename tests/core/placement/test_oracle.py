@@ -74,7 +74,7 @@ AFTER: Json = {
         ],
     },
 }
-Wrong = Callable[[Any], Any]
+Change = Callable[[Any], Any]
 
 
 def _terms(pod: Any) -> Any:
@@ -85,8 +85,8 @@ def _preferred(pod: Any) -> Any:
     return pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
 
 
-def _wrong(pod: Any) -> dict[str, Wrong]:
-    """Return ways of getting it wrong, each done to a Pod that is right."""
+def _faulty_changes(pod: Any) -> dict[str, Change]:
+    """Return changes that each make a correct Pod wrong."""
     spec = pod["spec"]
     return {
         "a_term_is_ored": lambda one: _terms(one).append({"matchExpressions": [IN_ZONE]}),
@@ -98,7 +98,7 @@ def _wrong(pod: Any) -> dict[str, Wrong]:
         "a_preference_lost": lambda one: _preferred(one).clear(),
         "tolerations_replaced": lambda one: one["spec"]["tolerations"].pop(0),
         "a_toleration_twice": lambda one: one["spec"]["tolerations"].append(spec["tolerations"][1]),
-        "a_toleration_of_nobody": lambda one: one["spec"]["tolerations"].append({"operator": "Exists"}),
+        "an_unwanted_toleration": lambda one: one["spec"]["tolerations"].append({"operator": "Exists"}),
         "the_old_priority_stays": lambda one: one["spec"].update(priority=0),
         "another_class": lambda one: one["spec"].update(priorityClassName="other"),
         "overhead_stays": lambda one: one["spec"].update(overhead={"cpu": "1"}),
@@ -110,28 +110,28 @@ def _wrong(pod: Any) -> dict[str, Wrong]:
         "the_users_node_selector_lost": lambda one: one["spec"]["nodeSelector"].pop("arch"),
         "a_label_of_the_users_lost": lambda one: one["metadata"]["labels"].pop("app"),
         "an_id_of_the_call": lambda one: one["metadata"]["annotations"].update(call="7f3a"),
-        "half_of_it": lambda one: one["spec"].pop("schedulerName"),
+        "a_field_not_written": lambda one: one["spec"].pop("schedulerName"),
         "a_container_touched": lambda one: one["spec"]["containers"][0].update(image="other"),
         "a_field_added": lambda one: one.update(status={}),
     }
 
 
-def test_a_right_rewrite_has_no_fault() -> None:
+def test_correct_rewrite_has_no_fault() -> None:
     assert faults(BEFORE, AFTER, PLACEMENT, "s", HASH) == []
 
 
-@pytest.mark.parametrize("name", list(_wrong(AFTER)))
+@pytest.mark.parametrize("name", list(_faulty_changes(AFTER)))
 def test_a_wrong_rewrite_is_reported(name: str) -> None:
     pod = deepcopy(AFTER)
-    _wrong(pod)[name](pod)
+    _faulty_changes(pod)[name](pod)
     assert faults(BEFORE, pod, PLACEMENT, "s", HASH) != []
 
 
-def test_nulls_say_nothing() -> None:
+def test_null_fields_are_ignored() -> None:
     assert faults({**BEFORE, "status": None}, AFTER, PLACEMENT, "s", HASH) == []
 
 
-def test_a_right_pod_lacks_nothing_and_a_bare_one_all() -> None:
+def test_correct_pod_has_no_expected_findings_and_a_bare_one_has_all() -> None:
     assert expected(AFTER, PLACEMENT, "s").must == set()
     assert {field for _, field in expected(BEFORE, PLACEMENT, "s").must} == {
         "spec.schedulerName",
@@ -162,7 +162,7 @@ def test_a_right_pod_lacks_nothing_and_a_bare_one_all() -> None:
         ("Lt", ["1"], "²", False),
     ],
 )
-def test_an_expression_means_what_kubernetes_says(
+def test_expression_has_the_semantics_of_kubernetes(
     operator: str, values: list[str] | None, value: str | None, *, expectation: bool
 ) -> None:
     assert holds({"key": "k", "operator": operator, "values": values}, value) is expectation
@@ -171,7 +171,7 @@ def test_an_expression_means_what_kubernetes_says(
 @pytest.mark.parametrize(
     ("value", "expectation"), [("4", False), ("5", False), ("6", True), ("07", False), ("", False), ("-1", False)]
 )
-def test_a_comparing_toleration_takes_canonical_numbers_only(value: str, *, expectation: bool) -> None:
+def test_gt_toleration_accepts_canonical_numbers_only(value: str, *, expectation: bool) -> None:
     found = {"key": "k", "operator": "Gt", "value": "5", "effect": "NoSchedule"}
     assert tolerates(found, "k", value, "NoSchedule") is expectation
 
@@ -181,7 +181,7 @@ nodes = st.builds(Node, st.sampled_from(["n1", "n2", "n3"]), some_node_labels)
 
 @examples(150)
 @given(st.lists(terms(ODD), max_size=3), st.lists(terms(ODD), max_size=3), st.lists(nodes, min_size=6, max_size=6))
-def test_sets_of_nodes_agree_with_every_single_node(some: list[Json], others: list[Json], nodes: list[Node]) -> None:
+def test_node_sets_agree_with_each_single_node(some: list[Json], others: list[Json], nodes: list[Node]) -> None:
     universe = Universe([*some, *others])
     left, right = universe.boxes(some), universe.boxes(others)
     both = universe.both(left, right)
@@ -199,9 +199,13 @@ def test_sets_of_nodes_agree_with_every_single_node(some: list[Json], others: li
     ("narrow", "wide", "expectation"),
     [
         ([("In", ["1", "2"])], [("In", ["1", "2", "3"])], True),
-        ([("Gt", ["0"]), ("Lt", ["2"])], [("In", ["1"])], False),  # 01 is a number, and not 1
+        ([("Gt", ["0"]), ("Lt", ["2"])], [("In", ["1"])], False),  # the number 01 is not the string 1
         ([("In", ["1", "5"]), ("Gt", ["3"])], [("In", ["5"])], True),
-        ([("Gt", ["1"]), ("Lt", ["2"])], [("In", ["x"])], True),  # no integer is between: nothing is everywhere
+        (
+            [("Gt", ["1"]), ("Lt", ["2"])],
+            [("In", ["x"])],
+            True,
+        ),  # no integer is between: the empty set is within every set
         ([("Exists", None), ("NotIn", ["1"])], [("Exists", None)], True),
         ([("NotIn", ["1"])], [("Exists", None)], False),
     ],
@@ -215,16 +219,16 @@ def test_implication_is_exact(narrow: list[tuple[str, Any]], wide: list[tuple[st
     assert universe.within(universe.boxes([one]), universe.boxes([other])) is expectation
 
 
-def test_selectors_are_equal_in_every_wording() -> None:
+def test_equivalent_selectors_are_equal() -> None:
     labels: Json = {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists", "values": None}]}
-    words: Json = {
+    expressions: Json = {
         "matchExpressions": [{"key": "b", "operator": "Exists"}, {"key": "a", "operator": "In", "values": ["1"]}]
     }
-    assert pod_affinity.selector(labels) == pod_affinity.selector(words)
+    assert pod_affinity.selector(labels) == pod_affinity.selector(expressions)
     assert pod_affinity.selector(None) != pod_affinity.selector({})
 
 
-def test_label_keys_are_merged_as_the_api_server_does_and_say_nothing_new() -> None:
+def test_match_label_keys_are_merged_as_by_the_api_server_and_keep_the_meaning() -> None:
     term = {"topologyKey": ZONE, "labelSelector": {}, "matchLabelKeys": ["app", "absent"], "mismatchLabelKeys": ["t"]}
     pod: Json = {
         "metadata": {"labels": {"app": "x", "t": "1"}},

@@ -25,13 +25,13 @@ from webhook.core.policy_spec import Mode
 
 @examples(120)
 @given(pairs)
-def test_it_does_what_user_and_policy_ask_and_nothing_else(pair: Pair) -> None:
+def test_rewrite_fulfils_user_and_policy_and_changes_nothing_else(pair: Pair) -> None:
     assert found_wrong(pair, rewritten(pair.pod, pair.service)) == []
 
 
 @examples(120)
 @given(pairs)
-def test_rewriting_twice_is_rewriting_once(pair: Pair) -> None:
+def test_rewrite_is_idempotent(pair: Pair) -> None:
     assert patch_of(rewritten(pair.pod, pair.service), pair.service) == ()
 
 
@@ -43,11 +43,11 @@ def test_every_operation_and_every_copied_term_is_needed(pair: Pair) -> None:
 
 @examples(120)
 @given(illegal_pods, policies)
-def test_a_pod_that_the_api_server_will_refuse_is_rewritten_once_all_the_same(raw: Json, policy: Governed) -> None:
+def test_rewrite_of_an_invalid_pod_is_idempotent(raw: Json, policy: Governed) -> None:
     assert patch_of(rewritten(raw, policy.service), policy.service) == ()
 
 
-def test_it_adds_replaces_removes_and_copies_at_places_of_podgate() -> None:
+def test_patch_has_four_operations_on_labels_annotations_and_spec_only() -> None:
     fields = {"add": {"value"}, "replace": {"value"}, "remove": set(), "copy": {"from"}}
     for pair in usual():
         for operation in plain(patch_of(pair.pod, pair.service)):
@@ -56,7 +56,7 @@ def test_it_adds_replaces_removes_and_copies_at_places_of_podgate() -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT, Mode.DISABLED])
-def test_a_placement_that_is_not_enforced_alters_label_and_annotation_only(mode: Mode) -> None:
+def test_unenforced_placement_changes_label_and_annotation_only(mode: Mode) -> None:
     for pair in usual():
         lenient = msgspec.structs.replace(pair.service, modes=Modes(placement=mode))
         patched = rewritten(pair.pod, lenient)
@@ -65,7 +65,7 @@ def test_a_placement_that_is_not_enforced_alters_label_and_annotation_only(mode:
         assert patched["metadata"]["annotations"][OUR_ANNOTATION] == HASH
 
 
-def test_a_service_with_every_mode_disabled_is_left_alone() -> None:
+def test_service_with_every_mode_disabled_is_not_rewritten() -> None:
     off = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
     for pair in usual():
         assert patch_of(pair.pod, msgspec.structs.replace(pair.service, modes=off)) == ()

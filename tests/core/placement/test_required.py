@@ -4,14 +4,26 @@ import pytest
 
 from tests.core.generating.vocabulary import REGION, REQUIRED, ZONE, Json
 from tests.core.oracle.nodes import terms_of
-from tests.core.placement.examples import IN_ZONES, TERMS, ZONES, asking, operations, pod, says, with_terms
+from tests.core.placement.examples import (
+    IN_ZONES,
+    TERMS,
+    ZONES,
+    expression_term,
+    operations,
+    pod,
+    required_affinity,
+    with_terms,
+)
 from tests.core.rewriting import read, rewritten
 from tests.core.strategies import service_of
 from webhook.core.admission.validation import check
 
 
 def test_each_of_several_terms_is_narrowed_not_only_the_last() -> None:
-    assert operations(with_terms(says("disk"), says(ZONE, "In", "b", "g"), says("disk")), topology=ZONES) == [
+    assert operations(
+        with_terms(expression_term("disk"), expression_term(ZONE, "In", "b", "g"), expression_term("disk")),
+        topology=ZONES,
+    ) == [
         {"op": "add", "path": f"{TERMS}/0/matchExpressions/-", "value": IN_ZONES},
         {"op": "add", "path": f"{TERMS}/2/matchExpressions/-", "value": IN_ZONES},
     ]
@@ -40,7 +52,7 @@ def test_an_empty_term_matches_nothing_and_stays_empty(empty: Json) -> None:
     ],
     ids=["narrower", "together_narrower", "contradictory", "there_and_not", "no_number_between"],
 )
-def test_a_term_that_is_narrow_enough_or_fits_no_node_stays(own: list[Json]) -> None:
+def test_term_that_implies_the_placement_or_fits_no_node_is_unchanged(own: list[Json]) -> None:
     assert operations(with_terms({"matchExpressions": own}), topology=ZONES) == []
 
 
@@ -53,13 +65,13 @@ def test_a_term_that_is_narrow_enough_or_fits_no_node_stays(own: list[Json]) -> 
         {"operator": "DoesNotExist"},
     ],
 )
-def test_a_term_that_is_wider_or_other_is_narrowed(own: Json) -> None:
+def test_term_that_does_not_imply_the_placement_is_narrowed(own: Json) -> None:
     assert operations(with_terms({"matchExpressions": [{"key": ZONE, **own}]}), topology=ZONES) == [
         {"op": "add", "path": f"{TERMS}/0/matchExpressions/-", "value": IN_ZONES}
     ]
 
 
-def test_entries_of_one_label_are_intersected_and_preferred_ones_do_not_bind() -> None:
+def test_required_entries_of_one_label_are_intersected_and_preferred_ones_ignored() -> None:
     topology = [*ZONES, {"level": "Zone", "in": ["g", "h"]}, {"level": "Region", "in": ["r"], "preferredWeight": 9}]
     (written,) = operations(pod(), topology=topology)
     expected = {"key": ZONE, "operator": "In", "values": ["g"]}
@@ -68,9 +80,12 @@ def test_entries_of_one_label_are_intersected_and_preferred_ones_do_not_bind() -
     assert REGION not in str(required)
 
 
-def test_of_several_native_terms_the_first_goes_into_the_users_and_the_next_into_a_copy() -> None:
-    own = {**says("disk"), "fieldOfTomorrow": {"a": [1]}}
-    after = rewritten(with_terms(own), service_of({"affinity": asking(says("a"), says("b")), "topology": ZONES}))
+def test_first_native_term_joins_the_users_term_and_the_next_a_copy_of_it() -> None:
+    own = {**expression_term("disk"), "fieldOfTomorrow": {"a": [1]}}
+    after = rewritten(
+        with_terms(own),
+        service_of({"affinity": required_affinity(expression_term("a"), expression_term("b")), "topology": ZONES}),
+    )
     disk, a, b = ({"key": key, "operator": "Exists"} for key in ("disk", "a", "b"))
     found = terms_of(after) or []
     assert [[*found[0]["matchExpressions"][:2]], [*found[1]["matchExpressions"][:2]]] == [[disk, a], [disk, b]]
@@ -78,15 +93,15 @@ def test_of_several_native_terms_the_first_goes_into_the_users_and_the_next_into
     assert [term["fieldOfTomorrow"] for term in found] == [{"a": [1]}] * 2
 
 
-def test_a_term_that_implies_any_of_the_native_ones_stays() -> None:
-    placement = {"affinity": asking(says("a", "In", "1"), says("b"))}
-    assert operations(with_terms(says("b", "In", "x")), **placement) == []
+def test_term_that_implies_a_native_term_is_unchanged() -> None:
+    placement = {"affinity": required_affinity(expression_term("a", "In", "1"), expression_term("b"))}
+    assert operations(with_terms(expression_term("b", "In", "x")), **placement) == []
 
 
-def test_more_terms_than_anybody_needs_are_left_alone_and_refused() -> None:
-    """A hundred terms times ten hundred would be a Pod that no API server takes."""
-    many = with_terms(*[says(f"k{number}") for number in range(600)])
-    placement = {"affinity": asking(says("a"), says("b"))}
+def test_too_many_terms_are_not_rewritten_and_are_found_unfulfilled() -> None:
+    """The product of the terms would be a Pod that the API server rejects."""
+    many = with_terms(*[expression_term(f"k{number}") for number in range(600)])
+    placement = {"affinity": required_affinity(expression_term("a"), expression_term("b"))}
     assert operations(many, **placement) == []
     (found,) = check(read(many), service_of(placement), hash_known=True)
     assert found.code == "PlacementUnfulfilled"

@@ -11,7 +11,7 @@ from tests.core.strategies import service_of
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
 
 
-def test_a_longer_toleration_stands_before_the_default_one_which_would_win() -> None:
+def test_longer_toleration_precedes_the_default_one() -> None:
     """DefaultTolerationSeconds runs before webhooks, and eviction goes by the first toleration that fits."""
     raw = pod(tolerations=[{"key": "gpu", "operator": "Exists"}, {**NOT_READY, "tolerationSeconds": 300}])
     service = service_of({"tolerations": [{**NOT_READY, "tolerationSeconds": 3600}]})
@@ -20,19 +20,19 @@ def test_a_longer_toleration_stands_before_the_default_one_which_would_win() -> 
     assert patch_of(patched, service) == ()
 
 
-def test_a_longer_toleration_stands_before_a_shorter_one_of_every_key() -> None:
+def test_longer_toleration_precedes_a_shorter_one_of_every_key() -> None:
     raw = pod(tolerations=[{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}])
     patched = rewritten(raw, service_of({"tolerations": [{**NOT_READY, "tolerationSeconds": 3600}]}))
     assert seconds_tolerated(patched["spec"]["tolerations"], NOT_READY["key"], "", "NoExecute") == 3600
 
 
 @pytest.mark.parametrize("seconds", [{}, {"tolerationSeconds": 300}, {"tolerationSeconds": 301}])
-def test_what_the_pod_bears_long_enough_is_not_added_again(seconds: Json) -> None:
+def test_toleration_that_lasts_long_enough_is_not_added(seconds: Json) -> None:
     raw = pod(tolerations=[{**NOT_READY, **seconds}])
     assert operations(raw, tolerations=[{**NOT_READY, "tolerationSeconds": 300}]) == []
 
 
-def test_a_toleration_that_another_one_covers_is_not_added() -> None:
+def test_toleration_covered_by_another_of_the_policy_is_not_added() -> None:
     narrow, broad = {"key": "gpu", "value": "a", "effect": "NoSchedule"}, {"key": "gpu", "operator": "Exists"}
     assert operations(pod(), tolerations=[narrow, broad, broad])[0]["value"] == [broad]
 
@@ -46,12 +46,12 @@ def test_a_toleration_that_another_one_covers_is_not_added() -> None:
         ({"key": "gpu", "value": "a"}, {"key": "gpu", "operator": "Equal", "value": "a"}),
     ],
 )
-def test_a_wider_toleration_of_the_users_is_enough(own: Json, wanted: Json) -> None:
+def test_toleration_covered_by_a_wider_one_of_the_user_is_not_added(own: Json, wanted: Json) -> None:
     assert operations(pod(tolerations=[own]), tolerations=[wanted]) == []
 
 
 @pytest.mark.parametrize(
-    ("shorter", "wanted", "meet"),
+    ("shorter", "wanted", "overlap"),
     [
         ({"operator": "Lt", "value": "5"}, {"operator": "Equal", "value": ""}, False),
         ({"operator": "Lt", "value": "5"}, {"operator": "Equal", "value": "5"}, False),
@@ -62,9 +62,9 @@ def test_a_wider_toleration_of_the_users_is_enough(own: Json, wanted: Json) -> N
         ({"operator": "Lt", "value": "5"}, {"operator": "Lt", "value": "-5"}, True),
     ],
 )
-def test_a_shorter_toleration_in_front_matters_only_where_a_value_fits_both(
-    shorter: Json, wanted: Json, *, meet: bool
+def test_toleration_is_added_before_a_shorter_one_only_if_a_value_matches_both(
+    shorter: Json, wanted: Json, *, overlap: bool
 ) -> None:
-    brief = {"key": "gpu", "effect": "NoExecute", "tolerationSeconds": 5, **shorter}
-    raw = pod(tolerations=[brief, {"key": "gpu", **wanted}])
-    assert bool(operations(raw, tolerations=[{"key": "gpu", **wanted}])) is meet
+    shorter_one = {"key": "gpu", "effect": "NoExecute", "tolerationSeconds": 5, **shorter}
+    raw = pod(tolerations=[shorter_one, {"key": "gpu", **wanted}])
+    assert bool(operations(raw, tolerations=[{"key": "gpu", **wanted}])) is overlap

@@ -29,7 +29,7 @@ DISRUPTED = {
 
 
 def pod(metadata: dict[str, Any] | None = None, spec: dict[str, Any] | None = None, **status: Any) -> Pod:
-    """Return a Pod as the watch brings it."""
+    """Return a Pod as in a watch event."""
     document = {
         "metadata": {"name": "web", "creationTimestamp": CREATED, **(metadata or {})},
         "spec": {"containers": [{"name": "c"}], **(spec or {})},
@@ -53,7 +53,7 @@ def container(
     return {"name": "c", "ready": False, "restartCount": restarts, "state": state, "lastState": last}
 
 
-def went(found: Pod, now_us: int = NOW_US) -> StartOutcome | None:
+def outcome_of(found: Pod, now_us: int = NOW_US) -> StartOutcome | None:
     return ended(found, SINCE_US, DEADLINE_US, now_us)
 
 
@@ -87,57 +87,57 @@ def went(found: Pod, now_us: int = NOW_US) -> StartOutcome | None:
         ),
     ],
 )
-def test_a_start_that_takes_too_long_goes_by_its_cause(status: dict[str, Any], name: StartResult) -> None:
+def test_unfinished_start_is_classified_by_its_cause(status: dict[str, Any], name: StartResult) -> None:
     found = pod(**status)
-    assert went(found, SINCE_US + 2 * DEADLINE_US) is None, "by itself it says nothing of how long it takes"
+    assert outcome_of(found, SINCE_US + 2 * DEADLINE_US) is None, "an unfinished start has no outcome"
     assert cause(found) is name
 
 
-def test_the_first_ready_ends_it_and_says_when() -> None:
-    assert went(pod(conditions=ready("False"))) is None
-    assert went(pod(conditions=ready())) == (StartResult.OK, 7 * SECOND_US)
-    assert went(pod({"deletionTimestamp": CREATED}, conditions=ready())) == (StartResult.OK, 7 * SECOND_US)
+def test_ready_condition_ends_the_start_with_its_latency() -> None:
+    assert outcome_of(pod(conditions=ready("False"))) is None
+    assert outcome_of(pod(conditions=ready())) == (StartResult.OK, 7 * SECOND_US)
+    assert outcome_of(pod({"deletionTimestamp": CREATED}, conditions=ready())) == (StartResult.OK, 7 * SECOND_US)
 
 
-def test_where_clocks_differ_a_latency_stays_between_none_and_what_has_passed() -> None:
-    assert went(pod(conditions=ready(at="2026-11-21T23:59:00Z"))) == (StartResult.OK, 0)
-    assert went(pod(conditions=ready(at="2026-11-22T09:00:00Z"))) == (StartResult.OK, 10 * SECOND_US)
-    assert went(pod(conditions=ready(at=None))) == (StartResult.OK, 10 * SECOND_US)
-    assert went(pod(phase="Succeeded"), SINCE_US - 1) == (StartResult.OK, 0)
+def test_latency_is_clamped_between_zero_and_the_elapsed_time() -> None:
+    assert outcome_of(pod(conditions=ready(at="2026-11-21T23:59:00Z"))) == (StartResult.OK, 0)
+    assert outcome_of(pod(conditions=ready(at="2026-11-22T09:00:00Z"))) == (StartResult.OK, 10 * SECOND_US)
+    assert outcome_of(pod(conditions=ready(at=None))) == (StartResult.OK, 10 * SECOND_US)
+    assert outcome_of(pod(phase="Succeeded"), SINCE_US - 1) == (StartResult.OK, 0)
 
 
-def test_what_is_ready_after_its_deadline_has_failed_by_its_cause() -> None:
+def test_pod_ready_after_the_deadline_has_failed_with_its_cause() -> None:
     late = {"conditions": ready(at="2026-11-22T00:05:01Z")}
     now_us = SINCE_US + 400 * SECOND_US
-    assert went(pod(**late), now_us) == (StartResult.START_DEADLINE, 301 * SECOND_US)
+    assert outcome_of(pod(**late), now_us) == (StartResult.START_DEADLINE, 301 * SECOND_US)
     restarted = pod(**late, containerStatuses=[container(restarts=4)])
-    assert went(restarted, now_us) == (StartResult.CRASH_LOOP, 301 * SECOND_US)
-    assert went(pod(conditions=ready(at="2026-11-22T00:05:00Z")), now_us) == (StartResult.OK, 300 * SECOND_US)
+    assert outcome_of(restarted, now_us) == (StartResult.CRASH_LOOP, 301 * SECOND_US)
+    assert outcome_of(pod(conditions=ready(at="2026-11-22T00:05:00Z")), now_us) == (StartResult.OK, 300 * SECOND_US)
 
 
-def test_succeeded_is_a_good_start_and_failed_a_bad_one() -> None:
-    assert went(pod(phase="Running", conditions=ready("False"))) is None
-    assert went(pod(phase="Succeeded", conditions=ready("False"))) == (StartResult.OK, 10 * SECOND_US)
-    assert went(pod(phase="Failed")) == (StartResult.FAILED, 10 * SECOND_US)
+def test_succeeded_pod_has_started_and_failed_pod_has_not() -> None:
+    assert outcome_of(pod(phase="Running", conditions=ready("False"))) is None
+    assert outcome_of(pod(phase="Succeeded", conditions=ready("False"))) == (StartResult.OK, 10 * SECOND_US)
+    assert outcome_of(pod(phase="Failed")) == (StartResult.FAILED, 10 * SECOND_US)
     killed = pod(phase="Failed", containerStatuses=[container(ended_by="OOMKilled")])
-    assert went(killed) == (StartResult.OOM_KILLED, 10 * SECOND_US)
+    assert outcome_of(killed) == (StartResult.OOM_KILLED, 10 * SECOND_US)
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded", "Failed"])
-def test_what_is_taken_away_before_has_no_outcome(phase: str) -> None:
-    assert went(pod({"deletionTimestamp": CREATED}, phase=phase)) == (None, 0)
-    assert went(pod(phase=phase, conditions=[DISRUPTED])) == (None, 0)
-    assert went(pod(phase=phase, reason="Evicted")) == (None, 0)
+def test_deleted_and_disrupted_pods_have_no_outcome(phase: str) -> None:
+    assert outcome_of(pod({"deletionTimestamp": CREATED}, phase=phase)) == (None, 0)
+    assert outcome_of(pod(phase=phase, conditions=[DISRUPTED])) == (None, 0)
+    assert outcome_of(pod(phase=phase, reason="Evicted")) == (None, 0)
 
 
-def test_a_gate_of_anybody_holds_a_start_back() -> None:
+def test_scheduling_gate_of_any_name_makes_a_pod_gated() -> None:
     assert is_gated(pod(spec={"schedulingGates": [{"name": "example.com/quota"}]}))
     assert not is_gated(pod(spec={"schedulingGates": []}))
     assert created_us(pod()) == SINCE_US
     assert created_us(pod({"creationTimestamp": None})) == 0
 
 
-def test_who_was_taken_away_by_the_cluster_says_so() -> None:
+def test_disruption_time_is_read_from_the_status() -> None:
     assert disrupted_us(pod(conditions=[DISRUPTED])) == SINCE_US + 5 * SECOND_US
     assert disrupted_us(pod(conditions=[DISRUPTED | {"status": "False"}])) is None
     assert disrupted_us(pod(phase="Failed", reason="NodeLost")) == 0
@@ -146,7 +146,7 @@ def test_who_was_taken_away_by_the_cluster_says_so() -> None:
     assert not is_disrupted(pod({"deletionTimestamp": CREATED}))
 
 
-def test_who_replaces_a_pod_is_the_controller_that_owns_it() -> None:
+def test_source_that_replaces_a_pod_is_its_controller() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs-1"}
     other = owner | {"uid": "other"}
     assert replacing(pod({"ownerReferences": [other, owner | {"controller": True}]})) == "controller:rs-1"
@@ -154,9 +154,9 @@ def test_who_replaces_a_pod_is_the_controller_that_owns_it() -> None:
     assert replacing(pod()) is None
 
 
-def test_a_probe_is_waited_for_until_its_start_can_have_failed() -> None:
+def test_probe_timeout_is_longer_than_the_start_deadline() -> None:
     outcomes = OutcomeRules(OutcomeSource.POD_START, start_deadline=Duration.parse("10m"))
-    patient = BreakerPlan.of(Breaker(outcomes, half_open=HalfOpen(probe_timeout=Duration.parse("20m"))))
+    long_timeout = BreakerPlan.of(Breaker(outcomes, half_open=HalfOpen(probe_timeout=Duration.parse("20m"))))
     assert BreakerPlan.of(Breaker(outcomes)).probe_timeout_us == 11 * 60_000_000
-    assert patient.probe_timeout_us == 20 * 60_000_000
+    assert long_timeout.probe_timeout_us == 20 * 60_000_000
     assert BreakerPlan.of(Breaker()).probe_timeout_us == 5 * 60_000_000

@@ -23,8 +23,10 @@ def matcher(*services: Service) -> Matcher:
     return Matcher(Policy("podgate.io/v1alpha1", "Policy", services))
 
 
-def owner(of: Matcher, namespace: str, labels: dict[str, str] | None = None, **namespace_labels: str) -> str | None:
-    found = of.owner(namespace, namespace_labels, labels or {})
+def owner(
+    policy_matcher: Matcher, namespace: str, labels: dict[str, str] | None = None, **namespace_labels: str
+) -> str | None:
+    found = policy_matcher.owner(namespace, namespace_labels, labels or {})
     return found.name if found else None
 
 
@@ -69,7 +71,7 @@ def test_namespaces_are_exact_or_end_in_one_star(pattern: str, namespace: str, f
         ({"operator": "DoesNotExist"}, {"app": ""}, False),
     ],
 )
-def test_the_four_operators_with_keys_present_and_absent(
+def test_selector_operators_with_present_and_absent_keys(
     expression: Json,
     labels: dict[str, str],
     holds: bool,  # noqa: FBT001
@@ -88,27 +90,27 @@ def test_all_parts_of_a_selector_must_hold() -> None:
     assert selects(None, {})
 
 
-def test_a_namespace_selector_binds_beside_the_names() -> None:
-    of = matcher(service("s", namespaces=["a*"], namespaceSelector={"matchLabels": {"tier": "prod"}}))
-    assert owner(of, "ab", tier="prod") == "s"
-    assert owner(of, "ab", tier="test") is None
-    assert owner(of, "b", tier="prod") is None
+def test_namespace_selector_and_names_must_both_match() -> None:
+    policy_matcher = matcher(service("s", namespaces=["a*"], namespaceSelector={"matchLabels": {"tier": "prod"}}))
+    assert owner(policy_matcher, "ab", tier="prod") == "s"
+    assert owner(policy_matcher, "ab", tier="test") is None
+    assert owner(policy_matcher, "b", tier="prod") is None
 
 
-def test_only_services_that_speak_of_a_namespace_name_it() -> None:
-    of = matcher(
+def test_namespace_is_named_only_by_services_that_select_it() -> None:
+    policy_matcher = matcher(
         service("s", namespaces=["a"], podSelector={"matchLabels": {"x": "y"}}), service("t", anyNamespace=True)
     )
-    assert of.names("a", {})
-    assert not of.names("b", {})
+    assert policy_matcher.names("a", {})
+    assert not policy_matcher.names("b", {})
 
 
-def test_forgetting_namespaces_changes_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eviction_of_cached_namespaces_changes_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webhook.core.policy.matching._NAMESPACES_REMEMBERED", 2)
-    of = matcher(service("s", namespaces=["a*"]))
+    policy_matcher = matcher(service("s", namespaces=["a*"]))
     for _ in range(2):
-        assert [owner(of, name) for name in ("a1", "b1", "a2", "b2")] == ["s", None, "s", None]
-    assert len(of._by_namespace) <= 2
+        assert [owner(policy_matcher, name) for name in ("a1", "b1", "a2", "b2")] == ["s", None, "s", None]
+    assert len(policy_matcher._by_namespace) <= 2
 
 
 NODE = "system:node:n1"
@@ -151,7 +153,7 @@ def test_exemptions_cannot_be_forged(namespace: str, user: str, metadata: Json, 
     assert exemption(request, pod, POLICY) == expected
 
 
-def test_an_empty_runtime_class_exempts_nobody() -> None:
+def test_empty_runtime_class_exempts_no_pod() -> None:
     policy = msgspec.structs.replace(POLICY, exemptions=Exemptions(runtime_classes=("",)))
     pod = msgspec.convert({"metadata": {}, "spec": {}}, Pod)
     request = Request("u", "CREATE", "pods", "", "shop", "alice", dry_run=False, pod=pod, old_pod=None)
@@ -159,7 +161,7 @@ def test_an_empty_runtime_class_exempts_nobody() -> None:
 
 
 @pytest.mark.parametrize(("user", "metadata"), [(DAEMON_SET_CONTROLLER, OWNED_BY_DAEMON_SET), (NODE, MIRROR)])
-def test_pods_of_daemon_sets_can_be_judged_like_any_other_and_mirror_pods_never(user: str, metadata: Json) -> None:
+def test_daemon_set_exemption_can_be_disabled_and_mirror_exemption_cannot(user: str, metadata: Json) -> None:
     policy = msgspec.structs.replace(POLICY, exemptions=msgspec.convert({"daemonSets": False}, Exemptions))
     pod = msgspec.convert({"metadata": metadata, "spec": {}}, Pod)
     request = Request("u", "CREATE", "pods", "", "shop", user, dry_run=False, pod=pod, old_pod=None)
