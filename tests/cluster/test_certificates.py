@@ -395,6 +395,7 @@ def test_server_with_the_memory_store_manages_certificates(kept: ManagedCertific
     kept.found.stop_controller(controller)
     [ca] = kept.line()
     kept.plane.kubectl("apply", "-k", str(MANIFESTS / "certificates-in-memory"))
+    kept.wait((kept.tls / "tls.crt").exists, "the Secret to be mounted")
     server = kept.found.start_server("--drain", "0s", *OWN)
     forget(kept.plane, SERVING)
     kept.wait(lambda: kept.secret(SERVING) is not None, "its Secret to be made anew")
