@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.app.test_status_command import plain_port
 from tests.cli.command_runner import podgate
-from tests.core.reporting.test_status import LOOKS, NOW_US, OPEN, snapshot
+from tests.core.reporting.test_status import NOW_US, OPEN, SNAPSHOTS, snapshot
 from webhook.core.breaker import BreakerView, State
 from webhook.core.overrides_document import load
 from webhook.core.quota import ServiceSnapshot
@@ -129,7 +129,7 @@ SINCE = TRIPPED = "2027-01-15T07:59:31.000Z"
 
 
 def listed(view: BreakerView | None, *arguments: str) -> str:
-    looks = {name: look for name, look in LOOKS.items() if name != "payment-api"}
+    looks = {name: look for name, look in SNAPSHOTS.items() if name != "payment-api"}
     if view is not None:
         looks["payment-api"] = ServiceSnapshot(NOW_US, {}, view)
     looks["web"] = ServiceSnapshot(NOW_US)

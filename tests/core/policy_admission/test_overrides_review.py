@@ -24,7 +24,7 @@ def config_map(text: str | None, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": "podgate-overrides", "namespace": "podgate-system"}, "data": data, **more}
 
 
-def asked(new: dict[str, Any], old: dict[str, Any] | None = None, *, with_policy: bool = True) -> PolicyReview:
+def reviewed(new: dict[str, Any], old: dict[str, Any] | None = None, *, with_policy: bool = True) -> PolicyReview:
     request = {
         "uid": "review-1",
         "resource": {"group": "", "version": "v1", "resource": "configmaps"},
@@ -48,14 +48,14 @@ def response(found: PolicyReview) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [GOOD, "", None])
-def test_good_ones_and_none_at_all_are_admitted(text: str | None) -> None:
-    found = asked(config_map(text))
+def test_valid_and_absent_overrides_are_admitted(text: str | None) -> None:
+    found = reviewed(config_map(text))
     assert response(found) == {"uid": "review-1", "allowed": True}
     assert (found.judged, found.errors, found.user, found.document) == (True, (), "alice", "overrides")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("- {service: a, quotaFactor: 2, reason: x}\n", "overrides.yaml:1:3: [0].until: (absent): required: add until"),
         (GOOD + GOOD, "overrides.yaml:2:13: [1].service: a: a second live entry for a sets quotaFactor"),
@@ -63,37 +63,39 @@ def test_good_ones_and_none_at_all_are_admitted(text: str | None) -> None:
         ("{", "overrides.yaml:"),
     ],
 )
-def test_what_no_server_would_take_is_refused_with_its_place(text: str, said: str) -> None:
-    found = asked(config_map(text))
+def test_invalid_overrides_are_denied_with_line_and_column(text: str, expected: str) -> None:
+    found = reviewed(config_map(text))
     status = response(found)["status"]
     assert status["code"] == 400
     head, *lines = status["message"].splitlines()
     assert head.startswith("OverridesInvalid: the overrides have ")
-    assert lines[0].startswith(said)
+    assert lines[0].startswith(expected)
     assert found.errors == tuple(lines)
 
 
-def test_a_document_under_another_key_is_refused() -> None:
-    found = asked({"metadata": {"name": "podgate-overrides"}, "data": {"override.yaml": GOOD}})
+def test_document_under_another_key_is_denied() -> None:
+    found = reviewed({"metadata": {"name": "podgate-overrides"}, "data": {"override.yaml": GOOD}})
     assert "data['overrides.yaml'] is missing, there is override.yaml" in response(found)["status"]["message"]
 
 
-def test_an_entry_for_a_service_that_has_left_keeps_nobody_from_changing_the_others() -> None:
-    assert response(asked(config_map(GONE + GOOD), config_map(GONE)))["allowed"] is True
-    assert response(asked(config_map(GONE.replace("INC-1", "INC-2")), config_map(GONE)))["allowed"] is False
-    assert response(asked(config_map(GOOD), config_map("{")))["allowed"] is True, "a bad one is mended"
+def test_entry_of_a_removed_service_does_not_block_other_changes() -> None:
+    assert response(reviewed(config_map(GONE + GOOD), config_map(GONE)))["allowed"] is True
+    assert response(reviewed(config_map(GONE.replace("INC-1", "INC-2")), config_map(GONE)))["allowed"] is False
+    assert response(reviewed(config_map(GOOD), config_map("{")))["allowed"] is True, "the invalid document is replaced"
 
 
-def test_without_a_policy_only_the_document_itself_is_judged() -> None:
-    assert response(asked(config_map(GONE), with_policy=False))["allowed"] is True
-    assert response(asked(config_map("- nonsense"), with_policy=False))["allowed"] is False
+def test_without_a_policy_only_the_document_is_validated() -> None:
+    assert response(reviewed(config_map(GONE), with_policy=False))["allowed"] is True
+    assert response(reviewed(config_map("- nonsense"), with_policy=False))["allowed"] is False
 
 
-def test_what_the_policy_gives_no_effect_is_a_warning() -> None:
+def test_entry_without_effect_is_a_warning() -> None:
     text = GOOD.replace("quotaFactor: 2", "breaker: ForcedOpen")
-    assert response(asked(config_map(text)))["warnings"] == ["a: without effect: breaker: the service has no breaker"]
+    assert response(reviewed(config_map(text)))["warnings"] == [
+        "a: without effect: breaker: the service has no breaker"
+    ]
 
 
-def test_an_update_that_leaves_the_document_alone_is_admitted_whatever_stands_in_it() -> None:
-    found = asked(config_map("- nonsense", metadata={"name": "podgate-overrides"}), config_map("- nonsense"))
+def test_update_that_keeps_an_invalid_document_is_admitted_unevaluated() -> None:
+    found = reviewed(config_map("- nonsense", metadata={"name": "podgate-overrides"}), config_map("- nonsense"))
     assert (response(found)["allowed"], found.judged) == (True, False)

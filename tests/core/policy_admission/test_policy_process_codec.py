@@ -1,4 +1,4 @@
-"""A policy as bytes and back: nothing is lost, including the spelling of amounts."""
+"""A policy encoded and decoded: lossless, including the spelling of amounts."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ BAD = sorted(ROOT.glob("tests/core/document/bad/*.yaml"))
 PAGE = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
 
 
-def there_and_back(policy: Policy) -> Policy:
+def round_trip(policy: Policy) -> Policy:
     sent = LoadResult(LoadedPolicy(policy, "0123456789abcdef"), (Problem(1, 2, "path", "value", "reason", "remedy"),))
     received = received_from(encode(CheckResult.of(sent)))
     assert received == sent
@@ -40,33 +40,33 @@ def received_from(data: bytes) -> LoadResult:
     return found.loaded([service_of(piece) for piece in found.services])
 
 
-def written(policy: Policy) -> Any:
-    """Return a policy with every amount in the text that it was written as."""
+def with_written_amounts(policy: Policy) -> Any:
+    """Return a policy with each amount in its original spelling."""
     return msgspec.to_builtins(policy, enc_hook=repr)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_policy_comes_back_as_it_was(path: Path) -> None:
+def test_round_trip_of_policy_documents_is_lossless(path: Path) -> None:
     policy = load_unproved(path.read_bytes(), None).policy
-    assert written(there_and_back(policy)) == written(policy)
+    assert with_written_amounts(round_trip(policy)) == with_written_amounts(policy)
 
 
-def test_the_pages_examples_come_back_as_they_were() -> None:
+def test_round_trip_of_documented_examples_is_lossless() -> None:
     examples = re.findall(r"```yaml\n(apiVersion.*?)```", PAGE, re.DOTALL)
     assert examples
     for example in examples:
         policy = load_unproved(example.encode(), None).policy
-        assert written(there_and_back(policy)) == written(policy)
+        assert with_written_amounts(round_trip(policy)) == with_written_amounts(policy)
 
 
 @given(policies)
-def test_any_policy_comes_back_as_it_was(governed: Any) -> None:
+def test_round_trip_of_generated_policies_is_lossless(governed: Any) -> None:
     policy = Policy("podgate.io/v1alpha1", "Policy", (governed.service,))
-    assert written(there_and_back(policy)) == written(policy)
+    assert with_written_amounts(round_trip(policy)) == with_written_amounts(policy)
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_every_problem_comes_back_as_it_was(path: Path) -> None:
+def test_round_trip_of_problems_is_lossless(path: Path) -> None:
     sent = check_policy(path.read_bytes(), Purpose.LINT)
     assert sent.problems
     with pytest.raises(DocumentError) as caught:
@@ -77,12 +77,12 @@ def test_every_problem_comes_back_as_it_was(path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xc0", b"garbage", encode(CheckResult())[:-1], msgspec.json.encode(CheckResult())]
 )
-def test_what_is_no_outcome_is_refused(data: bytes) -> None:
+def test_data_that_is_no_check_result_is_rejected(data: bytes) -> None:
     with pytest.raises((msgspec.MsgspecError, ValueError)):
         decode(data, CheckResult)
 
 
-def test_an_amount_that_is_none_is_refused() -> None:
+def test_invalid_amount_is_rejected() -> None:
     policy = load_unproved((ROOT / "docs/examples/policy.yaml").read_bytes(), None).policy
     good = encode(CheckResult.of(LoadResult(LoadedPolicy(policy, "0"))))
     assert b"180s" in good

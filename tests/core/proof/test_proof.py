@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.core.document.documents import HEAD, problems, warnings, with_service
-from tests.core.policy_admission.test_policy_review import asked, config_map, response
+from tests.core.policy_admission.test_policy_review import config_map, response, reviewed
 from webhook.cli import root
 from webhook.core.admission.mutation import rewrite
 from webhook.core.document import loading
@@ -22,7 +22,7 @@ TERMS = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecutio
 
 
 def policy_of(*services: str) -> Policy:
-    """Return a policy of services with these stanzas, as if no rule of the document had looked at them before."""
+    """Return a policy of services with these stanzas, which the rules of the document have not checked."""
     listed = "".join(
         f"- {{name: s{place}, match: {{namespaces: [n{place}]}}, {text}}}\n" for place, text in enumerate(services)
     )
@@ -34,20 +34,20 @@ def native(*expressions: str) -> str:
     return TERMS + "[{matchExpressions: [" + ", ".join(f"{{{text}}}" for text in expressions) + "]}]}}}"
 
 
-TORN = f"nodeSelector: {{{ZONE}: a}}, " + native(f"key: {ZONE}, operator: In, values: [b]")
+CONTRADICTORY = f"nodeSelector: {{{ZONE}: a}}, " + native(f"key: {ZONE}, operator: In, values: [b]")
 """A placement that no node can fulfil."""
 
 
 # The corpus
 
 
-def test_every_pod_of_the_corpus_is_odd_in_its_own_way() -> None:
+def test_corpus_pods_are_distinct() -> None:
     assert len(CORPUS) >= 30
     assert len({sample.name for sample in CORPUS}) == len(CORPUS)
     assert len({sample.raw for sample in CORPUS}) == len(CORPUS)
 
 
-def test_a_plain_pod_asks_for_nothing() -> None:
+def test_plain_pods_have_no_rewrite_failure() -> None:
     rules = (
         "placement: {schedulerName: x, nodeSelector: {a: b}, topology: [{level: Zone, in: [z]}], priorityClassName: p,"
         " runtimeClassName: r, topologySpreadConstraints: ["
@@ -59,13 +59,13 @@ def test_a_plain_pod_asks_for_nothing() -> None:
     assert [rewrite_check.rewrite_failure(sample, service) for sample in plain] == [None] * len(plain)
 
 
-# What is refused
+# Flaws
 
 
 @pytest.mark.parametrize(
     "placement",
     [
-        TORN,
+        CONTRADICTORY,
         "nodeSelector: {cores: '4'}, " + native("key: cores, operator: Gt, values: ['8']"),
         "nodeSelector: {disk: ssd}, topology: [{key: disk, in: [hdd]}]",
     ],
@@ -80,39 +80,39 @@ def test_a_placement_that_no_node_can_fulfil_is_a_flaw(placement: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["Warn", "Audit", "Disabled"])
-def test_rules_that_are_only_tried_out_are_proved_as_if_they_were_enforced(mode: str) -> None:
-    assert prove(policy_of(f"modes: {{placement: {mode}}}, placement: {{{TORN}}}")).flaws
+def test_rules_are_proved_in_every_mode(mode: str) -> None:
+    assert prove(policy_of(f"modes: {{placement: {mode}}}, placement: {{{CONTRADICTORY}}}")).flaws
 
 
-def test_rules_whose_rewrite_never_comes_to_rest_are_refused_here_by_a_rewrite_that_adds_a_toleration_every_time(
+def test_rewrite_that_never_becomes_stable_is_a_flaw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def restless(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
+    def unstable(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         own = pod.spec.tolerations
-        one = {"key": "again", "operator": "Exists"}
-        more = add([one], "spec", "tolerations") if own is None else add(one, "spec", "tolerations", "-")
+        toleration = {"key": "again", "operator": "Exists"}
+        more = add([toleration], "spec", "tolerations") if own is None else add(toleration, "spec", "tolerations", "-")
         return (*rewrite(pod, service, policy_hash), more)
 
-    monkeypatch.setattr(rewrite_check, "rewrite", restless)
+    monkeypatch.setattr(rewrite_check, "rewrite", unstable)
     [line] = problems(with_service("  placement: {nodeSelector: {a: b}}\n"))
     assert line.startswith("6:3: services[0].placement: {...}: a plain Pod is changed again by every rewrite")
     assert "/spec/tolerations/-" in line
     assert line.endswith("report it, and use simpler rules until it is fixed")
 
 
-def test_rules_that_a_rewrite_leaves_unfulfilled_are_refused_here_by_a_rewrite_that_forgets_the_node_selector(
+def test_rewrite_that_leaves_rules_unfulfilled_is_a_flaw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forgetful(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
+    def without_node_selector(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         made = rewrite(pod, service, policy_hash)
         return tuple(operation for operation in made if "nodeSelector" not in operation.path)
 
-    monkeypatch.setattr(rewrite_check, "rewrite", forgetful)
+    monkeypatch.setattr(rewrite_check, "rewrite", without_node_selector)
     found = problems(with_service("  placement: {nodeSelector: {disk: ssd}}\n"))
     assert any("PlacementUnfulfilled: spec.nodeSelector[disk] is missing" in line for line in found)
 
 
-def test_code_that_fails_on_a_pod_is_a_flaw_and_no_crash_here_by_a_rewrite_that_raises(
+def test_rewrite_that_raises_is_a_flaw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def failing(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
@@ -126,7 +126,7 @@ def test_code_that_fails_on_a_pod_is_a_flaw_and_no_crash_here_by_a_rewrite_that_
     assert flaw.reason == "a Pod with init containers cannot be rewritten: ZeroDivisionError('of ours')"
 
 
-def test_a_patch_that_cannot_be_applied_is_a_flaw_here_by_one_that_adds_below_nothing(
+def test_patch_that_cannot_be_applied_is_a_flaw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rewrite_check, "rewrite", lambda *_: (add(1, "spec", "nothing", "here"),))
@@ -134,18 +134,18 @@ def test_a_patch_that_cannot_be_applied_is_a_flaw_here_by_one_that_adds_below_no
     assert "cannot be rewritten: JsonP" in flaw.reason
 
 
-# Who is to blame
+# Causes of flaws
 
 
-def test_what_services_inherit_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    raising_for(monkeypatch, "placement")
+def test_flaw_of_inherited_defaults_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_rewrites_with(monkeypatch, "placement")
     services = "".join(f"- {{name: s{place}, match: {{namespaces: [n{place}]}}}}\n" for place in range(3))
     [line] = problems(f"{HEAD}defaults:\n  placement: {{nodeSelector: {{a: b}}}}\nservices:\n{services}")
     assert line.startswith("4:3: defaults.placement: {...}: a plain Pod cannot be rewritten: ")
 
 
-def raising_for(monkeypatch: pytest.MonkeyPatch, *stanzas: str, together: bool = False) -> None:
-    """Let rewriting fail for a service that has any of these stanzas, or only for one that has all of them."""
+def fail_rewrites_with(monkeypatch: pytest.MonkeyPatch, *stanzas: str, together: bool = False) -> None:
+    """Make rewrites fail for services with any of these stanzas, or with all of them."""
 
     def failing(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
         if (all if together else any)(getattr(service, stanza) is not None for stanza in stanzas):
@@ -167,15 +167,15 @@ BOTH = "placement: {nodeSelector: {a: b}}, resources: {container: {max: {cpu: 8}
         (("placement", "resources"), True, ["placement"]),
     ],
 )
-def test_the_stanza_that_is_to_blame_is_named(
+def test_flaw_names_the_stanza_that_causes_it(
     monkeypatch: pytest.MonkeyPatch, stanzas: tuple[str, ...], *, together: bool, blamed: list[str]
 ) -> None:
-    raising_for(monkeypatch, *stanzas, together=together)
+    fail_rewrites_with(monkeypatch, *stanzas, together=together)
     assert [flaw.stanza for flaw in prove(policy_of(BOTH)).flaws] == blamed
 
 
-def test_every_service_with_the_same_bad_rules_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    raising_for(monkeypatch, "resources")
+def test_every_service_with_equal_bad_rules_has_a_flaw(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_rewrites_with(monkeypatch, "resources")
     proof = prove(
         policy_of("placement: {nodeSelector: {a: b}}", BOTH, "quota: {windows: [{window: 1m, hard: {pods: 1}}]}", BOTH)
     )
@@ -183,11 +183,11 @@ def test_every_service_with_the_same_bad_rules_is_named(monkeypatch: pytest.Monk
     assert (proof.proved, proof.sets) == (2, 2)
 
 
-# What is held against nobody
+# Cases without a flaw
 
 
 @pytest.mark.parametrize("rule", ["Deny", "Keep", "Override"])
-def test_a_users_own_conflict_is_no_flaw_of_the_policy(rule: str) -> None:
+def test_conflict_of_a_user_is_no_flaw_of_the_policy(rule: str) -> None:
     placement = (
         "schedulerName: ours, priorityClassName: ours, runtimeClassName: ours, nodeSelector: {disk: ssd},"
         " topologySpreadConstraints: ["
@@ -199,27 +199,27 @@ def test_a_users_own_conflict_is_no_flaw_of_the_policy(rule: str) -> None:
     assert prove(policy_of(f"placement: {{{placement}}}, resources: {{{resources}}}")) == Proof((), 1, 1)
 
 
-def test_limits_only_or_requests_only_can_be_given_defaults() -> None:
+def test_defaults_for_limits_only_or_requests_only_have_no_flaw() -> None:
     rules = "resources: {container: {defaultRequest: {cpu: 100m}, default: {cpu: 200m, memory: 1Gi}, min: {cpu: 50m}}}"
     assert prove(policy_of(rules)).flaws == ()
 
 
-# How much is proved
+# Sampling
 
 
 def distinct(count: int) -> Policy:
     return policy_of(*(f"placement: {{nodeSelector: {{a: v{place}}}}}" for place in range(count)))
 
 
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the names of the services whose rules are tried, in order; filled while a proof runs."""
+def proved_services(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the services whose rules are proved, in order; filled while a proof runs."""
     names: list[str] = []
 
-    def noted(sample: Any, service: Service) -> None:
+    def record_service(sample: Any, service: Service) -> None:
         if sample is CORPUS[0]:
             names.append(service.name)
 
-    monkeypatch.setattr(prover, "rewrite_failure", noted)
+    monkeypatch.setattr(prover, "rewrite_failure", record_service)
     return names
 
 
@@ -227,34 +227,34 @@ def test_services_without_rules_need_no_proof() -> None:
     assert prove(policy_of("quota: {windows: [{window: 1m, hard: {pods: 1}}]}")) == Proof((), 0, 0)
 
 
-def test_equal_rules_are_proved_once_whoever_wrote_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = tried(monkeypatch)
-    one, other = "placement: {nodeSelector: {a: b, c: d}}", "placement: {nodeSelector: {c: d, a: b}}"
+def test_equal_rules_of_several_services_are_proved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = proved_services(monkeypatch)
+    first, second = "placement: {nodeSelector: {a: b, c: d}}", "placement: {nodeSelector: {c: d, a: b}}"
     proof = prove(
-        policy_of(one, "modes: {placement: Warn}, slaClass: gold, " + other, "placement: {nodeSelector: {a: b}}")
+        policy_of(first, "modes: {placement: Warn}, slaClass: gold, " + second, "placement: {nodeSelector: {a: b}}")
     )
     assert (proof.proved, proof.sets, names) == (2, 2, ["s0", "s2"])
 
 
-def test_of_too_many_sets_of_rules_some_are_proved_at_even_distances(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_sets_of_rules_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover, "MOST_SETS", 4)
-    names = tried(monkeypatch)
+    names = proved_services(monkeypatch)
     assert prove(distinct(10)) == Proof((), 4, 10)
     assert names == ["s0", "s2", "s5", "s7"]
     assert not prove(distinct(4)).is_sampled
 
 
-def test_of_rules_that_are_too_long_fewer_are_proved_and_one_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = tried(monkeypatch)
-    one = len(prover._encoder.encode((distinct(1).services[0].placement, None)))
-    monkeypatch.setattr(prover, "MOST_BYTES", 5 * one)
+def test_long_rules_reduce_the_sample_to_at_least_one_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = proved_services(monkeypatch)
+    size = len(prover._encoder.encode((distinct(1).services[0].placement, None)))
+    monkeypatch.setattr(prover, "MOST_BYTES", 5 * size)
     assert prove(distinct(10)) == Proof((), 5, 10)
     assert names == ["s0", "s2", "s4", "s6", "s8"]
     monkeypatch.setattr(prover, "MOST_BYTES", 1)
     assert prove(distinct(10)) == Proof((), 1, 10)
 
 
-def test_a_proof_by_sample_is_a_warning_of_lint_and_on_admission(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_proof_is_a_warning_of_lint_and_admission(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover, "MOST_SETS", 2)
     services = "".join(
         f"- {{name: s{place}, match: {{namespaces: [n{place}]}}, placement: {{nodeSelector: {{a: v{place}}}}}}}\n"
@@ -266,16 +266,16 @@ def test_a_proof_by_sample_is_a_warning_of_lint_and_on_admission(monkeypatch: py
         "3:1: services: [...]: proved on 2 of 3 sets of rules: let services share placement and resources"
     )
     assert f"warning: -:{warning}" in CliRunner().invoke(root, ["policy", "lint", "-"], input=text).stderr
-    assert response(asked(object=config_map(text)))["warnings"] == [f"policy.yaml:{warning}"]
+    assert response(reviewed(object=config_map(text)))["warnings"] == [f"policy.yaml:{warning}"]
     assert warnings(text.partition("- {name: s2")[0]) == []
 
 
-def test_the_document_in_force_is_not_proved_again_when_another_replaces_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = tried(monkeypatch)
+def test_update_does_not_prove_the_old_policy_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = proved_services(monkeypatch)
     old, new = (with_service(f"  placement: {{nodeSelector: {{a: {value}}}}}\n") for value in "bc")
-    assert asked(operation="UPDATE", object=config_map(new), oldObject=config_map(old)).errors == ()
+    assert reviewed(operation="UPDATE", object=config_map(new), oldObject=config_map(old)).errors == ()
     assert names == ["payment-api"]
 
 
-def test_a_minimum_for_whole_pods_is_the_users_to_reach_and_no_flaw() -> None:
+def test_minimum_for_pods_is_no_flaw() -> None:
     assert prove(policy_of("resources: {pod: {min: {cpu: 100m}}}")).flaws == ()

@@ -24,8 +24,8 @@ POOLS = f"pools:\n{POOL}{POOL.replace('prod', 'test')}"
 def policy(windows: str = PLAIN, *, name: str = "a", quota: str = "", service: str = "", pools: str = POOLS) -> Policy:
     text = f"- name: {name}\n  match: {{namespaces: [shop]}}\n  quota: {{{quota} windows: [{windows}]}}\n"
     breaker = "  breaker: {quotaExceeded: {}}\n"
-    whole = f"{HEAD}{pools}services:\n{text}{breaker}{service}- {{name: other, match: {{namespaces: [x]}}}}\n"
-    return load(whole.encode(), Purpose.LINT).policy.policy
+    document = f"{HEAD}{pools}services:\n{text}{breaker}{service}- {{name: other, match: {{namespaces: [x]}}}}\n"
+    return load(document.encode(), Purpose.LINT).policy.policy
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def policy(windows: str = PLAIN, *, name: str = "a", quota: str = "", service: s
     ],
     ids=["the same", "other limits", "fewer limits", "modes", "disabled", "a new service"],
 )
-def test_what_goes_on_counting_is_not_named(changed: Policy) -> None:
+def test_counters_that_continue_are_not_reported(changed: Policy) -> None:
     assert list(starts_empty(policy(), changed)) == []
 
 
@@ -72,12 +72,12 @@ def test_what_goes_on_counting_is_not_named(changed: Policy) -> None:
         (policy(name="b"), "services[b]: starts empty: no rename of a carries its counters"),
     ],
 )
-def test_what_starts_empty_is_named_with_the_reason(changed: Policy, line: str) -> None:
+def test_counter_that_starts_empty_is_reported_with_the_reason(changed: Policy, line: str) -> None:
     assert list(starts_empty(policy(), changed)) == [line]
     assert len(line) <= 120  # what Kubernetes asks of a warning
 
 
-def test_a_pools_windows_are_named_once_however_many_members_it_has() -> None:
+def test_windows_of_a_pool_are_reported_once_for_all_members() -> None:
     two = "- {name: b, match: {namespaces: [y]}, pool: prod}\n- {name: c, match: {namespaces: [z]}, pool: prod}\n"
     longer = POOLS.replace("1m", "5m", 1)
     assert list(starts_empty(policy(service=two), policy(service=two, pools=longer))) == [
@@ -89,11 +89,11 @@ def test_a_pools_windows_are_named_once_however_many_members_it_has() -> None:
     ]
 
 
-class Written(NamedTuple):
-    """What a user wrote of one service and its pool: hard by window, and where it counts."""
+class ServiceText(NamedTuple):
+    """The quota of one service and its pool: hard by window, and the scope of the counters."""
 
     windows: dict[str, tuple[str, ...]]
-    of_the_pool: dict[str, tuple[str, ...]]
+    pool_windows: dict[str, tuple[str, ...]]
     per: str
     scope: str
     pool: str | None
@@ -101,14 +101,14 @@ class Written(NamedTuple):
     def policy(self) -> Policy:
         pool = "" if self.pool is None else f"  pool: {self.pool}\n"
         pools = "".join(
-            f"- {{name: {name}, scope: {self.scope}, windows: [{_written(self.of_the_pool)}]}}\n"
+            f"- {{name: {name}, scope: {self.scope}, windows: [{_windows_text(self.pool_windows)}]}}\n"
             for name in ("a", "prod")
         )
         quota = f"per: {self.per}, scope: {self.scope},"
-        return policy(_written(self.windows), quota=quota, service=pool, pools=f"pools:\n{pools}")
+        return policy(_windows_text(self.windows), quota=quota, service=pool, pools=f"pools:\n{pools}")
 
 
-def _written(windows: dict[str, tuple[str, ...]]) -> str:
+def _windows_text(windows: dict[str, tuple[str, ...]]) -> str:
     return ", ".join(
         f"{{window: {window}, hard: {{{', '.join(f'{name}: 1000' for name in names)}}}}}"
         for window, names in windows.items()
@@ -117,8 +117,8 @@ def _written(windows: dict[str, tuple[str, ...]]) -> str:
 
 HARD = st.sampled_from([("pods",), ("cpu",), ("pods", "cpu"), ("requests.cpu", "pods")])
 WINDOWS = st.dictionaries(st.sampled_from(["1m", "2m", "1h"]), HARD, min_size=1)
-WRITTEN = st.builds(
-    Written,
+SERVICE_TEXTS = st.builds(
+    ServiceText,
     WINDOWS,
     WINDOWS,
     st.sampled_from(["Service", "Namespace"]),
@@ -127,27 +127,27 @@ WRITTEN = st.builds(
 )
 
 
-def named(use: Use, lines: list[str], path: str) -> bool:
+def is_reported(use: Use, lines: list[str], path: str) -> bool:
     at = f"{path}.windows[{use.window}]"
     starts = [line.partition(": starts empty")[0] for line in lines]
     return at in starts or f"{at}.hard.{use.resource}" in starts
 
 
 @examples(150)
-@given(WRITTEN, WRITTEN)
-async def test_a_store_counts_from_nothing_exactly_where_a_line_says_so(old: Written, new: Written) -> None:
+@given(SERVICE_TEXTS, SERVICE_TEXTS)
+async def test_store_starts_from_zero_exactly_where_reported(old: ServiceText, new: ServiceText) -> None:
     before, after = old.policy(), new.policy()
     store = MemoryStore(VirtualClock())
     plan, plan_after = (CompiledPolicy(LoadedPolicy(found, "")).plans["a"] for found in (before, after))
     await store.acquire(Acquire(plan, "shop", "u1", {"pods": 1, "requests.cpu": 1000}, "user:me"))
-    look = await store.snapshot(plan_after, "shop")
+    snapshot = await store.snapshot(plan_after, "shop")
     lines = list(starts_empty(before, after))
 
-    [uses] = look.uses.values()
+    [uses] = snapshot.uses.values()
     all_new = any(line.startswith("services[a]") and "its windows start empty" in line for line in lines)
     for use in uses:
-        assert (use.used == 0) == (all_new or named(use, lines, "services[a].quota")), (use, lines)
+        assert (use.used == 0) == (all_new or is_reported(use, lines, "services[a].quota")), (use, lines)
     if old.pool is not None and old.pool == new.pool:
         all_new = any(line.startswith(f"pools[{new.pool}].scope") for line in lines)
-        for use in look.pool:
-            assert (use.used == 0) == (all_new or named(use, lines, f"pools[{new.pool}]")), (use, lines)
+        for use in snapshot.pool:
+            assert (use.used == 0) == (all_new or is_reported(use, lines, f"pools[{new.pool}]")), (use, lines)

@@ -24,14 +24,14 @@ def open_max(guard: BreakerGuard | None, *services: Service) -> list[int | None]
 @pytest.mark.parametrize(
     ("percent", "breakers", "allowed"), [(30, 1, 3), (30, 13, 3), (30, 14, 4), (100, 20, 20), (1, 400, 4)]
 )
-def test_it_is_a_percentage_rounded_down_and_at_least_three(percent: int, breakers: int, allowed: int) -> None:
+def test_limit_is_a_percentage_rounded_down_and_at_least_three(percent: int, breakers: int, allowed: int) -> None:
     assert open_max(BreakerGuard(percent), *[ENFORCED] * breakers) == [allowed] * breakers
 
 
-def test_breakers_that_refuse_nobody_are_neither_counted_nor_held_back() -> None:
+def test_breakers_that_deny_no_pods_are_neither_counted_nor_limited() -> None:
     found = open_max(BreakerGuard(50), *[ENFORCED] * 8, *[WARNS, DEGRADES, WITHOUT] * 8)
     assert found == [4] * 8 + [None] * 24
 
 
-def test_without_the_guard_nothing_is_held_back() -> None:
+def test_without_the_guard_no_breaker_is_limited() -> None:
     assert open_max(None, ENFORCED, WARNS) == [None, None]

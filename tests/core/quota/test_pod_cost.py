@@ -1,4 +1,4 @@
-"""A Pod's cost, by computed examples and a slow oracle that simulates its life."""
+"""A Pod's cost, by computed examples and a slow oracle that simulates its containers."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def cpu(spec: Json) -> int:
     return taken(spec, "cpu")["requests.cpu"]
 
 
-def box(request: str | None = None, limit: str | None = None, **more: Any) -> Json:
+def container(request: str | None = None, limit: str | None = None, **more: Any) -> Json:
     resources: Json = {}
     if request is not None:
         resources["requests"] = {"cpu": request}
@@ -38,45 +38,58 @@ def box(request: str | None = None, limit: str | None = None, **more: Any) -> Js
 
 
 def sidecar(request: str) -> Json:
-    return box(request, restartPolicy="Always")
+    return container(request, restartPolicy="Always")
 
 
 @pytest.mark.parametrize(
     ("spec", "millicores"),
     [
         ({}, 0),
-        ({"containers": [box("100m"), box("250m")]}, 350),
-        ({"containers": [box("1"), box("1")], "initContainers": [box("3")]}, 3000),
-        ({"containers": [box("1"), box("1")], "initContainers": [box("1500m")]}, 2000),
+        ({"containers": [container("100m"), container("250m")]}, 350),
+        ({"containers": [container("1"), container("1")], "initContainers": [container("3")]}, 3000),
+        ({"containers": [container("1"), container("1")], "initContainers": [container("1500m")]}, 2000),
         # a sidecar runs beside all that starts after it, and beside the containers
-        ({"containers": [box("1")], "initContainers": [sidecar("500m"), box("2")]}, 2500),
-        ({"containers": [box("1")], "initContainers": [box("2"), sidecar("500m")]}, 2000),
-        ({"containers": [box("2")], "initContainers": [box("2"), sidecar("500m")]}, 2500),
-        ({"containers": [box("1")], "initContainers": [sidecar("1"), box("2"), sidecar("1"), box("2")]}, 4000),
-        ({"containers": [box(limit="2")]}, 2000),
-        ({"containers": [box("1", "2")]}, 1000),
-        ({"containers": [box("0", "2")]}, 0),
-        ({"containers": [box("1")], "overhead": {"cpu": "250m"}}, 1250),
-        ({"containers": [box("1")], "resources": {"requests": {"cpu": "3"}}, "overhead": {"cpu": "250m"}}, 3250),
-        ({"containers": [box("5")], "resources": {"requests": {"cpu": "3"}}}, 3000),
-        ({"containers": [box("5")], "resources": {"requests": {"memory": "1Gi"}}}, 5000),
-        ({"containers": [box()], "resources": {"limits": {"cpu": "4"}}}, 4000),
-        ({"containers": [box("1")], "resources": {"limits": {"cpu": "4"}}}, 1000),
+        ({"containers": [container("1")], "initContainers": [sidecar("500m"), container("2")]}, 2500),
+        ({"containers": [container("1")], "initContainers": [container("2"), sidecar("500m")]}, 2000),
+        ({"containers": [container("2")], "initContainers": [container("2"), sidecar("500m")]}, 2500),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [sidecar("1"), container("2"), sidecar("1"), container("2")],
+            },
+            4000,
+        ),
+        ({"containers": [container(limit="2")]}, 2000),
+        ({"containers": [container("1", "2")]}, 1000),
+        ({"containers": [container("0", "2")]}, 0),
+        ({"containers": [container("1")], "overhead": {"cpu": "250m"}}, 1250),
+        ({"containers": [container("1")], "resources": {"requests": {"cpu": "3"}}, "overhead": {"cpu": "250m"}}, 3250),
+        ({"containers": [container("5")], "resources": {"requests": {"cpu": "3"}}}, 3000),
+        ({"containers": [container("5")], "resources": {"requests": {"memory": "1Gi"}}}, 5000),
+        ({"containers": [container()], "resources": {"limits": {"cpu": "4"}}}, 4000),
+        ({"containers": [container("1")], "resources": {"limits": {"cpu": "4"}}}, 1000),
         # 0 is an amount: the API server fills in the limit only where no container names the resource
-        ({"containers": [box("0")], "resources": {"limits": {"cpu": "4"}}}, 0),
-        ({"containers": [box()], "initContainers": [box(limit="0")], "resources": {"limits": {"cpu": "4"}}}, 0),
-        ({"containers": [box("0.1m"), box("0.1m")]}, 1),
-        ({"containers": [box("1e-3")]}, 1),
+        ({"containers": [container("0")], "resources": {"limits": {"cpu": "4"}}}, 0),
+        (
+            {
+                "containers": [container()],
+                "initContainers": [container(limit="0")],
+                "resources": {"limits": {"cpu": "4"}},
+            },
+            0,
+        ),
+        ({"containers": [container("0.1m"), container("0.1m")]}, 1),
+        ({"containers": [container("1e-3")]}, 1),
         ({"containers": [{"name": "c", "resources": {"requests": {"cpu": 2}}}]}, 2000),
         ({"containers": [{"name": "c", "resources": {"requests": {"cpu": 0.5}}}]}, 500),
         ({"containers": [{"name": "c"}, {"name": "d", "resources": {}}], "initContainers": None}, 0),
     ],
 )
-def test_the_schedulers_sum_of_cpu(spec: Json, millicores: int) -> None:
+def test_cpu_cost_equals_the_sum_of_the_scheduler(spec: Json, millicores: int) -> None:
     assert cpu(spec) == millicores
 
 
-def test_every_kind_of_resource_in_its_own_unit() -> None:
+def test_each_resource_is_counted_in_its_own_unit() -> None:
     spec = {
         "containers": [
             {
@@ -101,57 +114,61 @@ def test_every_kind_of_resource_in_its_own_unit() -> None:
     }
 
 
-def test_overhead_is_no_limit_where_there_is_none() -> None:
-    spec = {"containers": [box("1")], "overhead": {"cpu": "1"}}
+def test_overhead_adds_no_limit_to_a_pod_without_limits() -> None:
+    spec = {"containers": [container("1")], "overhead": {"cpu": "1"}}
     assert taken(spec, "limits.cpu") == {"limits.cpu": 0}
 
 
-def test_an_unreadable_amount_names_the_resource_and_the_value() -> None:
+def test_error_of_an_invalid_amount_names_resource_and_value() -> None:
     with pytest.raises(ValueError, match=r"^cpu: 'much': not a Kubernetes quantity: .* such as 500m"):
-        cpu({"containers": [box("much")]})
+        cpu({"containers": [container("much")]})
     with pytest.raises(ValueError, match=r"^cpu: '-1': a quantity must not be negative"):
-        cpu({"containers": [box("-1")]})
+        cpu({"containers": [container("-1")]})
 
 
 amounts = st.integers(0, 5000)
-boxes = fields(
+drawn_containers = fields(
     resources=fields(
         requests=st.dictionaries(st.just("cpu"), amounts.map(lambda milli: f"{milli}m")),
         limits=st.dictionaries(st.just("cpu"), amounts.map(lambda milli: f"{milli}m")),
     )
 )
-inits = st.builds(lambda one, sticky: {**one, **({"restartPolicy": "Always"} if sticky else {})}, boxes, st.booleans())
+drawn_init_containers = st.builds(
+    lambda init, is_sidecar: {**init, **({"restartPolicy": "Always"} if is_sidecar else {})},
+    drawn_containers,
+    st.booleans(),
+)
 
 
-def _milli(container: Json) -> int:
-    resources = container.get("resources") or {}
+def _milli(drawn: Json) -> int:
+    resources = drawn.get("resources") or {}
     for side in ("requests", "limits"):
         if "cpu" in (resources.get(side) or {}):
             return int(resources[side]["cpu"].removesuffix("m"))
     return 0
 
 
-def most_at_any_moment(containers: list[Json], init_containers: list[Json]) -> int:
-    """Play the Pod's life through: what runs beside what, moment by moment."""
+def peak_usage(containers: list[Json], init_containers: list[Json]) -> int:
+    """Return the largest sum of containers that run at the same time."""
     moments = []
-    staying: list[Json] = []
+    sidecars: list[Json] = []
     for one in init_containers:
-        moments.append([*staying, one])
+        moments.append([*sidecars, one])
         if one.get("restartPolicy") == "Always":
-            staying.append(one)
-    moments.append([*staying, *containers])
+            sidecars.append(one)
+    moments.append([*sidecars, *containers])
     return max(sum(_milli(one) for one in moment) for moment in moments)
 
 
 @PROPERTY
-@given(st.lists(boxes, max_size=4), st.lists(inits, max_size=5), st.none() | amounts)
-def test_the_sum_is_the_most_that_runs_at_any_moment(
+@given(st.lists(drawn_containers, max_size=4), st.lists(drawn_init_containers, max_size=5), st.none() | amounts)
+def test_cost_is_the_peak_of_the_containers_that_run_together(
     containers: list[Json], init_containers: list[Json], overhead: int | None
 ) -> None:
     spec: Json = {"containers": containers, "initContainers": init_containers}
     if overhead is not None:
         spec["overhead"] = {"cpu": f"{overhead}m"}
-    assert cpu(spec) == most_at_any_moment(containers, init_containers) + (overhead or 0)
+    assert cpu(spec) == peak_usage(containers, init_containers) + (overhead or 0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from webhook.core.policy_spec import Mode, Placement
 
 
 @pytest.mark.parametrize(("pool", "mode"), [("prod", Mode.ENFORCE), (None, Mode.AUDIT)])
-def test_the_label_of_a_member_is_guarded_as_strictly_as_its_pool_is_enforced(pool: str | None, mode: Mode) -> None:
+def test_label_of_a_pool_member_is_guarded_in_the_mode_of_its_pool(pool: str | None, mode: Mode) -> None:
     member = Service(
         "web", Match(any_namespace=True), pool=pool, placement=Placement(), modes=Modes(placement=Mode.AUDIT)
     )

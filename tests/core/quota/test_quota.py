@@ -15,7 +15,7 @@ def test_cpu_is_counted_in_millicores(resource: str) -> None:
     assert shown(resource, 2000) == "2"
 
 
-def test_an_extended_resource_that_ends_in_cpu_counts_whole_units_on_both_sides() -> None:
+def test_extended_resource_that_ends_in_cpu_is_counted_in_whole_units() -> None:
     name = "requests.vendor.com/shares.cpu"
     window = "{window: 1m, hard: {requests.vendor.com/shares.cpu: 4}}"
     loaded = policy_of(f"- {{name: a, match: {{namespaces: [a]}}, quota: {{windows: [{window}]}}}}")

@@ -1,4 +1,4 @@
-"""Content of a ServiceStatus: the whole view, and nothing that changes with time alone."""
+"""Content of a ServiceStatus: the whole view, without values that change with time alone."""
 
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
@@ -16,7 +16,7 @@ def plan(mode: Mode = Mode.ENFORCE, breaker: Breaker | None = BREAKER) -> Counte
     return CompiledPolicy(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), "")).plans["s"]
 
 
-def test_it_says_how_an_open_breaker_stands_and_until_when() -> None:
+def test_status_of_an_open_breaker_has_its_state_and_end() -> None:
     view = BreakerView(
         State.OPEN,
         7,
@@ -42,7 +42,7 @@ def test_it_says_how_an_open_breaker_stands_and_until_when() -> None:
     }
 
 
-def test_of_one_that_never_moved_it_leaves_out_what_there_is_none_of() -> None:
+def test_status_of_an_untripped_breaker_omits_absent_fields() -> None:
     assert service_status(plan(Mode.AUDIT), BreakerView(State.CLOSED, 0, 0)) == {
         "breaker": {
             "state": "CLOSED",
@@ -53,6 +53,6 @@ def test_of_one_that_never_moved_it_leaves_out_what_there_is_none_of() -> None:
     }
 
 
-def test_where_no_breaker_is_in_force_it_says_nothing() -> None:
+def test_status_is_empty_without_a_breaker_in_force() -> None:
     for without in (plan(breaker=None), plan(Mode.DISABLED)):
         assert service_status(without, BreakerView(State.OPEN, 7, NOW_US)) == {}

@@ -58,7 +58,7 @@ OPEN = BreakerView(
     early=2,
     failed=("controller:r1",),
 )
-LOOKS = {
+SNAPSHOTS = {
     "payment-api": ServiceSnapshot(
         NOW_US,
         {"": (Use("1m", "pods", 50, 50, free_at_us=NOW_US + 12_000_001), Use("1m", "cpu", 1500, 40_000))},
@@ -71,7 +71,7 @@ LOOKS = {
     "ledger": ServiceSnapshot(NOW_US),
 }
 
-TWO = LoadedPolicy(
+FLEET_POLICY = LoadedPolicy(
     Policy(
         "podgate.io/v1alpha1",
         "Policy",
@@ -83,8 +83,8 @@ TWO = LoadedPolicy(
     ),
     "fedcba9876543210",
 )
-"""Of the pool's members the second was asked last."""
-TWO_LOOKS = {
+"""The second member of the pool has the later snapshot."""
+FLEET_SNAPSHOTS = {
     name: ServiceSnapshot(
         at_us,
         {"": (Use("1m", "pods", 5, 50), Use("1m", "cpu", 0, 40_000))} if name == "payment-api" else {},
@@ -99,7 +99,7 @@ TWO_LOOKS = {
 
 
 def snapshot(**changes: Any) -> ServerStatus:
-    whole: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "version": "0.1.0",
         "now_us": NOW_US,
         "wall_us": NOW_US,
@@ -107,20 +107,20 @@ def snapshot(**changes: Any) -> ServerStatus:
         "policy": LOADED,
         "loaded_at_us": NOW_US - 60_000_000,
         "plans": CompiledPolicy(LOADED).plans,
-        "snapshots": LOOKS,
+        "snapshots": SNAPSHOTS,
         "watches": {"namespaces": WatchStatus(), "configmaps": WatchStatus(NOW_US - 5_000_000, "cut")},
         "certificates": {"serving": NOW_US + 7 * 86_400_000_000 - 1},
         "files": {"key set": "jwks.json: no JSON", "certificates": ""},
         "client_identity": "mutual",
     }
-    return ServerStatus(**(whole | changes))
+    return ServerStatus(**(arguments | changes))
 
 
 def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {service["name"]: service for service in document["services"]}
 
 
-def test_the_document_says_how_everything_stands() -> None:
+def test_document_contains_the_whole_status() -> None:
     document = msgspec.json.decode(msgspec.json.encode(server_document(snapshot())))
     payment = services(document).pop("payment-api")
     assert {key: value for key, value in document.items() if key not in {"services", "pools"}} == {
@@ -209,20 +209,20 @@ LIVE = LoadedPolicy(
 )
 
 
-def live_looks(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str, ServiceSnapshot]:
+def live_snapshots(pods: int, *, surge: int = 1, is_known: bool = True) -> dict[str, ServiceSnapshot]:
     pods_use = Use("standing", "pods", pods, 4, asked=1, of=Holder.STANDING, surge=surge)
     memory_use = Use("standing", "memory", 1 << 30, 4 << 30, asked=1, of=Holder.STANDING, surge=surge << 30)
     return {"web": ServiceSnapshot(NOW_US, {"": (pods_use, memory_use)}, is_standing_known=is_known)}
 
 
-def live_rows(looks: dict[str, ServiceSnapshot]) -> list[dict[str, Any]]:
-    document = server_document(snapshot(policy=LIVE, plans=CompiledPolicy(LIVE).plans, snapshots=looks))
+def live_rows(snapshots: dict[str, ServiceSnapshot]) -> list[dict[str, Any]]:
+    document = server_document(snapshot(policy=LIVE, plans=CompiledPolicy(LIVE).plans, snapshots=snapshots))
     rows: list[dict[str, Any]] = services(document)["web"]["windows"]
     return rows
 
 
-def test_live_pods_are_shown_with_the_room_that_there_is_now_and_whether_it_is_enforced() -> None:
-    [pods, memory] = live_rows(live_looks(5))
+def test_live_pods_are_shown_with_surge_and_enforcement() -> None:
+    [pods, memory] = live_rows(live_snapshots(5))
     assert pods == {
         "window": "standing",
         "resource": "pods",
@@ -236,12 +236,12 @@ def test_live_pods_are_shown_with_the_room_that_there_is_now_and_whether_it_is_e
         "nextFreeSeconds": 0,
     }
     assert (memory["used"], memory["hard"], memory["surge"], memory["full"]) == ("1Gi", "4Gi", "1Gi", False)
-    assert [row["full"] for row in live_rows(live_looks(4))] == [False, False], "surge is open"
-    assert [row["full"] for row in live_rows(live_looks(4, surge=0))] == [True, False]
-    assert [row["enforced"] for row in live_rows(live_looks(1, is_known=False))] == [False, False]
+    assert [row["full"] for row in live_rows(live_snapshots(4))] == [False, False], "surge is open"
+    assert [row["full"] for row in live_rows(live_snapshots(4, surge=0))] == [True, False]
+    assert [row["enforced"] for row in live_rows(live_snapshots(1, is_known=False))] == [False, False]
 
 
-def test_limits_on_live_pods_are_shown_while_nobody_lives_or_nobody_knows() -> None:
+def test_live_pod_limits_are_shown_without_live_pods_and_without_a_snapshot() -> None:
     idle = live_rows({"web": ServiceSnapshot(NOW_US, is_standing_known=True)})
     assert [(row["used"], row["hard"], row["surge"], row["enforced"]) for row in idle] == [
         (0, 4, 1, True),
@@ -254,37 +254,39 @@ def test_limits_on_live_pods_are_shown_while_nobody_lives_or_nobody_knows() -> N
     ]
 
 
-def test_the_page_shows_surge_and_that_nothing_is_enforced_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_shows_surge_and_limits_that_are_not_enforced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    whole = {"policy": LIVE, "plans": CompiledPolicy(LIVE).plans}
-    rows = [line.split() for line in shown(**whole, snapshots=live_looks(5)).splitlines()]
+    arguments = {"policy": LIVE, "plans": CompiledPolicy(LIVE).plans}
+    rows = [line.split() for line in rendered_page(**arguments, snapshots=live_snapshots(5)).splitlines()]
     assert ["web", "bronze", "-", "standing", "pods", "5", "4", "+1", "-"] in rows
     assert ["standing", "memory", "1Gi", "4Gi", "+1Gi", "now"] in rows
-    rows = [line.split() for line in shown(**whole, snapshots=live_looks(5, surge=0)).splitlines()]
+    rows = [line.split() for line in rendered_page(**arguments, snapshots=live_snapshots(5, surge=0)).splitlines()]
     assert ["web", "bronze", "-", "standing", "pods", "5", "4", "-"] in rows
-    page_text = shown(**whole, snapshots=live_looks(5, is_known=False))
+    page_text = rendered_page(**arguments, snapshots=live_snapshots(5, is_known=False))
     assert page_text.count(" not enforced\n") == 2
     assert "web: limits on live Pods are not enforced: the live Pods are not known" in page_text
 
 
-def test_services_stand_in_the_policys_order() -> None:
+def test_services_are_in_the_order_of_the_policy() -> None:
     assert list(services(server_document(snapshot()))) == ["payment-api", "ledger", "web"]
 
 
-def test_a_service_by_namespace_shows_its_limits_while_idle_and_each_namespace_afterwards() -> None:
+def test_per_namespace_service_shows_limits_when_idle_and_namespaces_when_used() -> None:
     idle = services(server_document(snapshot()))["ledger"]["windows"]
     assert [(window["namespace"], window["used"], window["hard"]) for window in idle] == [(None, "0", "16Gi")]
-    looks = {
+    snapshots = {
         "ledger": ServiceSnapshot(
             NOW_US, {"team-b": (Use("24h", "memory", 1 << 30, 1 << 34),), "team-a": (Use("24h", "memory", 1, 1 << 34),)}
         )
     }
-    busy = services(server_document(snapshot(snapshots=looks)))["ledger"]["windows"]
+    busy = services(server_document(snapshot(snapshots=snapshots)))["ledger"]["windows"]
     assert [(window["namespace"], window["used"]) for window in busy] == [("team-a", "1"), ("team-b", "1Gi")]
 
 
-def test_a_pool_stands_as_the_member_saw_it_that_was_asked_last() -> None:
-    [pool] = server_document(snapshot(policy=TWO, plans=CompiledPolicy(TWO).plans, snapshots=TWO_LOOKS))["pools"]
+def test_pool_usage_is_from_the_latest_snapshot_of_a_member() -> None:
+    [pool] = server_document(
+        snapshot(policy=FLEET_POLICY, plans=CompiledPolicy(FLEET_POLICY).plans, snapshots=FLEET_SNAPSHOTS)
+    )["pools"]
     assert {key: value for key, value in pool.items() if key != "windows"} == {
         "name": "prod",
         "scope": "Fleet",
@@ -315,7 +317,7 @@ def test_a_pool_stands_as_the_member_saw_it_that_was_asked_last() -> None:
     ]
 
 
-def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None:
+def test_unavailable_store_leaves_usage_unknown_and_limits_known() -> None:
     health = StoreStatus("redis", "no answer within 50ms", "Local since 07:59")
     document = server_document(snapshot(snapshots={}, store=health))
     assert document["store"] == {
@@ -326,36 +328,40 @@ def test_what_the_store_could_not_show_is_not_known_and_the_limits_are() -> None
     }
     payment, [pool] = services(document)["payment-api"], document["pools"]
     assert (payment["known"], payment["breaker"], pool["known"]) == (False, None, False)
-    nobody_knows = {"used": None, "full": None, "nextFree": None, "nextFreeSeconds": None}
+    unknown_usage = {"used": None, "full": None, "nextFree": None, "nextFreeSeconds": None}
     for window, hard in zip((*payment["windows"], *pool["windows"]), (50, "40", 300, "1000"), strict=True):
-        assert window == {**window, **nobody_knows, "hard": hard}
+        assert window == {**window, **unknown_usage, "hard": hard}
 
 
-def test_a_breaker_is_shown_as_it_is_judged_by_while_the_store_shows_nothing() -> None:
-    away = {"payment-api": ServiceSnapshot(NOW_US, breaker=OPEN, has_usage=False)}
-    known, told = (services(server_document(snapshot(snapshots=looks)))["payment-api"] for looks in ({}, away))
-    assert {**told, "breaker": None} == known
-    assert told["breaker"]["state"] == "OPEN"
+def test_breaker_is_shown_while_usage_is_unknown() -> None:
+    without_usage = {"payment-api": ServiceSnapshot(NOW_US, breaker=OPEN, has_usage=False)}
+    without_breaker, with_breaker = (
+        services(server_document(snapshot(snapshots=snapshots)))["payment-api"] for snapshots in ({}, without_usage)
+    )
+    assert {**with_breaker, "breaker": None} == without_breaker
+    assert with_breaker["breaker"]["state"] == "OPEN"
 
 
-def test_a_page_without_the_store_has_question_marks_and_says_how_this_server_judges(
+def test_page_without_the_store_shows_question_marks_and_the_store_mode(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    lines = shown(snapshots={}, store=StoreStatus("redis", "no answer within 50ms", "Local since 07:59")).splitlines()
+    lines = rendered_page(
+        snapshots={}, store=StoreStatus("redis", "no answer within 50ms", "Local since 07:59")
+    ).splitlines()
     assert "store   redis: no answer within 50ms, Local since 07:59" in lines
     assert "payment-api  gold    unknown  1m      pods      ?     50    ?" in lines
     assert "prod  1m      pods      ?     300   ?" in lines
 
 
-def test_the_page_marks_what_counts_for_the_whole_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_marks_windows_with_fleet_scope(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    text = shown(policy=TWO, plans=CompiledPolicy(TWO).plans, snapshots=TWO_LOOKS)
+    text = rendered_page(policy=FLEET_POLICY, plans=CompiledPolicy(FLEET_POLICY).plans, snapshots=FLEET_SNAPSHOTS)
     assert "payment-api      gold    -        1m Fleet  pods      5     50    now" in text
     assert "prod  1m Fleet  pods      9     300   now" in text
 
 
-def test_a_server_without_a_policy_shows_why() -> None:
+def test_server_without_a_policy_shows_its_errors() -> None:
     document = server_document(
         snapshot(policy=None, loaded_at_us=None, plans={}, snapshots={}, errors=["p.yaml:3:1: services: missing"])
     )
@@ -368,7 +374,7 @@ def test_a_server_without_a_policy_shows_why() -> None:
     assert document["services"] == []
 
 
-def test_servers_that_share_a_store_are_shown() -> None:
+def test_replica_assignment_is_shown() -> None:
     document = server_document(snapshot(store=StoreStatus("redis"), replicas=ReplicaAssignment(3, 1, "leases")))
     assert document["replicas"] == {"count": 3, "ordinal": 1, "source": "leases"}
     assert "store   redis, for 3 servers: ok" in list(page(document))
@@ -384,7 +390,7 @@ OVERRIDES = OverridesStatus(
 )
 
 
-def test_overrides_are_shown_whole_and_with_their_service() -> None:
+def test_overrides_are_listed_and_shown_with_their_service() -> None:
     document = server_document(snapshot(overrides=OVERRIDES))
     assert document["overrides"]["source"] == OVERRIDES.source
     assert document["overrides"]["errors"] == OVERRIDES.errors
@@ -397,15 +403,15 @@ def test_overrides_are_shown_whole_and_with_their_service() -> None:
         "reason": "INC-2",
         "withoutEffect": ["no such service in the policy in force"],
     }
-    shown = services(document)["payment-api"]["override"]
-    assert {"service": "payment-api", **shown} == payment
-    assert (shown["quotaFactor"], shown["withoutEffect"]) == ("1.5", [])
+    override = services(document)["payment-api"]["override"]
+    assert {"service": "payment-api", **override} == payment
+    assert (override["quotaFactor"], override["withoutEffect"]) == ("1.5", [])
     assert services(document)["web"]["override"] is None
 
 
-def test_the_page_says_what_overrides_do_until_when_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_shows_effect_end_and_reason_of_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    lines = shown(overrides=OVERRIDES).splitlines()
+    lines = rendered_page(overrides=OVERRIDES).splitlines()
     assert "overrides  2 in force, from configmap podgate-system/podgate-overrides" in lines
     assert "overrides rejected: o.yaml:2:3: [1].until: (absent): required: add until" in lines
     assert "payment-api: override quotaFactor: '1.5' until 2027-01-15T08:10:00Z (10m left): INC-1" in lines
@@ -418,12 +424,12 @@ def test_an_expired_certificate_has_negative_days_left() -> None:
     assert document["certificates"][0]["daysLeft"] == -1
 
 
-def test_days_left_go_by_the_clock_on_the_wall() -> None:
+def test_days_left_use_the_wall_clock() -> None:
     document = server_document(snapshot(wall_us=NOW_US + 2 * 86_400_000_000))
     assert document["certificates"][0]["daysLeft"] == 4
 
 
-def shown(**changes: Any) -> str:
+def rendered_page(**changes: Any) -> str:
     document = msgspec.json.decode(msgspec.json.encode(server_document(snapshot(**changes))))
     return "\n".join(page(document))
 
@@ -431,7 +437,7 @@ def shown(**changes: Any) -> str:
 def test_the_page_is_a_table_with_the_countdown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     assert (
-        shown()
+        rendered_page()
         == """\
 podgate 0.1.0, 2027-01-15T08:00:00.000Z
 policy  0123456789abcdef, loaded 2027-01-15T07:59:00.000Z from p.yaml
@@ -457,21 +463,21 @@ payment-api: quota Audit"""
     )
 
 
-def test_colours_do_not_bend_the_columns() -> None:
-    text = shown()
+def test_colours_do_not_change_column_widths() -> None:
+    text = rendered_page()
     assert "\x1b[31mOPEN\x1b[0m 2m31s left  1m" in text
 
 
 def test_a_half_open_breaker_shows_its_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     view = BreakerView(State.HALF_OPEN, 5, NOW_US, probes_leased=2, probes_succeeded=1)
-    assert "HALF_OPEN 1/3 probes" in shown(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, view)})
+    assert "HALF_OPEN 1/3 probes" in rendered_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, view)})
 
 
-def test_a_breaker_that_opened_again_still_shows_what_tripped_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reopened_breaker_shows_its_first_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     again = replace(OPEN, reason="probe failed", tripped_at_us=NOW_US - 400_000_000, early=0, failed=())
-    lines = shown(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, again)}).splitlines()
+    lines = rendered_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, again)}).splitlines()
     assert (
         "payment-api: OPEN since 2027-01-15T07:59:31.000Z until 2027-01-15T08:02:30.500Z (generation 4): probe failed;"
         " tripped at 2027-01-15T07:53:20.000Z by quotaExceeded: 10 within 1m"
@@ -481,12 +487,10 @@ def test_a_breaker_that_opened_again_still_shows_what_tripped_it_first(monkeypat
 @pytest.mark.parametrize(
     ("state", "cell"), [(State.FORCED_OPEN, "FORCED_OPEN 2m31s left"), (State.FORCED_CLOSED, "FORCED_CLOSED")]
 )
-def test_a_breaker_under_somebodys_hand_shows_until_when_and_why(
-    monkeypatch: pytest.MonkeyPatch, state: State, cell: str
-) -> None:
+def test_forced_breaker_shows_its_end_and_reason(monkeypatch: pytest.MonkeyPatch, state: State, cell: str) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     forced = BreakerView(state, 5, NOW_US - 1_000_000, NOW_US + 150_500_000, "INC-1")
-    text = shown(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, forced)})
+    text = rendered_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, forced)})
     assert f"gold    {cell}  " in text
     assert (
         f"payment-api: {state} since 2027-01-15T07:59:59.000Z until 2027-01-15T08:02:30.500Z (generation 5): INC-1"
@@ -495,7 +499,7 @@ def test_a_breaker_under_somebodys_hand_shows_until_when_and_why(
 
 
 @pytest.mark.parametrize(("state", "opened"), [(State.OPEN, 1), (State.HALF_OPEN, 1), (State.FORCED_OPEN, 0)])
-def test_the_guard_shows_how_many_are_open_and_how_many_may_be(
+def test_breaker_guard_shows_open_and_maximum_breakers(
     monkeypatch: pytest.MonkeyPatch, state: State, opened: int
 ) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
@@ -507,34 +511,34 @@ def test_the_guard_shows_how_many_are_open_and_how_many_may_be(
         "snapshots": {"payment-api": ServiceSnapshot(NOW_US, {}, view)},
     }
     assert server_document(snapshot(**changes))["breakerGuard"] == {"open": opened, "max": 3}
-    assert f"breakers  {opened} open, at most 3 (breakerGuard)" in shown(**changes).splitlines()
+    assert f"breakers  {opened} open, at most 3 (breakerGuard)" in rendered_page(**changes).splitlines()
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (45, "45s"), (151, "2m31s"), (180, "3m"), (3600, "1h"), (90_061, "25h1m1s")]
 )
-def test_spans_are_written_as_go_does(seconds: int, text: str) -> None:
+def test_countdown_is_formatted_like_a_go_duration(seconds: int, text: str) -> None:
     assert countdown(seconds) == text
 
 
-def test_several_overrides_of_a_service_are_shown_each_and_in_the_service_as_one_up_to_the_first_end() -> None:
-    its = (
+def test_overrides_of_one_service_are_listed_and_merged_until_the_first_end() -> None:
+    overrides = (
         Override("payment-api", "2027-01-15T08:10:00Z", "INC-1", quota_factor=Quantity.parse("2"), by="alice"),
         Override("payment-api", "2027-01-15T08:05:00Z", "INC-2", reset_at="2027-01-15T08:00:00Z", by="bob"),
     )
-    document = server_document(snapshot(overrides=OverridesStatus("here", (), {"payment-api": its})))
-    assert [(one["reason"], one["by"]) for one in document["overrides"]["entries"]] == [
+    document = server_document(snapshot(overrides=OverridesStatus("here", (), {"payment-api": overrides})))
+    assert [(entry["reason"], entry["by"]) for entry in document["overrides"]["entries"]] == [
         ("INC-1", "alice"),
         ("INC-2", "bob"),
     ]
-    [service] = [one for one in document["services"] if one["name"] == "payment-api"]
+    [service] = [entry for entry in document["services"] if entry["name"] == "payment-api"]
     assert service["override"].items() >= {"quotaFactor": 2, "resetAt": "2027-01-15T08:00:00Z"}.items()
     assert service["override"].items() >= {"until": "2027-01-15T08:05:00Z", "reason": "INC-1; INC-2"}.items()
     lines = list(page(document))
     assert any(line.endswith(" left): INC-1 (by alice)") for line in lines)
 
 
-def test_the_document_of_a_controller_says_whether_it_leads_and_what_it_depends_on() -> None:
+def test_controller_document_has_leadership_and_dependencies() -> None:
     status = ControllerStatus(
         "0.1.0", "other leads", "p.yaml", LIVE, NOW_US, watches={"pods": WatchStatus(NOW_US, "HTTP 403")}
     )

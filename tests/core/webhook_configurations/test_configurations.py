@@ -34,10 +34,10 @@ NAMESPACES = [
 names = st.sampled_from(NAMES)
 patterns = names | names.map(lambda name: f"{name}*")
 keys = st.sampled_from(["t", "u"])
-some = st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=2)
+label_values = st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=2)
 expressions = st.one_of(
-    st.builds(lambda key, values: {"key": key, "operator": "In", "values": values}, keys, some),
-    st.builds(lambda key, values: {"key": key, "operator": "NotIn", "values": values}, keys, some),
+    st.builds(lambda key, values: {"key": key, "operator": "In", "values": values}, keys, label_values),
+    st.builds(lambda key, values: {"key": key, "operator": "NotIn", "values": values}, keys, label_values),
     st.builds(lambda key: {"key": key, "operator": "Exists"}, keys),
     st.builds(lambda key: {"key": key, "operator": "DoesNotExist"}, keys),
     names.map(lambda name: {"key": METADATA_NAME, "operator": "In", "values": [name]}),
@@ -80,54 +80,54 @@ policies = st.builds(
 )
 
 
-def wanted(policy: Policy, namespace: str, namespace_labels: dict[str, str]) -> str:
-    """Say which entry a namespace belongs into by what the server does: its own matching, no regions."""
+def expected_entry(policy: Policy, namespace: str, namespace_labels: dict[str, str]) -> str:
+    """Return the entry of a namespace by the matching of the server, without regions."""
     matcher = Matcher(policy)
     if namespace in BUILT_IN_EXEMPT_NAMESPACES or any(
         matches_pattern(one, namespace) for one in policy.exemptions.namespaces
     ):
         return ""
     owners = [one for one in policy.services if matcher.may_own(one, namespace, namespace_labels)]
-    acting = [one for one in owners if not one.modes.all_disabled()]
-    if any(one.failure_mode is FailureMode.CLOSED for one in acting):
+    active = [one for one in owners if not one.modes.all_disabled()]
+    if any(one.failure_mode is FailureMode.CLOSED for one in active):
         return "closed"
-    may_sign = policy.unmatched is not Unmatched.ADMIT and matcher.names(namespace, namespace_labels)
-    return "open" if acting or may_sign else ""
+    may_report = policy.unmatched is not Unmatched.ADMIT and matcher.names(namespace, namespace_labels)
+    return "open" if active or may_report else ""
 
 
 @PROPERTY
 @given(policies)
-def test_a_namespace_is_in_one_entry_where_a_service_may_own_it_and_else_in_none(policy: Policy) -> None:
+def test_namespace_is_in_one_entry_if_a_service_may_own_it_and_else_in_none(policy: Policy) -> None:
     closed, others = regions(policy)
-    everything = all_regions(policy)
+    combined = all_regions(policy)
     for name, labels in NAMESPACES:
         found = ["closed" for region in closed if region.holds(name, labels)]
         found += ["open" for region in others if region.holds(name, labels)]
-        expected = wanted(policy, name, labels)
+        expected = expected_entry(policy, name, labels)
         assert found == ([expected] if expected else []), (name, labels)
-        assert len([region for region in everything if region.holds(name, labels)]) == len(found)
+        assert len([region for region in combined if region.holds(name, labels)]) == len(found)
 
 
 @PROPERTY
 @given(st.frozensets(patterns), st.frozensets(patterns), st.frozensets(patterns), names | st.sampled_from(["", "abcd"]))
-def test_sets_of_names_mean_what_their_patterns_say(
+def test_name_sets_match_their_patterns(
     inside: frozenset[str], outside: frozenset[str], other: frozenset[str], name: str
 ) -> None:
-    def fit(some: frozenset[str]) -> bool:
-        return any(matches_pattern(pattern, name) for pattern in some)
+    def fit(group: frozenset[str]) -> bool:
+        return any(matches_pattern(pattern, name) for pattern in group)
 
-    some = NameSet.of(inside, outside)
-    assert (name in some) is (fit(inside) and not fit(outside))
-    assert (name in some.within(other)) is (name in some and fit(other))
-    assert (name in some.without(other)) is (name in some and not fit(other))
+    name_set = NameSet.of(inside, outside)
+    assert (name in name_set) is (fit(inside) and not fit(outside))
+    assert (name in name_set.within(other)) is (name in name_set and fit(other))
+    assert (name in name_set.without(other)) is (name in name_set and not fit(other))
 
 
 @PROPERTY
 @given(pods, pods, services)
-def test_whatever_the_guard_refuses_differs_in_a_field_that_lets_the_update_through(
+def test_updates_that_the_guard_denies_differ_in_a_field_of_the_conditions(
     before: Json, after: Json, service: Service
 ) -> None:
-    """The conditions compare what stands here; see `conditions.of_updates`."""
+    """The match conditions compare the fields listed here; see `conditions.of_updates`."""
     old, new = (msgspec.json.decode(msgspec.json.encode(raw), type=Pod) for raw in (before, after))
     differing = [
         old.labels.get(OUR_LABEL) != new.labels.get(OUR_LABEL),
@@ -151,7 +151,7 @@ def expression(webhook: Json, name: str) -> str:
 
 
 def native(webhook: Json) -> list[Json]:
-    """Return the native expressions beside the one that exempts."""
+    """Return the native expressions except the exemption."""
     listed = webhook["namespaceSelector"]["matchExpressions"]
     return [one for one in listed if one["key"] != METADATA_NAME or one["operator"] != "NotIn"]
 
@@ -184,7 +184,7 @@ def test_a_simple_policy_has_one_webhook_of_each_kind() -> None:
     ]
 
 
-def test_what_a_closed_service_may_own_is_taken_out_of_the_open_entry() -> None:
+def test_open_entry_excludes_namespaces_of_closed_services() -> None:
     found = webhooks(CLOSED_AND_OPEN)
     closed, others = found["validate-closed.podgate.io"], found["validate-open.podgate.io"]
     assert (closed["failurePolicy"], others["failurePolicy"]) == ("Fail", "Ignore")
@@ -198,11 +198,11 @@ def test_what_a_closed_service_may_own_is_taken_out_of_the_open_entry() -> None:
     assert expression(others, "not-in-other-entries") == f"!({expression(closed, 'in-service-namespaces')})"
 
 
-def test_the_mutating_half_fails_open_and_is_asked_about_new_pods_alone() -> None:
+def test_mutating_webhook_fails_open_and_reviews_new_pods_only() -> None:
     webhook = webhooks(CLOSED_AND_OPEN, 0)["mutate.podgate.io"]
     assert [(rule["operations"], rule["resources"]) for rule in webhook["rules"]] == [(["CREATE"], ["pods"])]
-    told = {key: webhook[key] for key in ("failurePolicy", "reinvocationPolicy", "sideEffects", "timeoutSeconds")}
-    assert told == {
+    fields = {key: webhook[key] for key in ("failurePolicy", "reinvocationPolicy", "sideEffects", "timeoutSeconds")}
+    assert fields == {
         "failurePolicy": "Ignore",
         "reinvocationPolicy": "IfNeeded",
         "sideEffects": "None",
@@ -210,14 +210,14 @@ def test_the_mutating_half_fails_open_and_is_asked_about_new_pods_alone() -> Non
     }
 
 
-def test_the_validating_half_is_asked_about_new_changed_and_resized_pods() -> None:
+def test_validating_webhook_reviews_new_updated_and_resized_pods() -> None:
     webhook = webhooks(CLOSED_AND_OPEN)["validate-closed.podgate.io"]
     assert [(rule["operations"], rule["resources"]) for rule in webhook["rules"]] == [
         (["CREATE", "UPDATE"], ["pods"]),
         (["UPDATE"], ["pods/resize"]),
     ]
-    told = {key: webhook[key] for key in ("sideEffects", "timeoutSeconds", "matchPolicy", "admissionReviewVersions")}
-    assert told == {
+    fields = {key: webhook[key] for key in ("sideEffects", "timeoutSeconds", "matchPolicy", "admissionReviewVersions")}
+    assert fields == {
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 5,
         "matchPolicy": "Equivalent",
@@ -225,7 +225,7 @@ def test_the_validating_half_is_asked_about_new_changed_and_resized_pods() -> No
     }
 
 
-def test_templates_are_asked_about_for_advice_alone() -> None:
+def test_template_webhook_fails_open_and_reviews_workloads_without_side_effects() -> None:
     webhook = webhooks(CLOSED_AND_OPEN)["workloads.podgate.io"]
     assert [(rule["apiGroups"], rule["resources"], rule["operations"]) for rule in webhook["rules"]] == [
         (["apps"], ["deployments", "replicasets", "statefulsets"], ["CREATE", "UPDATE"]),
@@ -233,8 +233,13 @@ def test_templates_are_asked_about_for_advice_alone() -> None:
         ([""], ["replicationcontrollers"], ["CREATE", "UPDATE"]),
     ]
     assert webhook["clientConfig"]["service"]["path"] == "/validate"
-    told = {key: webhook[key] for key in ("failurePolicy", "sideEffects", "timeoutSeconds", "matchPolicy")}
-    assert told == {"failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 2, "matchPolicy": "Equivalent"}
+    fields = {key: webhook[key] for key in ("failurePolicy", "sideEffects", "timeoutSeconds", "matchPolicy")}
+    assert fields == {
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "timeoutSeconds": 2,
+        "matchPolicy": "Equivalent",
+    }
     assert [condition["name"] for condition in webhook["matchConditions"]] == [
         "in-service-namespaces",
         "not-made-by-a-controller",
@@ -243,30 +248,30 @@ def test_templates_are_asked_about_for_advice_alone() -> None:
     ]
 
 
-def test_templates_are_asked_about_wherever_pods_are() -> None:
+def test_template_webhook_covers_the_namespaces_of_the_pod_webhook() -> None:
     mutating, validating, _ = configurations(policy(CLOSED_AND_OPEN), CLIENT)
-    (of_pods,) = mutating["webhooks"]
-    of_templates = validating["webhooks"][-1]
-    assert of_templates["namespaceSelector"] == of_pods["namespaceSelector"]
-    assert expression(of_templates, "in-service-namespaces") == expression(of_pods, "in-service-namespaces")
+    (pod_webhook,) = mutating["webhooks"]
+    template_webhook = validating["webhooks"][-1]
+    assert template_webhook["namespaceSelector"] == pod_webhook["namespaceSelector"]
+    assert expression(template_webhook, "in-service-namespaces") == expression(pod_webhook, "in-service-namespaces")
 
 
-def test_kinds_whose_pods_are_all_exempt_are_not_asked_about() -> None:
+def test_workload_kinds_with_exempt_controllers_are_not_reviewed() -> None:
     controllers = [f"system:serviceaccount:kube-system:{name}-controller" for name in ("job", "replication")]
     one = {"match": {"anyNamespace": True}}
     webhook = configurations(policy_of(one, exemptions={"usernames": controllers}), CLIENT)[1]["webhooks"][-1]
     assert [rule["resources"] for rule in webhook["rules"]] == [["deployments", "replicasets", "statefulsets"]]
-    everybody = [source.controller for source in WORKLOAD_KINDS]
-    nothing = configurations(policy_of(one, exemptions={"usernames": everybody}), CLIENT)[1]["webhooks"]
-    assert [webhook["name"] for webhook in nothing] == ["validate-open.podgate.io"]
+    all_controllers = [source.controller for source in WORKLOAD_KINDS]
+    without_templates = configurations(policy_of(one, exemptions={"usernames": all_controllers}), CLIENT)[1]["webhooks"]
+    assert [webhook["name"] for webhook in without_templates] == ["validate-open.podgate.io"]
 
 
-def test_no_webhook_can_be_escaped_by_a_pods_own_labels() -> None:
+def test_no_webhook_has_an_object_selector() -> None:
     for found in configurations(policy(CLOSED_AND_OPEN), CLIENT):
         assert all("objectSelector" not in webhook for webhook in found["webhooks"])
 
 
-def test_a_selector_is_taken_out_of_names_by_its_opposite_written_natively() -> None:
+def test_closed_selector_is_excluded_from_open_names_by_negated_expressions() -> None:
     found = webhooks("""
 services:
 - {name: a, failureMode: Closed, match: {namespaceSelector: {matchLabels: {team: x, tier: prod}}}}
@@ -278,7 +283,7 @@ services:
     ]
 
 
-def test_each_selector_is_a_native_entry_and_values_of_one_label_share_one() -> None:
+def test_selectors_become_native_entries_and_values_of_one_label_are_merged() -> None:
     teams = "".join(
         f"- {{name: t{number}, match: {{namespaceSelector: {{matchLabels: {{team: t{number}}}}}}}}}\n"
         for number in range(10, 40)
@@ -298,13 +303,13 @@ def test_each_selector_is_a_native_entry_and_values_of_one_label_share_one() -> 
     ]
 
 
-def test_every_namespace_needs_no_condition_on_names() -> None:
+def test_any_namespace_has_no_condition_on_names() -> None:
     webhook = webhooks("services: [{name: a, match: {anyNamespace: true}}]")["validate-open.podgate.io"]
     assert native(webhook) == []
     assert not [one for one in webhook["matchConditions"] if "request.namespace" in one["expression"]]
 
 
-def test_exempt_namespaces_are_left_out_natively_where_exact_and_by_name_where_not() -> None:
+def test_exact_exempt_namespaces_are_excluded_by_selector_and_patterns_by_condition() -> None:
     exemptions = 'exemptions: {namespaces: [infra, "ops-*", "zzz-*"]}\n'
     webhook = webhooks(exemptions + 'services: [{name: a, match: {namespaces: ["o*"]}}]')["validate-open.podgate.io"]
     assert webhook["namespaceSelector"]["matchExpressions"] == [
@@ -317,11 +322,11 @@ def test_exempt_namespaces_are_left_out_natively_where_exact_and_by_name_where_n
     assert expression(webhook, "not-in-exempt-namespaces") == "!(request.namespace.startsWith('ops-'))"
 
 
-@pytest.mark.parametrize(("head", "judged"), [("", False), ("exemptions: {daemonSets: false}\n", True)])
+@pytest.mark.parametrize(("head", "reviewed"), [("", False), ("exemptions: {daemonSets: false}\n", True)])
 @pytest.mark.parametrize("kind", [0, 1])
-def test_the_api_server_asks_about_pods_of_daemon_sets_only_where_they_are_judged(
+def test_daemon_set_pods_are_reviewed_only_without_their_exemption(
     head: str,
-    judged: bool,  # noqa: FBT001
+    reviewed: bool,  # noqa: FBT001
     kind: int,
 ) -> None:
     found = webhooks(f"{head}services: [{{name: a, match: {{anyNamespace: true}}}}]", kind)
@@ -331,13 +336,13 @@ def test_the_api_server_asks_about_pods_of_daemon_sets_only_where_they_are_judge
         if "pods" in webhook["rules"][0]["resources"]
         for condition in webhook["matchConditions"]
     }
-    assert ("not-daemonset-pods" not in names) is judged
+    assert ("not-daemonset-pods" not in names) is reviewed
     assert "not-mirror-pods" in names
     templates = {name for webhook in found.values() for rule in webhook["rules"] for name in rule["resources"]}
-    assert ("daemonsets" in templates) is (judged and kind == 1), "their authors are told as others are"
+    assert ("daemonsets" in templates) is (reviewed and kind == 1), "DaemonSet templates are reviewed, too"
 
 
-def test_names_cannot_break_out_of_an_expression() -> None:
+def test_names_are_escaped_in_expressions() -> None:
     hostile = r"""exemptions: {usernames: ["a' || true || '", "b\\\n\" é"]}
 services: [{name: a, match: {anyNamespace: true}}]"""
     webhook = webhooks(hostile)["validate-open.podgate.io"]
@@ -350,11 +355,11 @@ services: [{name: a, match: {anyNamespace: true}}]"""
 DISABLED_SERVICE = f"services:\n- {{name: idle, failureMode: Closed, match: {{namespaces: [a]}}, modes: {DISABLED}}}\n"
 
 
-def test_a_service_that_does_nothing_is_not_worth_a_call() -> None:
+def test_disabled_service_has_no_webhook() -> None:
     assert [found["webhooks"] for found in configurations(policy(DISABLED_SERVICE), CLIENT)[:2]] == [[], []]
 
 
-def test_pods_of_no_service_are_judged_in_a_disabled_services_namespaces_too_but_never_refused_while_away() -> None:
+def test_unmatched_deny_adds_open_webhooks_for_namespaces_of_a_disabled_service() -> None:
     found = webhooks(f"unmatched: Deny\n{DISABLED_SERVICE}")
     assert {name: webhook["failurePolicy"] for name, webhook in found.items()} == {
         "validate-open.podgate.io": "Ignore",
@@ -367,7 +372,7 @@ def test_a_disabled_service_hides_no_namespace_of_a_later_one() -> None:
     assert expression(found["validate-closed.podgate.io"], "in-service-namespaces") == "request.namespace in ['a', 'b']"
 
 
-def test_more_names_than_an_expression_can_hold_become_several_webhooks() -> None:
+def test_too_many_names_for_one_expression_become_several_webhooks() -> None:
     listed = [f"{'n' * 50}-{number:05}" for number in range(5000)]
     services = "".join(
         f"- {{name: s{start}, match: {{namespaces: [{', '.join(listed[start : start + 1000])}]}}}}\n"
@@ -381,7 +386,7 @@ def test_more_names_than_an_expression_can_hold_become_several_webhooks() -> Non
         assert all(sum(f"'{name}'" in text for text in texts) == 1 for name in listed)
 
 
-def test_as_many_odd_usernames_as_a_policy_may_exempt_still_fit() -> None:
+def test_largest_list_of_exempt_usernames_fits_the_match_conditions() -> None:
     users = [f"{number:04}{chr(0x2028) * 200}" for number in range(1000)]
     odd = policy_of({"match": {"anyNamespace": True}}, exemptions={"usernames": users})
     webhook = configurations(odd, CLIENT)[1]["webhooks"][0]
@@ -391,19 +396,19 @@ def test_as_many_odd_usernames_as_a_policy_may_exempt_still_fit() -> None:
     assert max(len(condition["expression"]) for condition in conditions) < 100_000
 
 
-def crossing(labels: int) -> Policy:
+def overlapping_selectors(labels: int) -> Policy:
     selectors = ({f"a{place}": "1", f"b{place}": "1"} for place in range(labels))
     return policy_of(*({"match": {"namespaceSelector": {"matchLabels": selector}}} for selector in selectors))
 
 
-def test_selectors_that_cross_in_too_many_ways_are_refused_with_a_remedy() -> None:
-    assert configurations(crossing(5), CLIENT)
+def test_too_many_overlapping_selectors_are_rejected_with_a_remedy() -> None:
+    assert configurations(overlapping_selectors(5), CLIENT)
     with pytest.raises(TooManyEntriesError, match="more than 100 webhooks") as raised:
-        configurations(crossing(30), CLIENT)
+        configurations(overlapping_selectors(30), CLIENT)
     assert raised.value.remedy
 
 
-def test_a_selector_that_nothing_fits_is_no_entry() -> None:
+def test_unsatisfiable_selector_has_no_entry() -> None:
     never = {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}
     assert regions(policy_of({"match": {"namespaceSelector": never}})) == ((), ())
 
@@ -419,14 +424,14 @@ def test_a_selector_that_nothing_fits_is_no_entry() -> None:
         ("https://10.0.0.1:8443/", {"url": "https://10.0.0.1:8443/mutate", "caBundle": "dGhlIENB"}),
     ],
 )
-def test_the_api_server_is_reported_a_service_or_a_url(target: ServiceReference | str, expected: Json) -> None:
+def test_client_config_has_a_service_or_a_url(target: ServiceReference | str, expected: Json) -> None:
     (webhook,) = configurations(policy_of({"match": {"anyNamespace": True}}), ClientConfig(target, b"the CA"))[0][
         "webhooks"
     ]
     assert webhook["clientConfig"] == expected
 
 
-def test_the_policys_own_webhook_is_for_one_config_map_and_fails_open() -> None:
+def test_policy_webhook_reviews_config_maps_of_podgate_and_fails_open() -> None:
     (webhook,) = configurations(policy(CLOSED_AND_OPEN), CLIENT)[2]["webhooks"]
     assert webhook["clientConfig"]["service"]["path"] == "/validate-policy"
     assert [(rule["operations"], rule["resources"]) for rule in webhook["rules"]] == [

@@ -27,7 +27,7 @@ services:
 
 @pytest.fixture
 def ca(tmp_path: Path) -> Path:
-    """Make a CA; its key lies in the same file, as people do it."""
+    """Return a CA file that also contains the key, as is common."""
     certificate, key = tmp_path / "ca.crt", tmp_path / "ca.key"
     write_key_pair(Authority.create().key_pair, certificate, key)
     both = tmp_path / "both.pem"
@@ -45,7 +45,7 @@ def expected(ca: Path, target: ServiceReference | str) -> tuple[object, ...]:
     return configurations(load(POLICY.encode(), Purpose.SERVE).policy.policy, ClientConfig(target, bundle))
 
 
-def test_it_prints_a_stream_of_the_three_objects_with_the_certificate_and_never_the_key(ca: Path) -> None:
+def test_output_has_the_three_objects_with_the_certificate_and_no_key(ca: Path) -> None:
     result = run(ca)
     assert result.exit_code == 0, result.output
     assert tuple(yaml.safe_load_all(result.stdout)) == expected(ca, ServiceReference())
@@ -60,7 +60,7 @@ def test_it_prints_a_stream_of_the_three_objects_with_the_certificate_and_never_
         (("--url", "https://[::1]:8443"), "https://[::1]:8443"),
     ],
 )
-def test_json_is_a_list_for_kubectl_and_the_server_is_where_it_is_reported_to_be(
+def test_json_output_is_a_list_with_the_given_service_or_url(
     ca: Path, arguments: tuple[str, ...], target: ServiceReference | str
 ) -> None:
     found = json.loads(run(ca, "-o", "json", *arguments).stdout)
@@ -76,20 +76,18 @@ def test_json_is_a_list_for_kubectl_and_the_server_is_where_it_is_reported_to_be
         (("--service", "ns/name:8443"), {"namespace": "ns", "name": "name", "port": 8443}),
     ],
 )
-def test_whoever_keeps_the_bundle_keeps_the_port_unless_one_is_named(
-    arguments: tuple[str, ...], service: dict[str, object]
-) -> None:
+def test_without_ca_the_port_is_written_only_if_given(arguments: tuple[str, ...], service: dict[str, object]) -> None:
     command = ["policy", "webhooks", "--policy", "-", "--without-ca", "-o", "json", *arguments]
     items = json.loads(CliRunner().invoke(root, command, input=POLICY).stdout)["items"]
-    clients = [entry["clientConfig"] for one in items for entry in one["webhooks"]]
+    clients = [entry["clientConfig"] for item in items for entry in item["webhooks"]]
     assert len(clients) >= 3
     for client in clients:
         assert client["service"].pop("path").startswith("/")
         assert client == {"service": service}
 
 
-def test_what_is_printed_does_not_depend_on_chance(ca: Path) -> None:
-    """Sets are ordered by the process's hash seed: none of them may reach the output as it is."""
+def test_output_does_not_depend_on_the_hash_seed(ca: Path) -> None:
+    """The hash seed orders sets: no set may be written unsorted."""
     command = [sys.executable, "-m", "webhook", "policy", "webhooks", "--policy", "-", "--ca", str(ca)]
     printed = {
         subprocess.run(
@@ -106,7 +104,7 @@ def test_what_is_printed_does_not_depend_on_chance(ca: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "value"),
     [
         (("--service", "podgate:443"), "podgate:443"),
         (("--service", "ns/Name:443"), "ns/Name:443"),
@@ -120,17 +118,15 @@ def test_what_is_printed_does_not_depend_on_chance(ca: Path) -> None:
         (("--url", "https://a", "--service", "ns/name:1"), "--service and --url"),
     ],
 )
-def test_a_target_that_the_api_server_would_refuse_is_the_users_error(
-    ca: Path, arguments: tuple[str, ...], named: str
-) -> None:
+def test_invalid_target_is_a_user_error(ca: Path, arguments: tuple[str, ...], value: str) -> None:
     error = run(ca, *arguments).exception
     assert isinstance(error, UserError)
-    assert named in str(error)
+    assert value in str(error)
     assert error.remedy
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"])
-def test_a_ca_file_without_a_certificate_is_the_users_error(tmp_path: Path, content: bytes | None) -> None:
+def test_ca_file_without_a_certificate_is_a_user_error(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "other.crt"
     if content is not None:
         path.write_bytes(content)
@@ -139,20 +135,20 @@ def test_a_ca_file_without_a_certificate_is_the_users_error(tmp_path: Path, cont
     assert "other.crt" in str(error)
 
 
-def test_a_bad_policy_reports_its_problems_and_prints_nothing(ca: Path) -> None:
+def test_invalid_policy_is_reported_and_prints_no_output(ca: Path) -> None:
     result = run(ca, policy=f"{HEAD}services:\n- {{name: a, match: {{namespaces: [Payments]}}}}\n")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: -:4:34: services[0].match.namespaces[0]: Payments: ")
 
 
-def test_what_serve_would_refuse_is_not_rendered(ca: Path) -> None:
+def test_policy_that_serve_rejects_is_not_rendered(ca: Path) -> None:
     quota = "quota: {windows: [{window: 1m, hard: {pods: 1}}], whenExceeded: Queue}"
     result = run(ca, policy=f"{HEAD}services: [{{name: a, match: {{namespaces: [a]}}, {quota}}}]\n")
     assert result.exit_code == 1
     assert "not supported yet" in result.stderr
 
 
-def test_selectors_that_cannot_be_distinguished_are_the_users_error(ca: Path) -> None:
+def test_too_many_overlapping_selectors_are_a_user_error(ca: Path) -> None:
     services = "".join(
         f"- {{name: s{n}, match: {{namespaceSelector: {{matchLabels: {{a{n}: x, b{n}: x}}}}}}}}\n" for n in range(20)
     )
