@@ -13,7 +13,7 @@ def with_service(stanzas: str) -> str:
 
 
 def problems(document: str, purpose: Purpose = Purpose.LINT) -> list[str]:
-    """Return the problem lines of a document, none where it is good."""
+    """Return the problem lines of a document; none if it is valid."""
     try:
         load(document.encode(), purpose)
     except DocumentError as error:

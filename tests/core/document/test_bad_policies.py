@@ -1,4 +1,4 @@
-"""Every file in `bad/` is named after its mistake; its `.expected` holds the lines that a person gets.
+"""Every file in `bad/` is named after its mistake; its `.expected` contains the lines that `policy lint` prints.
 
 REFRESH_EXPECTED=1 writes the `.expected` files anew: read the difference before it is kept.
 """
@@ -17,17 +17,17 @@ REFRESH = os.environ.get("REFRESH_EXPECTED") == "1"
 
 
 def expected_lines(document: Path, found: tuple[str, ...]) -> tuple[str, ...]:
-    expectation = document.with_suffix(".expected")
+    expected_file = document.with_suffix(".expected")
     if REFRESH:
         if found:
-            expectation.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
+            expected_file.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
         else:
-            expectation.unlink(missing_ok=True)
-    return tuple(expectation.read_text(encoding="utf-8").splitlines()) if expectation.exists() else ()
+            expected_file.unlink(missing_ok=True)
+    return tuple(expected_file.read_text(encoding="utf-8").splitlines()) if expected_file.exists() else ()
 
 
 @pytest.mark.parametrize("document", BAD, ids=lambda path: path.stem)
-def test_a_bad_policy_gets_exactly_the_lines_that_a_person_needs(document: Path) -> None:
+def test_bad_policy_has_exactly_the_expected_problems(document: Path) -> None:
     with pytest.raises(DocumentError) as caught:
         load(document.read_bytes(), Purpose.LINT)
     found = tuple(str(problem) for problem in caught.value.problems)
@@ -36,24 +36,24 @@ def test_a_bad_policy_gets_exactly_the_lines_that_a_person_needs(document: Path)
 
 
 @pytest.mark.parametrize("document", GOOD, ids=lambda path: path.stem)
-def test_a_good_policy_loads_with_exactly_the_expected_warnings(document: Path) -> None:
+def test_good_policy_has_exactly_the_expected_warnings(document: Path) -> None:
     found = tuple(str(warning) for warning in load(document.read_bytes(), Purpose.LINT).warnings)
     assert found == expected_lines(document, found)
 
 
-def test_no_expectation_is_left_without_its_document() -> None:
+def test_each_expected_file_has_its_document() -> None:
     surplus = [
         path.name for path in (*HERE.glob("bad/*"), *HERE.glob("good/*")) if not path.with_suffix(".yaml").exists()
     ]
     assert surplus == []
 
 
-def test_there_are_at_least_thirty_mistakes() -> None:
+def test_there_are_at_least_thirty_bad_policies() -> None:
     assert len(BAD) >= 30
 
 
 @pytest.mark.parametrize("document", BAD, ids=lambda path: path.stem)
-def test_every_problem_names_a_place_inside_the_document(document: Path) -> None:
+def test_problem_has_a_line_and_column_of_the_document(document: Path) -> None:
     raw = document.read_bytes()
     lines = raw.decode("utf-8", errors="replace").split("\n")
     with pytest.raises(DocumentError) as caught:

@@ -9,7 +9,7 @@ from webhook.cli import root
 from webhook.errors import UserError
 
 BAD = with_service("  slaClass: golden\n  colour: green\n")
-WIDE = HEAD + "services:\n- name: a\n  match: {anyNamespace: true}\n"
+ANY_NAMESPACE = HEAD + "services:\n- name: a\n  match: {anyNamespace: true}\n"
 
 
 def run(*arguments: str, text: str = "") -> Result:
@@ -40,13 +40,13 @@ def test_lint_reads_standard_input() -> None:
 
 
 def test_lint_warns_on_standard_error_and_succeeds() -> None:
-    result = run("lint", "-", text=WIDE)
+    result = run("lint", "-", text=ANY_NAMESPACE)
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.startswith("warning: -:5:11: services[0].match.anyNamespace: true: ")
     assert result.stderr.endswith("- is valid, with 1 warning\n")
 
 
-def test_lint_gives_json_to_scripts() -> None:
+def test_lint_prints_json() -> None:
     found = json.loads(run("lint", "-", "-o", "json", text=BAD).stdout)
     assert found["warnings"] == []
     assert found["errors"][0]["path"] == "services[0].slaClass"
@@ -54,7 +54,7 @@ def test_lint_gives_json_to_scripts() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("lint",), ("render", "--policy")])
-def test_a_file_that_cannot_be_read_is_the_users_error(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_unreadable_file_is_a_user_error(arguments: tuple[str, ...], tmp_path: Path) -> None:
     result = run(*arguments, str(tmp_path / "missing.yaml"))
     assert isinstance(result.exception, UserError)
     assert "missing.yaml" in str(result.exception)
@@ -71,14 +71,14 @@ def test_render_shows_the_policy_with_its_sources() -> None:
     assert any(line.split() == ["slaClass:", "bronze", "#", "built", "in"] for line in result.stdout.splitlines())
 
 
-def test_render_gives_json_to_scripts() -> None:
+def test_render_prints_json() -> None:
     found = json.loads(run("render", "--policy", "-", "-o", "json", text=HEAD + SERVICE).stdout)
     assert found["policy"]["services"][0]["slaClass"] == "bronze"
     assert found["sources"]["services[0].slaClass"] == {"origin": "built in", "line": None}
     assert found["sources"]["services[0].name"] == {"origin": "document", "line": 4}
 
 
-def test_render_of_an_unknown_service_says_which_there_are() -> None:
+def test_render_of_an_unknown_service_suggests_a_known_one() -> None:
     result = run("render", "payment-app", "--policy", "-", text=HEAD + SERVICE)
     assert result.exit_code == 4
     assert result.stderr == "error: - has no service payment-app: did you mean payment-api?\n"

@@ -43,14 +43,14 @@ def test_defaults_are_an_rfc_7386_merge_patch(defaults: dict[str, Any], service:
 
 
 @given(OBJECTS)
-def test_a_service_without_a_word_of_its_own_gets_the_defaults(defaults: dict[str, Any]) -> None:
+def test_empty_service_gets_the_defaults(defaults: dict[str, Any]) -> None:
     assert merged(defaults, {}) == defaults
 
 
 @given(OBJECTS, OBJECTS)
 def test_merging_again_changes_nothing(defaults: dict[str, Any], service: dict[str, Any]) -> None:
-    once = merged(defaults, service)
-    assert merged(defaults, once) == once
+    merged_once = merged(defaults, service)
+    assert merged(defaults, merged_once) == merged_once
 
 
 def test_null_removes_a_default() -> None:
@@ -81,7 +81,7 @@ def test_a_mistake_in_defaults_is_reported_once_and_at_its_own_line() -> None:
     assert line.startswith("5:14: defaults.breaker.openFor: soon: ")
 
 
-def test_a_default_that_every_service_replaces_is_checked_all_the_same() -> None:
+def test_default_that_every_service_replaces_is_checked() -> None:
     document = (
         HEAD
         + "defaults: {failureMode: Shut}\n"
@@ -91,7 +91,7 @@ def test_a_default_that_every_service_replaces_is_checked_all_the_same() -> None
     assert line.startswith("3:25: defaults.failureMode: Shut: ")
 
 
-def test_what_is_incomplete_in_defaults_may_be_completed_by_a_service() -> None:
+def test_service_may_complete_an_incomplete_default() -> None:
     document = HEAD + (
         "defaults: {breaker: {errorRate: {percent: 50}}}\n"
         "services:\n- name: a\n  match: {namespaces: [x]}\n"
@@ -100,7 +100,7 @@ def test_what_is_incomplete_in_defaults_may_be_completed_by_a_service() -> None:
     assert problems(document) == []
 
 
-def test_what_is_nowhere_written_takes_the_value_of_the_built_in_default() -> None:
+def test_absent_fields_get_built_in_defaults() -> None:
     service = only_service(with_service("  quota: {windows: [{window: 1m, hard: {pods: 1}}]}\n"))
     quota = msgspec.to_builtins(service.quota, enc_hook=str)
     assert quota["denial"] == {"status": 429, "retryAfter": "Never"}

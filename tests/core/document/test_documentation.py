@@ -14,30 +14,30 @@ UNSUPPORTED = PAGE.partition("## What is not supported yet")[2].partition("\n## 
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
-def whole(example: str) -> str:
-    """Return a document that an example is, or is a stanza of."""
+def complete_document(example: str) -> str:
+    """Return the example if it is a document, or a document with it as a stanza."""
     if example.startswith("apiVersion: podgate.io"):
         return example
     return with_service("".join(f"  {line}\n" for line in example.splitlines()))
 
 
 @pytest.mark.parametrize("example", [found for found in EXAMPLES if not found.startswith("spec:")])
-def test_the_pages_examples_can_be_served_and_are_good_advice(example: str) -> None:
-    assert problems(whole(example), Purpose.SERVE) == []
-    assert warnings(whole(example)) == []
+def test_examples_of_the_page_can_be_served_without_warnings(example: str) -> None:
+    assert problems(complete_document(example), Purpose.SERVE) == []
+    assert warnings(complete_document(example)) == []
 
 
-def test_gitops_ignores_what_a_rewrite_may_touch() -> None:
+def test_gitops_example_ignores_the_fields_that_a_rewrite_may_change() -> None:
     [example] = [found for found in EXAMPLES if found.startswith("spec:")]
     [ignored] = yaml.safe_load(example)["spec"]["ignoreDifferences"]
     pointers = {pointer.removeprefix("/spec/") for pointer in ignored["jsonPointers"]}
-    singles = ("schedulerName", "nodeSelector", "affinity", "topologySpreadConstraints", "tolerations")
-    classes = ("priorityClassName", "priority", "preemptionPolicy", "runtimeClassName", "overhead")
-    ours = ("/metadata/labels/podgate.io~1service", "/metadata/annotations/podgate.io~1policy-hash")
-    assert pointers == {*singles, *classes, *ours}
+    placement_fields = ("schedulerName", "nodeSelector", "affinity", "topologySpreadConstraints", "tolerations")
+    class_fields = ("priorityClassName", "priority", "preemptionPolicy", "runtimeClassName", "overhead")
+    podgates_keys = ("/metadata/labels/podgate.io~1service", "/metadata/annotations/podgate.io~1policy-hash")
+    assert pointers == {*placement_fields, *class_fields, *podgates_keys}
 
 
-def test_the_page_names_all_that_is_not_supported_yet() -> None:
+def test_page_lists_all_unsupported_stanzas() -> None:
     missing = [
         stanza.path
         for stanza in NOT_EVERYWHERE
@@ -46,7 +46,7 @@ def test_the_page_names_all_that_is_not_supported_yet() -> None:
     assert missing == []
 
 
-def test_the_page_calls_nothing_unsupported_that_is_supported() -> None:
+def test_page_lists_no_supported_stanza_as_unsupported() -> None:
     known = {step for stanza in NOT_EVERYWHERE for step in (*stanza.path, stanza.word)}
     cells = [line.split("|")[1] for line in UNSUPPORTED.splitlines() if line.startswith("| `")]
     named = {word for cell in cells for span in re.findall(r"`(.*?)`", cell) for word in re.findall(r"\w+", span)}
@@ -54,7 +54,7 @@ def test_the_page_calls_nothing_unsupported_that_is_supported() -> None:
 
 
 @pytest.mark.parametrize("stanza", ["placement", "resources"])
-def test_the_page_has_a_section_that_names_each_field(stanza: str) -> None:
+def test_section_of_a_stanza_names_each_field(stanza: str) -> None:
     section = PAGE.partition(f"\n## {stanza.capitalize()}\n")[2].partition("\n## ")[0]
     named = {word for span in re.findall(r"`(.*?)`", section) for word in re.findall(r"\w+", span)}
     fields = in_force()["properties"]["services"]["items"]["properties"][stanza]["properties"]

@@ -21,11 +21,11 @@ IN_PROCESS = {Purpose.SERVE_IN_PROCESS, Purpose.SERVE_ALONE_IN_PROCESS}
 
 
 @pytest.mark.parametrize("purpose", list(Purpose))
-def test_pushed_outcomes_are_acted_on_by_every_command(purpose: Purpose) -> None:
+def test_pushed_outcomes_are_supported_by_every_command(purpose: Purpose) -> None:
     assert problems(PUSHED, purpose) == []
 
 
-def test_starts_of_pods_are_refused_as_outcomes_only_where_there_is_no_cluster_to_watch() -> None:
+def test_pod_start_outcomes_are_refused_only_without_a_cluster() -> None:
     for purpose in ALONE:
         [refusal] = problems(POD_START, purpose)
         place = "7:16: services[0].breaker.outcomes.source: PodStart"
@@ -37,7 +37,7 @@ def test_starts_of_pods_are_refused_as_outcomes_only_where_there_is_no_cluster_t
     assert warnings(POD_START) == []
 
 
-def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask() -> None:
+def test_namespace_selectors_are_refused_only_without_a_cluster() -> None:
     for purpose in ALONE:
         [refusal] = problems(SELECTOR, purpose)
         assert "services[0].match.namespaceSelector: {...}: `serve` runs without a cluster: give it --k" in refusal
@@ -46,7 +46,7 @@ def test_labels_of_namespaces_are_refused_only_where_there_is_no_cluster_to_ask(
     assert warnings(SELECTOR) == []
 
 
-def test_limits_on_live_pods_are_refused_only_where_there_is_no_cluster_to_watch() -> None:
+def test_limits_on_live_pods_are_refused_only_without_a_cluster() -> None:
     for purpose in ALONE:
         [refusal] = problems(STANDING, purpose)
         assert (
@@ -58,27 +58,29 @@ def test_limits_on_live_pods_are_refused_only_where_there_is_no_cluster_to_watch
     assert warnings(STANDING) == []
 
 
-def test_fleet_is_refused_only_where_counters_are_one_servers_own() -> None:
+def test_scope_fleet_is_refused_only_with_counters_in_memory() -> None:
     for purpose in IN_PROCESS:
-        [of_the_pool, of_the_member] = problems(FLEET, purpose)
-        assert "pools[0].scope: Fleet: `serve --store memory` counts only its own Pods: give it --st" in of_the_pool
-        assert "services[0].quota.scope: Fleet: `serve --store memory` counts only its own" in of_the_member
+        [on_the_pool, on_the_member] = problems(FLEET, purpose)
+        assert "pools[0].scope: Fleet: `serve --store memory` counts only its own Pods: give it --st" in on_the_pool
+        assert "services[0].quota.scope: Fleet: `serve --store memory` counts only its own" in on_the_member
     for purpose in set(Purpose) - IN_PROCESS:
         assert problems(FLEET, purpose) == []
     assert warnings(FLEET) == []
 
 
-def test_each_kind_of_serve_is_reported_by_what_it_has() -> None:
+def test_purpose_of_serve_depends_on_cluster_and_store() -> None:
     kinds = {
-        (alone, own): Purpose.serving(alone=alone, in_process=own) for alone in (True, False) for own in (True, False)
+        (alone, in_memory): Purpose.serving(alone=alone, in_process=in_memory)
+        for alone in (True, False)
+        for in_memory in (True, False)
     }
     assert kinds[False, False] is Purpose.SERVE
     assert {kind for (alone, _), kind in kinds.items() if alone} == ALONE
-    assert {kind for (_, own), kind in kinds.items() if own} == IN_PROCESS
+    assert {kind for (_, in_memory), kind in kinds.items() if in_memory} == IN_PROCESS
 
 
 @pytest.mark.parametrize("purpose", list(Purpose))
-def test_pools_are_acted_on_by_every_command(purpose: Purpose) -> None:
+def test_pools_are_supported_by_every_command(purpose: Purpose) -> None:
     assert problems(FLEET.replace("Fleet", "Cluster"), purpose) == []
 
 
@@ -90,7 +92,7 @@ def test_pools_are_acted_on_by_every_command(purpose: Purpose) -> None:
         "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Queue}\n",
     ],
 )
-def test_what_nothing_acts_on_is_refused_by_every_command(stanza: str, purpose: Purpose) -> None:
+def test_unsupported_stanza_is_refused_by_every_command(stanza: str, purpose: Purpose) -> None:
     [line] = problems(with_service(stanza), purpose)
     assert ": not supported yet: " in line
 
@@ -98,12 +100,12 @@ def test_what_nothing_acts_on_is_refused_by_every_command(stanza: str, purpose: 
 @pytest.mark.parametrize(
     "stanza", ["placement: {}", "resources: {}", "quota: {queue: {}, windows: [{window: 1m, hard: {pods: 1}}]}"]
 )
-def test_an_empty_stanza_is_no_objection(stanza: str) -> None:
+def test_empty_stanza_is_valid(stanza: str) -> None:
     assert problems(with_service(f"  {stanza}\n"), Purpose.SERVE) == []
 
 
 @pytest.mark.parametrize("stanza", NOT_EVERYWHERE, ids=lambda stanza: ".".join(stanza.path))
-def test_the_table_names_fields_that_there_are(stanza: Stanza) -> None:
+def test_feature_gate_names_an_existing_field(stanza: Stanza) -> None:
     part = in_force()
     for step in stanza.path:
         part = part["items"] if step == "*" else part["properties"][step]

@@ -14,8 +14,8 @@ VALUES = st.lists(st.sampled_from(["1", "2", "4"]), min_size=1, max_size=2, uniq
 
 
 def expression(key: str, operator: str, values: list[str]) -> Json:
-    wanted = {"In": values, "NotIn": values, "Gt": values[:1], "Lt": values[:1]}.get(operator)
-    return {"key": key, "operator": operator, **({} if wanted is None else {"values": wanted})}
+    required_values = {"In": values, "NotIn": values, "Gt": values[:1], "Lt": values[:1]}.get(operator)
+    return {"key": key, "operator": operator, **({} if required_values is None else {"values": required_values})}
 
 
 OPERATORS = st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
@@ -38,7 +38,7 @@ def document(terms: list[Json], selector: Json, topology: list[Json]) -> str:
 
 @examples(150)
 @given(TERMS, SELECTORS, TOPOLOGIES)
-def test_a_policy_is_refused_exactly_where_no_node_can_fit_and_advised_where_one_term_cannot(
+def test_policy_is_an_error_if_no_node_fits_and_a_warning_if_none_fits_one_term(
     terms: list[Json], selector: Json, topology: list[Json]
 ) -> None:
     outside = [expression(entry["key"], "In", entry["in"]) for entry in topology]
@@ -52,8 +52,8 @@ def test_a_policy_is_refused_exactly_where_no_node_can_fit_and_advised_where_one
         assert any("contradicts topology" in line for line in found)
     elif any(fitting):
         assert found == []
-        about = [line for line in warnings(document(terms, selector, topology)) if "no node can match" in line]
-        assert len(about) == fitting.count(False)
+        about_terms = [line for line in warnings(document(terms, selector, topology)) if "no node can match" in line]
+        assert len(about_terms) == fitting.count(False)
     else:
         assert [line for line in found if "no node can match" not in line] == []
         assert len(found) == len(terms)

@@ -32,13 +32,13 @@ WORDS = st.sampled_from(
         ),
     ]
 )
-YAML_ISH = st.lists(st.tuples(WORDS, st.sampled_from(["", " ", "\n", "\n  ", "\n    "])), max_size=40).map(
+RANDOM_YAML = st.lists(st.tuples(WORDS, st.sampled_from(["", " ", "\n", "\n  ", "\n    "])), max_size=40).map(
     lambda parts: "".join(word + gap for word, gap in parts).encode()
 )
 
 
-def judged(raw: bytes) -> None:
-    """Read `raw` for every command. Whatever escapes that is no DocumentError fails the test."""
+def check_errors(raw: bytes) -> None:
+    """Read `raw` for every command: it is valid, or raises DocumentError with sorted problems."""
     for purpose in Purpose:
         found: tuple[Problem, ...] | None = None
         try:
@@ -51,13 +51,13 @@ def judged(raw: bytes) -> None:
 @given(st.binary(max_size=200))
 @example(b"\xff\xfea\0:\0")
 @example(b"a: \xed\xa0\x80")
-def test_arbitrary_bytes_raise_nothing_but_a_document_error(raw: bytes) -> None:
-    judged(raw)
+def test_arbitrary_bytes_raise_only_document_errors(raw: bytes) -> None:
+    check_errors(raw)
 
 
-@given(YAML_ISH)
-def test_arbitrary_yaml_raises_nothing_but_a_document_error(raw: bytes) -> None:
-    judged(raw)
+@given(RANDOM_YAML)
+def test_arbitrary_yaml_raises_only_document_errors(raw: bytes) -> None:
+    check_errors(raw)
 
 
 SCALARS = st.sampled_from(
@@ -94,20 +94,20 @@ FIELDS = st.sampled_from(
 
 
 @given(st.lists(st.tuples(FIELDS, SCALARS), max_size=6))
-def test_any_value_in_any_field_raises_nothing_but_a_document_error(fields: list[tuple[str, str]]) -> None:
+def test_any_value_in_any_field_raises_only_document_errors(fields: list[tuple[str, str]]) -> None:
     tree: dict[str, object] = {}
     for path, value in fields:
         steps = path.split(".")
-        at = tree
+        parent = tree
         for step in steps[:-1]:
-            inner = at.setdefault(step, {})
-            at = inner if isinstance(inner, dict) else {}
-        at[steps[-1]] = value
+            inner = parent.setdefault(step, {})
+            parent = inner if isinstance(inner, dict) else {}
+        parent[steps[-1]] = value
     body = flow(tree)
-    judged(f"{HEAD}defaults: {body}\n{SERVICE}".encode())
-    judged(f"{HEAD}services:\n- {body}\n".encode())
+    check_errors(f"{HEAD}defaults: {body}\n{SERVICE}".encode())
+    check_errors(f"{HEAD}services:\n- {body}\n".encode())
     named = body.replace("{", "{name: a, ", 1)
-    judged(f"{HEAD}services:\n- {named}\n".encode())
+    check_errors(f"{HEAD}services:\n- {named}\n".encode())
 
 
 def flow(value: object) -> str:
@@ -126,7 +126,7 @@ def test_a_byte_order_mark_is_skipped() -> None:
     assert problems("\ufeff" + HEAD + SERVICE) == []
 
 
-def test_a_document_above_one_mebibyte_is_refused_unread() -> None:
+def test_document_above_one_mebibyte_is_refused() -> None:
     with pytest.raises(DocumentError, match="1 MiB"):
         load(b"#" * (1 << 20) + b"\n", Purpose.LINT)
 
@@ -142,7 +142,7 @@ def test_the_expansion_of_aliases_is_bounded() -> None:
     assert "aliases expanded" in problem
 
 
-def test_defaults_under_very_many_services_are_bounded() -> None:
+def test_expansion_of_defaults_under_many_services_is_bounded() -> None:
     labels = ", ".join(f"label-{n}: value" for n in range(900))
     services = "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}}}\n" for n in range(400))
     document = f"{HEAD}defaults: {{placement: {{nodeSelector: {{{labels}}}}}}}\nservices:\n{services}"
@@ -150,25 +150,25 @@ def test_defaults_under_very_many_services_are_bounded() -> None:
     assert "once `defaults` is under every service" in problem
 
 
-@pytest.mark.parametrize("written", ["2", "+2", "2.0", "2e0", "0.2e1", '"2"', "2000m"])
-def test_an_amount_is_read_from_its_text_exactly(written: str) -> None:
-    quota = only_service(with_service(f"  quota: {{windows: [{{window: 1m, hard: {{cpu: {written}}}}}]}}\n")).quota
+@pytest.mark.parametrize("value", ["2", "+2", "2.0", "2e0", "0.2e1", '"2"', "2000m"])
+def test_an_amount_is_read_from_its_text_exactly(value: str) -> None:
+    quota = only_service(with_service(f"  quota: {{windows: [{{window: 1m, hard: {{cpu: {value}}}}}]}}\n")).quota
     assert quota is not None
     assert quota.windows[0].hard["cpu"].value == 2
 
 
-def test_a_float_that_binary_cannot_hold_is_still_exact() -> None:
+def test_decimal_fraction_is_read_exactly() -> None:
     quota = only_service(with_service("  quota: {windows: [{window: 1m, hard: {cpu: 0.1}}]}\n")).quota
     assert quota is not None
     assert quota.windows[0].hard["cpu"].value * 10 == 1
 
 
-@pytest.mark.parametrize("written", ["yes", "on", "true", "True"])
-def test_a_yaml_1_1_boolean_is_one_where_a_boolean_belongs(written: str) -> None:
-    document = HEAD + f"services:\n- name: a\n  match: {{anyNamespace: {written}}}\n"
+@pytest.mark.parametrize("value", ["yes", "on", "true", "True"])
+def test_yaml_1_1_boolean_is_a_boolean_in_a_boolean_field(value: str) -> None:
+    document = HEAD + f"services:\n- name: a\n  match: {{anyNamespace: {value}}}\n"
     assert only_service(document).match.any_namespace is True
 
 
-def test_two_spellings_that_a_mistake_could_have_meant_suppress_no_other_mistake() -> None:
+def test_misspelled_field_with_two_possible_meanings_suppresses_no_other_problem() -> None:
     found = problems(with_service("  quota: {windws: []}\n  breaker: {}\n"))
     assert [line.split(": ")[1] for line in found] == ["services[0].quota.windws", "services[0].breaker"]

@@ -30,7 +30,7 @@ def rendered(service: str | None = None) -> SourcedValue:
     return found
 
 
-def test_every_value_says_where_it_comes_from() -> None:
+def test_each_value_has_its_source() -> None:
     origins = {path: str(source) for path, source in sources(rendered("payment-api"))}
     assert origins["name"] == "line 7"
     assert origins["placement.nodeSelector.spot"] == "line 10"
@@ -39,13 +39,13 @@ def test_every_value_says_where_it_comes_from() -> None:
     assert origins["slaClass"] == "built in"
 
 
-def test_the_comments_stand_behind_the_values() -> None:
+def test_yaml_has_sources_as_comments_behind_the_values() -> None:
     lines = [" ".join(line.split()) for line in yaml_lines(rendered("payment-api"))]
     assert "failureMode: Closed # defaults, line 4" in lines
     assert 'spot: "no" # line 10' in lines
 
 
-def test_a_service_that_is_not_there_is_none() -> None:
+def test_unknown_service_is_rendered_as_none() -> None:
     assert render(DOCUMENT.encode(), "ledger") is None
 
 
@@ -54,15 +54,15 @@ def test_a_service_that_is_not_there_is_none() -> None:
     [HERE / "complete_example.yaml", *sorted((HERE / "good").glob("*.yaml"))],
     ids=lambda path: path.stem,
 )
-def test_what_is_shown_is_yaml_and_the_policy_in_force(document: Path) -> None:
-    whole = render(document.read_bytes())
-    assert whole is not None
-    text = "\n".join(yaml_lines(whole))
-    shown: Any = yaml.safe_load(text)
-    assert shown == plain(whole)
-    again = load_effective(text.encode(), None).policy
-    assert in_words(again) == in_words(load_effective(document.read_bytes(), None).policy)
+def test_rendered_yaml_is_the_policy_in_force(document: Path) -> None:
+    sourced = render(document.read_bytes())
+    assert sourced is not None
+    text = "\n".join(yaml_lines(sourced))
+    parsed: Any = yaml.safe_load(text)
+    assert parsed == plain(sourced)
+    reloaded = load_effective(text.encode(), None).policy
+    assert as_text(reloaded) == as_text(load_effective(document.read_bytes(), None).policy)
 
 
-def in_words(policy: Policy) -> Any:
+def as_text(policy: Policy) -> Any:
     return msgspec.to_builtins(policy, enc_hook=str)

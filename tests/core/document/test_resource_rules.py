@@ -11,7 +11,7 @@ from webhook.core.document.loading import load_unproved
 from webhook.core.document.yaml.problems import DocumentError
 
 
-def refused(stanza: str) -> list[str]:
+def problems(stanza: str) -> list[str]:
     """Return the problems of a stanza `resources`, from their path on."""
     try:
         load_unproved(with_service(f"  resources: {stanza}\n").encode(), None)
@@ -20,7 +20,7 @@ def refused(stanza: str) -> list[str]:
     return []
 
 
-def warned(stanza: str) -> list[str]:
+def warnings(stanza: str) -> list[str]:
     effective = load_unproved(with_service(f"  resources: {stanza}\n").encode(), None)
     return [str(warning).partition("resources.")[2] for warning in effective.warnings]
 
@@ -65,12 +65,12 @@ def warned(stanza: str) -> list[str]:
         ),
     ],
 )
-def test_what_kubernetes_would_refuse_in_every_pod_is_refused_here(container: str, lines: list[str]) -> None:
-    assert refused(f"{{container: {container}}}") == lines
+def test_rule_that_kubernetes_would_refuse_in_every_pod_is_an_error(container: str, lines: list[str]) -> None:
+    assert problems(f"{{container: {container}}}") == lines
 
 
-def test_one_mistake_is_reported_once() -> None:
-    [line] = refused("{container: {defaultRequest: {v.io/gpu: 3}, default: {v.io/gpu: 2}}}")
+def test_unequal_defaults_are_one_error() -> None:
+    [line] = problems("{container: {defaultRequest: {v.io/gpu: 3}, default: {v.io/gpu: 2}}}")
     assert "above default 2 of v.io/gpu" in line
 
 
@@ -92,8 +92,8 @@ def test_one_mistake_is_reported_once() -> None:
         ("{max: {v.io/gpu: 8}}", "{max: {v.io/gpu: 4}}", []),
     ],
 )
-def test_a_limit_that_is_implied_must_leave_room_for_a_pod(container: str, pod: str, lines: list[str]) -> None:
-    assert refused(f"{{container: {container}, pod: {pod}}}") == lines
+def test_implied_limit_above_the_max_of_the_pod_is_an_error(container: str, pod: str, lines: list[str]) -> None:
+    assert problems(f"{{container: {container}, pod: {pod}}}") == lines
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_a_limit_that_is_implied_must_leave_room_for_a_pod(container: str, pod: 
         "{default: {hugepages-1Gi: 2048Mi, memory: 1Gi}}",
     ],
 )
-def test_what_kubernetes_takes_is_taken(container: str) -> None:
-    assert refused(f"{{container: {container}}}") == []
+def test_rule_that_kubernetes_accepts_is_valid(container: str) -> None:
+    assert problems(f"{{container: {container}}}") == []
 
 
 @pytest.mark.parametrize(
@@ -154,11 +154,11 @@ def test_what_kubernetes_takes_is_taken(container: str) -> None:
         ("{}", []),
     ],
 )
-def test_what_is_probably_not_meant_is_warned_of(stanza: str, lines: list[str]) -> None:
-    assert warned(stanza) == lines
+def test_rule_with_a_probable_mistake_has_a_warning(stanza: str, lines: list[str]) -> None:
+    assert warnings(stanza) == lines
 
 
 @examples(50)
 @given(resource_rules())
-def test_the_policies_that_other_tests_draw_are_good(stanza: Json) -> None:
+def test_generated_rules_are_valid(stanza: Json) -> None:
     load_unproved(document({}, resources=stanza), None)

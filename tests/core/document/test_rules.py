@@ -16,7 +16,7 @@ def windows(hard: str) -> str:
         *("hugepages-2Mi", "requests.hugepages-1Gi", "requests.nvidia.com/gpu", "requests.ephemeral-storage"),
     ],
 )
-def test_what_pods_take_can_be_limited(resource: str) -> None:
+def test_resources_of_pods_can_be_limited(resource: str) -> None:
     assert problems(windows(f'"{resource}": 1')) == []
 
 
@@ -32,7 +32,7 @@ def test_what_pods_take_can_be_limited(resource: str) -> None:
         "gpu",
     ],
 )
-def test_what_no_pod_takes_cannot_be_limited(resource: str) -> None:
+def test_other_resources_cannot_be_limited(resource: str) -> None:
     [line] = problems(windows(f'"{resource}": 1'))
     assert line.startswith("6:")
 
@@ -49,12 +49,12 @@ def test_a_window_is_any_whole_number_of_seconds_up_to_30_days(window: str) -> N
 
 
 @pytest.mark.parametrize("window", ["999ms", "1500ms", "720h1s", "-1m", "1m ", "60", '""', "1d"])
-def test_anything_else_is_no_window(window: str) -> None:
+def test_other_durations_are_no_window(window: str) -> None:
     quoted = window if window.startswith('"') or window == "60" else f'"{window}"'
     assert len(problems(with_service(f"  quota: {{windows: [{{window: {quoted}, hard: {{pods: 1}}}}]}}\n"))) == 1
 
 
-SHADOWS = [
+SHADOWED = [
     ("{namespaces: [a]}", "{namespaces: [a]}"),
     ("{namespaces: [a, b]}", "{namespaces: [b]}"),
     ('{namespaces: ["a*"]}', '{namespaces: [a, "ab*"]}'),
@@ -100,19 +100,19 @@ def two_services(first: str, second: str) -> str:
     return HEAD + f"services:\n- name: first\n  match: {first}\n- name: second\n  match: {second}\n"
 
 
-@pytest.mark.parametrize(("first", "second"), SHADOWS)
-def test_a_service_that_one_earlier_match_implies_away_is_an_error(first: str, second: str) -> None:
+@pytest.mark.parametrize(("first", "second"), SHADOWED)
+def test_service_shadowed_by_an_earlier_match_is_an_error(first: str, second: str) -> None:
     [line] = problems(two_services(first, second))
     assert line.startswith("7:3: services[1].match: ")
     assert "service first above (line 5)" in line
 
 
 @pytest.mark.parametrize(("first", "second"), REACHABLE)
-def test_a_service_that_can_own_some_pod_is_none(first: str, second: str) -> None:
+def test_service_that_can_own_a_pod_is_valid(first: str, second: str) -> None:
     assert problems(two_services(first, second)) == []
 
 
-def test_a_rule_is_silent_where_one_of_its_own_fields_is_wrong_already() -> None:
+def test_rule_is_not_checked_if_one_of_its_own_fields_is_wrong() -> None:
     document = with_service("  breaker:\n    outcomes: {source: Pushd}\n    errorRate: {percent: 500}\n")
     assert [line.split(": ")[1] for line in problems(document)] == [
         "services[0].breaker.outcomes.source",
@@ -120,7 +120,7 @@ def test_a_rule_is_silent_where_one_of_its_own_fields_is_wrong_already() -> None
     ]
 
 
-def test_a_rule_speaks_where_only_other_fields_are_wrong() -> None:
+def test_rule_is_checked_if_only_other_fields_are_wrong() -> None:
     document = with_service(
         "  slaClass: 7\n  breaker:\n    outcomes: {source: Pushed}\n    errorRate: {percent: 500}\n"
     )
@@ -131,24 +131,24 @@ def test_a_rule_speaks_where_only_other_fields_are_wrong() -> None:
     ]
 
 
-def test_a_misspelled_field_is_not_called_absent_as_well() -> None:
+def test_misspelled_field_is_not_reported_as_missing_too() -> None:
     assert len(problems(with_service("  quota: {windos: [{window: 1m, hard: {pods: 1}}]}\n"))) == 1
     assert len(problems(HEAD + "servces:\n- {name: a, match: {namespaces: [a]}}\n")) == 2, "unknown, and required"
 
 
-def test_a_pool_member_may_leave_the_limits_to_the_pool() -> None:
+def test_member_of_a_pool_needs_no_limits_of_its_own() -> None:
     document = with_service("  pool: prod\n  quota: {per: Namespace}\n")
     assert not any("limits nothing" in line for line in problems(document))
 
 
-def test_a_breaker_that_only_counts_does_not_warn_about_namespaces() -> None:
+def test_breaker_in_audit_has_no_warning_about_namespaces() -> None:
     quota = "  quota: {per: Namespace, windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}}\n"
     assert len(warnings(with_service(quota))) == 1
     assert warnings(with_service(quota + "  modes: {breaker: Audit}\n")) == []
 
 
 @pytest.mark.parametrize(
-    ("quota", "never"),
+    ("quota", "never_trips"),
     [
         ("", True),
         ("  quota: {per: Namespace}\n", True),
@@ -156,10 +156,10 @@ def test_a_breaker_that_only_counts_does_not_warn_about_namespaces() -> None:
         ("  quota: {standing: {hard: {pods: 5}}}\n", False),
     ],
 )
-def test_denials_by_a_pool_alone_are_no_quota_events(quota: str, *, never: bool) -> None:
+def test_quota_trigger_without_a_limit_of_the_service_is_a_warning(quota: str, *, never_trips: bool) -> None:
     pools = "pools: [{name: prod, windows: [{window: 1m, hard: {pods: 9}}]}]\n"
     document = with_service("  pool: prod\n" + quota + "  breaker: {quotaExceeded: {}}\n") + pools
-    assert any("never trips: the service has no limit of its own" in line for line in warnings(document)) is never
+    assert any("never trips: the service has no limit of its own" in line for line in warnings(document)) is never_trips
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_denials_by_a_pool_alone_are_no_quota_events(quota: str, *, never: bool)
         '{key: a, operator: Gt, value: "5"}',
     ],
 )
-def test_tolerations_that_kubernetes_takes_are_taken(toleration: str) -> None:
+def test_tolerations_that_kubernetes_accepts_are_valid(toleration: str) -> None:
     assert problems(with_service(f"  placement: {{tolerations: [{toleration}]}}\n")) == []
 
 
@@ -191,9 +191,9 @@ def test_numbers_that_kubernetes_cannot_compare_are_refused(toleration: str) -> 
     assert len(problems(with_service(f"  placement: {{tolerations: [{toleration}]}}\n"))) == 1
 
 
-@pytest.mark.parametrize(("number", "refused"), [(100, 0), (101, 1)])
+@pytest.mark.parametrize(("number", "problem_count"), [(100, 0), (101, 1)])
 @pytest.mark.parametrize("field", ["tolerations", "topologySpreadConstraints", "affinity"])
-def test_lists_that_every_review_compares_with_the_pods_own_are_short(field: str, number: int, refused: int) -> None:
+def test_placement_lists_have_at_most_100_entries(field: str, number: int, problem_count: int) -> None:
     entry = {
         "tolerations": "{{key: k{0}, operator: Exists}}",
         "topologySpreadConstraints": "{{topologyKey: k{0}, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}}",
@@ -202,7 +202,7 @@ def test_lists_that_every_review_compares_with_the_pods_own_are_short(field: str
     entries = f"[{', '.join(entry.format(index) for index in range(number))}]"
     if field == "affinity":
         entries = required_terms(entries)
-    assert len(problems(with_service(f"  placement: {{{field}: {entries}}}\n"))) == refused
+    assert len(problems(with_service(f"  placement: {{{field}: {entries}}}\n"))) == problem_count
 
 
 def required_terms(terms: str) -> str:
@@ -210,7 +210,7 @@ def required_terms(terms: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("expression", "says"),
+    ("expression", "reason"),
     [
         ("{key: a, operator: Gt, values: [x]}", "Gt takes a single whole number"),
         ("{key: a, operator: Within, values: [x]}", "not one of its values"),
@@ -218,22 +218,22 @@ def required_terms(terms: str) -> str:
         ("{key: a/, operator: Exists}", "not a label key"),
     ],
 )
-def test_expressions_that_kubernetes_refuses_are_refused(expression: str, says: str) -> None:
+def test_expressions_that_kubernetes_refuses_are_refused(expression: str, reason: str) -> None:
     term = f"[{{matchExpressions: [{expression}]}}]"
     [line] = problems(with_service(f"  placement: {{affinity: {required_terms(term)}}}\n"))
-    assert says in line
+    assert reason in line
 
 
-def test_an_expression_that_no_node_fits_alone_is_not_blamed_on_another() -> None:
-    alone = '{key: a, operator: Gt, values: ["9223372036854775808"]}'
-    term = f"[{{matchExpressions: [{{key: a, operator: Exists}}, {alone}]}}]"
+def test_expression_that_fits_no_node_is_reported_by_itself() -> None:
+    unsatisfiable = '{key: a, operator: Gt, values: ["9223372036854775808"]}'
+    term = f"[{{matchExpressions: [{{key: a, operator: Exists}}, {unsatisfiable}]}}]"
     [line] = problems(with_service(f"  placement: {{affinity: {required_terms(term)}}}\n"))
     assert "no node can match a Gt [9223372036854775808]: " in line
 
 
-def test_what_contradicts_only_together_names_the_nearest() -> None:
-    ways = "{key: a, operator: NotIn, values: [x]}, {key: a, operator: NotIn, values: [y]}"
-    term = f"[{{matchExpressions: [{ways}]}}]"
+def test_contradiction_of_several_expressions_names_the_nearest() -> None:
+    exclusions = "{key: a, operator: NotIn, values: [x]}, {key: a, operator: NotIn, values: [y]}"
+    term = f"[{{matchExpressions: [{exclusions}]}}]"
     stanzas = f"  placement: {{topology: [{{key: a, in: [x, y]}}], affinity: {required_terms(term)}}}\n"
     [line] = problems(with_service(stanzas))
     assert "a NotIn [y] contradicts topology in line 6, a In [x, y]: no node can match both" in line
@@ -252,37 +252,37 @@ PODS = "labelSelector: {matchLabels: {app: x}}"
     ],
     ids=["another_topology", "other_pods", "other_namespaces", "other_label_keys"],
 )
-def test_near_and_away_may_be_asked_of_different_pods(near: str, away: str) -> None:
+def test_pod_affinity_and_anti_affinity_to_different_pods_are_valid(near: str, away: str) -> None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = f"{{podAffinity: {{{required}: [{near}]}}, podAntiAffinity: {{{required}: [{away}]}}}}"
     assert problems(with_service(f"  placement: {{affinity: {affinity}}}\n")) == []
 
 
-def test_a_rule_of_on_conflict_needs_its_field_in_one_of_the_services_that_inherit_it() -> None:
+def test_inherited_on_conflict_rule_needs_its_field_in_one_service() -> None:
     services = "services:\n- {name: a, match: {namespaces: [a]}}\n- {name: b, match: {namespaces: [b]}"
     document = HEAD + "defaults: {placement: {onConflict: {default: Keep, schedulerName: Keep}}}\n" + services
     assert ["sets no schedulerName" in line for line in warnings(document + "}\n")] == [True]
     assert warnings(document + ", placement: {schedulerName: s}}\n") == []
 
 
-@pytest.mark.parametrize("written", ["0", "-5", "5", "1.5", "1e3", "9" * 70, "true", "[]", "{}", "null", "1d", "-1m"])
+@pytest.mark.parametrize("value", ["0", "-5", "5", "1.5", "1e3", "9" * 70, "true", "[]", "{}", "null", "1d", "-1m"])
 @pytest.mark.parametrize(
     "field",
     ["quota: {{windows: [{{window: {}, hard: {{pods: 1}}}}]}}", "breaker: {{openFor: {}, quotaExceeded: {{}}}}"],
 )
-def test_the_duration_that_a_remedy_names_is_taken(field: str, written: str) -> None:
-    first, *_ = [line for line in problems(with_service(f"  {field.format(written)}\n")) if written in line]
+def test_duration_in_a_remedy_is_valid(field: str, value: str) -> None:
+    first, *_ = [line for line in problems(with_service(f"  {field.format(value)}\n")) if value in line]
     example = first.rpartition("such as ")[2].partition(",")[0].partition(" or ")[0].partition(" (")[0]
     repaired = problems(with_service(f"  {field.format(example)}\n"))
     assert [line for line in repaired if example in line] == []
 
 
-def test_a_number_is_to_be_quoted_only_where_the_text_would_be_taken() -> None:
+def test_remedy_quotes_a_number_only_if_the_text_is_valid() -> None:
     names = [problems(f"{HEAD}services:\n- name: {number}\n  match: {{namespaces: [a]}}\n") for number in ("-1", "7")]
     assert [line.rpartition(": ")[2][:20] for (line,) in names] == ["use at most 63 of a-", '"7"']
 
 
-def test_no_amount_is_more_than_kubernetes_holds() -> None:
+def test_amount_above_the_largest_of_kubernetes_is_an_error() -> None:
     assert problems(with_service(f"  resources: {{container: {{max: {{memory: {2**63 - 1}}}}}}}\n")) == []
     [line] = problems(with_service("  resources: {container: {max: {memory: 8Ei}}}\n"))
     assert "8Ei: above 2^63 - 1, the largest quantity in Kubernetes: write a smaller amount" in line

@@ -22,18 +22,18 @@ def objects(part: Any) -> list[dict[str, Any]]:
     return own + [found for value in part.values() for found in objects(value)]
 
 
-def test_it_is_a_json_schema_that_travels_as_json() -> None:
+def test_schema_is_a_valid_json_schema() -> None:
     Draft202012Validator.check_schema(SCHEMA)
     assert json.loads(json.dumps(SCHEMA)) == SCHEMA
 
 
-def test_no_object_takes_unknown_fields() -> None:
+def test_no_object_accepts_unknown_fields() -> None:
     found = objects(SCHEMA)
     assert len(found) > 30
-    assert all(each["additionalProperties"] is False for each in found)
+    assert all(schema_of_object["additionalProperties"] is False for schema_of_object in found)
 
 
-def test_every_definition_is_there_and_used() -> None:
+def test_each_definition_exists_and_is_used() -> None:
     text = json.dumps(SCHEMA)
     for name in SCHEMA["$defs"]:
         assert f'"#/$defs/{name}"' in text
@@ -45,8 +45,8 @@ def test_every_definition_is_there_and_used() -> None:
     [HERE / "complete_example.yaml", *sorted((HERE / "good").glob("*.yaml"))],
     ids=lambda path: path.stem,
 )
-def test_an_editor_finds_nothing_in_a_good_document(document: Path) -> None:
-    # PyYAML reads the unquoted date as one; an editor, and we, read text.
+def test_good_document_matches_the_schema(document: Path) -> None:
+    # PyYAML reads an unquoted date as a date; editors and Podgate read text.
     text = (
         document.read_text().replace("2024-01-01", '"2024-01-01"').replace("0x1f", '"0x1f"').replace("1_000", '"1_000"')
     )
@@ -54,6 +54,6 @@ def test_an_editor_finds_nothing_in_a_good_document(document: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["misspelled_key", "word_in_lower_case", "nameless_service", "window_without_limits"])
-def test_an_editor_sees_mistakes_of_shape(name: str) -> None:
+def test_document_of_a_wrong_shape_does_not_match_the_schema(name: str) -> None:
     document = yaml.safe_load((HERE / "bad" / f"{name}.yaml").read_text())
     assert list(VALIDATOR.iter_errors(document)) != []

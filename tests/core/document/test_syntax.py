@@ -52,31 +52,31 @@ BROKEN = {
 
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_syntax_error_is_reported_in_plain_words(text: str, parser: Any) -> None:
+def test_syntax_error_has_line_reason_and_remedy(text: str, parser: Any) -> None:
     line, column, reason, remedy = BROKEN[text]
     with pytest.raises(yaml.YAMLError) as caught:
         yaml.load(text, parser)  # noqa: S506 - both are safe loaders
     found = in_words(caught.value, text)
     assert (found.line, found.reason) == (line, reason)
-    if parser is not yaml.SafeLoader:  # its marks, and what it expects in brackets, differ
+    if parser is not yaml.SafeLoader:  # its columns, and its remedies for brackets, differ
         assert (found.column, found.remedy) == (column, remedy)
 
 
 JARGON = ("token", "scalar", "simple key", "block mapping", "flow ", "node", "stream", "collection", "constructor")
 
 
-def test_whatever_is_broken_is_reported_without_the_parsers_jargon() -> None:
+def test_syntax_errors_contain_no_jargon_of_the_parser() -> None:
     seeded = random.Random(7)  # noqa: S311
-    told = set()
+    messages = set()
     for _ in range(3000):
         at, length = seeded.randrange(len(TEXT)), seeded.randrange(3)
         broken = TEXT[:at] + seeded.choice("\t{}[]'\"@`%*&!|>:,#-?\\ \n") + TEXT[at + length :]
         try:
             load(broken.encode(), Purpose.LINT)
         except DocumentError as error:
-            told |= {f"{one.reason}: {one.remedy}" for one in error.problems if one.path == "(document)"}
-    assert told
-    assert [line for line in told for word in JARGON if word in line] == []
+            messages |= {f"{one.reason}: {one.remedy}" for one in error.problems if one.path == "(document)"}
+    assert messages
+    assert [line for line in messages for word in JARGON if word in line] == []
 
 
 def problems(text: str) -> list[str]:
@@ -85,41 +85,41 @@ def problems(text: str) -> list[str]:
     return [f"{one.line}:{one.column}: {one.path}: {one.reason}" for one in caught.value.problems]
 
 
-def test_a_template_is_one_problem_however_much_of_it_would_be_wrong() -> None:
+def test_template_is_a_single_problem() -> None:
     text = TEXT + '- name: "{{ .Values.name }}"\n  match: {namespaces: [{{ .Values.ns }}]}\n  unknown: 1\n'
     line = text[: text.index("{{")].count("\n") + 1
     assert problems(text) == [f"{line}:10: (document): this looks like a Helm or Go template"]
 
 
-def test_a_template_in_a_comment_is_none() -> None:
+def test_template_in_a_comment_is_no_problem() -> None:
     text = "# from {{ .Values.x }}\n" + TEXT + "unknown: 1 # {{ .Values.y }}\n"
     assert [line.rpartition(": ")[2] for line in problems(text)] == ["unknown field"]
 
 
-FACE = "\U0001f600"
+EMOJI = "\U0001f600"
 
 
 def a_json_policy(user: str, name: str = "web") -> str:
     service = {"name": name, "match": {"namespaces": ["a"]}}
     exemptions = {"usernames": [user]}
-    whole = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "exemptions": exemptions, "services": [service]}
-    return json.dumps(whole)
+    policy = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "exemptions": exemptions, "services": [service]}
+    return json.dumps(policy)
 
 
-def test_surrogate_pairs_of_json_are_the_characters_that_they_stand_for() -> None:
-    text = a_json_policy(f"{FACE} \\ud83d\\ude00 {FACE}")
+def test_surrogate_pairs_in_json_are_decoded() -> None:
+    text = a_json_policy(f"{EMOJI} \\ud83d\\ude00 {EMOJI}")
     assert text.isascii()
     loaded = load(text.encode(), Purpose.LINT)
-    assert loaded.policy.policy.exemptions.usernames == (f"{FACE} \\ud83d\\ude00 {FACE}",)
+    assert loaded.policy.policy.exemptions.usernames == (f"{EMOJI} \\ud83d\\ude00 {EMOJI}",)
 
 
-def test_behind_a_surrogate_pair_columns_are_right() -> None:
-    text = a_json_policy(FACE, "Web")
+def test_column_after_a_surrogate_pair_is_correct() -> None:
+    text = a_json_policy(EMOJI, "Web")
     column = text.index('"Web"') + 1
-    (told,) = problems(text)
-    assert told == f"1:{column}: services[0].name: not a DNS-1123 label"
+    (problem,) = problems(text)
+    assert problem == f"1:{column}: services[0].name: not a DNS-1123 label"
 
 
-def test_half_a_surrogate_pair_is_no_character() -> None:
-    (told,) = problems(a_json_policy("\ud83d"))
-    assert told.endswith("(document): not the code of a character")
+def test_half_a_surrogate_pair_is_a_problem() -> None:
+    (problem,) = problems(a_json_policy("\ud83d"))
+    assert problem.endswith("(document): not the code of a character")

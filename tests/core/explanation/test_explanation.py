@@ -18,7 +18,7 @@ from webhook.core.policy.model import Match, Modes, Service
 from webhook.core.policy_spec import Mode, ResourceRules
 
 ZONE = "topology.kubernetes.io/zone"
-FEWER = examples(40)  # each explains a Pod by every entry of its policy alone
+FEW_EXAMPLES = examples(40)  # each example explains a Pod once for each entry of its policy
 
 
 def decoded(document: Json) -> Pod:
@@ -31,7 +31,7 @@ def rewritten(document: Json, service: Service) -> Any:
     return msgspec.json.decode(msgspec.json.encode(jsonpatch.apply_patch(copy, operations, in_place=True)))
 
 
-def told_places(notes: tuple[Note, ...]) -> set[tuple[str, bool]]:
+def marked_places(notes: tuple[Note, ...]) -> set[tuple[str, bool]]:
     return {(mark.pointer, mark.is_removal) for note in notes for mark in note.marks}
 
 
@@ -39,22 +39,22 @@ def changed_places(before: Json, after: Json) -> set[tuple[str, bool]]:
     return {(at, change.after is None) for change in changes(before, after) for at, _ in change.pieces}
 
 
-@FEWER
+@FEW_EXAMPLES
 @given(pairs)
-def test_every_change_of_the_placement_is_reported_and_nothing_else(pair: Pair) -> None:
+def test_notes_cover_exactly_the_changes_of_placement(pair: Pair) -> None:
     notes = explain(pair.pod, pair.service, HASH)
-    assert told_places(notes) == changed_places(pair.pod, rewritten(pair.pod, pair.service))
+    assert marked_places(notes) == changed_places(pair.pod, rewritten(pair.pod, pair.service))
 
 
-@FEWER
+@FEW_EXAMPLES
 @given(pairs)
-def test_what_is_owed_in_the_end_is_reported_where_the_check_finds_it(pair: Pair) -> None:
+def test_notes_have_the_violations_of_the_rewritten_pod(pair: Pair) -> None:
     notes = explain(pair.pod, pair.service, HASH)
     final = decoded(rewritten(pair.pod, pair.service))
     plan = pair.service.placement_plan
-    lacks = [] if plan is None else placement.violations(final, plan)
-    assert any(note.owed for note in notes) == bool(lacks)
-    assert {lack.code for note in notes for lack in note.owed} == {lack.code for lack in lacks}
+    violations = [] if plan is None else placement.violations(final, plan)
+    assert any(note.owed for note in notes) == bool(violations)
+    assert {violation.code for note in notes for violation in note.owed} == {violation.code for violation in violations}
 
 
 AMOUNTS = st.dictionaries(
@@ -79,29 +79,29 @@ RULES = st.fixed_dictionaries(
 ENFORCED = Modes()
 
 
-def ruled(rules: Json, modes: Modes = ENFORCED) -> Service:
+def service_with_rules(rules: Json, modes: Modes = ENFORCED) -> Service:
     resources = msgspec.convert(rules, ResourceRules, dec_hook=lambda _, text: Quantity.parse(text))
     return Service("s", Match(any_namespace=True), modes=modes, resources=resources)
 
 
-def asking(*containers: Json, **spec: Any) -> Json:
+def pod_with(*containers: Json, **spec: Any) -> Json:
     return {"metadata": {}, "spec": {"containers": list(containers), **spec}}
 
 
-@FEWER
+@FEW_EXAMPLES
 @given(st.lists(CONTAINER, max_size=2), RULES, st.none() | AMOUNTS)
-def test_every_change_of_the_resources_is_reported_and_nothing_else(
-    containers: list[Json], rules: Json, whole: Json | None
+def test_notes_cover_exactly_the_changes_of_resources(
+    containers: list[Json], rules: Json, pod_requests: Json | None
 ) -> None:
-    service = ruled(rules)
-    document = asking(*containers, **({} if whole is None else {"resources": {"requests": whole}}))
+    service = service_with_rules(rules)
+    document = pod_with(*containers, **({} if pod_requests is None else {"resources": {"requests": pod_requests}}))
     notes = explain(document, service, HASH)
     after = rewritten(document, service)
-    assert told_places(notes) == changed_places(document, after)
+    assert marked_places(notes) == changed_places(document, after)
     plan = service.range_plan
     assert plan is not None
-    lacks = container_resources.violations(decoded(after), plan)
-    assert any(note.owed for note in notes) == bool(lacks)
+    violations = container_resources.violations(decoded(after), plan)
+    assert any(note.owed for note in notes) == bool(violations)
 
 
 DENY: Json = {}
@@ -112,8 +112,8 @@ EXISTS = {"key": "gpu", "operator": "Exists"}
 IN_B_OR_G = {"topology": [{"level": "Zone", "in": ["b", "g"]}]}
 SPREAD = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
 TOLERATION = {"key": "dedicated", "operator": "Equal", "value": "web", "effect": "NoSchedule"}
-NEAR = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "db"}}}
-AWAY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}}
+POD_TERM = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "db"}}}
+ANTI_AFFINITY = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [POD_TERM]}}
 MANAGED = {"managedFields": [{"fieldsV1": {"f:spec": {"f:containers": {}}}}]}
 
 
@@ -122,7 +122,7 @@ def terms(*expressions: list[Json]) -> Json:
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": found}}}
 
 
-# The policy's placement, the Pod's own fields, which rule, what it did, and why.
+# The placement of the policy, the spec of the Pod, the rule, its act, and its reason.
 CASES: dict[str, tuple[Json, Json, str, Act, str]] = {
     "absent": ({"schedulerName": "ours"}, {}, "schedulerName", Act.WROTE, ""),
     "equal": ({"schedulerName": "ours"}, {"schedulerName": "ours"}, "schedulerName", Act.NOTHING, "already so"),
@@ -148,8 +148,8 @@ CASES: dict[str, tuple[Json, Json, str, Act, str]] = {
         Act.WROTE,
         "overrides kata (onConflict Override)",
     ),
-    "a label that is free": ({"nodeSelector": {"disk": "ssd"}}, {}, "nodeSelector[disk]", Act.WROTE, ""),
-    "a label that is so": (
+    "an absent label": ({"nodeSelector": {"disk": "ssd"}}, {}, "nodeSelector[disk]", Act.WROTE, ""),
+    "an equal label": (
         {"nodeSelector": {"disk": "ssd"}},
         {"nodeSelector": {"disk": "ssd"}},
         "nodeSelector[disk]",
@@ -209,17 +209,17 @@ CASES: dict[str, tuple[Json, Json, str, Act, str]] = {
         Act.NOTHING,
         f"implied by {ZONE} In [b]",
     ),
-    "a wish": (
+    "a preferred topology": (
         {"topology": [{"level": "Zone", "in": ["b"], "preferredWeight": 1}]},
         {},
         "topology[0]",
         Act.WROTE,
         "",
     ),
-    "neighbours": ({"affinity": AWAY}, {}, "affinity.podAntiAffinity.required[0]", Act.WROTE, ""),
-    "neighbours that are there": (
-        {"affinity": AWAY},
-        {"affinity": AWAY},
+    "a pod anti-affinity": ({"affinity": ANTI_AFFINITY}, {}, "affinity.podAntiAffinity.required[0]", Act.WROTE, ""),
+    "a pod anti-affinity that is present": (
+        {"affinity": ANTI_AFFINITY},
+        {"affinity": ANTI_AFFINITY},
         "affinity.podAntiAffinity.required[0]",
         Act.NOTHING,
         "already so",
@@ -268,7 +268,7 @@ CASES: dict[str, tuple[Json, Json, str, Act, str]] = {
         "",
     ),
     "a toleration": ({"tolerations": [TOLERATION]}, {}, "tolerations[0]", Act.WROTE, ""),
-    "a toleration that is there": (
+    "a toleration that is present": (
         {"tolerations": [TOLERATION]},
         {"tolerations": [TOLERATION]},
         "tolerations[0]",
@@ -299,23 +299,23 @@ CASES: dict[str, tuple[Json, Json, str, Act, str]] = {
 }
 
 
-def noted(notes: tuple[Note, ...], rule: str) -> Note:
+def note_of(notes: tuple[Note, ...], rule: str) -> Note:
     (found,) = [note for note in notes if note.rule == rule]
     return found
 
 
 @pytest.mark.parametrize(("policy", "spec", "rule", "act", "words"), CASES.values(), ids=CASES)
-def test_each_outcome_is_reported_with_its_reason(policy: Json, spec: Json, rule: str, act: Act, words: str) -> None:
+def test_note_of_a_placement_rule_has_act_and_reason(policy: Json, spec: Json, rule: str, act: Act, words: str) -> None:
     notes = explain({"metadata": {}, "spec": spec}, service_of(policy), HASH)
-    note = noted(notes, f"placement.{rule}")
+    note = note_of(notes, f"placement.{rule}")
     assert (note.act, note.words) == (act, words)
     assert bool(note.marks) == (act is Act.WROTE)
     assert bool(note.owed) == (act is Act.LEFT)
 
 
-def test_the_global_default_class_is_no_conflict_and_what_it_brought_along_goes_with_it() -> None:
+def test_global_default_class_is_no_conflict_and_its_computed_fields_are_removed() -> None:
     spec = {"priorityClassName": "default", "priority": 7, "preemptionPolicy": "Never"}
-    note = noted(
+    note = note_of(
         explain({"metadata": MANAGED, "spec": spec}, service_of({"priorityClassName": "high"}), HASH),
         "placement.priorityClassName",
     )
@@ -330,7 +330,7 @@ def test_the_global_default_class_is_no_conflict_and_what_it_brought_along_goes_
     }
 
 
-def test_a_pointer_leads_to_what_the_rule_wrote() -> None:
+def test_pointer_of_a_mark_resolves_to_the_written_value() -> None:
     document = {"metadata": {}, "spec": terms([EXISTS], [EXISTS])}
     service = service_of({**IN_B_OR_G, "tolerations": [{"key": "k", "operator": "Exists"}]})
     notes, after = explain(document, service, HASH), rewritten(document, service)
@@ -339,7 +339,7 @@ def test_a_pointer_leads_to_what_the_rule_wrote() -> None:
         "placement.tolerations[0]": {"key": "k", "operator": "Exists"},
     }
     for rule, value in expected.items():
-        for mark in noted(notes, rule).marks:
+        for mark in note_of(notes, rule).marks:
             assert jsonpatch.JsonPointer(mark.pointer).resolve(after) == value
 
 
@@ -358,29 +358,27 @@ def test_a_pointer_leads_to_what_the_rule_wrote() -> None:
         ),
     ],
 )
-def test_what_a_mode_keeps_from_being_written_is_reported_all_the_same(
-    mode: Mode, spec: Json, act: Act, words: str
-) -> None:
+def test_note_of_a_rule_that_is_not_enforced_has_the_mode(mode: Mode, spec: Json, act: Act, words: str) -> None:
     service = service_of({"nodeSelector": {"disk": "ssd"}}, modes=Modes(placement=mode))
-    note = noted(explain({"metadata": {}, "spec": spec}, service, HASH), "placement.nodeSelector[disk]")
+    note = note_of(explain({"metadata": {}, "spec": spec}, service, HASH), "placement.nodeSelector[disk]")
     assert (note.act, note.words, note.marks) == (act, words, ())
     assert note.is_checked == (mode is not Mode.DISABLED)
 
 
-def test_our_own_label_and_annotation_are_reported_unless_nothing_is_in_force() -> None:
+def test_label_and_annotation_have_marks_unless_all_modes_are_disabled() -> None:
     forged = {"metadata": {"labels": {"podgate.io/service": "other"}}, "spec": {}}
     (note,) = explain(forged, service_of({}), HASH)
     assert [(mark.pointer, mark.words) for mark in note.marks] == [
         ("/metadata/labels/podgate.io~1service", "the service of the Pod, overrides what the Pod had"),
         ("/metadata/annotations/podgate.io~1policy-hash", "the policy that rewrote it"),
     ]
-    off = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
-    (note,) = explain(forged, service_of({}, modes=off), HASH)
+    disabled = Modes(Mode.DISABLED, Mode.DISABLED, Mode.DISABLED, Mode.DISABLED)
+    (note,) = explain(forged, service_of({}, modes=disabled), HASH)
     assert (note.act, note.marks) == (Act.IDLE, ())
 
 
-ASKS_TOO_MUCH = {"name": "c", "resources": {"requests": {"cpu": "9"}}}
-SMALL, LARGE = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
+REQUESTS_9_CPU = {"name": "c", "resources": {"requests": {"cpu": "9"}}}
+MIN_CPU, MAX_CPU = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
 
 
 @pytest.mark.parametrize(
@@ -390,7 +388,7 @@ SMALL, LARGE = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
         ({"container": {"defaultRequest": {"cpu": "1"}}}, {}, "container.defaultRequest[cpu]", Act.WROTE, ""),
         (
             {"container": {"default": {"cpu": "1"}}},
-            ASKS_TOO_MUCH,
+            REQUESTS_9_CPU,
             "container.default[cpu]",
             Act.WROTE,
             "as much as the container's own request",
@@ -410,36 +408,36 @@ SMALL, LARGE = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
             "as much as its limit",
         ),
         (
-            {"container": LARGE},
+            {"container": MAX_CPU},
             {},
             "container.max[cpu]",
             Act.WROTE,
             "bounds what has no limit; as much as its limit, which is max",
         ),
         (
-            {"container": LARGE, "whenOutside": "Clamp"},
+            {"container": MAX_CPU, "whenOutside": "Clamp"},
             {"name": "c", "resources": {"limits": {"cpu": "9"}}},
             "container.max[cpu]",
             Act.WROTE,
             "lowered from 9 (whenOutside Clamp); as much as its limit, which is max",
         ),
-        ({"container": SMALL}, {}, "container.min[cpu]", Act.WROTE, "the least that is allowed"),
+        ({"container": MIN_CPU}, {}, "container.min[cpu]", Act.WROTE, "the least that is allowed"),
         (
-            {"container": LARGE, "whenOutside": "Clamp"},
-            ASKS_TOO_MUCH,
+            {"container": MAX_CPU, "whenOutside": "Clamp"},
+            REQUESTS_9_CPU,
             "container.max[cpu]",
             Act.WROTE,
             "lowered from 9 (whenOutside Clamp); bounds what has no limit",
         ),
         (
-            {"container": {**LARGE, "default": {"cpu": "8"}}},
-            ASKS_TOO_MUCH,
+            {"container": {**MAX_CPU, "default": {"cpu": "8"}}},
+            REQUESTS_9_CPU,
             "container.max[cpu]",
             Act.LEFT,
             "left: the validating half denies it (whenOutside Deny)",
         ),
-        ({"pod": LARGE}, ASKS_TOO_MUCH, "pod.max[cpu]", Act.LEFT, "left: the validating half denies it"),
-        ({"pod": LARGE}, {}, "pod.max[cpu]", Act.NOTHING, "all is within"),
+        ({"pod": MAX_CPU}, REQUESTS_9_CPU, "pod.max[cpu]", Act.LEFT, "left: the validating half denies it"),
+        ({"pod": MAX_CPU}, {}, "pod.max[cpu]", Act.NOTHING, "all is within"),
         (
             {"container": {"default": {"cpu": "1"}, "ignore": ["istio-*"]}},
             {"name": "istio-proxy"},
@@ -449,83 +447,87 @@ SMALL, LARGE = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
         ),
     ],
 )
-def test_each_amount_is_reported_with_its_reason(rules: Json, container: Json, rule: str, act: Act, words: str) -> None:
-    note = noted(explain(asking({"name": "c", **container}), ruled(rules), HASH), f"resources.{rule}")
+def test_note_of_a_resource_rule_has_act_and_reason(
+    rules: Json, container: Json, rule: str, act: Act, words: str
+) -> None:
+    note = note_of(explain(pod_with({"name": "c", **container}), service_with_rules(rules), HASH), f"resources.{rule}")
     assert (note.act, note.words) == (act, words)
 
 
-def test_a_rule_that_did_different_things_reports_all_of_them() -> None:
-    rules = ruled({"container": {"default": {"cpu": "1"}}})
-    note = noted(explain(asking({"name": "a"}, ASKS_TOO_MUCH), rules, HASH), "resources.container.default[cpu]")
+def test_note_of_a_rule_with_several_effects_has_all_reasons() -> None:
+    rules = service_with_rules({"container": {"default": {"cpu": "1"}}})
+    note = note_of(explain(pod_with({"name": "a"}, REQUESTS_9_CPU), rules, HASH), "resources.container.default[cpu]")
     assert note.words == "set; as much as the container's own request"
 
 
-def test_an_amount_that_cannot_be_read_does_no_harm_where_nobody_looks_at_it() -> None:
-    strange = asking({"name": "c", "resources": {"requests": {"cpu": "a lot"}}})
+def test_unreadable_amount_is_ignored_if_resources_are_disabled() -> None:
+    unreadable = pod_with({"name": "c", "resources": {"requests": {"cpu": "a lot"}}})
     rules: Json = {"container": {"max": {"cpu": "1"}}}
-    resources = ruled(rules).resources
+    resources = service_with_rules(rules).resources
     service = service_of({"nodeSelector": {"a": "b"}}, resources=resources, modes=Modes(resources=Mode.DISABLED))
-    notes = explain(strange, service, HASH)
-    assert noted(notes, "placement.nodeSelector[a]").act is Act.WROTE
-    assert noted(notes, "resources.container.max[cpu]").words == "mode Disabled: not evaluated"
+    notes = explain(unreadable, service, HASH)
+    assert note_of(notes, "placement.nodeSelector[a]").act is Act.WROTE
+    assert note_of(notes, "resources.container.max[cpu]").words == "mode Disabled: not evaluated"
 
 
-def test_what_a_mode_keeps_from_being_written_has_no_place_in_the_pod() -> None:
-    rules = {"container": {**LARGE, "default": {"cpu": "8"}}}
-    notes = explain(asking(ASKS_TOO_MUCH), ruled(rules, Modes(resources=Mode.WARN)), HASH)
-    note = noted(notes, "resources.container.default[cpu]")
+def test_resource_rule_that_is_not_enforced_has_no_marks() -> None:
+    rules = {"container": {**MAX_CPU, "default": {"cpu": "8"}}}
+    notes = explain(pod_with(REQUESTS_9_CPU), service_with_rules(rules, Modes(resources=Mode.WARN)), HASH)
+    note = note_of(notes, "resources.container.default[cpu]")
     assert (note.act, note.marks) == (Act.IDLE, ())
     assert note.words == 'mode Warn: not acted on, would write container "c": limits.cpu'
 
 
-def test_a_qos_class_that_our_patch_changes_is_reported() -> None:
+def test_note_reports_a_change_of_the_qos_class() -> None:
     rules = {"container": {"default": {"cpu": "1", "memory": "1Gi"}}}
-    note = noted(explain(asking({"name": "c"}), ruled(rules), HASH), "resources")
+    note = note_of(explain(pod_with({"name": "c"}), service_with_rules(rules), HASH), "resources")
     assert note.words == "the Pod's QoS class becomes Guaranteed, it was BestEffort"
-    only_warned = explain(asking({"name": "c"}), ruled(rules, Modes(resources=Mode.WARN)), HASH)
+    only_warned = explain(pod_with({"name": "c"}), service_with_rules(rules, Modes(resources=Mode.WARN)), HASH)
     assert "resources" not in {note.rule for note in only_warned}
 
 
-@pytest.mark.parametrize("asked", [{}, {"requests": {"cpu": "9"}}, {"limits": {"cpu": "2"}}, {"limits": {"cpu": "9"}}])
+@pytest.mark.parametrize(
+    "resources", [{}, {"requests": {"cpu": "9"}}, {"limits": {"cpu": "2"}}, {"limits": {"cpu": "9"}}]
+)
 @pytest.mark.parametrize("when_outside", ["Deny", "Clamp"])
 @pytest.mark.parametrize("words", [("min", "max"), ("default", "max"), ("min", "default"), ("min", "default", "max")])
-def test_an_amount_is_credited_to_one_rule(words: tuple[str, ...], when_outside: str, asked: Json) -> None:
+def test_each_amount_is_marked_by_one_rule(words: tuple[str, ...], when_outside: str, resources: Json) -> None:
     amounts = {"min": {"cpu": "1"}, "default": {"cpu": "2"}, "max": {"cpu": "8"}}
     rules = {"container": {word: amounts[word] for word in words}, "whenOutside": when_outside}
-    notes = explain(asking({"name": "c", "resources": asked}), ruled(rules), HASH)
+    notes = explain(pod_with({"name": "c", "resources": resources}), service_with_rules(rules), HASH)
     marks = [mark.pointer for note in notes for mark in note.marks if note.rule.startswith("resources.")]
     assert len(marks) == len(set(marks))
-    least = noted(notes, f"resources.container.{words[0]}[cpu]")
+    least = note_of(notes, f"resources.container.{words[0]}[cpu]")
     assert words[0] != "min" or all("/requests/" in mark.pointer for mark in least.marks)
 
 
 @pytest.mark.parametrize(
-    ("words", "asked", "rule", "told"),
+    ("words", "resources", "rule", "reason"),
     [
         (("min", "default", "max"), {"limits": {"cpu": "4"}}, "default", "as much as its limit"),
         (("min", "max"), {"limits": {"cpu": "4"}}, "min", "as much as its limit"),
         (("min", "default"), {}, "default", "set"),
     ],
 )
-def test_the_rule_that_decided_says_why(words: tuple[str, ...], asked: Json, rule: str, told: str) -> None:
+def test_deciding_rule_has_the_reason(words: tuple[str, ...], resources: Json, rule: str, reason: str) -> None:
     amounts = {"min": {"cpu": "1"}, "default": {"cpu": "2"}, "max": {"cpu": "8"}}
     rules = {"container": {word: amounts[word] for word in words}}
-    notes = explain(asking({"name": "c", "resources": asked}), ruled(rules), HASH)
+    notes = explain(pod_with({"name": "c", "resources": resources}), service_with_rules(rules), HASH)
     assert [note.rule for note in notes if note.marks][1:2] == [f"resources.container.{rule}[cpu]"]
-    assert noted(notes, f"resources.container.{rule}[cpu]").words == (told if told != "set" else "")
+    assert note_of(notes, f"resources.container.{rule}[cpu]").words == (reason if reason != "set" else "")
 
 
-def test_an_amount_that_only_several_rules_bring_about_has_the_first_of_them_beside_it() -> None:
-    """Huge pages are not given to a container without cpu or memory, and either word means both."""
+def test_amount_that_needs_several_rules_is_marked_by_the_first() -> None:
+    """Huge pages need cpu or memory in the container, and a default of limit or request sets both."""
     words = {"default": {"cpu": "1", "hugepages-2Mi": "2Mi"}, "defaultRequest": {"hugepages-2Mi": "2Mi"}}
-    notes = explain(asking({"name": "c"}), ruled({"container": words}), HASH)
+    notes = explain(pod_with({"name": "c"}), service_with_rules({"container": words}), HASH)
     for rule, side in (("default", "limits"), ("defaultRequest", "requests")):
-        (mark,) = noted(notes, f"resources.container.{rule}[hugepages-2Mi]").marks
+        (mark,) = note_of(notes, f"resources.container.{rule}[hugepages-2Mi]").marks
         assert mark.pointer == f"/spec/containers/0/resources/{side}/hugepages-2Mi"
 
 
-def test_a_document_is_not_touched_by_being_explained() -> None:
-    document = asking({"name": "c"}, **terms([EXISTS]))
+def test_explanation_does_not_change_the_document() -> None:
+    document = pod_with({"name": "c"}, **terms([EXISTS]))
     before = msgspec.json.encode(document)
     explain(document, service_of(IN_B_OR_G), HASH)
     assert msgspec.json.encode(document) == before
@@ -549,5 +551,5 @@ def test_a_document_is_not_touched_by_being_explained() -> None:
         ({"a/b~": 1}, {"a/b~": 2}, [("/a~1b~0", "/a~1b~0")]),
     ],
 )
-def test_what_differs_is_found_by_pointer(before: Json, after: Json, expected: list[tuple[str, str]]) -> None:
+def test_changes_have_the_pointers_of_differences(before: Json, after: Json, expected: list[tuple[str, str]]) -> None:
     assert [(change.before, change.after) for change in changes(before, after)] == expected

@@ -36,7 +36,7 @@ SERVICES = """\
 
 
 def containers(number: int) -> list[dict[str, Any]]:
-    """Each asks for amounts of its own, so that none is like another."""
+    """Build containers that all request different amounts."""
     return [{"name": f"c{n}", "resources": {"requests": {"cpu": f"{n + 1}m"}}} for n in range(number)]
 
 
@@ -44,23 +44,23 @@ def labels(number: int) -> dict[str, str]:
     return {"app": "web", **{f"label-{n}": "" for n in range(number)}}
 
 
-MANY = ENTRIES_MAX + 2
+TOO_MANY = ENTRIES_MAX + 2
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-BEYOND: dict[str, dict[str, Any]] = {
+OVERSIZED: dict[str, dict[str, Any]] = {
     "containers": {"containers": containers(CONTAINERS_MAX + 1)},
     "initContainers": {"initContainers": containers(CONTAINERS_MAX)},
-    "amounts": {"containers": [{"name": "c", "resources": {"limits": {f"e.io/r{n}": "1" for n in range(MANY)}}}]},
-    "tolerations": {"tolerations": [{"operator": "Exists"}] * MANY},
-    "nodeSelector": {"nodeSelector": {f"k{n}": "v" for n in range(MANY)}},
-    "schedulingGates": {"schedulingGates": [{"name": f"g{n}"} for n in range(MANY)]},
-    "spread": {"topologySpreadConstraints": [SPREAD] * MANY},
+    "amounts": {"containers": [{"name": "c", "resources": {"limits": {f"e.io/r{n}": "1" for n in range(TOO_MANY)}}}]},
+    "tolerations": {"tolerations": [{"operator": "Exists"}] * TOO_MANY},
+    "nodeSelector": {"nodeSelector": {f"k{n}": "v" for n in range(TOO_MANY)}},
+    "schedulingGates": {"schedulingGates": [{"name": f"g{n}"} for n in range(TOO_MANY)]},
+    "spread": {"topologySpreadConstraints": [SPREAD] * TOO_MANY},
     "terms": {
         "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM] * MANY}}
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM] * TOO_MANY}}
         }
     },
-    "resources": {"resources": {"requests": {f"e.io/r{n}": "1" for n in range(MANY)}}},
+    "resources": {"resources": {"requests": {f"e.io/r{n}": "1" for n in range(TOO_MANY)}}},
 }
 
 
@@ -69,31 +69,29 @@ def gate() -> Gate:
     return Gate(policy_of(SERVICES))
 
 
-@pytest.mark.parametrize("spec", BEYOND.values(), ids=BEYOND)
-async def test_a_pod_beyond_the_bounds_is_refused_by_the_validating_half_alone(
-    gate: Gate, spec: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("spec", OVERSIZED.values(), ids=OVERSIZED)
+async def test_oversized_pod_is_refused_by_the_validating_half_only(gate: Gate, spec: dict[str, Any]) -> None:
     mutated = await gate.mutate(object=pod({"app": "web"}, **spec))
     assert (mutated.verdict, mutated.service, mutated.patch) == (Verdict.ADMIT, "web", ())
-    judged = await gate.validate(object=gate.owned("u", **spec))
-    assert judged.status.code == 403
-    assert judged.status.message.startswith("PodTooLarge: service web: the Pod has ")
-    assert judged.status.message.endswith("are read: write fewer")
+    validated = await gate.validate(object=gate.owned("u", **spec))
+    assert validated.status.code == 403
+    assert validated.status.message.startswith("PodTooLarge: service web: the Pod has ")
+    assert validated.status.message.endswith("are read: write fewer")
     assert not gate.store.asked
 
 
 @pytest.mark.parametrize(
-    "many", [{"labels": labels(MANY)}, {"annotations": labels(MANY)}], ids=["labels", "annotations"]
+    "many", [{"labels": labels(TOO_MANY)}, {"annotations": labels(TOO_MANY)}], ids=["labels", "annotations"]
 )
-async def test_so_is_one_with_too_many_labels_of_which_the_first_service_of_its_namespace_speaks(
+async def test_pod_with_too_many_labels_is_refused_by_the_first_service_of_its_namespace(
     gate: Gate, many: dict[str, Any]
 ) -> None:
-    judged = await gate.validate(object=pod(**{"labels": {"app": "web"}, "uid": "u", **many}))
-    assert judged.status.message.startswith("PodTooLarge: service web: ")
+    validated = await gate.validate(object=pod(**{"labels": {"app": "web"}, "uid": "u", **many}))
+    assert validated.status.message.startswith("PodTooLarge: service web: ")
 
 
-async def test_who_only_tries_a_policy_out_is_warned_and_who_has_none_of_it_counts_nothing(gate: Gate) -> None:
-    found = await gate.validate(namespace="trial", object=pod(uid="u", **BEYOND["containers"]))
+async def test_oversized_pod_is_a_warning_in_warn_mode_and_ignored_without_a_service(gate: Gate) -> None:
+    found = await gate.validate(namespace="trial", object=pod(uid="u", **OVERSIZED["containers"]))
     assert (found.verdict, found.service) == (Verdict.ADMIT, "tried")
     assert [one.partition(":")[0] for one in found.warnings] == ["PodTooLarge"]
     for namespace, verdict in (
@@ -101,14 +99,14 @@ async def test_who_only_tries_a_policy_out_is_warned_and_who_has_none_of_it_coun
         ("elsewhere", Verdict.UNMATCHED),
         ("kube-system", Verdict.EXEMPT),
     ):
-        found = await gate.validate(namespace=namespace, object=pod(uid="u", **BEYOND["containers"]))
+        found = await gate.validate(namespace=namespace, object=pod(uid="u", **OVERSIZED["containers"]))
         assert (found.verdict, found.findings) == (verdict, ())
 
 
-async def test_an_update_may_not_lead_beyond_the_bounds_and_one_of_a_pod_that_was_there_is_only_warned_of(
+async def test_update_to_an_oversized_pod_is_refused_and_of_one_is_a_warning(
     gate: Gate,
 ) -> None:
-    small, large = gate.owned("u"), gate.owned("u", **BEYOND["tolerations"])
+    small, large = gate.owned("u"), gate.owned("u", **OVERSIZED["tolerations"])
     grown = await gate.validate(operation="UPDATE", object=large, oldObject=small)
     assert grown.status.message.startswith("PodTooLarge: ")
     for new in (large, small):
@@ -116,64 +114,64 @@ async def test_an_update_may_not_lead_beyond_the_bounds_and_one_of_a_pod_that_wa
         assert (kept.verdict, len(kept.warnings)) == (Verdict.ADMIT, 1)
 
 
-async def test_the_largest_pod_that_is_read_is_judged_as_any_other(gate: Gate) -> None:
-    asked = gate.owned("u", containers=containers(CONTAINERS_MAX))
-    assert len(msgspec.json.encode(asked)) > LARGE_BYTES
-    mutated = await gate.mutate(object=asked)
+async def test_largest_allowed_pod_is_rewritten_and_validated(gate: Gate) -> None:
+    sent = gate.owned("u", containers=containers(CONTAINERS_MAX))
+    assert len(msgspec.json.encode(sent)) > LARGE_BYTES
+    mutated = await gate.mutate(object=sent)
     service = gate.compiled.services["web"]
-    decoded = msgspec.json.decode(msgspec.json.encode(asked), type=Pod)
+    decoded = msgspec.json.decode(msgspec.json.encode(sent), type=Pod)
     assert mutated.patch == rewrite(decoded, service, gate.loaded.hash)
     assert len(mutated.patch) > CONTAINERS_MAX
-    patched = jsonpatch.apply_patch(asked, msgspec.to_builtins(mutated.patch))
+    patched = jsonpatch.apply_patch(sent, msgspec.to_builtins(mutated.patch))
     assert (await gate.validate(object=patched)).verdict is Verdict.ADMIT
     assert gate.store.asked[-1].cost["requests.cpu"] == CONTAINERS_MAX * (CONTAINERS_MAX + 1) // 2
-    refused = await gate.validate(object=asked)
+    refused = await gate.validate(object=sent)
     assert refused.status.message.startswith("PlacementUnfulfilled: ")
     assert f"and {CONTAINERS_MAX - 1} more" in refused.status.message
 
 
-async def test_what_nobody_reads_of_a_pod_and_what_stands_in_texts_is_not_counted(gate: Gate) -> None:
-    environment = [{"name": f"E{n}", "value": "a,b"} for n in range(MANY)]
-    applied = msgspec.json.encode({"a": ["b", "c"] * MANY}).decode()
-    good = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
-    spec = {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "c", "env": environment, "resources": good}]}
-    asked = gate.owned("u", **spec)
-    asked["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = applied
-    assert (await gate.validate(object=asked)).verdict is Verdict.ADMIT
+async def test_unused_fields_and_text_do_not_count_towards_the_size(gate: Gate) -> None:
+    environment = [{"name": f"E{n}", "value": "a,b"} for n in range(TOO_MANY)]
+    applied = msgspec.json.encode({"a": ["b", "c"] * TOO_MANY}).decode()
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+    spec = {"nodeSelector": {"disk": "ssd"}, "containers": [{"name": "c", "env": environment, "resources": resources}]}
+    sent = gate.owned("u", **spec)
+    sent["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = applied
+    assert (await gate.validate(object=sent)).verdict is Verdict.ADMIT
 
 
 @pytest.mark.parametrize("half", list(Half))
-async def test_others_are_answered_while_a_large_pod_is_judged(
+async def test_other_reviews_are_answered_while_a_large_pod_is_evaluated(
     gate: Gate, half: Half, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, may_go_on = threading.Event(), threading.Event()
+    evaluation_started, may_finish = threading.Event(), threading.Event()
     name = "rewrite" if half is Half.MUTATE else "check"
     stage = getattr(stages, name)
 
     def slow(evaluation: Evaluation, *more: Any) -> None:
         if evaluation.is_large:
-            begun.set()
-            assert may_go_on.wait(60)
+            evaluation_started.set()
+            assert may_finish.wait(60)
         stage(evaluation, *more)
 
     monkeypatch.setattr(stages, name, slow)
     gate = Gate(gate.loaded)
     large = asyncio.create_task(gate.ask(half, object=gate.owned("u", containers=containers(CONTAINERS_MAX))))
-    await asyncio.to_thread(begun.wait, 60)
+    await asyncio.to_thread(evaluation_started.wait, 60)
     for number in range(3):
         assert (await gate.ask(half, object=gate.owned(f"small-{number}"))).decision.service == "web"
     assert not large.done()
-    may_go_on.set()
+    may_finish.set()
     assert (await large).decision.service == "web"
 
 
-async def test_others_have_a_turn_between_counting_and_decoding(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_loop_runs_between_counting_and_decoding(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
-    def counted(given: bytes) -> pod_size.OversizedPod | None:
+    def counted(raw: bytes) -> pod_size.OversizedPod | None:
         asyncio.get_running_loop().call_soon(order.append, "another turn")
         order.append("counted")
-        return pod_size.excess(given)
+        return pod_size.excess(raw)
 
     monkeypatch.setattr("webhook.interceptor.excess", counted)
     monkeypatch.setattr("webhook.core.admission.review._in_one_pass", lambda _: order.append("decoded"))
@@ -182,7 +180,7 @@ async def test_others_have_a_turn_between_counting_and_decoding(gate: Gate, monk
 
 
 @pytest.mark.parametrize(
-    "given",
+    "raw",
     [
         b"",
         b"{",
@@ -192,14 +190,14 @@ async def test_others_have_a_turn_between_counting_and_decoding(gate: Gate, monk
         b'{"request":{"object":{"spec":{"containers":3}}}}',
     ],
 )
-def test_what_is_no_review_has_no_excess(given: bytes) -> None:
-    assert pod_size.excess(given) is None
+def test_invalid_review_has_no_excess(raw: bytes) -> None:
+    assert pod_size.excess(raw) is None
 
 
-def test_of_other_objects_nothing_is_beyond() -> None:
-    deployment = {"spec": {"template": pod(**BEYOND["containers"])}}
+def test_other_objects_have_no_excess() -> None:
+    deployment = {"spec": {"template": pod(**OVERSIZED["containers"])}}
     assert pod_size.excess(msgspec.json.encode(envelope(object=deployment))) is None
-    assert pod_size.excess(body(object=pod(**BEYOND["containers"]))) is not None
+    assert pod_size.excess(body(object=pod(**OVERSIZED["containers"]))) is not None
 
 
 EXPRESSIONS = st.lists(
@@ -214,7 +212,7 @@ EXPRESSIONS = st.lists(
 
 
 @given(EXPRESSIONS)
-def test_expressions_joined_say_what_they_say_one_after_another(expressions: list[NodeRequirement]) -> None:
+def test_joined_expressions_equal_consecutive_narrowing(expressions: list[NodeRequirement]) -> None:
     found = ANYTHING
     for one in expressions:
         found = found.narrowed(one.operator, frozenset(one.values or ()))
@@ -228,9 +226,7 @@ def test_expressions_joined_say_what_they_say_one_after_another(expressions: lis
 
 
 @pytest.mark.parametrize("operator", ["NotIn", "In"])
-def test_lists_of_values_of_one_label_are_joined_once_however_many_there_are(
-    operator: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expressions_on_one_label_are_narrowed_once(operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
     narrowed = Constraint.narrowed
 

@@ -72,7 +72,7 @@ def test_known_quantities(text: str, value: Fraction) -> None:
         *(".", "+", "1_000", "1,5", "0x10", "NaN", "inf", "1/2", "٣", "", " 1", "1 ", "1\n", "-" + "9" * 65),
     ],
 )
-def test_what_kubernetes_would_not_take_is_refused_with_a_sentence(text: str) -> None:
+def test_invalid_quantity_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a Kubernetes quantity|must not be negative"):
         Quantity.parse(text)
 
@@ -80,7 +80,7 @@ def test_what_kubernetes_would_not_take_is_refused_with_a_sentence(text: str) ->
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        # as a real API server takes them: 1e10000000 reaches a webhook as 10e9999999
+        # as an API server accepts them: it sends 1e10000000 to webhooks as 10e9999999
         ("9" * 82, 10**82 - 1),
         ("1e1000", 10**1000),
         ("10e9999999", 10**1000),
@@ -95,11 +95,11 @@ def test_what_kubernetes_would_not_take_is_refused_with_a_sentence(text: str) ->
     ],
     ids=range(11),
 )
-def test_what_is_far_beyond_any_amount_takes_bounded_work(text: str, value: Fraction) -> None:
+def test_huge_quantities_are_bounded(text: str, value: Fraction) -> None:
     assert quantity_value(text) == value
 
 
-def test_digits_that_nobody_holds_are_rounded_up() -> None:
+def test_excess_digits_are_rounded_up() -> None:
     assert 1 < quantity_value("1." + "0" * 1_000_000 + "1") < 1 + Fraction(1, 10**1000)
 
 
@@ -107,7 +107,7 @@ def test_quantities_are_equal_by_value_and_keep_their_text() -> None:
     assert Quantity.parse("1000m") == Quantity.parse("1")
     assert hash(Quantity.parse("1000m")) == hash(Quantity.parse("1"))
     assert str(Quantity.parse("1000m")) == "1000m"
-    assert Quantity.parse("1") != Duration.parse("1us"), "equal numbers of unequal kinds are not equal"
+    assert Quantity.parse("1") != Duration.parse("1us"), "a quantity is not equal to a duration of the same number"
 
 
 UNITS_US = {
@@ -143,7 +143,7 @@ def test_known_durations(text: str, us: int) -> None:
 
 
 @pytest.mark.parametrize(("text", "us"), [("+5m", 300_000_000), ("1m" * 32, 32 * 60_000_000)])
-def test_what_go_takes_is_taken(text: str, us: int) -> None:
+def test_unusual_go_durations_are_accepted(text: str, us: int) -> None:
     assert Duration.parse(text).us == us
 
 
@@ -157,6 +157,6 @@ def test_what_go_takes_is_taken(text: str, us: int) -> None:
         ("1m" * 40, "longer than 64 characters"),
     ],
 )
-def test_what_is_no_usable_go_duration_is_refused_for_what_it_is(text: str, reason: str) -> None:
+def test_invalid_duration_is_refused_with_its_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"^{reason}"):
         Duration.parse(text)
