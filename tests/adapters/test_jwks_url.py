@@ -26,7 +26,7 @@ ONE = signer()
 KID = ONE.jwk()["kid"]
 
 
-def say(body: str | bytes, status: int = 200, **headers: str) -> Answer:
+def respond(body: str | bytes, status: int = 200, **headers: str) -> Answer:
     async def answer(_: web.Request) -> web.StreamResponse:
         raw = body if isinstance(body, bytes) else body.encode()
         return web.Response(body=raw, status=status, headers={k.replace("_", "-"): v for k, v in headers.items()})
@@ -34,15 +34,15 @@ def say(body: str | bytes, status: int = 200, **headers: str) -> Answer:
     return answer
 
 
-async def endless(request: web.Request) -> web.StreamResponse:
-    """Never come to an end, and say nothing of a length."""
+async def endless_body(request: web.Request) -> web.StreamResponse:
+    """Send a body without an end and without a Content-Length."""
     response = web.StreamResponse()
     await response.prepare(request)
     while True:
         await response.write(b" " * 65_536)
 
 
-async def broken_off(request: web.Request) -> web.StreamResponse:
+async def aborted_body(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Length": "100000"})
     await response.prepare(request)
     await response.write(b'{"keys": [')
@@ -62,7 +62,7 @@ class Issuer:
 
     url: str
     ca: Path
-    answer: Answer = field(default_factory=lambda: say(jwks(ONE)))
+    answer: Answer = field(default_factory=lambda: respond(jwks(ONE)))
     seen: list[web.Request] = field(default_factory=list)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -71,7 +71,7 @@ class Issuer:
 
 
 @asynccontextmanager
-async def publishing(folder: Path, context: Callable[[Pki], ssl.SSLContext] | None = None) -> AsyncIterator[Issuer]:
+async def key_server(folder: Path, context: Callable[[Pki], ssl.SSLContext] | None = None) -> AsyncIterator[Issuer]:
     pki = Pki.create(folder, "issuer-ca")
     issuer = Issuer("", folder / "ca.crt")
     application = web.Application()
@@ -103,18 +103,18 @@ def of_another_name(pki: Pki) -> ssl.SSLContext:
 
 @pytest.fixture
 async def issuer(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Issuer]:
-    async with publishing(tmp_path_factory.mktemp("issuer")) as found:
+    async with key_server(tmp_path_factory.mktemp("issuer")) as found:
         yield found
 
 
-async def test_a_good_set_is_fetched_and_nothing_of_podgate_is_sent_along(
+async def test_valid_key_set_is_fetched_without_credentials(
     issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".netrc").write_text("machine localhost login me password secret\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    issuer.answer = say(jwks(ONE), Set_Cookie="a=b")
+    issuer.answer = respond(jwks(ONE), Set_Cookie="a=b")
     fetching = JwksUrl(issuer.url, issuer.ca)
     document = await fetching.fetch()
     assert (document.name, document.content.decode(), document.issuer) == (issuer.url, jwks(ONE), None)
@@ -128,32 +128,30 @@ async def test_a_good_set_is_fetched_and_nothing_of_podgate_is_sent_along(
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (say("", 301, Location="https://localhost/other"), "HTTP 301, and redirects are not followed"),
-        (say("", 302, Location="/jwks2.json"), "HTTP 302"),
-        (say("", 308, Location="/jwks2.json"), "HTTP 308"),
-        (say("", 500), "HTTP 500"),
-        (say("", 404), "HTTP 404"),
-        (say("", 204), "HTTP 204"),
-        (say(jwks(ONE), 203), "HTTP 203"),
-        (say("<html>"), "not JSON"),
-        (say(""), "not JSON"),
-        (say(b"\xff\xfe"), "not JSON"),
-        (say(b"\x1f\x8b\x08", Content_Encoding="gzip"), "not JSON"),
-        (say("[" * 100_000), "not JSON"),
-        (say("{}"), '"keys" must be a list'),
-        (say('{"keys": []}'), '"keys" must be a list of 1 to 128 keys'),
-        (say(json.dumps({"keys": [ONE.jwk()] * 129})), '"keys" must be a list of 1 to 128 keys'),
-        (say(json.dumps({"keys": [{**ONE.jwk(), "use": "enc"}]})), "no key of the set can be used"),
-        (say(" " * (KEY_SET_BYTES_MAX + 1)), f"more than {KEY_SET_BYTES_MAX} bytes"),
-        (endless, f"more than {KEY_SET_BYTES_MAX} bytes"),
-        (broken_off, "localhost"),
-        (say(jwks(ONE), X_Long="x" * 100_000), "localhost"),
+        (respond("", 301, Location="https://localhost/other"), "HTTP 301, and redirects are not followed"),
+        (respond("", 302, Location="/jwks2.json"), "HTTP 302"),
+        (respond("", 308, Location="/jwks2.json"), "HTTP 308"),
+        (respond("", 500), "HTTP 500"),
+        (respond("", 404), "HTTP 404"),
+        (respond("", 204), "HTTP 204"),
+        (respond(jwks(ONE), 203), "HTTP 203"),
+        (respond("<html>"), "not JSON"),
+        (respond(""), "not JSON"),
+        (respond(b"\xff\xfe"), "not JSON"),
+        (respond(b"\x1f\x8b\x08", Content_Encoding="gzip"), "not JSON"),
+        (respond("[" * 100_000), "not JSON"),
+        (respond("{}"), '"keys" must be a list'),
+        (respond('{"keys": []}'), '"keys" must be a list of 1 to 128 keys'),
+        (respond(json.dumps({"keys": [ONE.jwk()] * 129})), '"keys" must be a list of 1 to 128 keys'),
+        (respond(json.dumps({"keys": [{**ONE.jwk(), "use": "enc"}]})), "no key of the set can be used"),
+        (respond(" " * (KEY_SET_BYTES_MAX + 1)), f"more than {KEY_SET_BYTES_MAX} bytes"),
+        (endless_body, f"more than {KEY_SET_BYTES_MAX} bytes"),
+        (aborted_body, "localhost"),
+        (respond(jwks(ONE), X_Long="x" * 100_000), "localhost"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_anything_but_a_good_set_is_reported_and_followed_nowhere(
-    issuer: Issuer, answer: Answer, says: str
-) -> None:
+async def test_invalid_answer_is_reported_and_redirects_not_followed(issuer: Issuer, answer: Answer, says: str) -> None:
     issuer.answer = answer
     with pytest.raises(UserError) as refused:
         await PublishedKeys(JwksUrl(issuer.url, issuer.ca), Condition(lambda _: None, lambda _: None)).fetch()
@@ -161,7 +159,7 @@ async def test_anything_but_a_good_set_is_reported_and_followed_nowhere(
     assert [request.path for request in issuer.seen] == ["/jwks.json"]
 
 
-async def test_a_server_of_another_ca_is_not_accepted(issuer: Issuer, tmp_path: Path) -> None:
+async def test_server_of_another_ca_is_refused(issuer: Issuer, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     Pki.create(tmp_path / "other")
     for ca in (tmp_path / "other" / "ca.crt", None):
@@ -170,13 +168,13 @@ async def test_a_server_of_another_ca_is_not_accepted(issuer: Issuer, tmp_path: 
     assert issuer.seen == []
 
 
-async def test_a_server_of_another_name_is_not_accepted(tmp_path: Path) -> None:
-    async with publishing(tmp_path, of_another_name) as issuer:
+async def test_server_of_another_name_is_refused(tmp_path: Path) -> None:
+    async with key_server(tmp_path, of_another_name) as issuer:
         with pytest.raises(UserError, match=r"(?i)certificate"):
             await JwksUrl(issuer.url, issuer.ca).fetch()
 
 
-async def test_a_ca_that_is_replaced_counts_at_the_next_fetch(issuer: Issuer, tmp_path: Path) -> None:
+async def test_replaced_ca_applies_to_the_next_fetch(issuer: Issuer, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     Pki.create(tmp_path / "other")
     pinned = tmp_path / "pinned.crt"
@@ -191,20 +189,20 @@ async def test_a_ca_that_is_replaced_counts_at_the_next_fetch(issuer: Issuer, tm
         await fetching.fetch()
 
 
-def test_a_ca_that_is_none_is_reported_at_the_start(tmp_path: Path) -> None:
+def test_invalid_ca_is_reported_at_the_start(tmp_path: Path) -> None:
     for content in (b"", b"no PEM", b"\xff"):
         (tmp_path / "ca.crt").write_bytes(content)
         with pytest.raises(UserError, match="no CA in it can be used"):
             JwksUrl("https://localhost/", tmp_path / "ca.crt")
 
 
-def test_a_ca_may_have_words_of_any_language_about_it(issuer: Issuer, tmp_path: Path) -> None:
+def test_ca_file_may_have_non_ascii_comments(issuer: Issuer, tmp_path: Path) -> None:
     pinned = tmp_path / "pinned.crt"
     pinned.write_bytes("# Zertifizierungsstelle für Schlüssel\n".encode() + issuer.ca.read_bytes())
     JwksUrl(issuer.url, pinned)
 
 
-async def test_who_is_not_there_is_reported(tmp_path: Path) -> None:
+async def test_unreachable_server_is_reported(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     ca = Pki.create(tmp_path / "other").folder / "ca.crt"
     with pytest.raises(UserError, match="localhost:9"):
@@ -214,35 +212,33 @@ async def test_who_is_not_there_is_reported(tmp_path: Path) -> None:
 # With a running server
 
 
-async def test_a_server_gets_its_keys_from_a_url_and_knows_a_new_one_at_its_first_call(
-    issuer: Issuer, tmp_path: Path
-) -> None:
+async def test_server_loads_a_new_key_at_its_first_call(issuer: Issuer, tmp_path: Path) -> None:
     files = files_of(tmp_path, issuer)
-    issuer.answer = say(jwks(files.signer))
+    issuer.answer = respond(jwks(files.signer))
     newcomer = signer()
     async with serving(files) as server:
         await server.until('podgate_keys{source="url"}', 1)
         assert (await server.get("/readyz"))[0] == 200
         assert (await server.post("/nowhere"))[0] == 404
-        issuer.answer = say(jwks(newcomer))
+        issuer.answer = respond(jwks(newcomer))
         await asyncio.sleep(5.1)  # the cool-down after the first fetch
         assert (await server.post("/nowhere", token=newcomer.token()))[0] == 404
         assert (await server.post("/nowhere"))[0] == 401, "the key that signed it is gone"
         assert await server.metric('podgate_key_fetches_total{result="success",source="url"}') == 2
 
 
-async def test_a_server_without_keys_is_not_ready_and_says_why_and_refuses(issuer: Issuer, tmp_path: Path) -> None:
+async def test_server_without_keys_is_not_ready_and_refuses_calls(issuer: Issuer, tmp_path: Path) -> None:
     files = files_of(tmp_path, issuer)
-    issuer.answer = say("", 503)
+    issuer.answer = respond("", 503)
     async with serving(files, "--jwks-max-stale", "2s") as server:
         await server.until('podgate_key_fetches_total{result="failure",source="url"}', 1)
         assert await server.get("/readyz") == (
             503,
             f"no keys from url: {issuer.url}: HTTP 503, and redirects are not followed\n",
         )
-        issuer.answer = say(jwks(files.signer))
+        issuer.answer = respond(jwks(files.signer))
         await server.until('podgate_keys{source="url"}', 1)
-        issuer.answer = say("", 503)
+        issuer.answer = respond("", 503)
         async with asyncio.timeout(HANG_SECONDS):
             while (await server.get("/readyz"))[0] == 200:  # noqa: ASYNC110 - it happens in another process
                 await asyncio.sleep(0.1)
@@ -253,7 +249,7 @@ async def test_a_server_without_keys_is_not_ready_and_says_why_and_refuses(issue
         assert (ended["level"], ended["source"], "HTTP 503" in ended["reason"]) == ("error", "url", True)
         assert (await server.post("/nowhere"))[0] == 401
         assert await server.metric('podgate_refused_calls_total{reason="authentication_unknown_key"}') >= 1
-        issuer.answer = say(jwks(files.signer))
+        issuer.answer = respond(jwks(files.signer))
         await server.until('podgate_keys{source="url"}', 1)
         assert (await server.get("/readyz"))[0] == 200
 
@@ -262,12 +258,10 @@ def files_of(folder: Path, issuer: Issuer) -> Files:
     return replace(Files.create(folder), keys_from=("--jwks-url", issuer.url, "--jwks-ca", str(issuer.ca)))
 
 
-async def test_not_one_call_fails_while_keys_rotate_that_are_published_before_they_sign(
-    issuer: Issuer, tmp_path: Path
-) -> None:
+async def test_no_call_fails_during_key_rotation(issuer: Issuer, tmp_path: Path) -> None:
     files = files_of(tmp_path, issuer)
     signing = files.signer
-    issuer.answer = say(jwks(signing))
+    issuer.answer = respond(jwks(signing))
     statuses: list[int] = []
     async with serving(files, "--jwks-max-stale", "6s") as server:  # fetched three times in that
         await server.until('podgate_keys{source="url"}', 1)
@@ -280,14 +274,14 @@ async def test_not_one_call_fails_while_keys_rotate_that_are_published_before_th
         callers = [asyncio.create_task(calling()) for _ in range(4)]
         for _ in range(3):
             before, signing_next = signing, signer()
-            issuer.answer = say(jwks(before, signing_next))
+            issuer.answer = respond(jwks(before, signing_next))
             await server.until('podgate_keys{source="url"}', 2)
             signing = signing_next
             done = len(statuses)
             async with asyncio.timeout(HANG_SECONDS):
                 while len(statuses) < done + 8:  # noqa: ASYNC110 - what was signed before has arrived
                     await asyncio.sleep(0.01)
-            issuer.answer = say(jwks(signing))
+            issuer.answer = respond(jwks(signing))
             async with asyncio.timeout(HANG_SECONDS):
                 while await server.metric('podgate_keys{source="url"}') != 1:  # noqa: ASYNC110 - it is another process
                     await asyncio.sleep(0.05)

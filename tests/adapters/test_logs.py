@@ -22,7 +22,7 @@ from webhook.core.policy_spec import Mode, Quota, Window
 
 
 class Output(io.StringIO):
-    """What was written, and a clock to write it by."""
+    """The written lines, and a settable clock."""
 
     at_ns = AT_NS
 
@@ -40,7 +40,7 @@ def output() -> Output:
     return Output()
 
 
-def test_a_denial_is_one_line_with_all_that_one_looks_for(output: Output) -> None:
+def test_denial_is_one_line_with_all_fields(output: Output) -> None:
     output.logs(sample_every=0).reviewed(review(QUOTA_DENIED, 1_234_567))
     assert output.lines() == [
         {
@@ -67,7 +67,7 @@ def test_a_denial_is_one_line_with_all_that_one_looks_for(output: Output) -> Non
     ]
 
 
-def test_every_denial_is_written_whatever_is_sampled_and_refused(output: Output) -> None:
+def test_denials_are_logged_whatever_the_sampling(output: Output) -> None:
     logs = output.logs(sample_every=0, refusals_per_second_max=1)
     for number in range(200):
         output.at_ns += 200_000_000
@@ -76,7 +76,7 @@ def test_every_denial_is_written_whatever_is_sampled_and_refused(output: Output)
     assert not any("suppressed" in line for line in output.lines())
 
 
-def test_a_flood_of_denials_is_bounded_for_each_service_and_code_and_the_rest_is_counted(output: Output) -> None:
+def test_denials_are_bounded_per_service_and_code_and_the_rest_counted(output: Output) -> None:
     logs = output.logs(denials_per_second_max=2)
     of_another = replace(BREAKER_DENIED, service="ledger")
     for decision in (*[BREAKER_DENIED] * 5, *[QUOTA_DENIED] * 3, of_another, replace(BREAKER_DENIED, service=None)):
@@ -98,7 +98,7 @@ def test_a_flood_of_denials_is_bounded_for_each_service_and_code_and_the_rest_is
 
 
 @pytest.mark.parametrize("ends", [lambda logs: logs.close(), lambda logs: logs.policy_loaded(policy("ledger"))])
-def test_denials_that_were_left_out_last_are_counted_when_their_service_or_the_server_ends(
+def test_suppressed_denials_are_counted_at_the_end_of_service_or_server(
     output: Output, ends: Callable[[Logs], None]
 ) -> None:
     logs = output.logs(denials_per_second_max=1)
@@ -107,14 +107,16 @@ def test_denials_that_were_left_out_last_are_counted_when_their_service_or_the_s
         logs.reviewed(review(BREAKER_DENIED))
     before = len(output.lines())
     ends(logs)
-    said = [line for line in output.lines()[before:] if line["msg"] == "log lines suppressed"]
-    assert [(line["service"], line["code"], line["suppressed"]) for line in said] == [("payment-api", "BreakerOpen", 2)]
+    suppressed = [line for line in output.lines()[before:] if line["msg"] == "log lines suppressed"]
+    assert [(line["service"], line["code"], line["suppressed"]) for line in suppressed] == [
+        ("payment-api", "BreakerOpen", 2)
+    ]
     before = len(output.lines())
     ends(logs)
     assert all(line["msg"] != "log lines suppressed" for line in output.lines()[before:])
 
 
-def test_the_code_is_that_of_the_finding_that_denies(output: Output) -> None:
+def test_code_is_that_of_the_enforced_finding(output: Output) -> None:
     audited = Finding(Code.PLACEMENT_UNFULFILLED, "placement", Mode.AUDIT, "zone")
     output.logs().reviewed(review(replace(QUOTA_DENIED, findings=(audited, *QUOTA_DENIED.findings))))
     [line] = output.lines()
@@ -123,7 +125,7 @@ def test_the_code_is_that_of_the_finding_that_denies(output: Output) -> None:
 
 
 @pytest.mark.parametrize(("every", "written"), [(0, []), (1, [0, 1, 2, 3, 4, 5, 6]), (3, [2, 5])])
-def test_every_nth_of_the_rest_is_written(output: Output, every: int, written: list[int]) -> None:
+def test_every_nth_other_review_is_logged(output: Output, every: int, written: list[int]) -> None:
     logs = output.logs(sample_every=every)
     for number in range(7):
         logs.reviewed(review(replace(ADMITTED, review_uid=str(number))))
@@ -131,7 +133,7 @@ def test_every_nth_of_the_rest_is_written(output: Output, every: int, written: l
     assert all(line["msg"] == "reviewed" and line["level"] == "info" for line in output.lines())
 
 
-def test_a_line_names_what_enforce_would_write(output: Output) -> None:
+def test_line_names_the_rewrites_of_enforce(output: Output) -> None:
     written = (WouldWrite("placement", Mode.AUDIT, ("spec.affinity",)),)
     output.logs(sample_every=1).reviewed(review(replace(ADMITTED, would_write=written)))
     [line] = output.lines()
@@ -139,7 +141,7 @@ def test_a_line_names_what_enforce_would_write(output: Output) -> None:
     assert "findings" not in line
 
 
-def test_a_line_about_a_template_names_the_workload_and_no_pod(output: Output) -> None:
+def test_line_of_a_template_names_the_workload_and_no_pod(output: Output) -> None:
     output.logs(sample_every=1).reviewed(review(ADVISED))
     [line] = output.lines()
     assert {key: line.get(key) for key in ("msg", "workload", "pod", "user", "findings")} == {
@@ -151,14 +153,14 @@ def test_a_line_about_a_template_names_the_workload_and_no_pod(output: Output) -
     }
 
 
-def test_a_failure_of_podgate_is_an_error(output: Output) -> None:
+def test_internal_error_is_logged_as_an_error(output: Output) -> None:
     output.logs().reviewed(
         review(replace(BREAKER_DENIED, status=ResponseStatus(500, "InternalError", "internal error")))
     )
     assert output.lines()[0]["level"] == "error"
 
 
-def test_refused_calls_are_bounded_and_the_rest_is_counted(output: Output) -> None:
+def test_refused_calls_are_bounded_and_the_rest_counted(output: Output) -> None:
     logs = output.logs(refusals_per_second_max=2)
     for _ in range(5):
         logs.refused("authentication_expired", "exp 1799999990 is 10 s ago")
@@ -173,7 +175,7 @@ def test_refused_calls_are_bounded_and_the_rest_is_counted(output: Output) -> No
     assert lines[0]["detail"] == "exp 1799999990 is 10 s ago"
 
 
-def test_what_was_suppressed_last_is_said_at_the_end(output: Output) -> None:
+def test_suppressed_lines_are_counted_at_the_end(output: Output) -> None:
     logs = output.logs(refusals_per_second_max=1)
     logs.refused("no_token", "")
     logs.refused("no_token", "")
@@ -186,7 +188,7 @@ def test_what_was_suppressed_last_is_said_at_the_end(output: Output) -> None:
     }
 
 
-def test_a_long_detail_is_cut_and_stays_one_line(output: Output) -> None:
+def test_long_detail_is_cut_to_one_line(output: Output) -> None:
     output.logs().refused("bad_review", "x\n" * 100_000)
     [line] = output.lines()
     assert len(line["detail"]) < 3_000
@@ -220,14 +222,14 @@ def test_transitions_and_policies_are_written(output: Output) -> None:
         (State.HALF_OPEN, State.HALF_OPEN, EXPIRED, "warning", "breaker probe expired"),
     ],
 )
-def test_what_a_breaker_did_is_one_line_as_loud_as_it_matters(
+def test_breaker_event_level_follows_its_kind(
     output: Output, old: State, new: State, reason: str, level: str, message: str
 ) -> None:
     cause = TransitionCause.LATENCY if reason.startswith(HELD) else None
     output.logs().transitioned(transition(old, new, reason, cause=cause))
     [line] = output.lines()
-    told = {key: line[key] for key in ("level", "msg", "service", "old", "new", "reason", "generation")}
-    assert told == {
+    logged = {key: line[key] for key in ("level", "msg", "service", "old", "new", "reason", "generation")}
+    assert logged == {
         "level": level,
         "msg": message,
         "service": "payment-api",
@@ -238,7 +240,7 @@ def test_what_a_breaker_did_is_one_line_as_loud_as_it_matters(
     }
 
 
-def test_a_new_policy_says_once_which_counters_start_empty(output: Output) -> None:
+def test_new_policy_logs_once_which_counters_start_empty(output: Output) -> None:
     def limited(window: str) -> LoadedPolicy:
         service = policy("ledger").policy.services[0]
         windows = (Window(Duration.parse(window), {"pods": Quantity.parse("5")}),)
@@ -255,7 +257,7 @@ def test_a_new_policy_says_once_which_counters_start_empty(output: Output) -> No
 
 
 class FullPipe(Output):
-    """Fails as a non-blocking pipe does whose reader sleeps."""
+    """Fails as a full non-blocking pipe does."""
 
     full = True
 
@@ -265,7 +267,7 @@ class FullPipe(Output):
         return super().write(text)
 
 
-def test_a_full_pipe_loses_lines_and_says_how_many() -> None:
+def test_full_pipe_loses_lines_and_counts_them() -> None:
     output = FullPipe()
     logs = output.logs()
     logs.reviewed(review(QUOTA_DENIED))
@@ -276,7 +278,7 @@ def test_a_full_pipe_loses_lines_and_says_how_many() -> None:
     assert [line.get("lines_lost") for line in output.lines()] == [2, None]
 
 
-def test_a_closed_stream_raises_nothing(output: Output) -> None:
+def test_closed_stream_raises_nothing(output: Output) -> None:
     logs = output.logs()
     output.close()
     logs.reviewed(review(QUOTA_DENIED))
@@ -293,7 +295,7 @@ def standard_logging(output: Output) -> Iterator[None]:
         logs.close()
 
 
-def test_what_libraries_log_comes_in_the_same_format(output: Output) -> None:
+def test_library_logs_have_the_same_format(output: Output) -> None:
     with standard_logging(output):
         try:
             int("broken")
@@ -311,20 +313,20 @@ def test_what_libraries_log_comes_in_the_same_format(output: Output) -> None:
     assert (plain["level"], plain["msg"]) == ("info", "a plain line")
 
 
-def test_a_librarys_own_mistake_in_a_log_call_is_harmless(output: Output) -> None:
+def test_malformed_library_log_call_is_harmless(output: Output) -> None:
     with standard_logging(output):
         logging.getLogger("aiohttp").warning("%d calls", "many")
     assert output.lines()[0]["msg"] == "%d calls"
 
 
-def test_a_flood_from_a_library_is_bounded(output: Output) -> None:
+def test_library_flood_is_bounded(output: Output) -> None:
     with standard_logging(output):
         for _ in range(1000):
             logging.getLogger("aiohttp.server").error("bad request")
     assert len(output.lines()) == 10
 
 
-def test_logging_is_refunded(output: Output) -> None:
+def test_standard_logging_is_restored_at_close(output: Output) -> None:
     root = logging.getLogger()
     former = (list(root.handlers), root.level)
     with standard_logging(output):

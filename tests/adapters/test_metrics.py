@@ -1,4 +1,4 @@
-"""What a scrape shows is what happened, under the documented names and labels only."""
+"""A scrape shows the recorded events, under the documented names and labels only."""
 
 import re
 from pathlib import Path
@@ -74,8 +74,8 @@ def series(metrics: Metrics, name: str) -> dict[str, float]:
     return {key: value for key, value in samples(metrics).items() if key.split("{")[0] == name}
 
 
-def everything(metrics: Metrics) -> None:
-    """Let each kind of thing happen at least once."""
+def record_all(metrics: Metrics) -> None:
+    """Record each kind of event at least once."""
     metrics.watch_in_flight(lambda: 3)
     metrics.watch_record(lambda: {"written": 5, "dropped": 2})
     metrics.watch_trace_parents(lambda: {"followed": 10, "limited": 1})
@@ -95,13 +95,13 @@ def everything(metrics: Metrics) -> None:
     probe = Receipt(AT_US, charged=True, breaker=look(state=State.HALF_OPEN).breaker)
     metrics.reviewed(review(replace(ADMITTED, receipt=probe)))
     metrics.refused("authentication_expired", "exp was 3 s ago")
-    breakers(metrics)
+    record_breakers(metrics)
     metrics.policy_failed(["3:1: services: missing"])
     metrics.policy_judged("alice", ["3:1: services: missing"], "policy")
     metrics.overrides_failed(["2:3: [0].until: missing"])
     for service in ("payment-api", "in-no-policy"):
         metrics.override_changed(service, None, override(service))
-    files_and_keys(metrics)
+    record_files_and_keys(metrics)
     metrics.store_failed("timeout: no answer within 50 ms")
     metrics.store_stands(up=False)
     metrics.store_lost()
@@ -124,7 +124,7 @@ def everything(metrics: Metrics) -> None:
     metrics.kubernetes_contact("namespaces", 1_800_000_003.5)
     metrics.event_sent("written")
     metrics.shared_by(3)
-    certificates(metrics)
+    record_certificates(metrics)
     metrics.update(
         {
             "payment-api": look(
@@ -140,8 +140,8 @@ def everything(metrics: Metrics) -> None:
     )
 
 
-def certificates(metrics: Metrics) -> None:
-    """Show one that is in use, make one, mend and fail to mend what trusts it; and show that nobody has to have one."""
+def record_certificates(metrics: Metrics) -> None:
+    """Record certificates in use and renewed, CA bundles repaired and failed, and reduced mode."""
     metrics.reduced_mode(on=True)
     metrics.certificates({"serving": 1_800_600_000.0})
     metrics.kept_certificates.made("podgate-tls")
@@ -150,16 +150,16 @@ def certificates(metrics: Metrics) -> None:
     metrics.kept_certificates.kept({"podgate-tls": 2e9})
 
 
-def breakers(metrics: Metrics) -> None:
-    """Let breakers do what they can."""
+def record_breakers(metrics: Metrics) -> None:
+    """Record each event of a breaker."""
     metrics.transitioned(transition(State.CLOSED, State.OPEN, "errorRate: 97% of 40"))
     metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "97% of 40", cause=TransitionCause.ERROR_RATE))
     metrics.transitioned(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
     metrics.ledger.excused("payment-api", 2)
 
 
-def files_and_keys(metrics: Metrics) -> None:
-    """Let everything be read, well and badly."""
+def record_files_and_keys(metrics: Metrics) -> None:
+    """Record successful and failed reads and fetches."""
     metrics.files.read("key set", 1_800_000_004.5, is_good=True)
     metrics.files.read("key set", 1_800_000_009.5, is_good=False)
     metrics.keys.fetched("url", 1_800_000_004.5)
@@ -171,8 +171,8 @@ def in_pool(used: int) -> Use:
     return Use("1m", "cpu", used, 300_000, of=Holder.POOL, name="prod")
 
 
-def test_a_scripted_sequence_gives_exactly_this_scrape(metrics: Metrics) -> None:
-    everything(metrics)
+def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
+    record_all(metrics)
     pay = 'service="payment-api"'
     shown = {key: value for key, value in samples(metrics).items() if "duration_seconds" not in key}
     assert shown == {
@@ -298,8 +298,8 @@ def test_durations_fall_into_buckets_of_seconds(metrics: Metrics) -> None:
     assert both['podgate_review_duration_seconds_sum{half="validate"}'] == pytest.approx(11.000290001)
 
 
-def test_only_documented_names_labels_and_kinds_are_scraped_and_all_of_them(metrics: Metrics) -> None:
-    everything(metrics)
+def test_scrape_has_exactly_the_documented_names_labels_and_kinds(metrics: Metrics) -> None:
+    record_all(metrics)
     text = metrics.render().decode()
     assert "otel" not in text
     assert "target_info" not in text
@@ -312,7 +312,7 @@ def test_only_documented_names_labels_and_kinds_are_scraped_and_all_of_them(metr
     assert scraped == {family.name: (family.kind.value, frozenset(family.labels), family.help) for family in FAMILIES}
 
 
-def test_the_page_documents_exactly_what_is_exported() -> None:
+def test_page_documents_exactly_the_exported_metrics() -> None:
     row = re.compile(r"^\| `(podgate_\w+)` \| (\w+) \| (.*?) \| (.+?) \| (.+) \|$", re.MULTILINE)
     found = row.findall(PAGE.read_text())
     documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _, _ in found}
@@ -320,20 +320,20 @@ def test_the_page_documents_exactly_what_is_exported() -> None:
     assert documented == {family.name: (family.kind.value, family.labels) for family in FAMILIES}
 
 
-def test_every_reason_that_a_call_is_refused_for_is_shown_from_nought_on(metrics: Metrics) -> None:
+def test_refusal_counters_of_every_reason_start_at_zero(metrics: Metrics) -> None:
     shown = series(metrics, "podgate_refused_calls_total")
     assert shown == {f'podgate_refused_calls_total{{reason="{reason}"}}': 0 for reason in REASONS}
 
 
-def test_no_reason_stands_in_the_code_that_is_not_on_the_list() -> None:
-    said = re.compile(
+def test_code_uses_exactly_the_listed_refusal_reasons() -> None:
+    pattern = re.compile(
         r'HTTPStatus\.\w+, "(\w+)"'  # what ends a call
-        r'|\b_?(?:observer\.|on_)refused\(\s*"(\w+)"'  # what is told of one, or of a connection
+        r'|\b_?(?:observer\.|on_)refused\(\s*"(\w+)"'  # what is reported of a call or a connection
         r'|\bstart_timer\([^"]*"(\w+)"'
         r'|"(handshake_\w+)"'
     )
     code = "\n".join(file.read_text() for file in CODE.rglob("*.py") if file.name != "reasons.py")
-    found = {word for words in said.findall(code) for word in words if word}
+    found = {word for words in pattern.findall(code) for word in words if word}
     assert found == {reason for reason in REASONS if not reason.startswith("authentication_")}
 
 
@@ -342,12 +342,12 @@ def test_counters_end_in_total_and_gauges_do_not() -> None:
         assert family.name.endswith("_total") == (family.kind is MetricKind.COUNTER), family.name
 
 
-def test_the_content_type_is_the_text_formats() -> None:
+def test_content_type_is_that_of_the_text_format() -> None:
     assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_breaker_is_in_one_state_at_a_time(metrics: Metrics, state: State) -> None:
+def test_breaker_is_in_one_state_at_a_time(metrics: Metrics, state: State) -> None:
     metrics.update({"payment-api": look(state=state)})
     shown = series(metrics, "podgate_breaker_state")
     assert len(shown) == len(State)
@@ -364,28 +364,26 @@ LABELS = {
 
 
 @pytest.mark.parametrize(("old", "cause"), TRANSITIONS)
-def test_the_label_of_a_transition_is_its_cause_whatever_its_text(
-    metrics: Metrics, old: State, cause: TransitionCause
-) -> None:
+def test_transition_label_is_its_cause_whatever_its_text(metrics: Metrics, old: State, cause: TransitionCause) -> None:
     new = TRANSITIONS[old, cause]
     metrics.transitioned(transition(old, new, "latency: because\nof {free} text", cause=cause))
     key = f'podgate_breaker_transitions_total{{from="{old}",reason="{LABELS[cause]}",service="payment-api",to="{new}"}}'
     assert series(metrics, "podgate_breaker_transitions_total") == {key: 1}
 
 
-def test_the_values_of_the_label_are_these() -> None:
+def test_transition_label_has_the_documented_values() -> None:
     assert set(LABELS.values()) == {
         *("errorRate", "latency", "quotaExceeded", "openForPassed", "probesSucceeded", "probeFailed"),
         *("forced", "released", "reset"),
     }
 
 
-def test_the_series_of_a_removed_service_end_and_do_not_come_back(metrics: Metrics) -> None:
-    everything(metrics)
+def test_series_of_a_removed_service_end_for_good(metrics: Metrics) -> None:
+    record_all(metrics)
     metrics.policy_loaded(policy("ledger", policy_hash="fedcba9876543210"))
     assert 'service="payment-api"' not in metrics.render().decode()
     assert series(metrics, "podgate_policy_info") == {'podgate_policy_info{hash="fedcba9876543210"}': 1}
-    metrics.reviewed(review(QUOTA_DENIED))  # it was under way during the swap
+    metrics.reviewed(review(QUOTA_DENIED))  # a review during the swap
     metrics.transitioned(transition(State.CLOSED, State.OPEN))
     metrics.outcomes.recorded("payment-api", "Pushed", "ok", 3)
     metrics.outcomes.dropped("payment-api", "store")
@@ -394,31 +392,31 @@ def test_the_series_of_a_removed_service_end_and_do_not_come_back(metrics: Metri
     assert 'podgate_quota_denied_total{of="service",resource="pods",service="",window="1m"}' in samples(metrics)
 
 
-def test_what_stays_in_the_policy_keeps_its_counts(metrics: Metrics) -> None:
+def test_kept_service_keeps_its_counts(metrics: Metrics) -> None:
     metrics.reviewed(review())
     metrics.policy_loaded(policy("payment-api"))
     assert list(series(metrics, "podgate_reviews_total").values()) == [1]
 
 
-def test_a_service_that_the_store_could_not_show_has_no_gauges(metrics: Metrics) -> None:
+def test_service_without_a_snapshot_has_no_gauges(metrics: Metrics) -> None:
     metrics.update({"payment-api": look(Use("1m", "pods", 1, 50), state=State.CLOSED)})
     metrics.update({})
     assert not series(metrics, "podgate_quota_used")
     assert not series(metrics, "podgate_breaker_state")
 
 
-def test_whether_limits_on_live_pods_are_enforced_is_said_of_the_services_that_have_any(metrics: Metrics) -> None:
-    lives = look(Use("standing", "pods", 1, 50, of=Holder.STANDING))
+def test_standing_enforced_is_shown_for_services_with_live_pod_limits(metrics: Metrics) -> None:
+    live = look(Use("standing", "pods", 1, 50, of=Holder.STANDING))
     for is_known in (True, False):
-        looks = {"payment-api": replace(lives, is_standing_known=is_known), "ledger": look(Use("1m", "pods", 1, 50))}
-        metrics.update(looks)
+        snapshots = {"payment-api": replace(live, is_standing_known=is_known), "ledger": look(Use("1m", "pods", 1, 50))}
+        metrics.update(snapshots)
         [(labels, value)] = series(metrics, "podgate_standing_enforced").items()
         assert ("payment-api" in labels, value) == (True, is_known)
     metrics.update({"ledger": replace(look(), is_standing_known=True)})
     assert list(series(metrics, "podgate_standing_enforced").values()) == [1], "no namespace has a live Pod yet"
 
 
-def test_a_pool_has_one_series_a_limit_as_the_member_saw_it_that_was_asked_last(metrics: Metrics) -> None:
+def test_pool_series_show_the_latest_member_snapshot(metrics: Metrics) -> None:
     seen = {
         name: ServiceSnapshot(AT_US + late, pool=(in_pool(used),))
         for name, late, used in (("ledger", 1, 9), ("payment-api", 0, 8))
@@ -429,19 +427,19 @@ def test_a_pool_has_one_series_a_limit_as_the_member_saw_it_that_was_asked_last(
     assert not series(metrics, "podgate_pool_used")
 
 
-def test_namespaces_beyond_a_thousand_are_summed_up_and_known_ones_stay_known(metrics: Metrics) -> None:
-    def looks(names: list[str]) -> dict[str, ServiceSnapshot]:
+def test_namespaces_beyond_a_thousand_are_summed_and_known_ones_kept(metrics: Metrics) -> None:
+    def snapshots(names: list[str]) -> dict[str, ServiceSnapshot]:
         return {"ledger": ServiceSnapshot(AT_US, {name: (Use("1m", "pods", 2, 10),) for name in names})}
 
     def key(namespace: str) -> str:
         return f'podgate_quota_used{{namespace="{namespace}",resource="pods",service="ledger",window="1m"}}'
 
     first = [f"ns-{number:04}" for number in range(1003)]
-    metrics.update(looks(first))
+    metrics.update(snapshots(first))
     shown = series(metrics, "podgate_quota_used")
     assert len(shown) == 1001
     assert shown[key("other")] == 6
-    metrics.update(looks(["a-newcomer", *first]))
+    metrics.update(snapshots(["a-newcomer", *first]))
     shown = series(metrics, "podgate_quota_used")
     assert len(shown) == 1001
     assert key("ns-0999") in shown
@@ -456,7 +454,7 @@ def test_thousands_of_label_sets_over_time_never_overflow(metrics: Metrics) -> N
     assert "overflow" not in metrics.render().decode()
 
 
-def test_callers_cannot_grow_us(metrics: Metrics) -> None:
+def test_caller_labels_are_bounded(metrics: Metrics) -> None:
     for number in range(500):
         metrics.reviewed(replace(review(), caller=replace(CALLER, client_id=f"client-{number}")))
         metrics.refused(f"reason-{number}", "")
@@ -468,20 +466,20 @@ def test_callers_cannot_grow_us(metrics: Metrics) -> None:
     assert len(series(metrics, "podgate_reviews_total")) == 2  # CREATE and other
 
 
-def test_the_mutating_half_does_not_count_a_pod_a_second_time(metrics: Metrics) -> None:
+def test_mutating_review_is_not_counted_as_would_deny(metrics: Metrics) -> None:
     metrics.reviewed(review(replace(WOULD_BE_DENIED, half=Half.MUTATE)))
     assert not series(metrics, "podgate_would_deny_total")
 
 
-def test_what_enforce_would_let_pass_as_well_is_no_would_deny(metrics: Metrics) -> None:
-    told = tuple(replace(found, is_advice=True) for found in WOULD_BE_DENIED.findings)
-    metrics.reviewed(review(replace(WOULD_BE_DENIED, findings=told)))
+def test_advice_is_not_counted_as_would_deny(metrics: Metrics) -> None:
+    advice = tuple(replace(found, is_advice=True) for found in WOULD_BE_DENIED.findings)
+    metrics.reviewed(review(replace(WOULD_BE_DENIED, findings=advice)))
     assert series(metrics, "podgate_findings_total")
     assert not series(metrics, "podgate_would_deny_total")
 
 
 @pytest.mark.parametrize(("mode", "noted"), [(Mode.WARN, 1), (Mode.AUDIT, 0)])
-def test_the_note_about_a_template_is_a_warning_about_it(metrics: Metrics, mode: Mode, noted: int) -> None:
+def test_workload_warning_is_counted_in_warn_mode_only(metrics: Metrics, mode: Mode, noted: int) -> None:
     written = (WouldWrite("placement", mode, ("spec.affinity",)),)
     metrics.reviewed(review(replace(ADVISED, findings=(), would_write=written)))
     assert sum(series(metrics, "podgate_workload_warnings_total").values()) == noted
@@ -489,14 +487,14 @@ def test_the_note_about_a_template_is_a_warning_about_it(metrics: Metrics, mode:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ADMIT, Verdict.UNMATCHED, Verdict.EXEMPT])
-def test_a_template_is_no_pod(metrics: Metrics, verdict: Verdict) -> None:
+def test_template_review_changes_workload_metrics_only(metrics: Metrics, verdict: Verdict) -> None:
     before = samples(metrics)
     metrics.reviewed(review(replace(ADVISED, operation="CREATE", verdict=verdict, exemption="username")))
     names = {key.split("{")[0] for key, value in samples(metrics).items() if before.get(key) != value}
     assert names == {"podgate_calls_total", "podgate_workload_reviews_total", "podgate_workload_warnings_total"}
 
 
-def test_a_dry_run_of_a_template_is_a_review_and_no_warning(metrics: Metrics) -> None:
+def test_template_dry_run_is_a_review_without_warnings(metrics: Metrics) -> None:
     written = (WouldWrite("placement", Mode.WARN, ("spec.affinity",)),)
     metrics.reviewed(review(replace(ADVISED, dry_run=True, would_write=written)))
     assert list(series(metrics, "podgate_workload_reviews_total").values()) == [1]
@@ -527,7 +525,7 @@ def test_a_dry_run_of_a_template_is_a_review_and_no_warning(metrics: Metrics) ->
         (Receipt(AT_US, charged=True, breaker=look(state=State.FORCED_CLOSED).breaker), 0),
     ],
 )
-def test_a_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt, leased: int) -> None:
+def test_probe_is_counted_when_it_is_leased(metrics: Metrics, receipt: Receipt, leased: int) -> None:
     metrics.reviewed(review(replace(ADMITTED, receipt=receipt)))
     assert sum(series(metrics, "podgate_breaker_probes_leased_total").values()) == leased
 
@@ -541,7 +539,7 @@ def test_breaker_that_admits_all_marks_no_probe(metrics: Metrics) -> None:
     assert not series(metrics, "podgate_breaker_probes_leased_total")
 
 
-def test_what_is_no_change_of_state_is_no_transition_and_no_trip(metrics: Metrics) -> None:
+def test_expired_probes_and_held_trips_are_no_transitions(metrics: Metrics) -> None:
     for state in (State.OPEN, State.HALF_OPEN):
         metrics.transitioned(transition(state, state, EXPIRED))
     metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "mean > 2s", cause=TransitionCause.LATENCY))
@@ -551,7 +549,7 @@ def test_what_is_no_change_of_state_is_no_transition_and_no_trip(metrics: Metric
     assert sum(series(metrics, "podgate_breaker_trips_held_total").values()) == 1
 
 
-def test_when_a_breaker_last_opened_is_known_after_a_restart_too_and_manually_counts(metrics: Metrics) -> None:
+def test_tripped_timestamp_is_known_after_a_restart_and_a_manual_open(metrics: Metrics) -> None:
     opened = "podgate_breaker_tripped_timestamp_seconds"
     metrics.update({"payment-api": look(state=State.CLOSED, tripped_at_us=AT_US - 90_000_000)})
     assert list(series(metrics, opened).values()) == [AT_US / 1e6 - 90]
@@ -559,7 +557,7 @@ def test_when_a_breaker_last_opened_is_known_after_a_restart_too_and_manually_co
     assert list(series(metrics, opened).values()) == [AT_US / 1e6 - 29]
 
 
-def test_a_stores_trouble_counts_by_its_word_and_any_other_text_as_other(metrics: Metrics) -> None:
+def test_store_failures_are_counted_by_reason(metrics: Metrics) -> None:
     for word in (TIMEOUT, UNREACHABLE, READONLY, FULL, AUTHENTICATION, FAILOVER, SCRIPT, STORE_OTHER):
         metrics.store_failed(f"{word}: because")
     metrics.store_failed("because\nof {free} text: no word")
@@ -569,7 +567,7 @@ def test_a_stores_trouble_counts_by_its_word_and_any_other_text_as_other(metrics
     }
 
 
-def test_a_service_that_goes_by_its_rule_no_longer_shows_that(metrics: Metrics) -> None:
+def test_ended_fallback_is_shown_as_zero(metrics: Metrics) -> None:
     metrics.fell_back("ledger", "Deny", on=True)
     metrics.fell_back("ledger", "Deny", on=False)
     metrics.fell_back("stranger", "Deny", on=True)
@@ -578,14 +576,14 @@ def test_a_service_that_goes_by_its_rule_no_longer_shows_that(metrics: Metrics) 
     }
 
 
-def test_a_server_without_a_policy_says_so() -> None:
+def test_server_without_a_policy_shows_no_successful_reload() -> None:
     shown = samples(Metrics("0.1.0", refusal_reasons=REASONS))
     assert shown["podgate_policy_last_reload_successful"] == 0
     assert shown['podgate_policy_reloads_total{result="failure"}'] == 0
     assert not any(key.startswith("podgate_policy_info") for key in shown)
 
 
-def test_an_override_that_ended_has_no_series_any_more(metrics: Metrics) -> None:
+def test_ended_override_has_no_series(metrics: Metrics) -> None:
     began = override("payment-api")
     metrics.overrides_loaded([began])
     metrics.override_changed("payment-api", None, began)
@@ -599,7 +597,7 @@ def test_an_override_that_ended_has_no_series_any_more(metrics: Metrics) -> None
     assert samples(metrics)["podgate_overrides_last_reload_successful"] == 1
 
 
-def test_where_overrides_come_from_nowhere_nothing_is_said_of_them(metrics: Metrics) -> None:
+def test_override_series_are_absent_without_a_source(metrics: Metrics) -> None:
     assert not series(metrics, "podgate_overrides_last_reload_successful")
 
 
@@ -608,7 +606,7 @@ def test_two_servers_in_one_process_do_not_share_counts(metrics: Metrics) -> Non
     assert not series(Metrics("0.1.0", refusal_reasons=REASONS), "podgate_reviews_total")
 
 
-async def test_a_real_stores_receipts_count_each_probe_once(metrics: Metrics) -> None:
+async def test_memory_store_receipts_count_each_probe_once(metrics: Metrics) -> None:
     service = Service(
         "payment-api",
         Match(namespaces=("payments",)),
@@ -660,7 +658,7 @@ def test_former_leader_exports_no_pods_and_a_removed_service_no_drift(metrics: M
     assert series(metrics, "podgate_standing_drift") == series(metrics, "podgate_watched_pods") == {}
 
 
-def test_keys_are_shown_by_source_with_how_their_fetches_fared(metrics: Metrics) -> None:
+def test_key_metrics_are_shown_by_source_with_fetch_results(metrics: Metrics) -> None:
     metrics.keys.fetched("url", 1_800_000_004.5)
     assert series(metrics, "podgate_key_fetches_total") == {
         'podgate_key_fetches_total{result="failure",source="url"}': 0.0,

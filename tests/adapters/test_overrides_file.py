@@ -17,12 +17,12 @@ from webhook.ports import Observer, OverridesStore
 
 
 class Watched:
-    """A file in a folder of its own, with what it told."""
+    """An overrides file in its own folder, and its reports."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "overrides.yaml"
-        self.told = Told()
-        observer: Observer = self.told
+        self.recorder = Told()
+        observer: Observer = self.recorder
         self.keeper = ActiveOverrides(observer, Still(), str(self.path))
         self.source = OverridesFile(self.path, self.keeper, poll_seconds=0)
 
@@ -37,18 +37,18 @@ def watched(tmp_path: Path) -> Watched:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
-        while not holds():  # noqa: ASYNC110  what is waited for is a file being read, not an event of ours
+        while not holds():  # noqa: ASYNC110  the test waits for a file read, which has no event
             await asyncio.sleep(0)
 
 
-async def test_that_there_is_no_file_is_usual(watched: Watched) -> None:
+async def test_missing_file_is_no_override_and_no_error(watched: Watched) -> None:
     await watched.source.refresh()
     assert watched.live() == []
     assert watched.keeper.last_errors() == ()
-    assert watched.told.loaded == [[]]
+    assert watched.recorder.loaded == [[]]
 
 
-async def test_what_is_written_is_in_force_and_what_is_removed_no_longer(watched: Watched) -> None:
+async def test_overrides_follow_the_file(watched: Watched) -> None:
     task = asyncio.create_task(watched.source.run())
     try:
         watched.path.write_text(entry())
@@ -60,7 +60,7 @@ async def test_what_is_written_is_in_force_and_what_is_removed_no_longer(watched
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-async def test_what_is_no_file_keeps_what_is_in_force(watched: Watched, make: Callable[[Path], None]) -> None:
+async def test_irregular_file_keeps_overrides_and_is_reported(watched: Watched, make: Callable[[Path], None]) -> None:
     watched.path.write_text(entry())
     await watched.source.refresh()
     watched.path.unlink()
@@ -71,7 +71,7 @@ async def test_what_is_no_file_keeps_what_is_in_force(watched: Watched, make: Ca
     assert error == f"{watched.path}: cannot read the overrides: not a regular file: mend or remove it"
 
 
-async def test_a_huge_file_is_not_read_whole(watched: Watched) -> None:
+async def test_huge_file_is_not_read_whole(watched: Watched) -> None:
     with watched.path.open("wb") as file:
         file.truncate(1 << 40)
     await watched.source.refresh()
@@ -80,19 +80,19 @@ async def test_a_huge_file_is_not_read_whole(watched: Watched) -> None:
 
 async def test_overrides_file_is_written_only_if_unchanged_since_read(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
-    mine: OverridesStore = FileOverridesStore(path)
-    yours = FileOverridesStore(path)
-    assert (await mine.read(), await yours.read()) == (b"", b"")
-    assert await mine.write(b"mine")
-    assert not await yours.write(b"yours")
+    first: OverridesStore = FileOverridesStore(path)
+    second = FileOverridesStore(path)
+    assert (await first.read(), await second.read()) == (b"", b"")
+    assert await first.write(b"mine")
+    assert not await second.write(b"yours")
     assert path.read_bytes() == b"mine"
-    assert await yours.read() == b"mine"
-    assert await yours.write(b"both")
+    assert await second.read() == b"mine"
+    assert await second.write(b"both")
     left = await asyncio.to_thread(lambda: [found.name for found in tmp_path.iterdir()])
     assert left == ["overrides.yaml"], "nothing is left beside it"
 
 
-async def test_a_file_keeps_who_may_read_it(tmp_path: Path) -> None:
+async def test_file_mode_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "overrides.yaml"
     store = FileOverridesStore(path)
     await store.read()
@@ -104,7 +104,7 @@ async def test_a_file_keeps_who_may_read_it(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_what_cannot_be_written_says_why(tmp_path: Path) -> None:
+async def test_unwritable_file_is_reported(tmp_path: Path) -> None:
     store = FileOverridesStore(tmp_path / "nowhere" / "overrides.yaml")
     assert await store.read() == b""
     with pytest.raises(UserError, match=r"overrides\.yaml: cannot be written: No such file or directory"):

@@ -26,7 +26,7 @@ class FakeClock:
 
 
 class Recorder:
-    """Observes policies only; anything else that were called would fail."""
+    """Observes policies; any other call fails."""
 
     def __init__(self) -> None:
         self.loaded: list[LoadedPolicy] = []
@@ -55,7 +55,7 @@ def document(pods: int) -> str:
 
 
 class Watched:
-    """A policy file in a folder of its own, with what it told."""
+    """A policy file in its own folder, and its reports."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "policy.yaml"
@@ -82,19 +82,19 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path)
 
 
-def test_it_is_a_policy_source(watched: Watched) -> None:
+def test_new_source_has_no_policy(watched: Watched) -> None:
     source: PolicySource = watched.keeper
     assert source.current() is None
 
 
-async def test_without_a_file_there_is_no_policy_and_a_reason(watched: Watched) -> None:
+async def test_missing_file_is_reported_and_gives_no_policy(watched: Watched) -> None:
     await watched.source.refresh()
     assert watched.keeper.current() is None
     assert "cannot read the policy" in watched.keeper.last_errors()[0]
     assert watched.keeper.loaded_at_us == 0
 
 
-async def test_a_good_document_is_in_force_at_once(watched: Watched) -> None:
+async def test_good_document_is_in_force_at_once(watched: Watched) -> None:
     await watched.write(document(5))
     assert watched.pods() == "5"
     assert watched.keeper.last_errors() == ()
@@ -102,7 +102,7 @@ async def test_a_good_document_is_in_force_at_once(watched: Watched) -> None:
     assert watched.recorder.loaded == [watched.keeper.loaded()]
 
 
-async def test_a_change_is_taken_over_and_reported_once(watched: Watched) -> None:
+async def test_change_is_loaded_and_reported_once(watched: Watched) -> None:
     await watched.write(document(5))
     await watched.write(document(6))
     await watched.source.refresh()
@@ -110,7 +110,7 @@ async def test_a_change_is_taken_over_and_reported_once(watched: Watched) -> Non
     assert len(watched.recorder.loaded) == 2
 
 
-async def test_a_rewrite_of_equal_size_and_time_is_seen(watched: Watched) -> None:
+async def test_rewrite_of_equal_size_and_time_is_detected(watched: Watched) -> None:
     await watched.write(document(5))
     before = watched.path.stat()
     watched.path.write_text(document(6))
@@ -119,7 +119,7 @@ async def test_a_rewrite_of_equal_size_and_time_is_seen(watched: Watched) -> Non
     assert watched.pods() == "6"
 
 
-async def test_a_bad_document_keeps_the_last_good_and_is_reported_once(watched: Watched) -> None:
+async def test_bad_document_keeps_the_last_good_and_is_reported_once(watched: Watched) -> None:
     await watched.write(document(5))
     await watched.write(document(5).replace("pods", "pod"))
     await watched.source.refresh()
@@ -136,7 +136,7 @@ async def test_another_bad_document_is_reported_again(watched: Watched) -> None:
     assert len(watched.recorder.failed) == 2
 
 
-async def test_a_vanished_file_keeps_the_last_good_and_is_reported_once(watched: Watched) -> None:
+async def test_deleted_file_keeps_the_last_good_and_is_reported_once(watched: Watched) -> None:
     await watched.write(document(5))
     watched.path.unlink()
     await watched.source.refresh()
@@ -145,18 +145,18 @@ async def test_a_vanished_file_keeps_the_last_good_and_is_reported_once(watched:
     assert len(watched.recorder.failed) == 1
 
 
-async def test_the_same_document_again_after_trouble_ends_the_trouble(watched: Watched) -> None:
+async def test_restored_document_ends_the_trouble(watched: Watched) -> None:
     await watched.write(document(5))
     since = watched.keeper.loaded_at_us
     watched.clock.us += 1_000_000
     await watched.write("kind: Policies\n")
     await watched.write(document(5))
     assert watched.keeper.last_errors() == ()
-    assert len(watched.recorder.loaded) == 2, "whoever shows the trouble learns that it is over"
+    assert len(watched.recorder.loaded) == 2, "observers are informed of the end of the trouble"
     assert watched.keeper.loaded_at_us == since, "it was in force all along"
 
 
-async def test_a_stanza_that_its_command_cannot_feed_is_refused(watched: Watched) -> None:
+async def test_namespace_selector_without_a_cluster_is_refused(watched: Watched) -> None:
     text = document(5).replace("namespaces: [payments]", "namespaceSelector: {matchLabels: {a: b}}")
     await watched.write(text)
     assert watched.keeper.last_errors() == ()
@@ -165,7 +165,7 @@ async def test_a_stanza_that_its_command_cannot_feed_is_refused(watched: Watched
     assert "`serve` runs without a cluster" in alone.last_errors()[0]
 
 
-async def test_a_replaced_policy_is_known_by_its_hash_for_60_s(watched: Watched) -> None:
+async def test_replaced_policy_is_found_by_hash_for_60_s(watched: Watched) -> None:
     await watched.write(document(5))
     old = watched.keeper.current()
     assert old is not None
@@ -177,7 +177,7 @@ async def test_a_replaced_policy_is_known_by_its_hash_for_60_s(watched: Watched)
     assert watched.keeper.by_hash(old.hash) is None
 
 
-async def test_the_policy_in_force_is_known_however_old(watched: Watched) -> None:
+async def test_policy_in_force_is_found_by_hash_at_any_age(watched: Watched) -> None:
     await watched.write(document(5))
     watched.clock.us += 10 * REMEMBERED_US
     current = watched.keeper.current()
@@ -186,7 +186,7 @@ async def test_the_policy_in_force_is_known_however_old(watched: Watched) -> Non
     assert watched.keeper.by_hash("0" * 16) is None
 
 
-async def test_a_policy_that_comes_back_is_in_force_and_the_one_between_is_remembered(watched: Watched) -> None:
+async def test_restored_policy_is_in_force_and_the_other_is_still_found(watched: Watched) -> None:
     await watched.write(document(5))
     await watched.write(document(6))
     between = watched.keeper.current()
@@ -198,7 +198,7 @@ async def test_a_policy_that_comes_back_is_in_force_and_the_one_between_is_remem
     assert between is not watched.keeper.current()
 
 
-async def test_concurrent_callers_share_one_reading(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_refreshes_share_one_read(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     watched.path.write_text(document(5))
     readings = counted_readings(monkeypatch)
     await asyncio.gather(*(watched.source.refresh() for _ in range(20)))
@@ -219,7 +219,7 @@ def counted_readings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return readings
 
 
-async def test_a_caller_that_gives_up_does_not_stop_the_reading(watched: Watched) -> None:
+async def test_cancelled_caller_does_not_stop_the_refresh(watched: Watched) -> None:
     watched.path.write_text(document(5))
     impatient = asyncio.create_task(watched.source.refresh())
     patient = asyncio.create_task(watched.source.refresh())
@@ -230,7 +230,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_reading(watched: Watched
     assert impatient.cancelled()
 
 
-async def test_watching_sees_a_configmap_swap_its_symlink(watched: Watched) -> None:
+async def test_configmap_symlink_swap_is_detected(watched: Watched) -> None:
     """A mounted ConfigMap: policy.yaml -> ..data/policy.yaml, ..data -> a folder that is swapped as a whole."""
     folder = watched.path.parent
     for name, pods in (("first", 5), ("second", 6)):
@@ -251,17 +251,17 @@ async def test_watching_sees_a_configmap_swap_its_symlink(watched: Watched) -> N
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
-        while not holds():  # noqa: ASYNC110  what is waited for is a file being read, not an event of ours
+        while not holds():  # noqa: ASYNC110  the test waits for a file read, which has no event
             await asyncio.sleep(0)
 
 
-async def test_a_pipe_does_not_block_the_watch(watched: Watched) -> None:
+async def test_pipe_does_not_block_the_watch(watched: Watched) -> None:
     os.mkfifo(watched.path)
     await watched.source.refresh()
     assert "not a regular file" in watched.keeper.last_errors()[0]
 
 
-async def test_a_huge_file_is_not_read_whole(watched: Watched) -> None:
+async def test_huge_file_is_not_read_whole(watched: Watched) -> None:
     with watched.path.open("wb") as file:
         file.truncate(1 << 40)
     await watched.source.refresh()

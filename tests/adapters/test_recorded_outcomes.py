@@ -31,7 +31,7 @@ services:
 SILENT = WatchReports(lambda: None, lambda _: None, lambda _: None)
 
 
-async def test_a_replay_of_the_record_trips_as_the_server_did(tmp_path: Path) -> None:
+async def test_replay_of_the_record_trips_like_the_server(tmp_path: Path) -> None:
     files, file = Files.create(tmp_path, POLICY), tmp_path / "events.jsonl"
     pushed: list[str] = []
     async with serving(files, "--record", str(file)) as server:
@@ -54,8 +54,8 @@ async def test_a_replay_of_the_record_trips_as_the_server_did(tmp_path: Path) ->
     assert decided == {"before": (True, "CLOSED"), "after": (False, "OPEN")}
     assert "1 (errorRate 1)" in replayed.err
     sums = [event["outcomes"] for event in lines(file) if "outcomes" in event]
-    assert sum(told["failed"] for told in sums) == 5 * len(pushed)
-    assert {(told["service"], told["succeeded"], told["latency"]) for told in sums} == {("web", 0, 0.25)}
+    assert sum(total["failed"] for total in sums) == 5 * len(pushed)
+    assert {(total["service"], total["succeeded"], total["latency"]) for total in sums} == {("web", 0, 0.25)}
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def recording(file: Path, sample_every: int = 1) -> Recorder:
     return Recorder(file, sample_every, 1 << 24, SILENT, lambda: AT_US)
 
 
-def test_an_outcome_is_kept_as_of_its_time_and_without_the_generation_of_then(file: Path) -> None:
+def test_outcome_is_recorded_at_its_time_without_generation(file: Path) -> None:
     one = recording(file)
     midnight_us = AT_US - AT_US % 86_400_000_000
     one.recorded("web", [Outcomes(3, 1, 8_000_000, generation=7, age_us=150_000)])
@@ -85,7 +85,7 @@ def test_an_outcome_is_kept_as_of_its_time_and_without_the_generation_of_then(fi
     ]
 
 
-def test_of_a_sample_only_its_services_are_kept(file: Path) -> None:
+def test_sample_records_its_services_only(file: Path) -> None:
     one = recording(file, sample_every=2)
     one.recorded("early", [Outcomes(1, 0, 0)])
     one.policy_loaded(policy("a", "b"))
@@ -95,7 +95,7 @@ def test_of_a_sample_only_its_services_are_kept(file: Path) -> None:
     assert len([line for line in lines(file) if "outcomes" in line]) == 1
 
 
-def test_outcomes_leave_room_for_pods(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcomes_fill_at_most_half_of_the_queue(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "_PAUSE_SECONDS", 3600)
     one = recording(file)
     one.recorded("web", [Outcomes(1, 0, 0)] * WAITING_MAX)

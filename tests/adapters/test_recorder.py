@@ -51,8 +51,8 @@ MIDNIGHT_US = AT_US - AT_US % 86_400_000_000
 
 
 @dataclass
-class Told:
-    """What a recorder has said of its troubles."""
+class RecorderReports:
+    """The troubles that a recorder reported."""
 
     troubles: list[str] = field(default_factory=list)
     over: list[str] = field(default_factory=list)
@@ -63,8 +63,8 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def reported() -> RecorderReports:
+    return RecorderReports()
 
 
 @pytest.fixture
@@ -76,13 +76,13 @@ Start = Callable[..., Recorder]
 
 
 @pytest.fixture
-def start(path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Start a recorder into `path` that writes when it is told to, or closed; what a test leaves open is closed."""
+def start(path: Path, reported: RecorderReports, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Start a recorder into `path` that writes on request or when closed; open ones are closed after the test."""
     monkeypatch.setattr(recorder, "_PAUSE_SECONDS", 3600)
     started: list[Recorder] = []
 
     def start(sample_every: int = 1, bytes_max: int = 1 << 20, now_us: int = AT_US) -> Recorder:
-        started.append(Recorder(path, sample_every, bytes_max, told.reports, lambda: now_us))
+        started.append(Recorder(path, sample_every, bytes_max, reported.reports, lambda: now_us))
         return started[-1]
 
     yield start
@@ -117,7 +117,7 @@ def uids(path: Path) -> list[str]:
     return [line["uid"] for line in lines(path) if "pod" in line]
 
 
-async def test_what_a_real_server_records_replays_to_the_same_decisions(tmp_path: Path) -> None:
+async def test_record_of_a_server_replays_to_the_same_decisions(tmp_path: Path) -> None:
     files = Files.create(tmp_path, POLICY)
     file = tmp_path / "events.jsonl"
     answers: dict[str, tuple[bool, int]] = {}
@@ -138,15 +138,17 @@ async def test_what_a_real_server_records_replays_to_the_same_decisions(tmp_path
 
     replayed = await asyncio.to_thread(podgate, "replay", file, "--policy", files.policy)
     assert replayed.code == 0, replayed.err
-    said = {line["uid"]: (line["allowed"], line["status"]["code"]) for line in replayed.lines if "uid" in line}
-    assert said == answers
+    decided_by_replay = {
+        line["uid"]: (line["allowed"], line["status"]["code"]) for line in replayed.lines if "uid" in line
+    }
+    assert decided_by_replay == answers
     assert {code for _, code in answers.values()} == {200, 403, 429, 503}
 
 
-def test_a_record_is_its_owners_alone_and_says_what_it_is(path: Path, start: Start) -> None:
+def test_record_is_private_and_begins_with_its_header(path: Path, start: Start) -> None:
     one = start()
     one.policy_loaded(policy("payment-api"))
-    one.policy_loaded(policy("payment-api"))  # back after a bad one: it was in force all along
+    one.policy_loaded(policy("payment-api"))  # reported again after a bad one
     one.reviewed(review("u1"))
     one.close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -167,7 +169,7 @@ def test_only_validated_reviews_are_recorded(path: Path, start: Start) -> None:
     assert uids(path) == ["judged"]
 
 
-def test_time_is_the_stores_where_it_counted_and_never_goes_back(path: Path, start: Start) -> None:
+def test_time_is_the_stores_and_never_goes_back(path: Path, start: Start) -> None:
     one, receipt = start(), QUOTA_DENIED.receipt
     assert receipt is not None
     one.reviewed(review("by-the-wall"))
@@ -209,7 +211,7 @@ def pools(*members: str) -> LoadedPolicy:
     return replace(loaded, policy=replace(loaded.policy, services=tuple(services)))
 
 
-def test_a_sample_has_whole_pools_and_the_same_ones_everywhere(path: Path, start: Start) -> None:
+def test_sample_has_whole_pools_and_is_the_same_on_every_server(path: Path, start: Start) -> None:
     members = [f"{name}-{pool}" for pool in "abcdef" for name in ("web", "api")] + ["alone", "other"]
     one = start(sample_every=4)
     one.policy_loaded(pools(*members))
@@ -224,7 +226,7 @@ def test_a_sample_has_whole_pools_and_the_same_ones_everywhere(path: Path, start
     assert kept == reordered
 
 
-def test_a_sample_is_never_empty(path: Path, start: Start) -> None:
+def test_sample_is_never_empty(path: Path, start: Start) -> None:
     one = start(sample_every=1000)
     one.policy_loaded(policy("payment-api"))
     one.reviewed(review("u1"))
@@ -232,7 +234,7 @@ def test_a_sample_is_never_empty(path: Path, start: Start) -> None:
     assert uids(path) == ["u1"]
 
 
-def test_a_record_is_continued_behind_its_last_whole_line_in_its_own_time(path: Path, start: Start) -> None:
+def test_record_continues_after_its_last_whole_line_in_its_own_time(path: Path, start: Start) -> None:
     first = start()
     first.reviewed(review("u1"))
     first.close()
@@ -266,7 +268,7 @@ def test_a_record_is_continued_behind_its_last_whole_line_in_its_own_time(path: 
     ],
     ids=["folder", "link", "pipe", "text", "other events", "no line"],
 )
-def test_a_file_that_cannot_be_used_is_an_error_at_the_start(
+def test_unusable_file_is_an_error_at_the_start(
     path: Path, start: Start, make: Callable[[Path], object], reason: str
 ) -> None:
     make(path)
@@ -276,7 +278,7 @@ def test_a_file_that_cannot_be_used_is_an_error_at_the_start(
     assert caught.value.remedy
 
 
-def test_a_folder_that_is_not_there_and_a_file_of_another_server_are_errors(path: Path, start: Start) -> None:
+def test_missing_folder_and_a_file_in_use_are_errors(path: Path, start: Start) -> None:
     with pytest.raises(UserError, match=r"--record: .*: No such file or directory"):
         RecordFile(path / "deeper" / "file", 1000, 1, AT_US)
     start()
@@ -284,7 +286,9 @@ def test_a_folder_that_is_not_there_and_a_file_of_another_server_are_errors(path
         start()
 
 
-def test_a_full_record_stops_with_whole_lines_and_says_so_once(path: Path, start: Start, told: Told) -> None:
+def test_full_record_stops_with_whole_lines_and_is_reported_once(
+    path: Path, start: Start, reported: RecorderReports
+) -> None:
     one = start(bytes_max=450)
     for number in range(4):
         one.reviewed(review(f"u{number}"))
@@ -292,18 +296,18 @@ def test_a_full_record_stops_with_whole_lines_and_says_so_once(path: Path, start
     one.close()
     assert uids(path) == ["u0", "u1"]
     assert path.stat().st_size <= 450
-    assert told.troubles == ["it has reached --record-max-bytes: nothing more is recorded"]
+    assert reported.troubles == ["it has reached --record-max-bytes: nothing more is recorded"]
     one.reviewed(review("later"))
     assert one.counts() == {"written": 2, "dropped": 3}
 
 
-def test_a_record_that_may_hold_nothing_is_an_error_at_the_start(start: Start) -> None:
+def test_too_small_record_limit_is_an_error_at_the_start(start: Start) -> None:
     with pytest.raises(UserError, match=r"--record-max-bytes: 10: too few for a single line"):
         start(bytes_max=10)
 
 
-def test_a_disk_that_is_full_costs_the_lines_that_it_did_not_take(
-    path: Path, start: Start, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_full_disk_loses_only_the_unwritten_lines(
+    path: Path, start: Start, reported: RecorderReports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = start()
     one.watch_namespaces({"payments": {"tier": "prod"}}.get)
@@ -331,18 +335,18 @@ def test_a_disk_that_is_full_costs_the_lines_that_it_did_not_take(
     assert [line["namespaceLabels"] for line in lines(path) if "namespaceLabels" in line] == [
         {"payments": {"tier": "prod"}}
     ] * 2
-    assert told.troubles == told.over == ["No space left on device"]
+    assert reported.troubles == reported.over == ["No space left on device"]
     assert one.counts() == {"written": 2, "dropped": 2}
 
 
 def test_hanging_disk_blocks_no_review_and_dropped_lines_are_counted(
     path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goes_on, hangs, append = threading.Event(), threading.Event(), RecordFile.append
+    resume, hangs, append = threading.Event(), threading.Event(), RecordFile.append
 
     def slow(file: RecordFile, data: list[bytes]) -> None:
         hangs.set()
-        goes_on.wait()
+        resume.wait()
         append(file, data)
 
     one = start()
@@ -353,13 +357,13 @@ def test_hanging_disk_blocks_no_review_and_dropped_lines_are_counted(
     for number in range(WAITING_MAX + 7):
         one.reviewed(review(f"u{number}"))
     assert one.counts() == {"written": 0, "dropped": 7}
-    goes_on.set()
+    resume.set()
     one.close()
     assert uids(path) == ["first", *(f"u{number}" for number in range(WAITING_MAX))]
 
 
-def test_a_defect_of_podgate_costs_a_line_and_not_the_record(
-    path: Path, start: Start, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_defect_loses_one_line_and_not_the_record(
+    path: Path, start: Start, reported: RecorderReports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = start()
     with monkeypatch.context() as patch:
@@ -369,5 +373,5 @@ def test_a_defect_of_podgate_costs_a_line_and_not_the_record(
     one.reviewed(review("kept"))
     one.close()
     assert uids(path) == ["kept"]
-    assert len(told.troubles) == len(told.over) == 1
+    assert len(reported.troubles) == len(reported.over) == 1
     assert one.counts() == {"written": 1, "dropped": 1}

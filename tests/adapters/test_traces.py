@@ -51,22 +51,22 @@ class Recorder:
 
 
 @pytest.fixture
-def drawn() -> Iterator[Recorder]:
+def sampled() -> Iterator[Recorder]:
     recorder = Recorder(0.0099)
     yield recorder
     recorder.traces.shutdown()
 
 
 @pytest.fixture
-def passed_over() -> Iterator[Recorder]:
+def unsampled() -> Iterator[Recorder]:
     recorder = Recorder(0.01)
     yield recorder
     recorder.traces.shutdown()
 
 
-def test_a_review_is_one_span_with_its_stages_as_children_at_the_times_they_took(drawn: Recorder) -> None:
-    drawn.traces.reviewed(review(NOTED, 700_000, stages=STAGES))
-    spans = drawn.spans()
+def test_review_is_one_span_with_its_stages_as_children(sampled: Recorder) -> None:
+    sampled.traces.reviewed(review(NOTED, 700_000, stages=STAGES))
+    spans = sampled.spans()
     root = spans["review validate"]
     assert (root.start_time, root.end_time, root.kind, root.parent) == (AT_NS, AT_NS + 700_000, SpanKind.SERVER, None)
     children = [(name, spans[name].start_time - AT_NS, spans[name].end_time - AT_NS) for name, _ in STAGES]
@@ -81,9 +81,9 @@ def test_a_review_is_one_span_with_its_stages_as_children_at_the_times_they_took
     assert not spans["decode"].attributes
 
 
-def test_the_span_says_what_was_decided(drawn: Recorder) -> None:
-    drawn.traces.reviewed(review(NOTED))
-    assert drawn.spans()["review validate"].attributes == {
+def test_span_attributes_show_the_decision(sampled: Recorder) -> None:
+    sampled.traces.reviewed(review(NOTED))
+    assert sampled.spans()["review validate"].attributes == {
         "podgate.review.uid": "review-1",
         "podgate.half": "validate",
         "podgate.operation": "CREATE",
@@ -102,37 +102,37 @@ def test_the_span_says_what_was_decided(drawn: Recorder) -> None:
     }
 
 
-def test_the_span_says_which_concerns_enforce_would_write(drawn: Recorder) -> None:
+def test_span_names_the_concerns_that_enforce_would_write(sampled: Recorder) -> None:
     written = tuple(WouldWrite(concern, Mode.WARN, ("spec.x",)) for concern in ("placement", "resources"))
-    drawn.traces.reviewed(review(replace(ADMITTED, would_write=written)))
-    assert drawn.spans()["review validate"].attributes["podgate.would_rewrite"] == "placement,resources"
+    sampled.traces.reviewed(review(replace(ADMITTED, would_write=written)))
+    assert sampled.spans()["review validate"].attributes["podgate.would_rewrite"] == "placement,resources"
 
 
-def test_the_span_of_a_template_names_the_workload_and_no_pod(drawn: Recorder) -> None:
-    drawn.traces.reviewed(review(ADVISED))
-    attributes = drawn.spans()["review validate"].attributes
+def test_span_of_a_template_names_the_workload_and_no_pod(sampled: Recorder) -> None:
+    sampled.traces.reviewed(review(ADVISED))
+    attributes = sampled.spans()["review validate"].attributes
     assert attributes["podgate.workload"] == "deployment.apps/payment-api"
     assert not {"k8s.pod.name", "k8s.pod.uid"} & set(attributes)
 
 
-def test_a_denial_is_no_error_but_a_failure_of_podgate_is(drawn: Recorder) -> None:
-    drawn.traces.reviewed(review(QUOTA_DENIED))
-    assert drawn.spans()["review validate"].status.status_code is StatusCode.UNSET
-    drawn.exporter.clear()
-    drawn.traces.reviewed(review(replace(ADMITTED, status=ResponseStatus(500, "InternalError"))))
-    assert drawn.spans()["review validate"].status.status_code is StatusCode.ERROR
+def test_denial_is_no_error_and_an_internal_error_is(sampled: Recorder) -> None:
+    sampled.traces.reviewed(review(QUOTA_DENIED))
+    assert sampled.spans()["review validate"].status.status_code is StatusCode.UNSET
+    sampled.exporter.clear()
+    sampled.traces.reviewed(review(replace(ADMITTED, status=ResponseStatus(500, "InternalError"))))
+    assert sampled.spans()["review validate"].status.status_code is StatusCode.ERROR
 
 
-def test_without_a_parent_the_ratio_decides(drawn: Recorder, passed_over: Recorder) -> None:
-    for recorder in (drawn, passed_over):
+def test_ratio_decides_without_a_parent(sampled: Recorder, unsampled: Recorder) -> None:
+    for recorder in (sampled, unsampled):
         recorder.traces.reviewed(review())
-    assert len(drawn.spans()) == 1
-    assert not passed_over.spans()
+    assert len(sampled.spans()) == 1
+    assert not unsampled.spans()
 
 
-def test_a_sampled_parent_is_honoured_whatever_the_ratio(passed_over: Recorder) -> None:
-    passed_over.traces.reviewed(review(traceparent=SAMPLED, stages=STAGES))
-    spans = passed_over.spans()
+def test_sampled_parent_is_followed_whatever_the_ratio(unsampled: Recorder) -> None:
+    unsampled.traces.reviewed(review(traceparent=SAMPLED, stages=STAGES))
+    spans = unsampled.spans()
     root = spans["review validate"]
     assert f"{root.context.trace_id:032x}" == TRACE_ID
     assert f"{root.parent.span_id:016x}" == SPAN_ID
@@ -140,26 +140,26 @@ def test_a_sampled_parent_is_honoured_whatever_the_ratio(passed_over: Recorder) 
     assert {span.context.trace_id for span in spans.values()} == {root.context.trace_id}
 
 
-def test_an_unsampled_parent_is_honoured_too(drawn: Recorder) -> None:
-    drawn.traces.reviewed(review(traceparent=UNSAMPLED))
-    assert not drawn.spans()
+def test_unsampled_parent_is_followed(sampled: Recorder) -> None:
+    sampled.traces.reviewed(review(traceparent=UNSAMPLED))
+    assert not sampled.spans()
 
 
-def test_so_many_sampled_parents_a_second_are_followed_and_the_ratio_decides_of_the_others(
-    passed_over: Recorder,
+def test_sampled_parents_beyond_the_bound_are_sampled_by_ratio(
+    unsampled: Recorder,
 ) -> None:
     for _ in range(FOLLOWED_PER_SECOND_MAX + 3):
-        passed_over.traces.reviewed(review(traceparent=SAMPLED))
-    assert len(passed_over.exporter.get_finished_spans()) == FOLLOWED_PER_SECOND_MAX
-    assert passed_over.traces.sampled_parents() == {"followed": FOLLOWED_PER_SECOND_MAX, "limited": 3}
-    passed_over.traces.reviewed(replace(review(traceparent=SAMPLED), started_ns=AT_NS + 1_000_000_000))
-    assert len(passed_over.exporter.get_finished_spans()) == FOLLOWED_PER_SECOND_MAX + 1
+        unsampled.traces.reviewed(review(traceparent=SAMPLED))
+    assert len(unsampled.exporter.get_finished_spans()) == FOLLOWED_PER_SECOND_MAX
+    assert unsampled.traces.sampled_parents() == {"followed": FOLLOWED_PER_SECOND_MAX, "limited": 3}
+    unsampled.traces.reviewed(replace(review(traceparent=SAMPLED), started_ns=AT_NS + 1_000_000_000))
+    assert len(unsampled.exporter.get_finished_spans()) == FOLLOWED_PER_SECOND_MAX + 1
 
 
-def test_what_is_drawn_beyond_the_bound_is_a_trace_of_our_own_with_a_link(drawn: Recorder) -> None:
+def test_sampled_trace_beyond_the_bound_links_its_parent(sampled: Recorder) -> None:
     for _ in range(FOLLOWED_PER_SECOND_MAX + 1):
-        drawn.traces.reviewed(review(traceparent=SAMPLED))
-    *_, last = drawn.exporter.get_finished_spans()
+        sampled.traces.reviewed(review(traceparent=SAMPLED))
+    *_, last = sampled.exporter.get_finished_spans()
     assert last.parent is None
     assert f"{last.context.trace_id:032x}" != TRACE_ID
     assert [f"{link.context.trace_id:032x}" for link in last.links] == [TRACE_ID]
@@ -191,16 +191,16 @@ def test_linked_trace_is_sampled_independently_of_its_parent(traceparent: str) -
         f"{UNSAMPLED}\n",
     ],
 )
-def test_a_broken_parent_counts_as_none(drawn: Recorder, traceparent: str) -> None:
-    drawn.traces.reviewed(review(traceparent=traceparent))
-    root = drawn.spans()["review validate"]
+def test_malformed_parent_is_ignored(sampled: Recorder, traceparent: str) -> None:
+    sampled.traces.reviewed(review(traceparent=traceparent))
+    root = sampled.spans()["review validate"]
     assert root.parent is None
     assert f"{root.context.trace_id:032x}" != TRACE_ID
 
 
-def test_a_later_version_of_the_header_is_understood(drawn: Recorder) -> None:
-    drawn.traces.reviewed(review(traceparent=f"01-{TRACE_ID}-{SPAN_ID}-00-more"))
-    assert not drawn.spans()
+def test_later_traceparent_version_is_accepted(sampled: Recorder) -> None:
+    sampled.traces.reviewed(review(traceparent=f"01-{TRACE_ID}-{SPAN_ID}-00-more"))
+    assert not sampled.spans()
 
 
 MOVED = {
@@ -213,33 +213,33 @@ MOVED = {
 TRIPPED = transition(State.CLOSED, State.OPEN, "quotaExceeded: 10 within 1m")
 
 
-def test_a_transition_is_an_event_of_the_review_that_made_it(drawn: Recorder) -> None:
-    drawn.traces.reviewed(review(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,)))))
-    [event] = drawn.spans()["review validate"].events
+def test_transition_is_an_event_of_its_review(sampled: Recorder) -> None:
+    sampled.traces.reviewed(review(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,)))))
+    [event] = sampled.spans()["review validate"].events
     assert (event.name, dict(event.attributes or {})) == ("breaker transition", MOVED)
-    drawn.exporter.clear()
-    drawn.traces.reviewed(review(ADMITTED))
-    assert not drawn.spans()["review validate"].events
+    sampled.exporter.clear()
+    sampled.traces.reviewed(review(ADMITTED))
+    assert not sampled.spans()["review validate"].events
 
 
-def test_a_transition_has_a_span_of_its_own_whatever_is_sampled(passed_over: Recorder) -> None:
-    passed_over.traces.reviewed(review(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,)))))
-    passed_over.traces.transitioned(TRIPPED)
-    [(name, span)] = passed_over.spans().items()
+def test_transition_has_its_own_span_whatever_the_ratio(unsampled: Recorder) -> None:
+    unsampled.traces.reviewed(review(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,)))))
+    unsampled.traces.transitioned(TRIPPED)
+    [(name, span)] = unsampled.spans().items()
     assert (name, dict(span.attributes or {}), span.parent) == ("breaker transition", MOVED, None)
     assert (span.start_time, span.end_time) == (AT_US * 1000, AT_US * 1000)
 
 
-def test_other_news_make_no_span(drawn: Recorder) -> None:
-    drawn.traces.refused("no_token", "")
-    drawn.traces.policy_loaded(policy("payment-api"))
-    drawn.traces.policy_failed(["error"])
-    assert not drawn.spans()
+def test_other_reports_make_no_span(sampled: Recorder) -> None:
+    sampled.traces.refused("no_token", "")
+    sampled.traces.policy_loaded(policy("payment-api"))
+    sampled.traces.policy_failed(["error"])
+    assert not sampled.spans()
 
 
 @asynccontextmanager
 async def collector() -> AsyncIterator[tuple[str, list[tuple[str, str, ExportTraceServiceRequest]]]]:
-    """Run an OTLP/HTTP receiver; give its address and what it has received."""
+    """Run an OTLP/HTTP receiver; yield its address and the received requests."""
     received: list[tuple[str, str, ExportTraceServiceRequest]] = []
 
     async def collect(request: web.Request) -> web.Response:
@@ -259,7 +259,7 @@ async def collector() -> AsyncIterator[tuple[str, list[tuple[str, str, ExportTra
         await runner.cleanup()
 
 
-async def test_shutdown_sends_what_waits_as_otlp_over_http() -> None:
+async def test_shutdown_exports_queued_spans_as_otlp_over_http() -> None:
     async with collector() as (endpoint, received):
         traces = await asyncio.to_thread(open_traces, endpoint, 0.0, "0.1.0")
         assert traces is not None
@@ -279,7 +279,7 @@ async def test_shutdown_sends_what_waits_as_otlp_over_http() -> None:
     assert set(spans) == {"decode", "own", "charge", "answer"}
 
 
-async def test_the_server_traces_a_sampled_call_and_no_other(tmp_path: Path) -> None:
+async def test_server_traces_sampled_calls_only(tmp_path: Path) -> None:
     ask = Ask(pod(), "free", "uid-1")
     body = json.dumps(admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)).encode()
     async with (
@@ -294,7 +294,7 @@ async def test_the_server_traces_a_sampled_call_and_no_other(tmp_path: Path) -> 
     assert [span.name for span in spans] == ["decode", "policy", "exempt", "own", "rewrite", "answer", "review mutate"]
 
 
-def test_the_sdk_is_not_loaded_before_it_is_wanted() -> None:
+def test_sdk_is_not_imported_with_the_module() -> None:
     program = (
         "import sys, webhook.adapters.traces; sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     )

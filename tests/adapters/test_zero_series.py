@@ -38,7 +38,7 @@ def counters(metrics: Metrics) -> dict[str, float]:
     return {key: value for key, value in found.items() if COUNTED.match(key) and 'service="' in key}
 
 
-async def test_the_first_event_of_a_service_is_an_increase() -> None:
+async def test_first_event_of_a_service_is_an_increase() -> None:
     metrics = Metrics("1", ProcessRole.REVIEWS)
     gate = Gate(policy_of(SERVICES, "breakerGuard: {maxOpenPercent: 1}"), observers=[metrics])
     metrics.policy_loaded(gate.loaded)
@@ -75,7 +75,7 @@ async def test_the_first_event_of_a_service_is_an_increase() -> None:
     assert grown <= before.keys()
 
 
-def test_what_a_documented_alert_asks_for_stands_at_nought_before_it_happens() -> None:
+def test_counters_of_documented_alerts_start_at_zero() -> None:
     metrics = Metrics("1", EVERYTHING)
     metrics.policy_loaded(policy_of(SERVICES, "breakerGuard: {}"))
     shown = counters(metrics)
@@ -94,7 +94,7 @@ def test_what_a_documented_alert_asks_for_stands_at_nought_before_it_happens() -
     assert counters(metrics)[key] == 1
 
 
-def test_nothing_is_shown_that_a_service_cannot_come_to() -> None:
+def test_series_exist_only_for_possible_events() -> None:
     loaded = policy_of(SERVICES)
     of_tried = {
         family for family, of in zeros(loaded.policy, ProcessRole.REVIEWS).items() if any("tried" in one for one in of)
@@ -116,7 +116,7 @@ def test_nothing_is_shown_that_a_service_cannot_come_to() -> None:
         assert all(len(labels) == len(family.labels) for labels in of), family.name
 
 
-def test_a_service_begins_and_ends_its_series_at_the_swap() -> None:
+def test_series_of_a_service_begin_and_end_at_the_swap() -> None:
     metrics = Metrics("1", EVERYTHING)
     metrics.policy_loaded(policy_of(SERVICES))
     assert any('service="tried"' in key for key in counters(metrics))
@@ -126,7 +126,7 @@ def test_a_service_begins_and_ends_its_series_at_the_swap() -> None:
     assert not any('service="tried"' in key for key in shown)
 
 
-def test_where_there_is_no_room_for_all_of_them_only_what_has_happened_is_shown() -> None:
+def test_beyond_the_series_limit_only_recorded_events_are_shown() -> None:
     services = "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}, placement: {{}}}}\n" for n in range(3_000))
     metrics = Metrics("1", ProcessRole.REVIEWS)
     metrics.policy_loaded(policy_of(services))
@@ -135,7 +135,7 @@ def test_where_there_is_no_room_for_all_of_them_only_what_has_happened_is_shown(
     assert sum(key.startswith("podgate_reviews_total") for key in shown) == 9_000 + 4
 
 
-def test_the_words_are_those_of_who_counts() -> None:
+def test_label_values_match_those_of_the_counting_code() -> None:
     assert families.REFUND_CAUSES == (reports.NEVER_CREATED, reports.NAME_TAKEN)
     assert families.OVERFLOW == reports.OVERFLOW == OVERFLOW
     assert families.PUSHED_DROPS == (DISABLED, STORE, OVERFLOW)
@@ -143,8 +143,8 @@ def test_the_words_are_those_of_who_counts() -> None:
 
 
 @pytest.mark.parametrize("family", BY_SERVICE, ids=lambda family: family.name)
-def test_every_counter_of_services_starts_at_nought(family: families.Family) -> None:
-    """With a service for each way to come to it."""
+def test_every_service_counter_starts_at_zero(family: families.Family) -> None:
+    """With a service for each cause."""
     pods = "quota: {windows: [{window: 1m, hard: {pods: 1}}], whenStoreUnavailable: Allow}"
     degrades = "breaker: {quotaExceeded: {}, whenOpen: Degrade}"
     more = f"""\
@@ -156,7 +156,7 @@ def test_every_counter_of_services_starts_at_nought(family: families.Family) -> 
     assert found.get(family)
 
 
-async def test_a_running_server_shows_them_before_its_first_call(tmp_path: Path) -> None:
+async def test_running_server_shows_counters_before_its_first_call(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path)) as server:
         text = (await server.get("/metrics"))[1]
     assert re.search(r'^podgate_quota_denied_total\{.*service="payment-api".*\} 0\.0$', text, re.MULTILINE), text[:2000]

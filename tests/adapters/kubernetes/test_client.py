@@ -34,7 +34,7 @@ async def connected(path: Path | None) -> AsyncIterator[Any]:
         yield client
 
 
-def written(folder: Path, document: Any) -> Path:
+def write_kubeconfig(folder: Path, document: Any) -> Path:
     path = folder / "kubeconfig"
     path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
     return path
@@ -48,14 +48,14 @@ async def authorization(client: Any, fake: FakeApiServer) -> str | None:
 # A kubeconfig
 
 
-async def test_a_token_goes_with_every_request(fake: FakeApiServer, tmp_path: Path) -> None:
-    async with connected(written(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
+async def test_token_is_sent_with_every_request(fake: FakeApiServer, tmp_path: Path) -> None:
+    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
         assert await authorization(client, fake) == "Bearer abc"
         assert fake.seen[-1].headers["User-Agent"].startswith("podgate/")
 
 
-async def test_a_token_file_is_read_again_relative_to_the_kubeconfig(fake: FakeApiServer, tmp_path: Path) -> None:
-    path = written(tmp_path, kubeconfig(fake.url, tokenFile="token", token="static"))
+async def test_token_file_is_reread_and_relative_to_the_kubeconfig(fake: FakeApiServer, tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path, kubeconfig(fake.url, tokenFile="token", token="static"))
     token = tmp_path / "token"
     token.write_text("one\n")
     async with connected(path) as client:
@@ -68,8 +68,8 @@ async def test_a_token_file_is_read_again_relative_to_the_kubeconfig(fake: FakeA
         assert await authorization(client, fake) == "Bearer two"
 
 
-async def test_an_exec_plugin_is_run_again_when_its_token_has_expired(fake: FakeApiServer, tmp_path: Path) -> None:
-    path = written(tmp_path, kubeconfig(fake.url, exec=plugin(tmp_path, expiry="2020-01-01T00:00:00Z")))
+async def test_exec_plugin_runs_again_after_its_token_expires(fake: FakeApiServer, tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=plugin(tmp_path, expiry="2020-01-01T00:00:00Z")))
     async with connected(path) as client:
         first = await authorization(client, fake)
         second = await authorization(client, fake)
@@ -77,16 +77,18 @@ async def test_an_exec_plugin_is_run_again_when_its_token_has_expired(fake: Fake
 
 
 @pytest.mark.parametrize("expiry", ["2999-01-01T00:00:00Z", None])
-async def test_an_exec_plugin_is_not_run_without_need(fake: FakeApiServer, tmp_path: Path, expiry: str | None) -> None:
-    path = written(tmp_path, kubeconfig(fake.url, exec=plugin(tmp_path, expiry)))
+async def test_exec_plugin_runs_once_while_its_token_is_valid(
+    fake: FakeApiServer, tmp_path: Path, expiry: str | None
+) -> None:
+    path = write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=plugin(tmp_path, expiry)))
     async with connected(path) as client:
         assert await authorization(client, fake) == "Bearer token-1"
         assert await authorization(client, fake) == "Bearer token-1"
 
 
-async def test_an_exec_plugin_that_fails_later_is_a_request_that_fails(fake: FakeApiServer, tmp_path: Path) -> None:
+async def test_exec_plugin_failure_after_connect_fails_the_request(fake: FakeApiServer, tmp_path: Path) -> None:
     script = plugin(tmp_path, expiry="2020-01-01T00:00:00Z")
-    async with connected(written(tmp_path, kubeconfig(fake.url, exec=script))) as client:
+    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=script))) as client:
         (tmp_path / "plugin").write_text("#!/bin/sh\necho no luck >&2\nexit 3\n")
         with pytest.raises(UnreachedError, match="no luck"):
             await authorization(client, fake)
@@ -95,9 +97,9 @@ async def test_an_exec_plugin_that_fails_later_is_a_request_that_fails(fake: Fak
             await authorization(client, fake)
 
 
-async def test_a_slow_exec_plugin_is_waited_for_by_a_later_request(fake: FakeApiServer, tmp_path: Path) -> None:
+async def test_slow_exec_plugin_serves_the_next_request(fake: FakeApiServer, tmp_path: Path) -> None:
     script = plugin(tmp_path, expiry="2020-01-01T00:00:00Z")
-    async with connected(written(tmp_path, kubeconfig(fake.url, exec=script))) as client:
+    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=script))) as client:
         os.mkfifo(tmp_path / "gate")
         quick = (tmp_path / "plugin").read_text()
         (tmp_path / "plugin").write_text(quick.replace("#!/bin/sh\n", f"#!/bin/sh\nread line < {tmp_path}/gate\n"))
@@ -113,8 +115,8 @@ def plugin(folder: Path, expiry: str | None) -> dict[str, Any]:
     script = folder / "plugin"
     stamp = f', "expirationTimestamp": "{expiry}"' if expiry else ""
     status = f'{{"token": "token-$n"{stamp}}}'
-    said = f'{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {status}}}'
-    script.write_text(f"#!/bin/sh\necho >> {folder}/count\nn=$(wc -l < {folder}/count)\ncat <<EOF\n{said}\nEOF\n")
+    credential = f'{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {status}}}'
+    script.write_text(f"#!/bin/sh\necho >> {folder}/count\nn=$(wc -l < {folder}/count)\ncat <<EOF\n{credential}\nEOF\n")
     script.chmod(0o755)
     return {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script), "interactiveMode": "Never"}
 
@@ -142,10 +144,8 @@ def plugin(folder: Path, expiry: str | None) -> dict[str, Any]:
         ({**kubeconfig("https://h"), "users": []}, "the current context's user is not there"),
     ],
 )
-async def test_a_kubeconfig_that_is_none_is_refused_with_its_path_and_a_remedy(
-    tmp_path: Path, document: Any, words: str
-) -> None:
-    path = written(tmp_path, document)
+async def test_unusable_kubeconfig_error_has_path_and_remedy(tmp_path: Path, document: Any, words: str) -> None:
+    path = write_kubeconfig(tmp_path, document)
     with pytest.raises(UserError) as caught:
         await connect(path)
     assert str(caught.value).startswith(f"{path}: not a usable kubeconfig: ")
@@ -153,27 +153,27 @@ async def test_a_kubeconfig_that_is_none_is_refused_with_its_path_and_a_remedy(
     assert caught.value.remedy == f"try it with: kubectl --kubeconfig {path} get --raw /readyz"
 
 
-async def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_missing_kubeconfig_error_has_its_path(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere: cannot read the kubeconfig: No such file"):
         await connect(tmp_path / "nowhere")
 
 
-async def test_two_kubeconfigs_in_one_path_are_refused(tmp_path: Path) -> None:
+async def test_path_with_two_kubeconfigs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="separates kubeconfigs"):
         await connect(Path(f"{tmp_path}/a:{tmp_path}/b"))
 
 
-async def test_a_token_file_without_a_token_is_named(tmp_path: Path) -> None:
-    path = written(tmp_path, kubeconfig("http://h", tokenFile="token"))
+async def test_empty_token_file_error_has_its_path(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path, kubeconfig("http://h", tokenFile="token"))
     (tmp_path / "token").write_text("\n")
     with pytest.raises(UserError, match=r"kubeconfig: tokenFile .*/token: cannot be read, or is empty"):
         await connect(path)
 
 
-async def test_certificates_that_are_none_are_refused(tmp_path: Path) -> None:
+async def test_invalid_certificate_authority_in_kubeconfig_is_refused(tmp_path: Path) -> None:
     document = kubeconfig("https://h")
     document["clusters"][0]["cluster"]["certificate-authority-data"] = "bm9uZQ=="
-    path = written(tmp_path, document)
+    path = write_kubeconfig(tmp_path, document)
     with pytest.raises(UserError, match="unusable certificates") as caught:
         await connect(path)
     assert str(caught.value).startswith(str(path))
@@ -182,32 +182,32 @@ async def test_certificates_that_are_none_are_refused(tmp_path: Path) -> None:
 # Proxies and ~/.netrc
 
 
-async def test_netrc_has_no_say(fake: FakeApiServer, tmp_path: Path) -> None:
+async def test_netrc_is_ignored(fake: FakeApiServer, tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text("default login eve password secret\n")
-    async with connected(written(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
+    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url, token="abc"))) as client:
         assert await authorization(client, fake) == "Bearer abc"
 
 
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:{}", "127.0.0.1:{}"])
-async def test_a_kubeconfig_goes_through_the_proxy_that_the_environment_names(
+async def test_proxy_of_the_environment_applies_to_a_kubeconfig(
     fake: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     monkeypatch.setenv("http_proxy", proxy.format(fake.port))
-    async with connected(written(tmp_path, kubeconfig("http://kubernetes.example"))) as client:
+    async with connected(write_kubeconfig(tmp_path, kubeconfig("http://kubernetes.example"))) as client:
         await answer(client, "GET", NAMESPACES, 10)
     assert fake.seen[-1].headers["Host"] == "kubernetes.example"
     monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
-    async with connected(written(tmp_path, kubeconfig(fake.url))) as client:
+    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url))) as client:
         assert client.configuration.proxy is None
 
 
-async def test_a_proxy_in_the_kubeconfig_wins(
+async def test_proxy_of_the_kubeconfig_overrides_the_environment(
     fake: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     document = kubeconfig("http://kubernetes.example")
     document["clusters"][0]["cluster"]["proxy-url"] = fake.url
-    async with connected(written(tmp_path, document)) as client:
+    async with connected(write_kubeconfig(tmp_path, document)) as client:
         await answer(client, "GET", NAMESPACES, 10)
     assert fake.seen[-1].headers["Host"] == "kubernetes.example"
 
@@ -228,16 +228,16 @@ def account(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatc
     (folder / "token").write_text("one")
     (folder / "ca.crt").write_bytes(authority.key_pair.certificate.public_bytes(Encoding.PEM))
     monkeypatch.setattr(module, "_ACCOUNT", folder)
-    inside(monkeypatch, "10.0.0.1", 443)
+    set_service_address(monkeypatch, "10.0.0.1", 443)
     return folder
 
 
-def inside(monkeypatch: pytest.MonkeyPatch, host: str, port: int) -> None:
+def set_service_address(monkeypatch: pytest.MonkeyPatch, host: str, port: int) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
 
 
-def serving(folder: Path, authority: Authority, *names: str) -> ssl.SSLContext:
+def api_server_tls(folder: Path, authority: Authority, *names: str) -> ssl.SSLContext:
     credentials = authority.issue_server("kube-apiserver", tuple(san(name) for name in names))
     write_key_pair(credentials, folder / "api.crt", folder / "api.key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -246,25 +246,25 @@ def serving(folder: Path, authority: Authority, *names: str) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_a_pod_talks_to_its_cluster_by_certificate_and_token(
+async def test_in_cluster_client_uses_the_mounted_ca_and_rereads_its_token(
     tmp_path: Path, authority: Authority, account: Path, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
-    async with fake_apiserver(tmp_path, serving(tmp_path, authority, f"ip:{host}"), host) as fake:
-        inside(monkeypatch, host, fake.port)
+    async with fake_apiserver(tmp_path, api_server_tls(tmp_path, authority, f"ip:{host}"), host) as fake:
+        set_service_address(monkeypatch, host, fake.port)
         async with connected(None) as client:
             assert await authorization(client, fake) == "Bearer one"
             (account / "token").write_text("two\n")
             assert await authorization(client, fake) == "Bearer two"
 
 
-async def test_a_pod_does_not_send_its_token_through_a_proxy_for_the_world_outside(
+async def test_in_cluster_client_ignores_proxy_and_netrc(
     tmp_path: Path, authority: Authority, account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert account
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     (tmp_path / ".netrc").write_text("default login eve password secret\n")
-    async with fake_apiserver(tmp_path, serving(tmp_path, authority, "ip:127.0.0.1")) as fake:
-        inside(monkeypatch, "127.0.0.1", fake.port)
+    async with fake_apiserver(tmp_path, api_server_tls(tmp_path, authority, "ip:127.0.0.1")) as fake:
+        set_service_address(monkeypatch, "127.0.0.1", fake.port)
         async with connected(None) as client:
             assert await authorization(client, fake) == "Bearer one"
 
@@ -273,7 +273,7 @@ async def test_a_pod_does_not_send_its_token_through_a_proxy_for_the_world_outsi
     ("names", "words"),
     [(("dns:elsewhere",), "IP address mismatch"), ((), "unable to get local issuer certificate")],
 )
-async def test_an_api_server_that_is_not_the_clusters_gets_no_token(
+async def test_untrusted_api_server_receives_no_request(
     tmp_path: Path,
     authority: Authority,
     account: Path,
@@ -283,27 +283,27 @@ async def test_an_api_server_that_is_not_the_clusters_gets_no_token(
 ) -> None:
     assert account
     issuer = authority if names else Authority.create("other")
-    async with fake_apiserver(tmp_path, serving(tmp_path, issuer, *(names or ("ip:127.0.0.1",)))) as fake:
-        inside(monkeypatch, "127.0.0.1", fake.port)
+    async with fake_apiserver(tmp_path, api_server_tls(tmp_path, issuer, *(names or ("ip:127.0.0.1",)))) as fake:
+        set_service_address(monkeypatch, "127.0.0.1", fake.port)
         async with connected(None) as client:
             with pytest.raises(UnreachedError, match=words):
                 await answer(client, "GET", NAMESPACES, 10)
         assert fake.seen == []
 
 
-async def test_the_name_that_the_kubeconfig_gives_is_what_the_certificate_must_have(
+async def test_tls_server_name_of_the_kubeconfig_is_verified(
     tmp_path: Path, authority: Authority, account: Path
 ) -> None:
-    async with fake_apiserver(tmp_path, serving(tmp_path, authority, "dns:kubernetes.default.svc")) as fake:
+    async with fake_apiserver(tmp_path, api_server_tls(tmp_path, authority, "dns:kubernetes.default.svc")) as fake:
         document = kubeconfig(fake.url)
         cluster = document["clusters"][0]["cluster"]
         cluster["certificate-authority"] = "account/ca.crt"  # relative to the kubeconfig
         assert (account / "ca.crt").exists()
-        async with connected(written(tmp_path, document)) as client:
+        async with connected(write_kubeconfig(tmp_path, document)) as client:
             with pytest.raises(UnreachedError, match="IP address mismatch"):
                 await answer(client, "GET", NAMESPACES, 10)
         cluster["tls-server-name"] = "kubernetes.default.svc"
-        async with connected(written(tmp_path, document)) as client:
+        async with connected(write_kubeconfig(tmp_path, document)) as client:
             await answer(client, "GET", NAMESPACES, 10)
 
 
@@ -315,7 +315,7 @@ async def test_the_name_that_the_kubeconfig_gives_is_what_the_certificate_must_h
         ("ca.crt", "certification file does not exist"),
     ],
 )
-async def test_what_a_pod_lacks_is_named(
+async def test_missing_in_cluster_credential_is_named(
     account: Path, monkeypatch: pytest.MonkeyPatch, missing: str, words: str
 ) -> None:
     if missing.isupper():
@@ -328,7 +328,7 @@ async def test_what_a_pod_lacks_is_named(
     assert "service account whose token is mounted" in caught.value.remedy
 
 
-async def test_a_certificate_authority_that_is_none_is_refused(account: Path) -> None:
+async def test_invalid_service_account_ca_is_refused(account: Path) -> None:
     (account / "ca.crt").write_text("none")
     with pytest.raises(UserError, match="unusable certificates"):
         await connect(None)

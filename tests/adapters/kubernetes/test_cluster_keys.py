@@ -23,7 +23,7 @@ ONE = signer(issuer=ISSUER, subject="system:serviceaccount:podgate-system:caller
 
 @dataclass
 class Published:
-    """What the API server says at the two paths."""
+    """The API server's responses at the two paths."""
 
     fake: FakeApiServer
     discovery: Fault = field(
@@ -54,7 +54,7 @@ async def client(published: Published, tmp_path: Path) -> AsyncIterator[Any]:
         yield client
 
 
-async def test_the_document_has_the_issuer_that_discovery_names(published: Published, client: Any) -> None:
+async def test_fetched_key_set_has_the_issuer_from_discovery(published: Published, client: Any) -> None:
     document = await ClusterKeys(client).fetch()
     assert (document.name, document.content.decode(), document.issuer) == (JWKS, jwks(ONE), ISSUER)
     assert [seen.path for seen in published.fake.seen] == [DISCOVERY, JWKS], "jwks_uri may lead anywhere"
@@ -73,7 +73,7 @@ async def test_the_document_has_the_issuer_that_discovery_names(published: Publi
         (drop, DISCOVERY),
     ],
 )
-async def test_without_discovery_there_are_no_keys(
+async def test_fetch_fails_without_valid_discovery(
     published: Published, client: Any, discovery: Fault, says: str
 ) -> None:
     published.discovery = discovery
@@ -92,14 +92,16 @@ async def test_without_discovery_there_are_no_keys(
         (say(b'{"keys": [', cut=True), JWKS),
     ],
 )
-async def test_without_a_document_there_are_no_keys(published: Published, client: Any, keys: Fault, says: str) -> None:
+async def test_fetch_fails_without_a_complete_key_set(
+    published: Published, client: Any, keys: Fault, says: str
+) -> None:
     published.keys = keys
     with pytest.raises(UserError) as refused:
         await ClusterKeys(client).fetch()
     assert says in str(refused.value)
 
 
-async def test_a_server_takes_tokens_of_its_cluster_and_no_other_key_speaks_for_that_issuer(
+async def test_server_accepts_cluster_tokens_and_no_other_key_for_their_issuer(
     published: Published, tmp_path: Path
 ) -> None:
     assert published.fake.url
@@ -115,7 +117,7 @@ async def test_a_server_takes_tokens_of_its_cluster_and_no_other_key_speaks_for_
     published.keys = refuse(503, "not now")
     async with serving(files, *more) as server:
         for token in (forged.token(), files.signer.token()):
-            assert await server.post("/nowhere", token=token) == (401, "unauthorized\n"), "nobody knows whose it is"
+            assert await server.post("/nowhere", token=token) == (401, "unauthorized\n"), "the issuer has no keys yet"
         assert await server.metric(refused) == 2
         published.keys = good
         await server.until('podgate_keys{source="cluster"}', 1)

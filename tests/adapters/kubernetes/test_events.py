@@ -35,7 +35,7 @@ def owner(uid: str = "rs-1", name: str = "web-7d9c", *, controller: bool | None 
     return OwnerReference("apps/v1", "ReplicaSet", name, uid, controller)
 
 
-def denied(
+def denial(
     decision: Decision = QUOTA_DENIED, *owners: OwnerReference, user: str = CONTROLLER, after_ns: int = 0
 ) -> Review:
     """Return a review of a Pod of these owners."""
@@ -45,8 +45,8 @@ def denied(
 
 
 @dataclass
-class Teller:
-    """One server's Events, and what it has told of them."""
+class Server:
+    """One server's Events, and their results."""
 
     sender: EventSender
     events: Events
@@ -60,14 +60,14 @@ class Teller:
 
 
 @dataclass
-class World:
-    """A fake API server, and servers that tell it Events."""
+class Cluster:
+    """A fake API server, and servers that send it Events."""
 
     fake: FakeApiServer
     client: Any
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def teller(
+    def server(
         self,
         *,
         sends: bool = True,
@@ -75,7 +75,7 @@ class World:
         instance: str = "podgate-0",
         where: str = "all namespaces",
         **timing: Any,
-    ) -> Teller:
+    ) -> Server:
         results: list[str] = []
         troubles: list[str] = []
         overs: list[str] = []
@@ -86,17 +86,17 @@ class World:
         )
         if sends:
             self.tasks.append(asyncio.create_task(sender.run()))
-        told = Events(sender, has_policy=documents, has_overrides=documents, clock_ns=lambda: AT_NS)
-        return Teller(sender, told, results, troubles, overs)
+        events = Events(sender, has_policy=documents, has_overrides=documents, clock_ns=lambda: AT_NS)
+        return Server(sender, events, results, troubles, overs)
 
     def stored(self, namespace: str = "payments") -> list[dict[str, Any]]:
         return self.fake.under(path(namespace))
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     async with fake_apiserver(tmp_path) as fake, await connect(tmp_path / "kubeconfig") as client:
-        found = World(fake, client)
+        found = Cluster(fake, client)
         yield found
         for task in found.tasks:
             task.cancel()
@@ -106,11 +106,11 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 # Denials
 
 
-async def test_a_denial_is_reported_on_the_controller_that_owns_the_pod(world: World) -> None:
-    teller = world.teller()
-    teller.events.reviewed(denied())
-    await teller.until("written")
-    [found] = world.stored()
+async def test_denial_creates_an_event_on_the_owning_controller(cluster: Cluster) -> None:
+    server = cluster.server()
+    server.events.reviewed(denial())
+    await server.until("written")
+    [found] = cluster.stored()
     assert found["regarding"] == {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -127,59 +127,59 @@ async def test_a_denial_is_reported_on_the_controller_that_owns_the_pod(world: W
 
 
 @pytest.mark.parametrize("namespace", ["", "..", "../kube-system", "a/b", "a%2Fb", "A", "a?b", "x" * 64])
-async def test_no_path_is_made_of_a_namespace_that_is_no_name(world: World, namespace: str) -> None:
-    teller, told = world.teller(), denied()
-    assert told.request is not None
-    teller.events.reviewed(with_fields(told, request=with_fields(told.request, namespace=namespace)))
-    teller.events.reviewed(denied())
-    await teller.until("written")
-    assert len(world.stored()) == 1
+async def test_invalid_namespace_creates_no_event(cluster: Cluster, namespace: str) -> None:
+    server, record = cluster.server(), denial()
+    assert record.request is not None
+    server.events.reviewed(with_fields(record, request=with_fields(record.request, namespace=namespace)))
+    server.events.reviewed(denial())
+    await server.until("written")
+    assert len(cluster.stored()) == 1
 
 
-async def test_further_findings_follow_with_their_codes_and_the_note_keeps_its_bound(world: World) -> None:
+async def test_note_lists_further_findings_within_1024_bytes(cluster: Cluster) -> None:
     more = Finding(Code.RESOURCES_OUTSIDE, "resources", Mode.ENFORCE, "cpu " + "\u00fc" * 2000)
-    silent = Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.AUDIT, "not told")
-    teller = world.teller()
-    teller.events.reviewed(denied(with_fields(QUOTA_DENIED, findings=(silent, *QUOTA_DENIED.findings, more))))
-    await teller.until("written")
-    [found] = world.stored()
+    silent = Finding(Code.PLACEMENT_CONFLICT, "placement", Mode.AUDIT, "audited only")
+    server = cluster.server()
+    server.events.reviewed(denial(with_fields(QUOTA_DENIED, findings=(silent, *QUOTA_DENIED.findings, more))))
+    await server.until("written")
+    [found] = cluster.stored()
     assert found["reason"] == "QuotaExceeded"
     assert found["note"].startswith("hard 50, used 50; ResourcesOutside: cpu \u00fc")
     assert found["note"].endswith("\u00fc...")
     assert 1022 <= len(found["note"].encode()) <= 1024
 
 
-async def test_it_is_one_for_each_controller_reason_and_minute(world: World) -> None:
-    teller = world.teller()
+async def test_one_event_per_controller_reason_and_minute(cluster: Cluster) -> None:
+    server = cluster.server()
     for after_ns in (0, 1, MINUTE_NS, MINUTE_NS + 1):
         for decision in (QUOTA_DENIED, BREAKER_DENIED):
             for uid in ("rs-1", "rs-2"):
-                teller.events.reviewed(denied(decision, owner(uid), after_ns=after_ns))
-    await teller.until(*["written"] * 8)
-    told = {(found["regarding"]["uid"], found["reason"], found["eventTime"][:16]) for found in world.stored()}
-    assert len(told) == 8
+                server.events.reviewed(denial(decision, owner(uid), after_ns=after_ns))
+    await server.until(*["written"] * 8)
+    events = {(found["regarding"]["uid"], found["reason"], found["eventTime"][:16]) for found in cluster.stored()}
+    assert len(events) == 8
 
 
-async def test_another_server_that_reports_the_same_finds_it_seen(world: World) -> None:
-    one, other = world.teller(), world.teller(instance="podgate-1")
-    one.events.reviewed(denied())
+async def test_second_server_finds_the_same_event_stored(cluster: Cluster) -> None:
+    one, other = cluster.server(), cluster.server(instance="podgate-1")
+    one.events.reviewed(denial())
     await one.until("written")
-    other.events.reviewed(denied(after_ns=1))
+    other.events.reviewed(denial(after_ns=1))
     await other.until("known")
-    assert len(world.stored()) == 1
+    assert len(cluster.stored()) == 1
     assert other.troubles == []
 
 
 @pytest.mark.parametrize(
-    "told",
+    "record",
     [
-        denied(ADMITTED),
-        denied(with_fields(QUOTA_DENIED, dry_run=True)),
-        denied(with_fields(QUOTA_DENIED, half=Half.MUTATE)),
-        denied(with_fields(QUOTA_DENIED, findings=())),
-        denied(user="alice"),
-        denied(user="system:serviceaccount:payments:replicaset-controller"),
-        denied(QUOTA_DENIED, owner(controller=None), owner(controller=False)),
+        denial(ADMITTED),
+        denial(with_fields(QUOTA_DENIED, dry_run=True)),
+        denial(with_fields(QUOTA_DENIED, half=Half.MUTATE)),
+        denial(with_fields(QUOTA_DENIED, findings=())),
+        denial(user="alice"),
+        denial(user="system:serviceaccount:payments:replicaset-controller"),
+        denial(QUOTA_DENIED, owner(controller=None), owner(controller=False)),
         review(QUOTA_DENIED),
     ],
     ids=[
@@ -187,26 +187,26 @@ async def test_another_server_that_reports_the_same_finds_it_seen(world: World) 
         "dry run",
         "the mutating half",
         "no finding",
-        "a user's own word",
-        "a tenant's namesake",
+        "a user",
+        "a service account of that name in another namespace",
         "no controller among the owners",
         "no request",
     ],
 )
-async def test_no_event_without_a_denial_or_a_known_object(world: World, told: Review) -> None:
-    teller = world.teller()
-    teller.events.reviewed(told)
-    teller.events.reviewed(denied(QUOTA_DENIED, owner("rs-2")))
-    await teller.until("written")
-    assert [found["regarding"]["uid"] for found in world.stored()] == ["rs-2"]
+async def test_no_event_without_a_denial_or_a_known_object(cluster: Cluster, record: Review) -> None:
+    server = cluster.server()
+    server.events.reviewed(record)
+    server.events.reviewed(denial(QUOTA_DENIED, owner("rs-2")))
+    await server.until("written")
+    assert [found["regarding"]["uid"] for found in cluster.stored()] == ["rs-2"]
 
 
-async def test_long_names_are_truncated_to_valid_names(world: World) -> None:
-    teller = world.teller()
+async def test_long_names_are_truncated_to_valid_names(cluster: Cluster) -> None:
+    server = cluster.server()
     name = "a" * 235 + "." + "b" * 17
-    teller.events.reviewed(denied(QUOTA_DENIED, owner(name=name)))
-    await teller.until("written")
-    [found] = world.stored()
+    server.events.reviewed(denial(QUOTA_DENIED, owner(name=name)))
+    await server.until("written")
+    [found] = cluster.stored()
     stem, _, digest = found["metadata"]["name"].rpartition(".")
     assert (stem, len(digest)) == ("a" * 235, 16)
 
@@ -214,75 +214,75 @@ async def test_long_names_are_truncated_to_valid_names(world: World) -> None:
 # Documents
 
 
-async def test_a_policy_in_force_is_reported_on_its_config_map_as_it_is_there(world: World) -> None:
-    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
-    one, other = world.teller(), world.teller()
+async def test_loaded_policy_creates_one_event_on_its_config_map(cluster: Cluster) -> None:
+    cluster.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    one, other = cluster.server(), cluster.server()
     one.events.policy_loaded(policy("payment-api"))
     await one.until("written")
     other.events.policy_loaded(policy("payment-api"))
     await other.until("known")
-    [found] = world.stored("podgate-system")
+    [found] = cluster.stored("podgate-system")
     assert (found["type"], found["reason"]) == ("Normal", "PolicyLoaded")
     assert found["note"] == "policy 0123456789abcdef is in force; services: 1"
     assert found["regarding"]["kind"] == "ConfigMap"
-    listed = world.fake.last("list")
+    listed = cluster.fake.last("list")
     assert listed.query == {"fieldSelector": "metadata.name=podgate-policy"}, "a right by name suffices"
 
 
-async def test_the_same_policy_in_a_later_state_of_its_config_map_is_reported_again(world: World) -> None:
-    teller = world.teller()
+async def test_policy_event_repeats_for_a_changed_config_map(cluster: Cluster) -> None:
+    server = cluster.server()
     for _ in range(2):
-        world.fake.put(CONFIGMAPS, "podgate-policy", data={})
-        teller.events.policy_loaded(policy("payment-api"))
-        written = len(teller.results) + 1
-        await until(lambda written=written: len(teller.results) == written)  # type: ignore[misc]  # mypy: a default
-    assert teller.results == ["written", "written"]
+        cluster.fake.put(CONFIGMAPS, "podgate-policy", data={})
+        server.events.policy_loaded(policy("payment-api"))
+        written = len(server.results) + 1
+        await until(lambda written=written: len(server.results) == written)  # type: ignore[misc]  # mypy: a default
+    assert server.results == ["written", "written"]
 
 
-async def test_a_policy_refused_is_a_warning_with_its_errors_and_what_stays(world: World) -> None:
-    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
-    teller = world.teller()
-    teller.events.policy_failed(["policy.yaml:1:1: no", "policy.yaml:2:1: neither"])
-    teller.events.policy_loaded(policy("payment-api"))
-    teller.events.policy_failed([f"policy.yaml:{line}:1: no" for line in range(1, 24)])
-    await teller.until("written", "written", "written")
-    first, _, last = world.stored("podgate-system")
+async def test_refused_policy_creates_a_warning_with_its_errors(cluster: Cluster) -> None:
+    cluster.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    server = cluster.server()
+    server.events.policy_failed(["policy.yaml:1:1: no", "policy.yaml:2:1: neither"])
+    server.events.policy_loaded(policy("payment-api"))
+    server.events.policy_failed([f"policy.yaml:{line}:1: no" for line in range(1, 24)])
+    await server.until("written", "written", "written")
+    first, _, last = cluster.stored("podgate-system")
     assert (first["type"], first["reason"]) == ("Warning", "PolicyRefused")
     assert first["note"] == "there is no good policy: policy.yaml:1:1: no; policy.yaml:2:1: neither"
     assert last["note"].startswith("policy 0123456789abcdef stays in force: policy.yaml:1:1: no; ")
     assert last["note"].endswith("policy.yaml:20:1: no and 3 more")
 
 
-async def test_the_loss_of_the_config_map_is_reported_though_it_has_no_uid(world: World) -> None:
-    teller = world.teller()
-    teller.events.policy_failed(["there is none"])
-    await teller.until("written")
-    [found] = world.stored("podgate-system")
+async def test_missing_config_map_creates_an_event_without_uid(cluster: Cluster) -> None:
+    server = cluster.server()
+    server.events.policy_failed(["there is none"])
+    await server.until("written")
+    [found] = cluster.stored("podgate-system")
     assert found["regarding"]["uid"] == ""
 
 
-async def test_an_override_that_begins_ends_or_is_refused_is_reported_on_its_config_map(world: World) -> None:
-    world.fake.put(CONFIGMAPS, "podgate-overrides", data={})
-    teller, entry = world.teller(), override()
-    teller.events.overrides_loaded([entry])
-    teller.events.override_changed("payment-api", None, entry)
-    teller.events.override_changed("payment-api", entry, override(until="2026-12-02T04:00:00Z"))
-    teller.events.override_changed("payment-api", override(until="2026-12-02T04:00:00Z"), None)
-    teller.events.overrides_failed(["overrides.yaml:1:1: no"])
-    await teller.until(*["written"] * 4)
-    told = [(found["type"], found["reason"]) for found in world.stored("podgate-system")]
-    assert told == [
+async def test_override_changes_create_events_on_the_config_map(cluster: Cluster) -> None:
+    cluster.fake.put(CONFIGMAPS, "podgate-overrides", data={})
+    server, entry = cluster.server(), override()
+    server.events.overrides_loaded([entry])
+    server.events.override_changed("payment-api", None, entry)
+    server.events.override_changed("payment-api", entry, override(until="2026-12-02T04:00:00Z"))
+    server.events.override_changed("payment-api", override(until="2026-12-02T04:00:00Z"), None)
+    server.events.overrides_failed(["overrides.yaml:1:1: no"])
+    await server.until(*["written"] * 4)
+    events = [(found["type"], found["reason"]) for found in cluster.stored("podgate-system")]
+    assert events == [
         ("Normal", "OverrideInForce"),
         ("Normal", "OverrideInForce"),
         ("Normal", "OverrideEnded"),
         ("Warning", "OverridesRefused"),
     ]
-    assert {found["regarding"]["name"] for found in world.stored("podgate-system")} == {"podgate-overrides"}
-    first = world.stored("podgate-system")[0]
+    assert {found["regarding"]["name"] for found in cluster.stored("podgate-system")} == {"podgate-overrides"}
+    first = cluster.stored("podgate-system")[0]
     assert first["note"] == "service payment-api: quotaFactor: 3 until 2026-12-01T04:00:00Z: INC-1"
 
 
-def moved(old: State, new: State, reason: str, generation: int = 5, at_us: int = AT_NS // 1000) -> Transition:
+def transition(old: State, new: State, reason: str, generation: int = 5, at_us: int = AT_NS // 1000) -> Transition:
     cause = TransitionCause.LATENCY if reason.startswith(HELD) else a_cause(old, new)
     return Transition("web", old, new, at_us, reason, generation, cause)
 
@@ -299,104 +299,104 @@ def moved(old: State, new: State, reason: str, generation: int = 5, at_us: int =
     ],
 )
 async def test_breaker_transitions_are_events_of_the_policy_config_map(
-    world: World, old: State, new: State, reason: str, kind: str, called: str, note: str
+    cluster: Cluster, old: State, new: State, reason: str, kind: str, called: str, note: str
 ) -> None:
-    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
-    teller = world.teller()
-    teller.events.transitioned(moved(old, new, reason))
-    await teller.until("written")
-    [told] = world.stored("podgate-system")
-    assert (told["type"], told["reason"]) == (kind, called)
-    assert told["note"] == f"service web: the breaker {note} (generation 5)"
-    assert (told["regarding"]["kind"], told["regarding"]["name"]) == ("ConfigMap", "podgate-policy")
-    assert told["eventTime"] == "2027-01-15T08:00:00.123000Z"
+    cluster.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    server = cluster.server()
+    server.events.transitioned(transition(old, new, reason))
+    await server.until("written")
+    [event] = cluster.stored("podgate-system")
+    assert (event["type"], event["reason"]) == (kind, called)
+    assert event["note"] == f"service web: the breaker {note} (generation 5)"
+    assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("ConfigMap", "podgate-policy")
+    assert event["eventTime"] == "2027-01-15T08:00:00.123000Z"
 
 
-async def test_transition_is_reported_once_by_any_reporter_and_under_any_policy(
-    world: World,
+async def test_transition_reported_by_two_servers_is_one_event(
+    cluster: Cluster,
 ) -> None:
-    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
-    first, second = world.teller(), world.teller(instance="podgate-1")
-    opened = moved(State.CLOSED, State.OPEN, "x")
+    cluster.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    first, second = cluster.server(), cluster.server(instance="podgate-1")
+    opened = transition(State.CLOSED, State.OPEN, "x")
     first.events.transitioned(opened)
     await first.until("written")
-    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    cluster.fake.put(CONFIGMAPS, "podgate-policy", data={})
     second.events.transitioned(opened)
     await second.until("known")
-    second.events.transitioned(moved(State.CLOSED, State.OPEN, "x", at_us=AT_NS // 1000 + 1))
+    second.events.transitioned(transition(State.CLOSED, State.OPEN, "x", at_us=AT_NS // 1000 + 1))
     await second.until("known", "written")
-    assert len(world.stored("podgate-system")) == 2, "with an empty store generations begin anew"
+    assert len(cluster.stored("podgate-system")) == 2, "with an empty store generations begin anew"
 
 
-async def test_a_trip_that_is_held_back_again_and_again_is_reported_once_a_minute_and_an_expired_probe_not(
-    world: World,
+async def test_held_trip_creates_one_event_a_minute_and_expired_probe_none(
+    cluster: Cluster,
 ) -> None:
-    world.fake.put(CONFIGMAPS, "podgate-policy", data={})
-    teller = world.teller()
+    cluster.fake.put(CONFIGMAPS, "podgate-policy", data={})
+    server = cluster.server()
     for at_us in (0, 1_000_000, 59_000_000, 60_000_000):
-        teller.events.transitioned(moved(State.CLOSED, State.CLOSED, f"{HELD}x", at_us=AT_NS // 1000 + at_us))
-    await teller.until("written", "known", "known", "written")
-    teller.events.transitioned(moved(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
-    teller.events.transitioned(moved(State.HALF_OPEN, State.CLOSED, "x"))
-    await teller.until("written", "known", "known", "written", "written")
-    assert [told["reason"] for told in world.stored("podgate-system")].count("BreakerClosed") == 1
+        server.events.transitioned(transition(State.CLOSED, State.CLOSED, f"{HELD}x", at_us=AT_NS // 1000 + at_us))
+    await server.until("written", "known", "known", "written")
+    server.events.transitioned(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
+    server.events.transitioned(transition(State.HALF_OPEN, State.CLOSED, "x"))
+    await server.until("written", "known", "known", "written", "written")
+    assert [event["reason"] for event in cluster.stored("podgate-system")].count("BreakerClosed") == 1
 
 
-async def test_documents_from_files_are_no_business_of_the_cluster(world: World) -> None:
-    teller = world.teller(documents=False)
-    teller.events.policy_loaded(policy("payment-api"))
-    teller.events.policy_failed(["no"])
-    teller.events.override_changed("payment-api", None, override())
-    teller.events.overrides_failed(["no"])
-    teller.events.transitioned(moved(State.CLOSED, State.OPEN, "x"))
-    teller.events.reviewed(denied())
-    await teller.until("written")
-    assert world.stored("podgate-system") == []
+async def test_documents_from_files_create_no_events(cluster: Cluster) -> None:
+    server = cluster.server(documents=False)
+    server.events.policy_loaded(policy("payment-api"))
+    server.events.policy_failed(["no"])
+    server.events.override_changed("payment-api", None, override())
+    server.events.overrides_failed(["no"])
+    server.events.transitioned(transition(State.CLOSED, State.OPEN, "x"))
+    server.events.reviewed(denial())
+    await server.until("written")
+    assert cluster.stored("podgate-system") == []
 
 
 # Bounds
 
 
 async def test_hanging_api_server_blocks_no_call_and_excess_events_are_dropped(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_sender, "QUEUE_MAX", 3)
-    world.fake.always["create"] = hang
-    teller = world.teller()
+    cluster.fake.always["create"] = hang
+    server = cluster.server()
     for number in range(10):
-        teller.events.reviewed(denied(QUOTA_DENIED, owner(f"rs-{number}")))
-    assert teller.results == ["dropped"] * 7, "nothing has been awaited"
-    await until(lambda: "create" in world.fake.verbs())
-    assert teller.results == ["dropped"] * 7
+        server.events.reviewed(denial(QUOTA_DENIED, owner(f"rs-{number}")))
+    assert server.results == ["dropped"] * 7, "nothing has been awaited"
+    await until(lambda: "create" in cluster.fake.verbs())
+    assert server.results == ["dropped"] * 7
 
 
-async def test_what_was_dropped_may_be_reported_by_a_later_denial_of_the_minute(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_dropped_event_is_sent_by_a_later_denial_of_the_minute(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_sender, "QUEUE_MAX", 1)
-    teller = world.teller()
+    server = cluster.server()
     for uid in ("rs-1", "rs-2"):
-        teller.events.reviewed(denied(QUOTA_DENIED, owner(uid)))
-    await teller.until("dropped", "written")
+        server.events.reviewed(denial(QUOTA_DENIED, owner(uid)))
+    await server.until("dropped", "written")
     for uid in ("rs-1", "rs-2"):
-        teller.events.reviewed(denied(QUOTA_DENIED, owner(uid)))
-    await teller.until("dropped", "written", "written")
+        server.events.reviewed(denial(QUOTA_DENIED, owner(uid)))
+    await server.until("dropped", "written", "written")
 
 
-async def test_the_memory_of_a_minute_is_bounded_and_gone_with_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_seen_events_are_bounded_and_cleared_each_minute(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observer, "SEEN_MAX", 2)
-    teller = world.teller()
+    server = cluster.server()
     for number in range(4):
-        teller.events.reviewed(denied(QUOTA_DENIED, owner(f"rs-{number}")))
-    await teller.until("dropped", "dropped", "written", "written")
-    teller.events.reviewed(denied(QUOTA_DENIED, owner("rs-3"), after_ns=MINUTE_NS))
-    await teller.until("dropped", "dropped", "written", "written", "written")
-    assert len(teller.events._seen) == 1
+        server.events.reviewed(denial(QUOTA_DENIED, owner(f"rs-{number}")))
+    await server.until("dropped", "dropped", "written", "written")
+    server.events.reviewed(denial(QUOTA_DENIED, owner("rs-3"), after_ns=MINUTE_NS))
+    await server.until("dropped", "dropped", "written", "written", "written")
+    assert len(server.events._seen) == 1
 
 
-def test_a_burst_goes_at_once_and_the_rest_at_its_pace() -> None:
+def test_bucket_allows_a_burst_and_then_its_rate() -> None:
     bucket = event_sender._Bucket(EventTiming(per_second=10, burst=3))
     assert [bucket.wait_seconds(1000.0) for _ in range(5)] == pytest.approx([0, 0, 0, 0.1, 0.2])
     assert bucket.wait_seconds(1000.3) == pytest.approx(0)
@@ -407,39 +407,37 @@ def test_a_burst_goes_at_once_and_the_rest_at_its_pace() -> None:
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503, "unwell"), refuse(429, "busy", Retry_After="0")])
-async def test_it_is_sent_again_until_there_is_an_answer_and_the_trouble_is_reported_once(
-    world: World, fault: Fault
-) -> None:
-    world.fake.next("create", fault, fault, fault)
-    teller = world.teller()
-    teller.events.reviewed(denied())
-    await teller.until("written")
-    assert world.fake.verbs().count("create") == 4
-    assert len(teller.troubles) == 1
-    assert teller.troubles == teller.overs
+async def test_event_is_retried_and_the_failure_reported_once(cluster: Cluster, fault: Fault) -> None:
+    cluster.fake.next("create", fault, fault, fault)
+    server = cluster.server()
+    server.events.reviewed(denial())
+    await server.until("written")
+    assert cluster.fake.verbs().count("create") == 4
+    assert len(server.troubles) == 1
+    assert server.troubles == server.overs
 
 
-async def test_one_that_could_not_be_sent_in_its_time_is_given_up(world: World) -> None:
-    world.fake.always["create"] = refuse(500, "unwell")
-    teller = world.teller(patience_seconds=0)
-    teller.events.reviewed(denied())
-    await teller.until("failed")
-    assert world.fake.verbs() == ["create"]
+async def test_event_fails_when_its_patience_ends(cluster: Cluster) -> None:
+    cluster.fake.always["create"] = refuse(500, "unwell")
+    server = cluster.server(patience_seconds=0)
+    server.events.reviewed(denial())
+    await server.until("failed")
+    assert cluster.fake.verbs() == ["create"]
 
 
 @pytest.mark.parametrize("where", ["all namespaces", "podgate-system"])
-async def test_a_missing_right_is_reported_once_and_each_event_is_tried_once(world: World, where: str) -> None:
-    world.fake.always["create"] = refuse(403, "forbidden")
-    teller = world.teller(where=where)
+async def test_missing_right_is_reported_once_and_each_event_tried_once(cluster: Cluster, where: str) -> None:
+    cluster.fake.always["create"] = refuse(403, "forbidden")
+    server = cluster.server(where=where)
     for number in range(3):
-        teller.events.reviewed(denied(QUOTA_DENIED, owner(f"rs-{number}")))
-    await teller.until("failed", "failed", "failed")
-    assert world.fake.verbs() == ["create"] * 3
-    [trouble] = teller.troubles
+        server.events.reviewed(denial(QUOTA_DENIED, owner(f"rs-{number}")))
+    await server.until("failed", "failed", "failed")
+    assert cluster.fake.verbs() == ["create"] * 3
+    [trouble] = server.troubles
     assert f"grant the right to create events.events.k8s.io in {where}" in trouble
-    del world.fake.always["create"]
-    teller.events.reviewed(denied(BREAKER_DENIED))
-    await teller.until("failed", "failed", "failed", "written")
+    del cluster.fake.always["create"]
+    server.events.reviewed(denial(BREAKER_DENIED))
+    await server.until("failed", "failed", "failed", "written")
 
 
 @pytest.mark.parametrize(
@@ -450,23 +448,23 @@ async def test_a_missing_right_is_reported_once_and_each_event_is_tried_once(wor
     ],
     ids=["gone", "going"],
 )
-async def test_terminating_namespace_is_no_error(world: World, fault: Fault) -> None:
-    world.fake.next("create", fault)
-    teller = world.teller()
-    teller.events.reviewed(denied())
-    await teller.until("dropped")
-    assert teller.troubles == []
+async def test_terminating_namespace_is_no_error(cluster: Cluster, fault: Fault) -> None:
+    cluster.fake.next("create", fault)
+    server = cluster.server()
+    server.events.reviewed(denial())
+    await server.until("dropped")
+    assert server.troubles == []
 
 
-async def test_a_config_map_that_may_not_be_listed_is_reported_and_the_next_event_goes_on(world: World) -> None:
-    world.fake.next("list", refuse(403, "forbidden"))
-    teller = world.teller()
-    teller.events.policy_loaded(policy("payment-api"))
-    teller.events.reviewed(denied())
-    await teller.until("failed", "written")
-    assert len(teller.troubles) == 1
+async def test_forbidden_list_of_config_maps_fails_one_event_only(cluster: Cluster) -> None:
+    cluster.fake.next("list", refuse(403, "forbidden"))
+    server = cluster.server()
+    server.events.policy_loaded(policy("payment-api"))
+    server.events.reviewed(denial())
+    await server.until("failed", "written")
+    assert len(server.troubles) == 1
 
 
-def test_a_controller_is_read_with_its_api_version() -> None:
+def test_owner_reference_decodes_from_json() -> None:
     raw = b'{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d9c", "uid": "rs-1", "controller": true}'
     assert msgspec.json.decode(raw, type=OwnerReference) == owner()

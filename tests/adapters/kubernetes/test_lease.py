@@ -20,27 +20,27 @@ QUICK = LeaseTiming(duration_seconds=3600, renew_seconds=0.01, retry_seconds=0.0
 
 
 @dataclass
-class Told(Reported):
-    """What one holder has told."""
+class Messages(Reported):
+    """What one holder has reported."""
 
     waits: list[str] = field(default_factory=list)
 
 
 @dataclass
-class World:
+class Cluster:
     """A fake API server, and a connection to it that holders share."""
 
     fake: FakeApiServer
     client: Any
 
-    def lease(self, name: str, told: Told | None = None, *, is_unique: bool = False, **timing: Any) -> Lease:
-        told = told or Told()
+    def lease(self, name: str, messages: Messages | None = None, *, is_unique: bool = False, **timing: Any) -> Lease:
+        messages = messages or Messages()
         return Lease(
             self.client,
             name,
             is_unique=is_unique,
-            reports=told.reports,
-            on_wait=told.waits.append,
+            reports=messages.reports,
+            on_wait=messages.waits.append,
             timing=replace(QUICK, **timing),
         )
 
@@ -50,21 +50,25 @@ class World:
         spec: dict[str, Any] = found["spec"]
         return spec
 
-    def written(self, holder: str | None, **spec: Any) -> None:
-        """Write it as somebody else would."""
-        told = {"holderIdentity": holder, "acquireTime": "2001-02-03T04:05:06.000000Z", "leaseDurationSeconds": 3600}
-        self.fake.put(LEASES, NAME, spec=told | spec)
+    def put_lease(self, holder: str | None, **spec: Any) -> None:
+        """Write the Lease as another holder does."""
+        defaults = {
+            "holderIdentity": holder,
+            "acquireTime": "2001-02-03T04:05:06.000000Z",
+            "leaseDurationSeconds": 3600,
+        }
+        self.fake.put(LEASES, NAME, spec=defaults | spec)
 
-    async def asked_again(self, verb: str = "get", times: int = 3) -> None:
-        """Wait until it was asked for some more times."""
+    async def more_requests(self, verb: str = "get", times: int = 3) -> None:
+        """Wait for so many more requests of the verb."""
         wanted = self.fake.verbs().count(verb) + times
         await until(lambda: self.fake.verbs().count(verb) >= wanted)
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     async with fake_apiserver(tmp_path) as fake, await connect(tmp_path / "kubeconfig") as client:
-        yield World(fake, client)
+        yield Cluster(fake, client)
 
 
 @pytest.fixture
@@ -85,125 +89,125 @@ async def started() -> AsyncIterator[Callable[[Any], asyncio.Task[None]]]:
 Start = Callable[[Any], asyncio.Task[None]]
 
 
-# Taking it
+# Acquisition
 
 
-async def test_free_lease_is_acquired_at_once(world: World) -> None:
-    lease = world.lease("first")
+async def test_free_lease_is_acquired_at_once(cluster: Cluster) -> None:
+    lease = cluster.lease("first")
     assert lease.obstacle == f"{THIS} has not been asked for yet"
     await lease.take(0)
-    spec = world.spec()
+    spec = cluster.spec()
     assert lease.obstacle == ""
     assert lease.identity.startswith("first_")
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (lease.identity, 3600, 0)
     assert spec["acquireTime"] == spec["renewTime"]
 
 
-async def test_one_of_many_candidates_acquires_the_lease(world: World) -> None:
-    leases = [world.lease(f"racer-{number}") for number in range(10)]
+async def test_one_of_many_candidates_acquires_the_lease(cluster: Cluster) -> None:
+    leases = [cluster.lease(f"racer-{number}") for number in range(10)]
     outcomes = await asyncio.gather(*(lease.take(0) for lease in leases), return_exceptions=True)
     [winner] = [lease for lease, outcome in zip(leases, outcomes, strict=True) if outcome is None]
     assert all(isinstance(outcome, UserError) for outcome in outcomes if outcome is not None)
-    assert world.spec()["holderIdentity"] == winner.identity
-    assert world.spec()["leaseTransitions"] == 0
+    assert cluster.spec()["holderIdentity"] == winner.identity
+    assert cluster.spec()["leaseTransitions"] == 0
 
 
-async def test_second_candidate_waits_until_the_lease_is_released(world: World, started: Start) -> None:
-    first, told = world.lease("first"), Told()
-    second = world.lease("second", told)
+async def test_second_candidate_waits_until_the_lease_is_released(cluster: Cluster, started: Start) -> None:
+    first, messages = cluster.lease("first"), Messages()
+    second = cluster.lease("second", messages)
     await first.take()
     keeping = started(first.keep())
     taking = started(second.take())
-    await world.asked_again("update")
+    await cluster.more_requests("update")
     assert not taking.done()
-    since = world.spec()["acquireTime"]
-    assert told.waits == [second.obstacle] == [f"{THIS} is held by {first.identity} since {since}"], "told once"
+    since = cluster.spec()["acquireTime"]
+    assert messages.waits == [second.obstacle] == [f"{THIS} is held by {first.identity} since {since}"], "reported once"
     keeping.cancel()
     await first.release()
     await taking
-    assert world.spec()["holderIdentity"] == second.identity
-    assert world.spec()["leaseTransitions"] == 1
+    assert cluster.spec()["holderIdentity"] == second.identity
+    assert cluster.spec()["leaseTransitions"] == 1
     assert second.obstacle == ""
 
 
-async def test_expired_wait_is_an_error_with_the_holder_its_time_and_a_remedy(world: World) -> None:
-    world.written("other_1")
+async def test_expired_wait_is_an_error_with_the_holder_its_time_and_a_remedy(cluster: Cluster) -> None:
+    cluster.put_lease("other_1")
     with pytest.raises(UserError) as refused:
-        await world.lease("second").take(0, "run one")
+        await cluster.lease("second").take(0, "run one")
     assert str(refused.value) == f"{THIS} is held by other_1 since 2001-02-03T04:05:06.000000Z"
     assert refused.value.remedy == "run one"
-    assert world.spec()["holderIdentity"] == "other_1"
+    assert cluster.spec()["holderIdentity"] == "other_1"
 
 
-async def test_unrenewed_lease_expires_after_its_duration(world: World) -> None:
-    world.written("killed_1", leaseDurationSeconds=1, renewTime="2999-01-01T00:00:00.000000Z")
-    told, before = Told(), len(world.fake.seen)
-    await world.lease("second", told).take()
-    assert "killed_1" in told.waits[0]
-    assert len(world.fake.seen) > before + 5, "it has been watched for a while"
+async def test_unrenewed_lease_expires_after_its_duration(cluster: Cluster) -> None:
+    cluster.put_lease("killed_1", leaseDurationSeconds=1, renewTime="2999-01-01T00:00:00.000000Z")
+    messages, before = Messages(), len(cluster.fake.seen)
+    await cluster.lease("second", messages).take()
+    assert "killed_1" in messages.waits[0]
+    assert len(cluster.fake.seen) > before + 5, "it was read several times"
 
 
-async def test_renewed_lease_stays_valid_whatever_its_timestamps(world: World, started: Start) -> None:
+async def test_renewed_lease_stays_valid_whatever_its_timestamps(cluster: Cluster, started: Start) -> None:
 
     async def renewed(request: web.Request) -> web.StreamResponse:
-        world.written("other_1", leaseDurationSeconds=1, renewTime="1970-01-01T00:00:00.000000Z")
-        found = world.fake.stored(LEASES, request.path.rpartition("/")[2])
+        cluster.put_lease("other_1", leaseDurationSeconds=1, renewTime="1970-01-01T00:00:00.000000Z")
+        found = cluster.fake.stored(LEASES, request.path.rpartition("/")[2])
         return web.json_response(found)
 
-    world.fake.always["get"] = renewed
-    taking = started(world.lease("second").take())
+    cluster.fake.always["get"] = renewed
+    taking = started(cluster.lease("second").take())
     await asyncio.sleep(1.2)
     assert not taking.done()
 
 
 @pytest.mark.parametrize("holder", ["", None])
-async def test_lease_without_a_holder_is_free(world: World, holder: str | None) -> None:
-    world.written(holder, leaseTransitions=6)
-    await world.lease("second").take(0)
-    assert world.spec()["leaseTransitions"] == 7
+async def test_lease_without_a_holder_is_free(cluster: Cluster, holder: str | None) -> None:
+    cluster.put_lease(holder, leaseTransitions=6)
+    await cluster.lease("second").take(0)
+    assert cluster.spec()["leaseTransitions"] == 7
 
 
-async def test_empty_lease_is_free(world: World) -> None:
-    world.fake.put(LEASES, NAME, labels={"team": "a"})
-    await world.lease("second").take(0)
-    found = world.fake.stored(LEASES, NAME)
+async def test_empty_lease_is_free(cluster: Cluster) -> None:
+    cluster.fake.put(LEASES, NAME, labels={"team": "a"})
+    await cluster.lease("second").take(0)
+    found = cluster.fake.stored(LEASES, NAME)
     assert found is not None
     assert found["metadata"]["labels"] == {"team": "a"}
 
 
-async def test_a_container_started_again_in_its_pod_does_not_wait_for_itself(world: World) -> None:
-    await world.lease("podgate-0", is_unique=True).take()
+async def test_restarted_container_takes_over_its_own_lease(cluster: Cluster) -> None:
+    await cluster.lease("podgate-0", is_unique=True).take()
     with pytest.raises(UserError):
-        await world.lease("podgate-0").take(0)
+        await cluster.lease("podgate-0").take(0)
     with pytest.raises(UserError):
-        await world.lease("podgate", is_unique=True).take(0)
-    await world.lease("podgate-0", is_unique=True).take(0)
+        await cluster.lease("podgate", is_unique=True).take(0)
+    await cluster.lease("podgate-0", is_unique=True).take(0)
 
 
 # An API server that is away, or that refuses
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503, "unwell"), refuse(429, "busy"), say(b"{}"), say(b"<html>")])
-async def test_candidate_waits_for_an_answer_beyond_its_limit(world: World, started: Start, fault: Fault) -> None:
-    world.fake.always["get"] = fault
-    told = Told()
-    lease = world.lease("first", told)
+async def test_candidate_waits_for_an_answer_beyond_its_limit(cluster: Cluster, started: Start, fault: Fault) -> None:
+    cluster.fake.always["get"] = fault
+    messages = Messages()
+    lease = cluster.lease("first", messages)
     taking = started(lease.take(0))
-    await world.asked_again()
+    await cluster.more_requests()
     assert not taking.done()
-    assert told.troubles == [lease.obstacle], "told once"
+    assert messages.troubles == [lease.obstacle], "reported once"
     assert lease.obstacle.startswith(f"cannot hold {THIS}: ")
-    assert told.waits == []
-    del world.fake.always["get"]
+    assert messages.waits == []
+    del cluster.fake.always["get"]
     await taking
-    assert told.overs == told.troubles
+    assert messages.overs == messages.troubles
 
 
-async def test_an_api_server_that_hangs_is_asked_again(world: World) -> None:
-    world.fake.next("get", hang)
-    told = Told()
-    await world.lease("first", told, request_seconds=1).take()
-    assert "no answer in time" in told.overs[0]
+async def test_request_without_an_answer_is_retried(cluster: Cluster) -> None:
+    cluster.fake.next("get", hang)
+    messages = Messages()
+    await cluster.lease("first", messages, request_seconds=1).take()
+    assert "no answer in time" in messages.overs[0]
 
 
 @pytest.mark.parametrize(
@@ -216,124 +220,124 @@ async def test_an_api_server_that_hangs_is_asked_again(world: World) -> None:
     ],
 )
 async def test_forbidden_candidate_fails_at_the_end_of_its_wait(
-    world: World, verb: str, fault: Fault, words: str
+    cluster: Cluster, verb: str, fault: Fault, words: str
 ) -> None:
-    world.fake.always[verb] = fault
+    cluster.fake.always[verb] = fault
     with pytest.raises(UserError, match=words):
-        await world.lease("first").take(0)
+        await cluster.lease("first").take(0)
 
 
-async def test_a_holder_has_all_its_time_again_after_the_api_server_was_away(world: World, started: Start) -> None:
-    """It may have found nobody to renew with, as the one that waits."""
-    world.written("other_1", leaseDurationSeconds=1)
-    world.fake.next("get", world.fake._get)  # one look begins the second
-    world.fake.always["get"] = drop
-    taking = started(world.lease("second").take())
-    await world.asked_again()
+async def test_expiry_starts_again_after_an_api_server_outage(cluster: Cluster, started: Start) -> None:
+    """The holder could not renew during the outage either."""
+    cluster.put_lease("other_1", leaseDurationSeconds=1)
+    cluster.fake.next("get", cluster.fake._get)  # one look begins the second
+    cluster.fake.always["get"] = drop
+    taking = started(cluster.lease("second").take())
+    await cluster.more_requests()
     await asyncio.sleep(1.2)
-    del world.fake.always["get"]
-    world.fake.seen.clear()
+    del cluster.fake.always["get"]
+    cluster.fake.seen.clear()
     await taking
-    assert world.fake.verbs()[:2] == ["get", "get"], "the first look after that begins to count"
+    assert cluster.fake.verbs()[:2] == ["get", "get"], "the first look after that begins to count"
 
 
-# Keeping it
+# Renewal
 
 
-async def test_it_is_renewed_under_its_holders_name(world: World, started: Start) -> None:
-    told = Told()
-    lease = world.lease("first", told)
+async def test_lease_is_renewed_by_its_holder(cluster: Cluster, started: Start) -> None:
+    messages = Messages()
+    lease = cluster.lease("first", messages)
     await lease.take()
-    taken = dict(world.spec())
+    taken = dict(cluster.spec())
     keeping = started(lease.keep())
-    await world.asked_again("update")
+    await cluster.more_requests("update")
     assert not keeping.done()
-    renewed = world.spec()
+    renewed = cluster.spec()
     assert renewed.pop("renewTime") > taken.pop("renewTime")
     assert renewed == taken
-    assert told.contacts >= 4
+    assert messages.contacts >= 4
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503), refuse(403, "forbidden"), refuse(429), say(b"{}")])
-async def test_unavailable_api_server_ends_no_lease(world: World, started: Start, fault: Fault) -> None:
-    told = Told()
-    lease = world.lease("first", told, duration_seconds=1)
+async def test_unavailable_api_server_ends_no_lease(cluster: Cluster, started: Start, fault: Fault) -> None:
+    messages = Messages()
+    lease = cluster.lease("first", messages, duration_seconds=1)
     await lease.take()
     keeping = started(lease.keep())
-    world.fake.always["get"] = fault
-    await until(lambda: bool(told.troubles))
+    cluster.fake.always["get"] = fault
+    await until(lambda: bool(messages.troubles))
     await asyncio.sleep(1.2)
     assert not keeping.done()
     assert lease.obstacle == ""
-    assert len(told.troubles) == 1
-    del world.fake.always["get"]
-    await world.asked_again("update")
+    assert len(messages.troubles) == 1
+    del cluster.fake.always["get"]
+    await cluster.more_requests("update")
     assert not keeping.done()
-    assert told.overs == told.troubles
+    assert messages.overs == messages.troubles
 
 
-async def test_holder_that_reads_another_holder_leaves(world: World, started: Start) -> None:
-    lease = world.lease("first")
+async def test_holder_that_reads_another_holder_leaves(cluster: Cluster, started: Start) -> None:
+    lease = cluster.lease("first")
     await lease.take()
     keeping = started(lease.keep("run one"))
-    await world.asked_again("update")
-    world.written("other_1")
+    await cluster.more_requests("update")
+    cluster.put_lease("other_1")
     with pytest.raises(UserError, match=f"{THIS} was not renewed in time, and is held by other_1 since 2001") as lost:
         await keeping
     assert lost.value.remedy == "run one"
     assert lease.obstacle == str(lost.value), "it is no longer ready"
     await lease.release()
-    assert world.spec()["holderIdentity"] == "other_1"
+    assert cluster.spec()["holderIdentity"] == "other_1"
 
 
-async def test_deleted_or_changed_lease_is_kept(world: World, started: Start) -> None:
+async def test_deleted_or_changed_lease_is_kept(cluster: Cluster, started: Start) -> None:
     async def meanwhile(request: web.Request) -> web.StreamResponse:
-        world.written(lease.identity, preferredHolder="somebody")
-        return await world.fake.change(request)
+        cluster.put_lease(lease.identity, preferredHolder="somebody")
+        return await cluster.fake.change(request)
 
-    lease = world.lease("first")
+    lease = cluster.lease("first")
     await lease.take()
-    world.fake.next("update", meanwhile)
+    cluster.fake.next("update", meanwhile)
     keeping = started(lease.keep())
-    await world.asked_again("update")
-    assert world.spec()["preferredHolder"] == "somebody"
-    world.fake.remove(LEASES, NAME)
-    await world.asked_again("update")
-    assert world.spec()["holderIdentity"] == lease.identity
+    await cluster.more_requests("update")
+    assert cluster.spec()["preferredHolder"] == "somebody"
+    cluster.fake.remove(LEASES, NAME)
+    await cluster.more_requests("update")
+    assert cluster.spec()["holderIdentity"] == lease.identity
     assert not keeping.done()
 
 
-# Letting go of it
+# Release
 
 
-async def test_a_release_overtaken_by_a_late_renewal_is_repeated(world: World) -> None:
-    async def late(request: web.Request) -> web.StreamResponse:
-        world.written(lease.identity)
-        return await world.fake.change(request)
+async def test_release_is_repeated_after_a_late_renewal(cluster: Cluster) -> None:
+    async def renewed(request: web.Request) -> web.StreamResponse:
+        cluster.put_lease(lease.identity)
+        return await cluster.fake.change(request)
 
-    lease = world.lease("first")
+    lease = cluster.lease("first")
     await lease.take()
-    world.fake.next("update", late)
+    cluster.fake.next("update", renewed)
     await lease.release()
-    assert world.spec()["holderIdentity"] is None
-    await world.lease("second").take(0)
+    assert cluster.spec()["holderIdentity"] is None
+    await cluster.lease("second").take(0)
 
 
-async def test_a_release_without_an_answer_is_reported_and_no_more(world: World) -> None:
-    told = Told()
-    lease = world.lease("first", told)
+async def test_failed_release_is_reported(cluster: Cluster) -> None:
+    messages = Messages()
+    lease = cluster.lease("first", messages)
     await lease.take()
-    world.fake.always["get"] = drop
+    cluster.fake.always["get"] = drop
     await lease.release()
-    assert told.troubles[0].startswith(f"cannot release {THIS}: ")
+    assert messages.troubles[0].startswith(f"cannot release {THIS}: ")
 
 
-async def test_release_without_a_lease_does_nothing(world: World) -> None:
-    await world.lease("first").release()
-    assert world.fake.verbs() == ["get"]
+async def test_release_without_a_lease_does_nothing(cluster: Cluster) -> None:
+    await cluster.lease("first").release()
+    assert cluster.fake.verbs() == ["get"]
 
 
-# Leading by it
+# Work under the lease
 
 
 class Work:
@@ -355,13 +359,13 @@ class Work:
             self.is_running = False
 
 
-async def test_work_runs_on_the_holder_only(world: World, started: Start) -> None:
-    first, second = world.lease("first"), world.lease("second")
+async def test_work_runs_on_the_holder_only(cluster: Cluster, started: Start) -> None:
+    first, second = cluster.lease("first"), cluster.lease("second")
     working, waiting = Work(), Work()
     leading = started(first.lead(working))
     await until(lambda: working.is_running)
     started(second.lead(waiting))
-    await world.asked_again("update")
+    await cluster.more_requests("update")
     assert (working.is_running, waiting.is_running) == (True, False)
     assert (first.obstacle, first.trouble, second.trouble) == ("", "", "")
     leading.cancel()
@@ -371,43 +375,43 @@ async def test_work_runs_on_the_holder_only(world: World, started: Start) -> Non
     await until(lambda: waiting.is_running)
 
 
-async def test_work_ends_when_another_has_it_and_begins_again_when_it_is_free(world: World, started: Start) -> None:
-    lease, work = world.lease("first"), Work()
+async def test_work_stops_under_another_holder_and_restarts_on_release(cluster: Cluster, started: Start) -> None:
+    lease, work = cluster.lease("first"), Work()
     started(lease.lead(work))
     await until(lambda: work.is_running)
-    world.written("other_1")
+    cluster.put_lease("other_1")
     await until(lambda: not work.is_running)
     assert "other_1" in lease.obstacle
-    assert lease.trouble == "", "to stand by is no trouble"
-    world.written(None)
+    assert lease.trouble == "", "a standby has no trouble"
+    cluster.put_lease(None)
     await until(lambda: work.is_running)
 
 
 @pytest.mark.parametrize("fault", [refuse(500), refuse(403), drop, hang])
-async def test_work_ends_when_it_could_not_be_renewed_in_time(world: World, started: Start, fault: Fault) -> None:
-    lease, work = world.lease("first", duration_seconds=1, request_seconds=1), Work()
+async def test_work_stops_when_renewal_times_out(cluster: Cluster, started: Start, fault: Fault) -> None:
+    lease, work = cluster.lease("first", duration_seconds=1, request_seconds=1), Work()
     started(lease.lead(work))
     await until(lambda: work.is_running)
-    world.fake.always["update"] = fault
+    cluster.fake.always["update"] = fault
     await until(lambda: not work.is_running)
-    assert world.spec()["holderIdentity"] == lease.identity, "nobody else has it: others may take us for dead"
+    assert cluster.spec()["holderIdentity"] == lease.identity, "no other holder has written it"
     await until(lambda: bool(lease.trouble))
     assert lease.obstacle
-    del world.fake.always["update"]
+    del cluster.fake.always["update"]
     await until(lambda: work.is_running and (lease.obstacle, lease.trouble) == ("", ""))
 
 
-async def test_work_goes_on_while_renewals_fail_for_a_moment(world: World, started: Start) -> None:
-    lease, work = world.lease("first"), Work()
+async def test_work_continues_through_brief_renewal_failures(cluster: Cluster, started: Start) -> None:
+    lease, work = cluster.lease("first"), Work()
     started(lease.lead(work))
     await until(lambda: work.is_running)
-    world.fake.next("update", refuse(500), refuse(409), refuse(429))
-    await world.asked_again("update", 6)
+    cluster.fake.next("update", refuse(500), refuse(409), refuse(429))
+    await cluster.more_requests("update", 6)
     assert (len(work.found), work.is_running) == (1, True)
 
 
-async def test_work_that_fails_is_reported_and_may_begin_again(world: World, started: Start) -> None:
-    lease, work = world.lease("first"), Work()
+async def test_failed_work_raises_and_can_restart(cluster: Cluster, started: Start) -> None:
+    lease, work = cluster.lease("first"), Work()
     work.faults.append(LookupError("a defect"))
     with pytest.raises(LookupError):
         await lease.lead(work)
@@ -415,14 +419,14 @@ async def test_work_that_fails_is_reported_and_may_begin_again(world: World, sta
     await until(lambda: work.is_running)
 
 
-async def test_annotations_are_written_with_renewals_for_the_next_leader(world: World, started: Start) -> None:
+async def test_annotations_of_the_holder_reach_the_next_leader(cluster: Cluster, started: Start) -> None:
     notes: dict[str, str] = {}
-    told = Told()
+    messages = Messages()
     lease = Lease(
-        world.client,
+        cluster.client,
         "a",
         is_unique=False,
-        reports=told.reports,
+        reports=messages.reports,
         on_wait=lambda _: None,
         notes=lambda: notes,
         timing=QUICK,
@@ -431,15 +435,15 @@ async def test_annotations_are_written_with_renewals_for_the_next_leader(world: 
     leading = started(lease.lead(work))
     await until(lambda: work.is_running)
     notes["podgate.io/watched-version"] = "7"
-    await world.asked_again("update")
+    await cluster.more_requests("update")
     notes["podgate.io/watched-version"] = "8"
-    await world.asked_again("update")
+    await cluster.more_requests("update")
     notes.clear()
-    await world.asked_again("update")
+    await cluster.more_requests("update")
     leading.cancel()
     await asyncio.wait([leading])
     notes["podgate.io/watched-version"] = "9"
     await lease.release()
-    started(world.lease("b").lead(next_work))
+    started(cluster.lease("b").lead(next_work))
     await until(lambda: next_work.is_running)
     assert (work.found, next_work.found) == ([{}], [{"podgate.io/watched-version": "9"}])

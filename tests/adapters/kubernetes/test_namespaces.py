@@ -14,7 +14,7 @@ from webhook.ports import NamespaceLabels
 QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01)
 
 
-class Known(Reported):
+class CachedNamespaces(Reported):
     """Namespace labels behind a fake API server."""
 
     def __init__(self, fake: FakeApiServer, client: Any, loops: Loops, timing: ApiTiming = QUICK) -> None:
@@ -35,80 +35,80 @@ def fake(fake: FakeApiServer) -> FakeApiServer:
 
 
 @pytest.fixture
-def known(fake: FakeApiServer, client: Any, loops: Loops) -> Known:
-    return Known(fake, client, loops)
+def namespaces(fake: FakeApiServer, client: Any, loops: Loops) -> CachedNamespaces:
+    return CachedNamespaces(fake, client, loops)
 
 
-async def test_before_the_first_list_nothing_is_known(known: Known) -> None:
-    source: NamespaceLabels = known.source
+async def test_labels_are_unknown_before_the_first_list(namespaces: CachedNamespaces) -> None:
+    source: NamespaceLabels = namespaces.source
     assert source.labels("payments") is None
 
 
-async def test_labels_follow_the_cluster(known: Known) -> None:
-    await known.watching()
-    assert known.source.labels("payments") == {"tier": "prod"}
-    assert known.source.labels("orders") is None
-    known.fake.put(NAMESPACES, "orders")
-    known.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
-    await until(lambda: known.source.labels("payments") == {"tier": "test"})
-    assert known.source.labels("orders") == {}, "known, and without labels"
-    known.fake.remove(NAMESPACES, "orders")
-    await until(lambda: known.source.labels("orders") is None)
-    assert known.contacts
-    assert known.troubles == []
+async def test_labels_follow_the_watch(namespaces: CachedNamespaces) -> None:
+    await namespaces.watching()
+    assert namespaces.source.labels("payments") == {"tier": "prod"}
+    assert namespaces.source.labels("orders") is None
+    namespaces.fake.put(NAMESPACES, "orders")
+    namespaces.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
+    await until(lambda: namespaces.source.labels("payments") == {"tier": "test"})
+    assert namespaces.source.labels("orders") == {}, "present, and without labels"
+    namespaces.fake.remove(NAMESPACES, "orders")
+    await until(lambda: namespaces.source.labels("orders") is None)
+    assert namespaces.contacts
+    assert namespaces.troubles == []
 
 
-async def test_namespace_deleted_during_a_watch_gap_is_removed(known: Known) -> None:
-    known.fake.put(NAMESPACES, "orders")
-    await known.watching()
-    known.fake.bookmark()
-    known.fake.next("watch", refuse(410))
-    known.fake.remove(NAMESPACES, "orders")
-    known.fake.watching[0].items = asyncio.Queue()
-    known.fake.end()
-    await until(lambda: known.source.labels("orders") is None)
-    assert known.source.labels("payments") == {"tier": "prod"}
+async def test_namespace_deleted_during_a_watch_gap_is_removed(namespaces: CachedNamespaces) -> None:
+    namespaces.fake.put(NAMESPACES, "orders")
+    await namespaces.watching()
+    namespaces.fake.bookmark()
+    namespaces.fake.next("watch", refuse(410))
+    namespaces.fake.remove(NAMESPACES, "orders")
+    namespaces.fake.watching[0].items = asyncio.Queue()
+    namespaces.fake.end()
+    await until(lambda: namespaces.source.labels("orders") is None)
+    assert namespaces.source.labels("payments") == {"tier": "prod"}
 
 
-async def test_lookup_adds_an_uncached_namespace(known: Known) -> None:
-    assert await known.source.lookup("payments") == {"tier": "prod"}
-    assert known.source.labels("payments") == {"tier": "prod"}
-    await known.watching()
-    known.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
-    await until(lambda: known.source.labels("payments") == {"tier": "test"})
+async def test_lookup_adds_an_uncached_namespace(namespaces: CachedNamespaces) -> None:
+    assert await namespaces.source.lookup("payments") == {"tier": "prod"}
+    assert namespaces.source.labels("payments") == {"tier": "prod"}
+    await namespaces.watching()
+    namespaces.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
+    await until(lambda: namespaces.source.labels("payments") == {"tier": "test"})
 
 
-async def test_a_look_asks_for_that_one_by_a_list_and_needs_no_right_of_its_own(known: Known) -> None:
-    await known.source.lookup("payments")
-    [seen] = known.fake.seen
+async def test_lookup_is_a_list_with_a_field_selector(namespaces: CachedNamespaces) -> None:
+    await namespaces.source.lookup("payments")
+    [seen] = namespaces.fake.seen
     assert (seen.verb, seen.path, seen.query) == ("list", NAMESPACES, {"fieldSelector": "metadata.name=payments"})
 
 
-async def test_lookup_of_an_absent_namespace_finds_nothing(known: Known) -> None:
-    assert await known.source.lookup("orders") is None
-    assert known.source.labels("orders") is None
-    assert known.troubles == []
+async def test_lookup_of_an_absent_namespace_finds_nothing(namespaces: CachedNamespaces) -> None:
+    assert await namespaces.source.lookup("orders") is None
+    assert namespaces.source.labels("orders") is None
+    assert namespaces.troubles == []
 
 
 @pytest.mark.parametrize(
     "name", ["", "-a", "a-", "A", "a" * 64, "a/../b", "a,metadata.name!=b", "a\n", "a b", "a=b", "\u00e4"]
 )
-async def test_invalid_name_is_not_requested(known: Known, name: str) -> None:
-    assert await known.source.lookup(name) is None
-    assert known.fake.seen == []
+async def test_invalid_name_is_not_requested(namespaces: CachedNamespaces, name: str) -> None:
+    assert await namespaces.source.lookup(name) is None
+    assert namespaces.fake.seen == []
 
 
-async def test_looks_for_one_name_share_one_request(known: Known) -> None:
-    found = await asyncio.gather(*(known.source.lookup("payments") for _ in range(20)))
+async def test_concurrent_lookups_share_one_request(namespaces: CachedNamespaces) -> None:
+    found = await asyncio.gather(*(namespaces.source.lookup("payments") for _ in range(20)))
     assert found == [{"tier": "prod"}] * 20
-    assert len(known.fake.seen) == 1
-    await asyncio.gather(known.source.lookup("orders"), known.source.lookup("stock"))
-    assert len(known.fake.seen) == 3
+    assert len(namespaces.fake.seen) == 1
+    await asyncio.gather(namespaces.source.lookup("orders"), namespaces.source.lookup("stock"))
+    assert len(namespaces.fake.seen) == 3
 
 
-async def test_a_caller_that_gives_up_does_not_stop_the_look(known: Known) -> None:
-    impatient = asyncio.create_task(known.source.lookup("payments"))
-    patient = asyncio.create_task(known.source.lookup("payments"))
+async def test_cancelled_caller_does_not_stop_the_lookup(namespaces: CachedNamespaces) -> None:
+    impatient = asyncio.create_task(namespaces.source.lookup("payments"))
+    patient = asyncio.create_task(namespaces.source.lookup("payments"))
     await asyncio.sleep(0)
     impatient.cancel()
     assert await patient == {"tier": "prod"}
@@ -124,62 +124,64 @@ async def test_a_caller_that_gives_up_does_not_stop_the_look(known: Known) -> No
         (say(b"<html>"), "not understood"),
     ],
 )
-async def test_a_look_without_an_answer_finds_nothing_in_time_and_is_reported_once(
+async def test_failed_lookup_returns_in_time_and_is_reported_once(
     fake: FakeApiServer, client: Any, loops: Loops, fault: Any, words: str
 ) -> None:
-    known = Known(fake, client, loops, replace(QUICK, look_seconds=1))
+    namespaces = CachedNamespaces(fake, client, loops, replace(QUICK, look_seconds=1))
     fake.always["list"] = fault
-    assert await known.source.lookup("payments") is None
-    assert await known.source.lookup("orders") is None
-    [trouble] = known.troubles
+    assert await namespaces.source.lookup("payments") is None
+    assert await namespaces.source.lookup("orders") is None
+    [trouble] = namespaces.troubles
     assert trouble.startswith("cannot look up a namespace: ")
     assert words in trouble
     del fake.always["list"]
-    assert await known.source.lookup("payments") == {"tier": "prod"}
+    assert await namespaces.source.lookup("payments") == {"tier": "prod"}
     fake.next("list", fault)
-    assert await known.source.lookup("orders") is None
-    assert len(known.troubles) == 2, "it had been over"
+    assert await namespaces.source.lookup("orders") is None
+    assert len(namespaces.troubles) == 2, "it had been over"
 
 
-async def test_a_refusal_that_repeats_the_name_is_reported_once_all_the_same(known: Known) -> None:
+async def test_refusals_that_differ_by_name_are_reported_once(namespaces: CachedNamespaces) -> None:
     for name in ("orders", "stock"):
-        known.fake.next("list", refuse(403, f'namespaces "{name}" is forbidden: User "u" cannot list'))
-        assert await known.source.lookup(name) is None
-    [trouble] = known.troubles
+        namespaces.fake.next("list", refuse(403, f'namespaces "{name}" is forbidden: User "u" cannot list'))
+        assert await namespaces.source.lookup(name) is None
+    [trouble] = namespaces.troubles
     assert trouble.startswith('cannot look up a namespace: HTTP 403: namespaces is forbidden: User "u" cannot list: ')
 
 
-async def test_what_the_watch_has_brought_meanwhile_is_newer_than_what_a_look_found(known: Known) -> None:
+async def test_watch_result_overrides_an_older_lookup(namespaces: CachedNamespaces) -> None:
     release = asyncio.Event()
 
     async def slow(request: Any) -> Any:
-        answer = await known.fake.list(request)
+        answer = await namespaces.fake.list(request)
         await release.wait()
         return answer
 
-    known.fake.next("list", slow)
-    look = asyncio.create_task(known.source.lookup("payments"))
-    await until(lambda: len(known.fake.seen) == 1)
-    known.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
-    await known.watching()
+    namespaces.fake.next("list", slow)
+    lookup = asyncio.create_task(namespaces.source.lookup("payments"))
+    await until(lambda: len(namespaces.fake.seen) == 1)
+    namespaces.fake.put(NAMESPACES, "payments", labels={"tier": "test"})
+    await namespaces.watching()
     release.set()
-    assert await look == {"tier": "test"}
-    assert known.source.labels("payments") == {"tier": "test"}
+    assert await lookup == {"tier": "test"}
+    assert namespaces.source.labels("payments") == {"tier": "test"}
 
 
-async def test_stopping_does_not_wait_for_a_look(fake: FakeApiServer, client: Any, loops: Loops) -> None:
-    known = Known(fake, client, loops, replace(QUICK, look_seconds=3600))
-    await known.watching()
-    known.fake.next("list", hang)
-    look = asyncio.create_task(known.source.lookup("orders"))
-    await until(lambda: known.fake.verbs().count("list") == 2)
+async def test_stop_does_not_wait_for_a_lookup(fake: FakeApiServer, client: Any, loops: Loops) -> None:
+    namespaces = CachedNamespaces(fake, client, loops, replace(QUICK, look_seconds=3600))
+    await namespaces.watching()
+    namespaces.fake.next("list", hang)
+    lookup = asyncio.create_task(namespaces.source.lookup("orders"))
+    await until(lambda: namespaces.fake.verbs().count("list") == 2)
     await loops.stop()
-    assert await look is None
+    assert await lookup is None
 
 
-async def test_thousands_of_namespaces_are_one_list(known: Known) -> None:
+async def test_five_thousand_namespaces_need_one_list(namespaces: CachedNamespaces) -> None:
     for number in range(5000):
-        known.fake.put(NAMESPACES, f"team-{number}", labels={"team": str(number)}, spec={"finalizers": ["kubernetes"]})
-    await known.watching()
-    assert known.source.labels("team-4999") == {"team": "4999"}
-    assert known.fake.verbs() == ["list", "watch"]
+        namespaces.fake.put(
+            NAMESPACES, f"team-{number}", labels={"team": str(number)}, spec={"finalizers": ["kubernetes"]}
+        )
+    await namespaces.watching()
+    assert namespaces.source.labels("team-4999") == {"team": "4999"}
+    assert namespaces.fake.verbs() == ["list", "watch"]

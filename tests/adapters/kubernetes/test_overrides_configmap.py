@@ -17,13 +17,13 @@ QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, cool_do
 
 
 class Followed(Reported):
-    """A source behind a fake API server, with what it told."""
+    """A source behind a fake API server, and its reports."""
 
     def __init__(self, fake: FakeApiServer, client: Any) -> None:
         super().__init__()
         self.fake = fake
-        self.told = Told()
-        observer: Observer = self.told
+        self.recorder = Told()
+        observer: Observer = self.recorder
         self.keeper = ActiveOverrides(observer, Still(), THIS)
         self.source = ConfigMapOverrides(client, self.keeper, reports=self.reports, timing=QUICK)
 
@@ -42,14 +42,14 @@ async def followed(fake: FakeApiServer, client: Any, loops: Loops) -> Followed:
     return made
 
 
-async def test_that_there_is_no_configmap_is_usual(followed: Followed) -> None:
-    assert followed.told.loaded == [[]]
+async def test_missing_configmap_is_no_override_and_no_error(followed: Followed) -> None:
+    assert followed.recorder.loaded == [[]]
     assert followed.keeper.last_errors() == ()
     assert followed.troubles == []
     assert followed.fake.last("watch").query["fieldSelector"] == f"metadata.name={NAME}"
 
 
-async def test_what_is_applied_is_in_force_until_it_is_deleted(followed: Followed) -> None:
+async def test_overrides_apply_until_the_configmap_is_deleted(followed: Followed) -> None:
     followed.apply(entry())
     await until(lambda: followed.live() == ["payment-api"])
     followed.apply(entry() + entry("web"))
@@ -58,29 +58,29 @@ async def test_what_is_applied_is_in_force_until_it_is_deleted(followed: Followe
     await until(lambda: followed.live() == [])
 
 
-async def test_a_bad_document_keeps_what_is_in_force_and_names_its_place(followed: Followed) -> None:
+async def test_bad_document_keeps_overrides_and_names_its_position(followed: Followed) -> None:
     followed.apply(entry())
     await until(lambda: followed.live() == ["payment-api"])
     followed.apply("- {service: web}")
-    await until(lambda: len(followed.told.failed) == 1)
+    await until(lambda: len(followed.recorder.failed) == 1)
     assert followed.live() == ["payment-api"]
     assert followed.keeper.last_errors()[0].startswith(f"{THIS}: {KEY}:1:3: [0]")
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "error"),
     [
         ({"data": {"override.yaml": entry()}}, f"{THIS}: data['{KEY}'] is missing, there is override.yaml"),
         ({"binaryData": {KEY: "/w=="}}, f"{THIS}: binaryData['{KEY}']: it is UTF-8 text"),
     ],
 )
-async def test_a_document_in_the_wrong_place_is_reported(followed: Followed, fields: dict[str, Any], said: str) -> None:
+async def test_document_under_a_wrong_key_is_reported(followed: Followed, fields: dict[str, Any], error: str) -> None:
     followed.fake.put(CONFIGMAPS, NAME, **fields)
-    await until(lambda: len(followed.told.failed) == 1)
-    assert followed.keeper.last_errors()[0].startswith(said)
+    await until(lambda: len(followed.recorder.failed) == 1)
+    assert followed.keeper.last_errors()[0].startswith(error)
 
 
-async def test_an_empty_configmap_is_no_override(followed: Followed) -> None:
+async def test_empty_configmap_ends_overrides(followed: Followed) -> None:
     followed.apply(entry())
     await until(lambda: followed.live() == ["payment-api"])
     followed.fake.put(CONFIGMAPS, NAME, data=None)
@@ -88,7 +88,7 @@ async def test_an_empty_configmap_is_no_override(followed: Followed) -> None:
     assert followed.keeper.last_errors() == ()
 
 
-async def test_overrides_are_in_force_before_the_first_review_after_a_start(fake: FakeApiServer, client: Any) -> None:
+async def test_refresh_loads_overrides_and_keeps_them_after_a_failure(fake: FakeApiServer, client: Any) -> None:
     made = Followed(fake, client)
     made.apply(entry())
     await made.source.refresh()
@@ -98,7 +98,7 @@ async def test_overrides_are_in_force_before_the_first_review_after_a_start(fake
     assert made.live() == ["payment-api"]
 
 
-async def test_a_missing_right_is_named(fake: FakeApiServer, client: Any, loops: Loops) -> None:
+async def test_missing_right_is_named(fake: FakeApiServer, client: Any, loops: Loops) -> None:
     fake.always["list"] = refuse(403, "forbidden")
     made = Followed(fake, client)
     loops.start(made.source.run())
@@ -107,7 +107,7 @@ async def test_a_missing_right_is_named(fake: FakeApiServer, client: Any, loops:
     assert made.troubles[0].startswith(f"cannot list {THIS}: HTTP 403: forbidden: grant the right to {right}")
 
 
-async def test_a_book_creates_the_configmap_and_keeps_what_else_is_in_it(fake: FakeApiServer, client: Any) -> None:
+async def test_store_creates_the_configmap_and_keeps_other_content(fake: FakeApiServer, client: Any) -> None:
     store: OverridesStore = ConfigMapOverridesStore(client)
     assert await store.read() == b""
     assert await store.write(entry().encode())
@@ -123,7 +123,7 @@ async def test_a_book_creates_the_configmap_and_keeps_what_else_is_in_it(fake: F
     assert (kept["data"], kept["metadata"]["labels"]) == ({KEY: "[]\n", "note": "n"}, {"ours": "yes"})
 
 
-async def test_a_book_that_others_have_changed_meanwhile_writes_nothing(fake: FakeApiServer, client: Any) -> None:
+async def test_store_writes_nothing_after_a_concurrent_change(fake: FakeApiServer, client: Any) -> None:
     one, other = ConfigMapOverridesStore(client), ConfigMapOverridesStore(client)
     await one.read()
     await other.read()
@@ -139,9 +139,7 @@ async def test_a_book_that_others_have_changed_meanwhile_writes_nothing(fake: Fa
 
 
 @pytest.mark.parametrize(("verb", "exists"), [("get", True), ("create", False), ("update", True)])
-async def test_a_book_names_the_right_that_is_missing(
-    fake: FakeApiServer, client: Any, verb: str, *, exists: bool
-) -> None:
+async def test_store_names_the_missing_right(fake: FakeApiServer, client: Any, verb: str, *, exists: bool) -> None:
     if exists:
         fake.put(CONFIGMAPS, NAME, data={KEY: entry()})
     fake.always[verb] = refuse(403, "forbidden")
@@ -155,7 +153,7 @@ async def test_a_book_names_the_right_that_is_missing(
         await change()
 
 
-async def test_a_book_has_the_policy_beside_it(fake: FakeApiServer, client: Any) -> None:
+async def test_store_reads_the_policy(fake: FakeApiServer, client: Any) -> None:
     store = ConfigMapOverridesStore(client)
     assert await store.policy() is None
     fake.put(CONFIGMAPS, "podgate-policy", data={"policy.yaml": "kind: Policy\n"})

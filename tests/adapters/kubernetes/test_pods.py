@@ -21,12 +21,12 @@ QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy
 
 @dataclass
 class Follower(Reported):
-    """A `ports.PodEventHandler`, and what it was told."""
+    """A `ports.PodEventHandler` that records its events."""
 
     clock: VirtualClock = field(kw_only=True)
     pods: WatchedPods | None = None
     there: dict[str, Pod] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)
     lists: int = 0
     on_page: Callable[[], None] = lambda: None
@@ -44,14 +44,14 @@ class Follower(Reported):
         self.lists += 1
 
     async def changed(self, pod: Pod, *, gone: bool) -> None:
-        self.told.append(f"{'gone' if gone else 'there'} {pod.metadata.uid}")
+        self.events.append(f"{'gone' if gone else 'there'} {pod.metadata.uid}")
         if gone:
             self.there.pop(pod.metadata.uid, None)
         else:
             self.there[pod.metadata.uid] = pod
 
     async def passed(self, pod: Pod) -> None:
-        self.told.append(f"passed {pod.metadata.uid}")
+        self.events.append(f"passed {pod.metadata.uid}")
 
     @property
     def continuity(self) -> Continuity | None:
@@ -86,7 +86,7 @@ async def watching(fake: FakeApiServer, follower: Follower) -> None:
     await until(lambda: len(fake.watching) == 1 and follower.lists > 0)
 
 
-async def test_what_is_read_of_a_pod_is_what_matters(fake: FakeApiServer, follow: Follow) -> None:
+async def test_pod_fields_are_read_as_written(fake: FakeApiServer, follow: Follow) -> None:
     metadata = {
         "labels": {"app": "web"},
         "creationTimestamp": "2026-01-02T03:04:05Z",
@@ -106,7 +106,7 @@ async def test_what_is_read_of_a_pod_is_what_matters(fake: FakeApiServer, follow
     assert pod.status.phase == "Running"
 
 
-async def test_built_in_exempt_namespaces_are_not_even_sent(fake: FakeApiServer, follow: Follow) -> None:
+async def test_built_in_exempt_namespaces_are_not_sent(fake: FakeApiServer, follow: Follow) -> None:
     fake.put_pod("kube-system", "dns", "u2")
     follower = follow()
     await watching(fake, follower)
@@ -116,7 +116,7 @@ async def test_built_in_exempt_namespaces_are_not_even_sent(fake: FakeApiServer,
     assert set(follower.there) == {"u1", "u4"}
 
 
-async def test_a_long_list_comes_in_pages_of_one_version(fake: FakeApiServer, follow: Follow) -> None:
+async def test_long_list_is_paged_at_one_version(fake: FakeApiServer, follow: Follow) -> None:
     for number in range(1100):
         fake.put_pod("shop", f"more-{number}", f"m{number}")
     begun = fake.revision
@@ -133,11 +133,11 @@ async def test_a_long_list_comes_in_pages_of_one_version(fake: FakeApiServer, fo
     running.cancel()
     await asyncio.wait([running])
     assert follower.pages == [500, 500, 101]
-    assert follower.told == ["there n1", "there n2", "there n3"], "the watch begins at the version of the first page"
-    assert follower.continuity == Continuity(begun + 3, 1_000_000), "and the proof at its arrival"
+    assert follower.events == ["there n1", "there n2", "there n3"], "the watch begins at the version of the first page"
+    assert follower.continuity == Continuity(begun + 3, 1_000_000), "and continuity at its arrival"
 
 
-async def test_a_list_whose_version_is_gone_before_its_end_begins_again(fake: FakeApiServer, follow: Follow) -> None:
+async def test_list_restarts_when_its_version_expires(fake: FakeApiServer, follow: Follow) -> None:
     for number in range(600):
         fake.put_pod("shop", f"more-{number}", f"m{number}")
     follower = follow(run=False)
@@ -156,7 +156,7 @@ async def test_a_list_whose_version_is_gone_before_its_end_begins_again(fake: Fa
     assert (len(follower.there), follower.pages, follower.troubles) == (602, [500, 102], [])
 
 
-async def test_a_list_that_never_ends_is_a_trouble(fake: FakeApiServer, follow: Follow) -> None:
+async def test_endlessly_expiring_list_is_reported(fake: FakeApiServer, follow: Follow) -> None:
     fake.always["list"] = refuse(410, "too old")
     follower = follow()
     await until(lambda: bool(follower.troubles))
@@ -166,7 +166,7 @@ async def test_a_list_that_never_ends_is_a_trouble(fake: FakeApiServer, follow: 
     await watching(fake, follower)
 
 
-async def test_a_list_that_fails_half_way_counts_for_nothing(fake: FakeApiServer, follow: Follow) -> None:
+async def test_failed_page_does_not_change_continuity(fake: FakeApiServer, follow: Follow) -> None:
     async def halfway(_: web.Request) -> web.StreamResponse:
         metadata = {"resourceVersion": str(fake.revision), "continue": "1:1"}
         return web.json_response({"metadata": metadata, "items": []})
@@ -179,7 +179,7 @@ async def test_a_list_that_fails_half_way_counts_for_nothing(fake: FakeApiServer
     assert follower.continuity == Continuity(7, 77) or follower.lists > 0
 
 
-async def test_changes_and_bookmarks_move_the_proof_on(fake: FakeApiServer, follow: Follow) -> None:
+async def test_changes_and_bookmarks_advance_continuity(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow()
     await watching(fake, follower)
     assert follower.continuity == Continuity(fake.revision, 1_000_000)
@@ -190,7 +190,7 @@ async def test_changes_and_bookmarks_move_the_proof_on(fake: FakeApiServer, foll
     await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
 
 
-async def test_after_a_list_a_watch_goes_on_where_the_former_one_ended(fake: FakeApiServer, follow: Follow) -> None:
+async def test_watch_resumes_at_its_former_version_after_a_list(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow()
     await watching(fake, follower)
     before = follower.continuity
@@ -202,43 +202,43 @@ async def test_after_a_list_a_watch_goes_on_where_the_former_one_ended(fake: Fak
     fake.put_pod("shop", "brief", "u2")
     fake.put_pod("shop", "stays", "u3")
     fake.remove(PODS, "shop/brief")
-    follower.told.clear()
+    follower.events.clear()
     lists = follower.lists
     await until(lambda: follower.lists > lists)
-    assert follower.continuity == before, "what was written meanwhile has not been seen yet"
+    assert follower.continuity == before, "the changes since have not been watched yet"
     del fake.always["watch"]
     await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
-    assert follower.told == ["passed u2", "passed u3", "passed u2"], "the list knows better what is there"
+    assert follower.events == ["passed u2", "passed u3", "passed u2"], "the list is newer than these events"
     assert set(follower.there) == {"u1", "u3"}
 
 
-async def test_who_watches_next_goes_on_where_the_former_one_ended(fake: FakeApiServer, follow: Follow) -> None:
+async def test_new_watcher_resumes_at_the_recorded_version(fake: FakeApiServer, follow: Follow) -> None:
     before = Continuity(fake.revision, 555)
     fake.put_pod("shop", "brief", "u2")
     fake.remove(PODS, "shop/brief")
     follower = follow(before)
     await until(lambda: follower.continuity == Continuity(fake.revision, 555))
-    assert (follower.told, set(follower.there)) == (["passed u2", "passed u2"], {"u1"})
+    assert (follower.events, set(follower.there)) == (["passed u2", "passed u2"], {"u1"})
     fake.put_pod("shop", "second", "u3")
     await until(lambda: "u3" in follower.there)
-    assert follower.told[2:] == ["there u3"]
+    assert follower.events[2:] == ["there u3"]
 
 
-async def test_where_the_former_version_is_gone_the_proof_begins_again(fake: FakeApiServer, follow: Follow) -> None:
+async def test_expired_version_restarts_continuity(fake: FakeApiServer, follow: Follow) -> None:
     before = Continuity(fake.revision - 1, 555)
     fake.compact()
     follower = follow(before)
     await until(lambda: follower.continuity == Continuity(fake.revision, 1_000_000))
-    assert follower.troubles == [], "that is usual"
+    assert follower.troubles == [], "an expired version is usual"
 
 
-async def test_a_version_that_is_yet_to_come_is_another_histories(fake: FakeApiServer, follow: Follow) -> None:
+async def test_future_version_restarts_continuity(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow(Continuity(fake.revision + 1000, 555))
     await watching(fake, follower)
     assert follower.continuity == Continuity(fake.revision, 1_000_000)
 
 
-async def test_what_is_not_understood_ends_the_proof(fake: FakeApiServer, follow: Follow) -> None:
+async def test_undecodable_event_restarts_continuity(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow()
     await watching(fake, follower)
     follower.clock.set(2_000_000)
@@ -246,7 +246,7 @@ async def test_what_is_not_understood_ends_the_proof(fake: FakeApiServer, follow
     await until(lambda: follower.continuity == Continuity(fake.revision, 2_000_000))
 
 
-async def test_it_lists_again_when_it_is_asked_to(fake: FakeApiServer, follow: Follow) -> None:
+async def test_list_again_keeps_continuity(fake: FakeApiServer, follow: Follow) -> None:
     follower = follow()
     await watching(fake, follower)
     assert follower.pods is not None
@@ -255,10 +255,10 @@ async def test_it_lists_again_when_it_is_asked_to(fake: FakeApiServer, follow: F
     follower.clock.set(2_000_000)
     follower.pods.list_again()
     await until(lambda: follower.lists == 2 and len(fake.watching) == 1)
-    assert follower.continuity == Continuity(fake.revision, 1_000_000), "nothing was missed by it"
+    assert follower.continuity == Continuity(fake.revision, 1_000_000), "the list missed nothing"
 
 
-async def test_a_pod_is_looked_for_where_it_should_be(fake: FakeApiServer, follow: Follow) -> None:
+async def test_find_looks_in_the_given_namespace(fake: FakeApiServer, follow: Follow) -> None:
     pods = follow(run=False).pods
     assert pods is not None
     fake.put_pod("elsewhere", "second", "u2")
@@ -272,7 +272,7 @@ async def test_a_pod_is_looked_for_where_it_should_be(fake: FakeApiServer, follo
 
 
 @pytest.mark.parametrize("fault", [refuse(500), refuse(403), hang, say(b"{}"), say(b"[", cut=True)])
-async def test_without_an_answer_nothing_is_found_out(fake: FakeApiServer, follow: Follow, fault: Any) -> None:
+async def test_failed_find_returns_none_and_is_reported(fake: FakeApiServer, follow: Follow, fault: Any) -> None:
     follower = follow(run=False, timing=ApiTiming(look_seconds=0.1))
     fake.always["list"] = fault
     assert follower.pods is not None
@@ -281,7 +281,7 @@ async def test_without_an_answer_nothing_is_found_out(fake: FakeApiServer, follo
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("..", "x"), ("a/b", "x"), ("shop", "x,y=z"), ("", "x"), ("shop", "")])
-async def test_invalid_namespace_is_not_requested(
+async def test_invalid_namespace_or_name_is_not_requested(
     fake: FakeApiServer, follow: Follow, namespace: str, name: str
 ) -> None:
     pods = follow(run=False).pods
@@ -290,7 +290,7 @@ async def test_invalid_namespace_is_not_requested(
     assert fake.seen == []
 
 
-def test_how_far_it_has_come_is_written_and_read() -> None:
+def test_continuity_round_trips_through_annotations() -> None:
     reached = Continuity(123, 456)
     assert continuity_of(annotations(reached)) == reached
     assert annotations(None) == {}

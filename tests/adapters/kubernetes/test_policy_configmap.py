@@ -23,7 +23,7 @@ BAD = document(5).replace("pods", "pod")
 
 
 class Followed(Reported):
-    """A policy source behind a fake API server, with what it told."""
+    """A policy source behind a fake API server, and its reports."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ def followed(fake: FakeApiServer, client: Any, loops: Loops) -> Followed:
     return Followed(fake, client, loops)
 
 
-def test_it_is_a_policy_source(followed: Followed) -> None:
+def test_new_source_has_no_policy(followed: Followed) -> None:
     source: PolicySource = followed.keeper
     assert source.current() is None
     assert source.by_hash("0" * 16) is None
 
 
-async def test_a_refresh_brings_the_document_byte_for_byte(followed: Followed) -> None:
+async def test_refresh_loads_the_exact_document(followed: Followed) -> None:
     text = document(5) + "# \u00fcber \U0001f680\n"
     followed.apply(text)
     await followed.source.refresh()
@@ -92,7 +92,7 @@ async def test_a_refresh_brings_the_document_byte_for_byte(followed: Followed) -
     assert followed.contacts == 1
 
 
-async def test_it_asks_for_the_one_configmap_only(followed: Followed) -> None:
+async def test_only_the_policy_configmap_is_requested(followed: Followed) -> None:
     await followed.watching()
     for verb in ("list", "watch"):
         seen = followed.fake.last(verb)
@@ -100,7 +100,7 @@ async def test_it_asks_for_the_one_configmap_only(followed: Followed) -> None:
         assert seen.query["fieldSelector"] == "metadata.name=podgate-policy"
 
 
-async def test_changes_arrive_by_the_watch(followed: Followed) -> None:
+async def test_watch_delivers_changes(followed: Followed) -> None:
     followed.apply(document(5))
     await followed.watching()
     assert followed.pods() == "5"
@@ -109,7 +109,7 @@ async def test_changes_arrive_by_the_watch(followed: Followed) -> None:
     assert followed.fake.verbs().count("list") == 1
 
 
-async def test_a_bad_document_keeps_what_is_in_force_and_shows_its_place(followed: Followed) -> None:
+async def test_bad_document_keeps_the_policy_and_names_its_position(followed: Followed) -> None:
     followed.apply(document(5))
     await followed.watching()
     followed.apply(BAD)
@@ -120,7 +120,7 @@ async def test_a_bad_document_keeps_what_is_in_force_and_shows_its_place(followe
     assert followed.pods() == "5"
 
 
-async def test_deleting_it_keeps_what_is_in_force(followed: Followed) -> None:
+async def test_deleted_configmap_keeps_the_policy(followed: Followed) -> None:
     followed.apply(document(5))
     await followed.watching()
     followed.fake.remove(CONFIGMAPS, POLICY)
@@ -141,7 +141,7 @@ async def test_deleting_it_keeps_what_is_in_force(followed: Followed) -> None:
         ({"binaryData": {"policy.yaml": "/w=="}}, "binaryData['policy.yaml']: it is UTF-8 text, under data: put"),
     ],
 )
-async def test_a_configmap_without_the_document_is_refused(
+async def test_configmap_without_the_document_is_refused(
     followed: Followed, fields: dict[str, Any], words: str
 ) -> None:
     followed.fake.put(CONFIGMAPS, POLICY, **fields)
@@ -151,7 +151,7 @@ async def test_a_configmap_without_the_document_is_refused(
     assert words in error
 
 
-async def test_a_document_as_large_as_a_configmap_can_be_goes_both_ways(followed: Followed) -> None:
+async def test_largest_document_is_loaded_and_copied(followed: Followed) -> None:
     text = document(5) + "# \u20ac\n"
     text += "#" * (LARGEST_BYTES - len(text.encode()) - 1) + "\n"
     await followed.watching()
@@ -163,7 +163,7 @@ async def test_a_document_as_large_as_a_configmap_can_be_goes_both_ways(followed
 # The copy
 
 
-async def test_what_was_accepted_is_kept_a_second_time(followed: Followed) -> None:
+async def test_last_good_copy_follows_accepted_policies(followed: Followed) -> None:
     followed.apply(document(5))
     await followed.watching()
     await until(lambda: followed.kept() == document(5))
@@ -175,7 +175,7 @@ async def test_what_was_accepted_is_kept_a_second_time(followed: Followed) -> No
     assert followed.troubles == []
 
 
-async def test_a_copy_that_is_equal_is_not_written_again(followed: Followed) -> None:
+async def test_equal_copy_is_not_rewritten(followed: Followed) -> None:
     followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(5)})
     followed.apply(document(5))
     await followed.watching()
@@ -185,7 +185,7 @@ async def test_a_copy_that_is_equal_is_not_written_again(followed: Followed) -> 
     assert followed.fake.verbs().count("update") == 1
 
 
-async def test_what_others_put_on_the_copy_stays(followed: Followed) -> None:
+async def test_labels_of_the_copy_are_kept(followed: Followed) -> None:
     followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": "old", "more": "x"}, labels={"team": "a"})
     followed.apply(document(5))
     await followed.watching()
@@ -195,7 +195,7 @@ async def test_what_others_put_on_the_copy_stays(followed: Followed) -> None:
     assert stored["metadata"]["labels"] == {"team": "a"}
 
 
-async def test_at_a_start_with_a_bad_policy_the_last_good_is_in_force_and_the_errors_are_shown(
+async def test_start_with_bad_policy_loads_last_good_and_shows_errors(
     followed: Followed,
 ) -> None:
     followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
@@ -205,14 +205,14 @@ async def test_at_a_start_with_a_bad_policy_the_last_good_is_in_force_and_the_er
     assert followed.keeper.last_errors()[0].startswith(f"{THIS}: policy.yaml:6:")
 
 
-async def test_at_a_start_without_a_policy_the_last_good_is_in_force(followed: Followed) -> None:
+async def test_start_without_policy_loads_last_good(followed: Followed) -> None:
     followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
     await followed.watching()
     assert followed.pods() == "4"
     assert "there is none" in followed.keeper.last_errors()[0]
 
 
-async def test_at_a_start_with_a_good_policy_that_one_is_in_force(followed: Followed) -> None:
+async def test_start_with_good_policy_ignores_last_good(followed: Followed) -> None:
     followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
     followed.apply(document(5))
     await followed.source.refresh()
@@ -220,7 +220,7 @@ async def test_at_a_start_with_a_good_policy_that_one_is_in_force(followed: Foll
     assert followed.keeper.last_errors() == ()
 
 
-async def test_a_last_good_that_is_no_good_any_more_does_no_harm(followed: Followed) -> None:
+async def test_bad_last_good_copy_is_reported_and_does_not_block_the_policy(followed: Followed) -> None:
     followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": BAD + "#"})
     followed.apply(document(5))
     await followed.source.refresh()
@@ -238,7 +238,7 @@ async def test_errors_of_a_policy_equal_to_its_copy_name_the_policy(followed: Fo
 
 
 @pytest.mark.parametrize("fields", [{}, {"binaryData": {"policy.yaml": "/w=="}}])
-async def test_a_copy_that_holds_nothing_is_filled(followed: Followed, fields: dict[str, Any]) -> None:
+async def test_empty_copy_is_filled(followed: Followed, fields: dict[str, Any]) -> None:
     followed.fake.put(CONFIGMAPS, LAST_GOOD, **fields)
     followed.apply(document(5))
     await followed.watching()
@@ -246,7 +246,7 @@ async def test_a_copy_that_holds_nothing_is_filled(followed: Followed, fields: d
     assert "binaryData" not in (followed.fake.stored(CONFIGMAPS, LAST_GOOD) or {})
 
 
-async def test_once_a_policy_is_in_force_the_copy_is_not_read_again_for_a_bad_one(followed: Followed) -> None:
+async def test_copy_is_not_reread_while_a_policy_is_in_force(followed: Followed) -> None:
     followed.apply(document(5))
     await followed.source.refresh()
     followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(4)})
@@ -255,7 +255,7 @@ async def test_once_a_policy_is_in_force_the_copy_is_not_read_again_for_a_bad_on
     assert followed.pods() == "5"
 
 
-async def test_a_copy_that_cannot_be_read_delays_nothing_but_itself(
+async def test_unreadable_copy_is_reported_and_does_not_block_the_policy(
     fake: FakeApiServer, client: Any, loops: Loops
 ) -> None:
     followed = Followed(fake, client, loops)
@@ -268,13 +268,13 @@ async def test_a_copy_that_cannot_be_read_delays_nothing_but_itself(
     followed.apply(document(5))
     await followed.source.refresh()
     assert followed.pods() == "5"
-    assert followed.troubles == [trouble, trouble], "it had been over"
+    assert followed.troubles == [trouble, trouble], "the first trouble had ended"
     assert trouble.startswith(
         "cannot read configmap podgate-system/podgate-policy-last-good: HTTP 403: cannot get: grant"
     )
 
 
-async def test_a_copy_that_cannot_be_written_is_reported_once_and_tried_until_it_is(followed: Followed) -> None:
+async def test_unwritable_copy_is_reported_once_and_retried(followed: Followed) -> None:
     followed.fake.always["create"] = refuse(403, "cannot create")
     followed.apply(document(5))
     await followed.watching()
@@ -297,10 +297,10 @@ async def test_a_copy_that_cannot_be_written_is_reported_once_and_tried_until_it
     followed.fake.next("update", refuse(403, "cannot create"))
     followed.apply(document(8))
     await until(lambda: followed.kept() == document(8))
-    assert len(followed.troubles) == 4, "it had been over"
+    assert len(followed.troubles) == 4, "the first trouble had ended"
 
 
-async def test_another_server_that_writes_the_copy_first_is_no_trouble(followed: Followed) -> None:
+async def test_copy_written_first_by_another_server_is_no_trouble(followed: Followed) -> None:
     async def overtaken(_: web.Request) -> web.StreamResponse:
         followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": document(5)})
         return await refuse(409, "already exists")(_)
@@ -317,7 +317,7 @@ async def test_another_server_that_writes_the_copy_first_is_no_trouble(followed:
     assert followed.troubles == []
 
 
-async def test_a_conflict_hides_no_other_trouble(followed: Followed) -> None:
+async def test_failure_after_a_conflict_is_reported(followed: Followed) -> None:
     followed.fake.next("create", refuse(409, "already exists"))
     followed.fake.always["create"] = refuse(403, "cannot create")
     followed.apply(document(5))
@@ -326,7 +326,7 @@ async def test_a_conflict_hides_no_other_trouble(followed: Followed) -> None:
     assert "HTTP 403" in followed.troubles[0]
 
 
-async def test_conflicts_without_an_end_are_reported(followed: Followed) -> None:
+async def test_endless_conflicts_are_reported(followed: Followed) -> None:
     followed.fake.always["create"] = refuse(409, "already exists")
     followed.apply(document(5))
     await followed.watching()
@@ -334,7 +334,7 @@ async def test_conflicts_without_an_end_are_reported(followed: Followed) -> None
     assert len(followed.troubles) == 1
 
 
-async def test_a_copy_changed_between_reading_and_writing_is_read_again(followed: Followed) -> None:
+async def test_copy_changed_before_the_update_is_reread(followed: Followed) -> None:
     async def meanwhile(request: web.Request) -> web.StreamResponse:
         followed.fake.put(CONFIGMAPS, LAST_GOOD, data={"policy.yaml": "other"}, labels={"team": "a"})
         return await followed.fake.change(request)
@@ -353,7 +353,7 @@ async def test_a_copy_changed_between_reading_and_writing_is_read_again(followed
 # Refresh
 
 
-async def test_callers_share_one_reading(followed: Followed) -> None:
+async def test_concurrent_refreshes_share_one_list(followed: Followed) -> None:
     followed.apply(document(5))
     await asyncio.gather(*(followed.source.refresh() for _ in range(20)))
     assert followed.fake.verbs().count("list") == 1
@@ -361,7 +361,7 @@ async def test_callers_share_one_reading(followed: Followed) -> None:
     assert followed.fake.verbs().count("list") == 2
 
 
-async def test_a_reading_that_has_just_ended_is_not_repeated(fake: FakeApiServer, client: Any, loops: Loops) -> None:
+async def test_refresh_is_skipped_within_the_cool_down(fake: FakeApiServer, client: Any, loops: Loops) -> None:
     followed = Followed(fake, client, loops, replace(QUICK, cool_down_seconds=3600))
     fake.next("list", refuse(500))
     for _ in range(5):
@@ -369,7 +369,7 @@ async def test_a_reading_that_has_just_ended_is_not_repeated(fake: FakeApiServer
     assert fake.verbs().count("list") == 1, "also one that failed"
 
 
-async def test_a_caller_that_gives_up_does_not_stop_the_reading(followed: Followed) -> None:
+async def test_cancelled_caller_does_not_stop_the_refresh(followed: Followed) -> None:
     followed.apply(document(5))
     impatient = asyncio.create_task(followed.source.refresh())
     patient = asyncio.create_task(followed.source.refresh())
@@ -390,7 +390,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_reading(followed: Follow
         (say(b"{", cut=True), "not completed"),
     ],
 )
-async def test_a_reading_that_fails_is_reported_once_and_raises_nothing(
+async def test_failed_refresh_is_reported_once_and_does_not_raise(
     fake: FakeApiServer, client: Any, loops: Loops, fault: Any, words: str
 ) -> None:
     followed = Followed(fake, client, loops, replace(QUICK, refresh_seconds=1))
@@ -405,16 +405,16 @@ async def test_a_reading_that_fails_is_reported_once_and_raises_nothing(
     await followed.source.refresh()
     fake.next("list", fault)
     await followed.source.refresh()
-    assert len(followed.troubles) == 2, "it had been over"
+    assert len(followed.troubles) == 2, "the first trouble had ended"
 
 
-async def test_a_defect_of_podgate_in_a_reading_is_raised(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_defect_in_a_refresh_is_raised(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed.keeper, "on_unreadable", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         await followed.source.refresh()
 
 
-async def test_stopping_does_not_wait_for_a_reading(fake: FakeApiServer, client: Any, loops: Loops) -> None:
+async def test_stop_does_not_wait_for_a_refresh(fake: FakeApiServer, client: Any, loops: Loops) -> None:
     followed = Followed(fake, client, loops, replace(QUICK, refresh_seconds=3600))
     await followed.watching()
     followed.fake.next("list", hang)
@@ -424,7 +424,7 @@ async def test_stopping_does_not_wait_for_a_reading(fake: FakeApiServer, client:
     await waiting
 
 
-async def test_a_late_event_does_not_undo_what_a_refresh_has_read(followed: Followed) -> None:
+async def test_late_event_does_not_undo_a_refresh(followed: Followed) -> None:
     followed.apply(document(5))
     await followed.watching()
     late = dict(followed.fake.stored(CONFIGMAPS, POLICY) or {})
@@ -444,7 +444,7 @@ async def test_a_late_event_does_not_undo_what_a_refresh_has_read(followed: Foll
     await until(lambda: followed.pods() == "8")
 
 
-async def test_versions_that_are_no_numbers_are_taken_as_they_come(followed: Followed) -> None:
+async def test_non_numeric_versions_apply_in_order_of_arrival(followed: Followed) -> None:
     followed.apply(document(5))
     await followed.watching()
     [watch] = followed.fake.watching
@@ -454,7 +454,7 @@ async def test_versions_that_are_no_numbers_are_taken_as_they_come(followed: Fol
     await until(lambda: followed.pods() == "6")
 
 
-async def test_it_starts_while_the_api_server_is_away_and_recovers(followed: Followed) -> None:
+async def test_policy_loads_after_an_api_server_outage_at_start(followed: Followed) -> None:
     followed.fake.next("list", refuse(503), refuse(503), refuse(503))
     await followed.source.refresh()
     assert followed.keeper.current() is None
@@ -463,7 +463,7 @@ async def test_it_starts_while_the_api_server_is_away_and_recovers(followed: Fol
     await until(lambda: followed.pods() == "5")
 
 
-async def test_who_does_not_keep_the_last_good_reads_it_all_the_same(
+async def test_reader_without_keeping_loads_last_good_and_writes_nothing(
     fake: FakeApiServer, client: Any, loops: Loops
 ) -> None:
     followed = Followed(fake, client, loops, keeps_last_good=False)

@@ -23,27 +23,27 @@ from webhook.ports import WatchReports
 COLLECTION = Collection(
     item=Namespace, items=Listed[Namespace], path=NAMESPACES, name="namespaces", right="list and watch namespaces"
 )
-# Never healthy: no test's result hangs on how long something took.
+# Never healthy: no result depends on the duration of a test.
 QUICK = ApiTiming(first_pause_seconds=0.001, longest_pause_seconds=0.01, healthy_seconds=3600)
 
 
 class Follower(Reported):
-    """A watch that runs, and what it has brought."""
+    """A running watch, and what it delivered."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: dict[str, dict[str, str]] = {}
         self.lists: list[str] = []
         self.changes: list[tuple[str, str]] = []
-        self.taking: Callable[[], Awaitable[None]] | None = None
+        self.on_change: Callable[[], Awaitable[None]] | None = None
 
     async def all(self, snapshot: ListSnapshot[Namespace]) -> None:
         self.lists.append(snapshot.version)
         self.names = {item.metadata.name: item.metadata.labels or {} for item in snapshot.items}
 
     async def one(self, changed: Namespace, deleted: bool) -> None:  # noqa: FBT001  the watch's word
-        if self.taking is not None:
-            await self.taking()
+        if self.on_change is not None:
+            await self.on_change()
         self.changes.append((changed.metadata.name, "gone" if deleted else "there"))
         if deleted:
             del self.names[changed.metadata.name]
@@ -83,7 +83,7 @@ async def watching(fake: FakeApiServer, follow: Callable[..., Follower]) -> Foll
     return follower
 
 
-async def test_it_lists_what_is_there_and_then_sees_every_change(fake: FakeApiServer, watching: Follower) -> None:
+async def test_list_is_followed_by_every_change(fake: FakeApiServer, watching: Follower) -> None:
     assert watching.names == {"payments": {"tier": "prod"}}
     fake.put(NAMESPACES, "payments", labels={"tier": "test"})
     fake.put(NAMESPACES, "orders")
@@ -94,9 +94,7 @@ async def test_it_lists_what_is_there_and_then_sees_every_change(fake: FakeApiSe
     assert watching.troubles == []
 
 
-async def test_the_list_is_a_consistent_read_and_the_watch_begins_at_its_version(
-    fake: FakeApiServer, watching: Follower
-) -> None:
+async def test_watch_begins_at_the_version_of_a_consistent_list(fake: FakeApiServer, watching: Follower) -> None:
     assert fake.last("list").query == {}
     query = fake.last("watch").query
     assert query["resourceVersion"] == watching.lists[0] == str(fake.revision)
@@ -106,9 +104,7 @@ async def test_the_list_is_a_consistent_read_and_the_watch_begins_at_its_version
 
 
 @pytest.mark.parametrize("ending", ["cut", "end"])
-async def test_a_watch_that_ends_goes_on_from_the_last_version_it_brought(
-    fake: FakeApiServer, watching: Follower, ending: str
-) -> None:
+async def test_ended_watch_resumes_at_its_last_version(fake: FakeApiServer, watching: Follower, ending: str) -> None:
     fake.put(NAMESPACES, "orders")
     await until(lambda: "orders" in watching.names)
     last = fake.revision
@@ -120,7 +116,7 @@ async def test_a_watch_that_ends_goes_on_from_the_last_version_it_brought(
     assert watching.troubles == []
 
 
-async def test_a_bookmark_moves_the_version(fake: FakeApiServer, watching: Follower) -> None:
+async def test_bookmark_advances_the_version(fake: FakeApiServer, watching: Follower) -> None:
     fake.revision += 1000  # what happened to other kinds of objects
     contacts = watching.contacts
     fake.bookmark()
@@ -132,7 +128,7 @@ async def test_a_bookmark_moves_the_version(fake: FakeApiServer, watching: Follo
     assert watching.changes == []
 
 
-async def test_a_version_too_old_reported_by_an_event_leads_to_a_list(fake: FakeApiServer, watching: Follower) -> None:
+async def test_expired_version_in_an_event_causes_a_list(fake: FakeApiServer, watching: Follower) -> None:
     fake.bookmark()
     fake.cut()
     fake.remove(NAMESPACES, "payments")
@@ -140,13 +136,11 @@ async def test_a_version_too_old_reported_by_an_event_leads_to_a_list(fake: Fake
     fake.compact()
     await until(lambda: watching.names == {"orders": {}})
     assert watching.lists[-1] == str(fake.revision)
-    assert watching.changes == [], "what vanished unseen is gone because the list does not have it"
-    assert watching.troubles == [], "that is how it is meant to be"
+    assert watching.changes == [], "the list shows what is gone"
+    assert watching.troubles == [], "an expired version is usual"
 
 
-async def test_a_version_too_old_reported_by_the_status_leads_to_a_list(
-    fake: FakeApiServer, watching: Follower
-) -> None:
+async def test_expired_version_in_the_status_causes_a_list(fake: FakeApiServer, watching: Follower) -> None:
     fake.bookmark()
     fake.next("watch", refuse(410, "too old resource version"))
     fake.end()
@@ -154,16 +148,14 @@ async def test_a_version_too_old_reported_by_the_status_leads_to_a_list(
     assert watching.troubles == []
 
 
-async def test_an_open_watch_that_is_reported_its_version_expired_leads_to_a_list(
-    fake: FakeApiServer, watching: Follower
-) -> None:
+async def test_expired_version_in_an_open_watch_causes_a_list(fake: FakeApiServer, watching: Follower) -> None:
     fake.bookmark()
     fake.error(410, "etcd event received with PrevKv=nil")
     await until(lambda: fake.verbs() == ["list", "watch", "list", "watch"])
     assert watching.troubles == []
 
 
-async def test_a_list_whose_version_is_too_old_at_once_is_reported(
+async def test_version_expired_right_after_its_list_is_reported(
     fake: FakeApiServer, follow: Callable[..., Follower]
 ) -> None:
     fake.always["watch"] = refuse(410, "too old resource version")
@@ -172,9 +164,7 @@ async def test_a_list_whose_version_is_too_old_at_once_is_reported(
     assert follower.troubles == ["cannot watch namespaces: HTTP 410: too old resource version"]
 
 
-async def test_another_error_in_the_stream_is_reported_and_leads_to_a_list(
-    fake: FakeApiServer, watching: Follower
-) -> None:
+async def test_other_stream_error_is_reported_and_causes_a_list(fake: FakeApiServer, watching: Follower) -> None:
     fake.error(500, "storage is unwell")
     await until(lambda: len(watching.lists) == 2)
     assert watching.troubles == ["cannot watch namespaces: HTTP 500: storage is unwell"]
@@ -190,7 +180,7 @@ async def test_another_error_in_the_stream_is_reported_and_leads_to_a_list(
         b'{"type": "ADDED", "object": {"metadata": {"name": "\xff"}}}\n',
     ],
 )
-async def test_what_is_not_understood_is_reported_and_leads_to_a_list(
+async def test_undecodable_line_is_reported_and_causes_a_list(
     fake: FakeApiServer, watching: Follower, line: bytes
 ) -> None:
     fake.bookmark()
@@ -202,7 +192,7 @@ async def test_what_is_not_understood_is_reported_and_leads_to_a_list(
     assert watching.troubles[0].startswith("cannot watch namespaces: ")
 
 
-async def test_half_a_line_at_the_end_counts_for_nothing(fake: FakeApiServer, watching: Follower) -> None:
+async def test_incomplete_last_line_is_ignored(fake: FakeApiServer, watching: Follower) -> None:
     fake.bookmark()
     fake.send(b'{"type": "ADDED", "object": {"metadata": {"name": "half", "resourceVersion": "9')
     fake.end()
@@ -212,9 +202,7 @@ async def test_half_a_line_at_the_end_counts_for_nothing(fake: FakeApiServer, wa
     assert len(watching.lists) == 1
 
 
-async def test_a_change_of_several_megabytes_in_small_pieces_is_one_change(
-    fake: FakeApiServer, watching: Follower
-) -> None:
+async def test_event_of_several_megabytes_is_reassembled(fake: FakeApiServer, watching: Follower) -> None:
     huge = b'{"type":"ADDED","object":{"metadata":{"name":"huge","resourceVersion":"900"},"spec":"' + b"x" * (5 << 20)
     for begin in range(0, len(huge), 100_000):
         fake.send(huge[begin : begin + 100_000])
@@ -222,7 +210,7 @@ async def test_a_change_of_several_megabytes_in_small_pieces_is_one_change(
     await until(lambda: "huge" in watching.names)
 
 
-def test_a_line_without_an_end_is_given_up() -> None:
+def test_overlong_line_is_refused() -> None:
     lines = Lines()
     for _ in range(20):
         assert list(lines.feed(b"x" * (1 << 20))) == []
@@ -230,7 +218,7 @@ def test_a_line_without_an_end_is_given_up() -> None:
         list(lines.feed(b"x"))
 
 
-def test_lines_are_found_wherever_the_pieces_are_cut() -> None:
+def test_lines_are_split_at_any_chunk_boundary() -> None:
     text = b"one\n\ntwo\r\nthree\n"
     for size in range(1, len(text) + 1):
         lines = Lines()
@@ -238,21 +226,23 @@ def test_lines_are_found_wherever_the_pieces_are_cut() -> None:
         assert [line for piece in pieces for line in lines.feed(piece)] == [b"one", b"two", b"three"]
 
 
-async def test_a_silent_watch_is_given_up_and_goes_on(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
+async def test_silent_watch_without_events_causes_a_list(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
     follower = follow(replace(QUICK, inactivity_seconds=0.05, healthy_seconds=0.01))
     await until(lambda: fake.verbs().count("watch") == 3)
-    assert fake.verbs()[:5] == ["list", "watch", "list", "watch", "list"], "one that brought nothing is not trusted"
-    assert follower.troubles == [], "where nothing changes there is nothing to bring"
+    assert fake.verbs()[:5] == ["list", "watch", "list", "watch", "list"], (
+        "a watch without events is followed by a list"
+    )
+    assert follower.troubles == [], "without changes there are no events"
 
 
-async def test_a_silent_watch_that_had_brought_something_goes_on_from_there(
+async def test_silent_watch_with_events_resumes_at_their_version(
     fake: FakeApiServer, follow: Callable[..., Follower]
 ) -> None:
-    async def bring_and_fall_silent(request: web.Request) -> web.StreamResponse:
+    async def send_and_hang(request: web.Request) -> web.StreamResponse:
         await say(b'{"type": "ADDED", "object": {"metadata": {"name": "orders", "resourceVersion": "150"}}}\n')(request)
         return await hang(request)
 
-    fake.next("watch", bring_and_fall_silent)
+    fake.next("watch", send_and_hang)
     follower = follow(replace(QUICK, inactivity_seconds=1))
     await until(lambda: fake.verbs().count("watch") == 2)
     assert fake.verbs() == ["list", "watch", "watch"]
@@ -260,10 +250,8 @@ async def test_a_silent_watch_that_had_brought_something_goes_on_from_there(
     assert follower.names.keys() == {"payments", "orders"}
 
 
-async def test_a_store_that_went_back_in_time_is_found_out(
-    fake: FakeApiServer, follow: Callable[..., Follower]
-) -> None:
-    """A watch from a version that is yet to come brings nothing, not even bookmarks."""
+async def test_future_version_is_replaced_after_silence(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
+    """A watch from a future version delivers nothing, not even bookmarks."""
     fake.next("watch", say(b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "5000"}}}\n'))
     follower = follow(replace(QUICK, inactivity_seconds=0.05))
     await until(lambda: len(fake.watching) == 1)
@@ -273,7 +261,7 @@ async def test_a_store_that_went_back_in_time_is_found_out(
 
 
 @pytest.mark.parametrize("ending", [say(b""), say(b"", cut=True), say(b"\n", cut=True)])
-async def test_a_watch_that_never_brings_anything_is_reported_and_lists_go_on(
+async def test_watch_without_events_is_reported_and_lists_continue(
     fake: FakeApiServer, follow: Callable[..., Follower], ending: Callable[..., Awaitable[object]]
 ) -> None:
     fake.always["watch"] = ending
@@ -285,7 +273,7 @@ async def test_a_watch_that_never_brings_anything_is_reported_and_lists_go_on(
     assert follower.troubles[0].startswith("cannot watch namespaces: it ended before it had brought anything: ")
 
 
-async def test_a_missing_right_to_list_is_named_once_and_asked_for_again(
+async def test_forbidden_list_is_reported_once_and_retried(
     fake: FakeApiServer, follow: Callable[..., Follower]
 ) -> None:
     fake.always["list"] = refuse(403, 'User "u" cannot list resource "namespaces"')
@@ -301,7 +289,7 @@ async def test_a_missing_right_to_list_is_named_once_and_asked_for_again(
     await until(lambda: "payments" in follower.names)
 
 
-async def test_a_missing_right_to_watch_is_named_and_lists_bring_the_changes(
+async def test_forbidden_watch_is_reported_and_lists_deliver_changes(
     fake: FakeApiServer, follow: Callable[..., Follower]
 ) -> None:
     fake.always["watch"] = refuse(403, "cannot watch")
@@ -313,9 +301,7 @@ async def test_a_missing_right_to_watch_is_named_and_lists_bring_the_changes(
     assert trouble.startswith("cannot watch namespaces: HTTP 403: cannot watch: grant the right to list and watch ")
 
 
-async def test_credentials_that_are_not_accepted_are_reported(
-    fake: FakeApiServer, follow: Callable[..., Follower]
-) -> None:
+async def test_refused_credentials_are_reported(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
     fake.always["list"] = refuse(401, "Unauthorized")
     follower = follow()
     await until(lambda: len(fake.seen) > 2)
@@ -323,7 +309,7 @@ async def test_credentials_that_are_not_accepted_are_reported(
     assert trouble.startswith("cannot list namespaces: HTTP 401: Unauthorized: the credentials are not accepted")
 
 
-async def test_a_busy_server_is_asked_again_from_the_same_version(fake: FakeApiServer, watching: Follower) -> None:
+async def test_throttled_watch_is_retried_at_the_same_version(fake: FakeApiServer, watching: Follower) -> None:
     fake.bookmark()
     fake.next("watch", refuse(429, "too many requests"), refuse(429, "too many requests"))
     fake.end()
@@ -331,9 +317,7 @@ async def test_a_busy_server_is_asked_again_from_the_same_version(fake: FakeApiS
     assert watching.troubles == ["cannot watch namespaces: HTTP 429: too many requests"]
 
 
-async def test_an_api_server_that_is_away_is_asked_again_from_the_same_version(
-    fake: FakeApiServer, watching: Follower
-) -> None:
+async def test_dropped_watch_is_retried_at_the_same_version(fake: FakeApiServer, watching: Follower) -> None:
     fake.bookmark()
     fake.next("watch", drop, drop, drop)
     fake.end()
@@ -342,9 +326,7 @@ async def test_an_api_server_that_is_away_is_asked_again_from_the_same_version(
     assert len(watching.troubles) == 1
 
 
-async def test_a_proxys_error_page_is_an_error_like_any_other(
-    fake: FakeApiServer, follow: Callable[..., Follower]
-) -> None:
+async def test_proxy_error_page_is_reported_by_its_status(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
     async def bad_gateway(_: web.Request) -> web.StreamResponse:
         return web.Response(status=502, text="<html>" + "x" * 1000, content_type="text/html")
 
@@ -355,7 +337,7 @@ async def test_a_proxys_error_page_is_an_error_like_any_other(
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"metadata": {}, "items": []}'])
-async def test_a_list_that_is_none_is_reported_and_asked_for_again(
+async def test_invalid_list_is_reported_and_retried(
     fake: FakeApiServer, follow: Callable[..., Follower], body: bytes
 ) -> None:
     fake.next("list", say(body))
@@ -365,29 +347,25 @@ async def test_a_list_that_is_none_is_reported_and_asked_for_again(
     assert len(follower.lists) == 1
 
 
-async def test_an_empty_list_that_go_writes_as_null_is_empty(
-    fake: FakeApiServer, follow: Callable[..., Follower]
-) -> None:
+async def test_null_items_are_an_empty_list(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
     fake.next("list", say(b'{"metadata": {"resourceVersion": "101"}, "items": null}'))
     follower = follow()
     await until(lambda: len(fake.watching) == 1)
     assert follower.names == {}
 
 
-async def test_a_list_that_hangs_or_breaks_off_is_given_up(
+async def test_hanging_or_broken_list_is_reported_and_retried(
     fake: FakeApiServer, follow: Callable[..., Follower]
 ) -> None:
     fake.next("list", hang, drop, drop, say(b'{"metadata": {"resourceVersion": "1"}, "items": [', cut=True))
     follower = follow(replace(QUICK, request_seconds=1))
     await until(lambda: "payments" in follower.names)
     assert follower.troubles[0] == "cannot list namespaces: no answer in time"
-    assert "disconnected" in follower.troubles[1], "aiohttp itself asks once more"
+    assert "disconnected" in follower.troubles[1], "aiohttp itself retries once"
     assert "not completed" in follower.troubles[2]
 
 
-async def test_a_trouble_that_comes_back_is_reported_again(
-    fake: FakeApiServer, follow: Callable[..., Follower]
-) -> None:
+async def test_recurring_trouble_is_reported_again(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
     fake.next("list", refuse(500), refuse(500), refuse(501), refuse(500))
     follower = follow()
     await until(lambda: "payments" in follower.names)
@@ -400,7 +378,7 @@ async def test_a_trouble_that_comes_back_is_reported_again(
     assert len(follower.troubles) == 4
 
 
-async def test_a_trouble_of_the_watch_is_over_when_it_brings_something(fake: FakeApiServer, watching: Follower) -> None:
+async def test_watch_trouble_ends_with_the_next_event(fake: FakeApiServer, watching: Follower) -> None:
     for times in (1, 2):
         fake.bookmark()
         fake.next("watch", refuse(500))
@@ -412,8 +390,8 @@ async def test_a_trouble_of_the_watch_is_over_when_it_brings_something(fake: Fak
         assert watching.troubles == ["cannot watch namespaces: HTTP 500"] * times
 
 
-async def test_a_redirect_is_not_followed(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
-    """The token would go along, to wherever it says."""
+async def test_redirect_is_not_followed(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
+    """The token would go to its target."""
     fake.next("list", refuse(302, Location=f"{fake.url}/elsewhere"))
     follower = follow()
     await until(lambda: "payments" in follower.names)
@@ -421,7 +399,7 @@ async def test_a_redirect_is_not_followed(fake: FakeApiServer, follow: Callable[
     assert {seen.path for seen in fake.seen} == {NAMESPACES}
 
 
-async def test_a_list_without_an_end_is_given_up(
+async def test_overlong_list_is_refused(
     fake: FakeApiServer, follow: Callable[..., Follower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "_BODY_BYTES_MAX", 1 << 20)
@@ -432,7 +410,7 @@ async def test_a_list_without_an_end_is_given_up(
 
 
 @pytest.mark.usefixtures("fake")
-async def test_a_defect_in_what_takes_the_changes_is_not_swallowed(tmp_path: Path) -> None:
+async def test_defect_in_a_handler_is_raised(tmp_path: Path) -> None:
     async def broken(_: ListSnapshot[Namespace]) -> None:
         raise LookupError("a defect of ours")
 
@@ -444,17 +422,17 @@ async def test_a_defect_in_what_takes_the_changes_is_not_swallowed(tmp_path: Pat
             await watch.run()
 
 
-async def test_cancelled_at_any_point_it_leaves_nothing_open(fake: FakeApiServer, tmp_path: Path) -> None:
+async def test_cancelled_watch_leaves_nothing_open(fake: FakeApiServer, tmp_path: Path) -> None:
     fake.next("list", hang)
     client = await connect(tmp_path / "kubeconfig")
     follower = Follower()
-    stuck = asyncio.Event()
+    blocked = asyncio.Event()
 
-    async def for_ever() -> None:
-        stuck.set()
+    async def block() -> None:
+        blocked.set()
         await asyncio.Event().wait()
 
-    follower.taking = for_ever
+    follower.on_change = block
     watch = Watch(
         client,
         COLLECTION,
@@ -475,21 +453,21 @@ async def test_cancelled_at_any_point_it_leaves_nothing_open(fake: FakeApiServer
     await until(lambda: not fake.watching)
     fake.put(NAMESPACES, "orders")
     fake.next("list", say(b'{"metadata": {"resourceVersion": "100"}, "items": []}'))
-    await run_until(stuck.is_set)
+    await run_until(blocked.is_set)
     await until(lambda: not fake.watching)
-    follower.taking = None
+    follower.on_change = None
     await run_until(lambda: follower.names.keys() == {"payments", "orders"})
     await client.close()
 
 
-def test_the_pauses_have_their_bounds_from_the_timing() -> None:
+def test_pauses_follow_the_timing() -> None:
     backoff = ApiTiming(first_pause_seconds=1, longest_pause_seconds=30, longest_retry_after_seconds=60).backoff()
     for bound in (1, 2, 4, 8, 16, 30, 30):
         assert bound / 2 <= backoff.next_seconds() <= bound
     assert 60 <= backoff.next_seconds(86_400) <= 75
 
 
-async def test_retry_after_is_read_from_the_answer(
+async def test_retry_after_sets_the_pause(
     fake: FakeApiServer, follow: Callable[..., Follower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
@@ -506,7 +484,7 @@ async def test_retry_after_is_read_from_the_answer(
     assert asked == [7.0, 0.0, 9.0]
 
 
-async def test_a_healthy_stretch_ends_the_series_of_failures(
+async def test_healthy_watch_resets_the_backoff(
     fake: FakeApiServer, follow: Callable[..., Follower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resets: list[None] = []
@@ -531,7 +509,7 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-async def test_however_often_a_watch_that_brings_something_is_cut_its_pauses_stay_short(
+async def test_cut_watch_that_delivered_events_retries_without_backoff(
     fake: FakeApiServer, failures: list[int], watching: Follower
 ) -> None:
     for times in range(1, 6):
@@ -543,11 +521,11 @@ async def test_however_often_a_watch_that_brings_something_is_cut_its_pauses_sta
     assert failures == [0] * 5
 
 
-async def test_a_version_that_is_gone_when_the_api_server_is_back_costs_no_long_pause(
+async def test_expired_version_after_an_outage_resets_the_backoff(
     fake: FakeApiServer, failures: list[int], watching: Follower
 ) -> None:
     fake.bookmark()
     fake.next("watch", *[refuse(429)] * 4, refuse(410, "too old resource version"))
     fake.cut()
     await until(lambda: len(watching.lists) > 1 and len(fake.watching) == 1)
-    assert failures == [0, 1, 2, 3, 4, 0], "cut, refused four times, and then told that a list is due"
+    assert failures == [0, 1, 2, 3, 4, 0], "cut, refused four times, and then expired"

@@ -29,7 +29,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 PLAN = plan_of(breaker=BREAKER)
 CHANNEL = "podgate:v1:test:breakers"
 FAR_US = 4_000_000_000_000_000
-"""A moment that no test lives to see."""
+"""A time after every test."""
 
 FORCED = replace(PLAN, breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, FAR_US, "INC-1")))
 OPEN = BreakerView(State.OPEN, 5, 1, FAR_US, "errorRate", tripped_at_us=1, tripped_by="errorRate")
@@ -37,7 +37,7 @@ NO_FILES = StoreFiles()
 
 
 class Replica:
-    """A store that listens, and what it told of that."""
+    """A subscribed store, and its reports."""
 
     def __init__(self, url: str, files: StoreFiles = NO_FILES, clock: Clock | None = None) -> None:
         self.troubles: list[str] = []
@@ -51,13 +51,15 @@ class Replica:
             announcement_reports=WatchReports(int, self.troubles.append, self.over.append),
         )
 
-    def knows(self, plan: CounterPlan = PLAN) -> State | None:
+    def breaker_state(self, plan: CounterPlan = PLAN) -> State | None:
         view = self.store.last_breaker(plan)
         return view.state if view is not None else None
 
 
 @asynccontextmanager
-async def listening(url: str, files: StoreFiles = NO_FILES, clock: Clock | None = None) -> AsyncIterator[Replica]:
+async def subscribed_replica(
+    url: str, files: StoreFiles = NO_FILES, clock: Clock | None = None
+) -> AsyncIterator[Replica]:
     replica = Replica(url, files, clock)
     following = asyncio.create_task(replica.store.follow())
     try:
@@ -69,48 +71,48 @@ async def listening(url: str, files: StoreFiles = NO_FILES, clock: Clock | None 
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for what happens in another process, or in a task that tells nobody."""
+    """Wait for a condition of another process, or of a task without an event."""
     async with asyncio.timeout(HANG_SECONDS):
         while not holds():  # noqa: ASYNC110  as said
             await asyncio.sleep(0.01)
 
 
-async def subscribed(*servers: RedisServer, count: int = 1) -> None:
-    """Wait until so many listen, on any of the servers."""
+async def until_subscribed(*servers: RedisServer, count: int = 1) -> None:
+    """Wait for so many subscribers of these servers together."""
 
-    def all_there() -> bool:
+    def is_complete() -> bool:
         return sum(int(server.cli("PUBSUB", "NUMSUB", CHANNEL)[1]) for server in servers) >= count
 
-    await eventually(all_there)
+    await eventually(is_complete)
 
 
-def published(server: RedisServer, view: BreakerView, at_us: int = 1, plan: CounterPlan = PLAN) -> None:
+def publish(server: RedisServer, view: BreakerView, at_us: int = 1, plan: CounterPlan = PLAN) -> None:
     server.cli("PUBLISH", CHANNEL, msgspec.msgpack.encode((plan.tag, plan.service, at_us, packed_view(view))))
 
 
-async def forced_open(store: RedisStore) -> None:
+async def force_open(store: RedisStore) -> None:
     """Move the breaker by one call."""
     await store.apply_override(FORCED)
 
 
 async def test_breaker_change_is_announced_to_the_other_replicas(redis_server: RedisServer) -> None:
-    async with listening(redis_server.url) as one, listening(redis_server.url) as other:
-        await subscribed(redis_server, count=2)
-        await forced_open(one.store)
-        await eventually(lambda: other.knows() is State.FORCED_OPEN)
+    async with subscribed_replica(redis_server.url) as one, subscribed_replica(redis_server.url) as other:
+        await until_subscribed(redis_server, count=2)
+        await force_open(one.store)
+        await eventually(lambda: other.breaker_state() is State.FORCED_OPEN)
         view = other.store.last_breaker(PLAN)
         assert view is not None
         assert (view.state, view.reason, view.open_until_us) == (State.FORCED_OPEN, "INC-1", FAR_US)
         await one.store.apply_override(PLAN)
-        await eventually(lambda: other.knows() is State.CLOSED)
+        await eventually(lambda: other.breaker_state() is State.CLOSED)
         assert one.troubles == other.troubles == []
 
 
 async def test_manual_state_unknown_to_the_plan_is_read_from_redis(redis_server: RedisServer) -> None:
-    async with listening(redis_server.url) as one, listening(redis_server.url) as other:
-        await subscribed(redis_server, count=2)
-        await forced_open(one.store)
-        await eventually(lambda: other.knows() is State.FORCED_OPEN)
+    async with subscribed_replica(redis_server.url) as one, subscribed_replica(redis_server.url) as other:
+        await until_subscribed(redis_server, count=2)
+        await force_open(one.store)
+        await eventually(lambda: other.breaker_state() is State.FORCED_OPEN)
         assert other.store.known_breaker(PLAN) is None, "its override has ended, or is not known here yet"
         assert other.store.known_breaker(FORCED) is not None
         asked = Acquire(PLAN, "payments", "a", {"pods": 1}, "user:alice")
@@ -121,48 +123,51 @@ async def test_manual_state_unknown_to_the_plan_is_read_from_redis(redis_server:
 
 async def test_subscription_uses_one_more_connection_and_closes_it_at_the_end(redis_server: RedisServer) -> None:
     with redis_server.client() as client:
-        async with listening(redis_server.url) as replica:
-            await subscribed(redis_server)
+        async with subscribed_replica(redis_server.url) as replica:
+            await until_subscribed(redis_server)
             await replica.store.tick([PLAN])
             kinds = sorted(other["sub"] for other in client.client_list() if other["id"] != str(client.client_id()))
             assert kinds == ["0", "1"]
         await eventually(lambda: len(client.client_list()) == 1)
 
 
-async def test_an_announcement_on_a_socket_and_of_another_database_is_counted(
+async def test_announcement_reaches_a_socket_url_of_the_same_database(
     redis_program: RedisProgram, tmp_path: Path
 ) -> None:
     path = tmp_path / "redis.sock"
     with RedisServer(redis_program, tmp_path / "redis", "--unixsocket", str(path)) as server:
-        async with listening(f"unix://{path}?db=3") as one, listening(f"redis://127.0.0.1:{server.port}/3") as other:
-            await subscribed(server, count=2)
-            await forced_open(other.store)
-            await eventually(lambda: one.knows() is other.knows() is State.FORCED_OPEN)
+        async with (
+            subscribed_replica(f"unix://{path}?db=3") as one,
+            subscribed_replica(f"redis://127.0.0.1:{server.port}/3") as other,
+        ):
+            await until_subscribed(server, count=2)
+            await force_open(other.store)
+            await eventually(lambda: one.breaker_state() is other.breaker_state() is State.FORCED_OPEN)
 
 
 async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServer) -> None:
-    async with listening(redis_server.url) as replica:
-        await subscribed(redis_server)
+    async with subscribed_replica(redis_server.url) as replica:
+        await until_subscribed(redis_server)
         marks = iter(range(100))
 
-        async def after(view: BreakerView, at_us: int) -> BreakerView | None:
-            """Publish it and something else behind it: when that is known, it has been read."""
-            published(redis_server, view, at_us)
+        async def view_after(view: BreakerView, at_us: int) -> BreakerView | None:
+            """Publish the view and then a marker: once the marker is read, so is the view."""
+            publish(redis_server, view, at_us)
             mark = replace(PLAN, service=f"mark-{next(marks)}")
-            published(redis_server, OPEN, plan=mark)
-            await eventually(lambda: replica.knows(mark) is State.OPEN)
+            publish(redis_server, OPEN, plan=mark)
+            await eventually(lambda: replica.breaker_state(mark) is State.OPEN)
             return replica.store.last_breaker(PLAN)
 
         probing = replace(OPEN, state=State.HALF_OPEN, generation=6, open_until_us=0)
-        assert await after(OPEN, 10) == OPEN
-        assert await after(probing, 5) == probing, "a clock that was put back does not undo a transition"
-        assert await after(OPEN, 20) == probing
+        assert await view_after(OPEN, 10) == OPEN
+        assert await view_after(probing, 5) == probing, "a clock that was put back does not undo a transition"
+        assert await view_after(OPEN, 20) == probing
         newer = replace(probing, probes_leased=2)
-        assert await after(newer, 30) == newer
-        assert await after(probing, 29) == newer
+        assert await view_after(newer, 30) == newer
+        assert await view_after(probing, 29) == newer
         apart = replace(OPEN, generation=6)
-        assert await after(apart, 31) == apart, "of two that moved apart the open one holds"
-        assert await after(newer, 40) == apart
+        assert await view_after(apart, 31) == apart, "of two that moved apart the open one holds"
+        assert await view_after(newer, 40) == apart
 
 
 @pytest.mark.parametrize(
@@ -180,90 +185,88 @@ async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServe
         msgspec.msgpack.encode(("a", "b", 1, [["OPEN"], 5, 1, 1, "", 0, 0])),
     ],
 )
-async def test_an_announcement_that_cannot_be_read_is_reported_once_and_changes_nothing(
-    redis_server: RedisServer, nonsense: bytes
-) -> None:
-    async with listening(redis_server.url) as replica:
-        await subscribed(redis_server)
+async def test_unreadable_announcement_is_reported_once_and_ignored(redis_server: RedisServer, nonsense: bytes) -> None:
+    async with subscribed_replica(redis_server.url) as replica:
+        await until_subscribed(redis_server)
         for _ in range(2):
             redis_server.cli("PUBLISH", CHANNEL, nonsense)
-        published(redis_server, OPEN)
-        await eventually(lambda: replica.knows() is State.OPEN)
-        (told,) = replica.troubles
-        assert told.startswith("script: an announcement cannot be read: ")
-        assert replica.over == [told]
+        publish(redis_server, OPEN)
+        await eventually(lambda: replica.breaker_state() is State.OPEN)
+        (message,) = replica.troubles
+        assert message.startswith("script: an announcement cannot be read: ")
+        assert replica.over == [message]
 
 
 async def test_announcement_of_a_newer_version_with_more_fields_is_read(redis_server: RedisServer) -> None:
-    async with listening(redis_server.url) as replica:
-        await subscribed(redis_server)
+    async with subscribed_replica(redis_server.url) as replica:
+        await until_subscribed(redis_server)
         more = (PLAN.tag, PLAN.service, 1, [*packed_view(OPEN), "more"])
         redis_server.cli("PUBLISH", CHANNEL, msgspec.msgpack.encode(more))
-        await eventually(lambda: replica.knows() is State.OPEN)
+        await eventually(lambda: replica.breaker_state() is State.OPEN)
         assert replica.store.last_breaker(PLAN) == OPEN
 
 
-async def test_a_lost_connection_is_reported_once_and_made_again(own_redis_server: RedisServer) -> None:
-    async with listening(own_redis_server.url) as replica:
-        await subscribed(own_redis_server)
+async def test_lost_connection_is_reported_once_and_restored(own_redis_server: RedisServer) -> None:
+    async with subscribed_replica(own_redis_server.url) as replica:
+        await until_subscribed(own_redis_server)
         own_redis_server.kill()
         await eventually(lambda: bool(replica.troubles))
         await asyncio.sleep(0.3)  # several attempts
         own_redis_server.start()
-        await subscribed(own_redis_server)
+        await until_subscribed(own_redis_server)
         await eventually(lambda: replica.over == replica.troubles)
-        assert {told.partition(":")[0] for told in replica.troubles} == {"unreachable"}
+        assert {message.partition(":")[0] for message in replica.troubles} == {"unreachable"}
         assert len(replica.troubles) == 1
-        published(own_redis_server, OPEN)
-        await eventually(lambda: replica.knows() is State.OPEN)
+        publish(own_redis_server, OPEN)
+        await eventually(lambda: replica.breaker_state() is State.OPEN)
 
 
-async def test_a_server_that_says_nothing_any_more_is_left(
+async def test_silent_server_is_reported_and_subscribed_again(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(announcements, "_SILENT_SECONDS", 1)
-    async with listening(own_redis_server.url) as replica:
-        await subscribed(own_redis_server)
+    async with subscribed_replica(own_redis_server.url) as replica:
+        await until_subscribed(own_redis_server)
         await asyncio.sleep(3)
-        assert replica.troubles == [], "a server that is there says so"
+        assert replica.troubles == [], "a live server sends pings"
         own_redis_server.pause()
         await eventually(lambda: bool(replica.troubles))
         assert replica.troubles[0].startswith("timeout: no message for 2 s")
         own_redis_server.resume()
         await eventually(lambda: len(replica.over) == len(replica.troubles))
-        published(own_redis_server, OPEN)
-        await eventually(lambda: replica.knows() is State.OPEN)
+        publish(own_redis_server, OPEN)
+        await eventually(lambda: replica.breaker_state() is State.OPEN)
 
 
-async def test_passwords_are_read_again_for_each_connection(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_password_file_is_reread_for_each_connection(redis_program: RedisProgram, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("first")
     users = acl_file(tmp_path / "users.acl", user("users", "first"))
     with RedisServer(redis_program, tmp_path / "redis", "--aclfile", str(users)) as server:
         url, files = f"redis://podgate@127.0.0.1:{server.port}", StoreFiles(password_file=password)
-        async with listening(url, files) as replica:
-            await subscribed(server)
+        async with subscribed_replica(url, files) as replica:
+            await until_subscribed(server)
             server.cli("ACL", "SETUSER", "podgate", ">second", "<first")
             server.cli("CLIENT", "KILL", "TYPE", "pubsub")
-            await eventually(lambda: any(told.startswith("authentication: ") for told in replica.troubles))
+            await eventually(lambda: any(message.startswith("authentication: ") for message in replica.troubles))
             password.write_text("second")
-            await subscribed(server)
-            published(server, OPEN)
-            await eventually(lambda: replica.knows() is State.OPEN)
+            await until_subscribed(server)
+            publish(server, OPEN)
+            await eventually(lambda: replica.breaker_state() is State.OPEN)
             await eventually(lambda: len(replica.over) == len(replica.troubles))
 
 
-async def test_another_primary_is_listened_to_when_one_is_gone(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_subscription_follows_a_sentinel_failover(redis_program: RedisProgram, tmp_path: Path) -> None:
     with SentinelGroup(redis_program, tmp_path / "group") as group:
         first = group.primary
-        async with listening(group.url) as replica:
-            await subscribed(first)
+        async with subscribed_replica(group.url) as replica:
+            await until_subscribed(first)
             first.kill()
             second = group.wait_for_failover(first)
-            await subscribed(second)
+            await until_subscribed(second)
             await eventually(lambda: len(replica.over) == len(replica.troubles) > 0)
-            published(second, OPEN)
-            await eventually(lambda: replica.knows() is State.OPEN)
+            publish(second, OPEN)
+            await eventually(lambda: replica.breaker_state() is State.OPEN)
 
 
 async def test_subscription_leaves_a_primary_that_sentinels_no_longer_name(
@@ -274,42 +277,40 @@ async def test_subscription_leaves_a_primary_that_sentinels_no_longer_name(
         SentinelGroup(redis_program, tmp_path / "group", sentinels=1) as group,
         RedisServer(redis_program, tmp_path / "another") as another,
     ):
-        async with listening(group.url) as replica:
+        async with subscribed_replica(group.url) as replica:
             await replica.store.tick([PLAN])
-            await subscribed(group.primary)
+            await until_subscribed(group.primary)
 
             async def named(*_: object) -> tuple[bytes, bytes]:
                 return b"127.0.0.1", str(another.port).encode()
 
             monkeypatch.setattr("webhook.adapters.redis_store.transport.sentinel.Sentinels._ask", named)
             await replica.store.tick([PLAN])
-            await subscribed(another)
+            await until_subscribed(another)
             assert replica.troubles == []
 
 
-async def test_on_a_cluster_any_node_is_listened_to_and_another_where_it_is_gone(
-    redis_program: RedisProgram, tmp_path: Path
-) -> None:
+async def test_subscription_moves_to_a_live_node_of_a_cluster(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisCluster(redis_program, tmp_path / "cluster", "--cluster-require-full-coverage", "no") as cluster:
-        async with listening(cluster.url) as one, listening(cluster.url) as other:
-            await subscribed(*cluster.nodes, count=2)
-            await forced_open(one.store)
-            await eventually(lambda: one.knows() is other.knows() is State.FORCED_OPEN)
+        async with subscribed_replica(cluster.url) as one, subscribed_replica(cluster.url) as other:
+            await until_subscribed(*cluster.nodes, count=2)
+            await force_open(one.store)
+            await eventually(lambda: one.breaker_state() is other.breaker_state() is State.FORCED_OPEN)
             owner = cluster.owner(PLAN.tag)
             gone = next(node for node in cluster.nodes if node is not owner)
             gone.kill()
-            await subscribed(*(node for node in cluster.nodes if node is not gone), count=2)
+            await until_subscribed(*(node for node in cluster.nodes if node is not gone), count=2)
             await one.store.apply_override(PLAN)
-            await eventually(lambda: one.knows() is other.knows() is State.CLOSED)
+            await eventually(lambda: one.breaker_state() is other.breaker_state() is State.CLOSED)
 
 
-async def test_the_documented_user_of_a_cluster_may_listen_on_every_node(redis_cluster: RedisCluster) -> None:
+async def test_documented_cluster_user_can_subscribe_on_every_node(redis_cluster: RedisCluster) -> None:
     for node in redis_cluster.nodes:
         url = f"redis+cluster://podgate:{CLUSTER_PASSWORD}@127.0.0.1:{node.port}"
-        async with listening(url) as replica:
-            await subscribed(node)
-            await forced_open(replica.store)
-            await eventually(lambda: replica.knows() is State.FORCED_OPEN)
+        async with subscribed_replica(url) as replica:
+            await until_subscribed(node)
+            await force_open(replica.store)
+            await eventually(lambda: replica.breaker_state() is State.FORCED_OPEN)
             await replica.store.apply_override(PLAN)
             assert replica.troubles == []
 
@@ -329,17 +330,17 @@ async def test_forbidden_subscription_is_reported_and_replaced_by_reads(
 ) -> None:
     async with (
         with_users(redis_program, tmp_path, changed) as (server, url),
-        listening(server.url) as other,
-        listening(url) as replica,
+        subscribed_replica(server.url) as other,
+        subscribed_replica(url) as replica,
     ):
-        await subscribed(server)
+        await until_subscribed(server)
         await eventually(lambda: bool(replica.troubles))
         assert replica.troubles[0].startswith("authentication: ")
-        await forced_open(other.store)
-        await eventually(lambda: other.knows() is State.FORCED_OPEN)
-        assert replica.knows() is None
+        await force_open(other.store)
+        await eventually(lambda: other.breaker_state() is State.FORCED_OPEN)
+        assert replica.breaker_state() is None
         await replica.store.tick([PLAN])
-        assert replica.knows() is State.FORCED_OPEN
+        assert replica.breaker_state() is State.FORCED_OPEN
 
 
 @pytest.mark.parametrize("changed", ["-publish", "resetchannels"])
@@ -347,38 +348,40 @@ async def test_forbidden_publication_does_not_stop_counting_and_others_read(
     redis_program: RedisProgram, tmp_path: Path, changed: str
 ) -> None:
     mark = replace(PLAN, service="mark")
-    async with with_users(redis_program, tmp_path, changed) as (server, url), listening(server.url) as other:
-        await subscribed(server)
+    async with with_users(redis_program, tmp_path, changed) as (server, url), subscribed_replica(server.url) as other:
+        await until_subscribed(server)
         alone = Replica(url)
-        await forced_open(alone.store)
-        assert alone.knows() is State.FORCED_OPEN
+        await force_open(alone.store)
+        assert alone.breaker_state() is State.FORCED_OPEN
         await alone.store.close()
         assert [entry[b"username"] for entry in server.cli("ACL", "LOG")] == [b"podgate"], "it tried"
-        published(server, OPEN, plan=mark)
-        await eventually(lambda: other.knows(mark) is State.OPEN)
-        assert other.knows() is None
+        publish(server, OPEN, plan=mark)
+        await eventually(lambda: other.breaker_state(mark) is State.OPEN)
+        assert other.breaker_state() is None
         await other.store.tick([PLAN])
-        assert other.knows() is State.FORCED_OPEN
+        assert other.breaker_state() is State.FORCED_OPEN
 
 
 @pytest.mark.parametrize("command", ["PUBLISH", "SUBSCRIBE"])
-async def test_another_channel_is_not_theirs(redis_program: RedisProgram, tmp_path: Path, command: str) -> None:
+async def test_documented_user_is_denied_another_channel(
+    redis_program: RedisProgram, tmp_path: Path, command: str
+) -> None:
     async with with_users(redis_program, tmp_path, "on") as (server, _):
-        told = {"PUBLISH": ("another", "x"), "SUBSCRIBE": ("another",)}[command]
+        arguments = {"PUBLISH": ("another", "x"), "SUBSCRIBE": ("another",)}[command]
         with pytest.raises(NoPermissionError, match="channel"):
-            server.cli(command, *told, username="podgate", password="serving")
+            server.cli(command, *arguments, username="podgate", password="serving")
 
 
-async def test_a_replay_announces_nothing(redis_server: RedisServer) -> None:
-    async with listening(redis_server.url) as replica:
-        await subscribed(redis_server)
+async def test_replay_publishes_no_announcement(redis_server: RedisServer) -> None:
+    async with subscribed_replica(redis_server.url) as replica:
+        await until_subscribed(redis_server)
         clock = HandClock()
-        told: dict[str, Any] = {"time_us": clock.now_us}
+        options: dict[str, Any] = {"time_us": clock.now_us}
         replay = RedisStore(
-            open_transport(redis_server.url), "test", clock, WatchReports(int, str, str), deadline_seconds=30, **told
+            open_transport(redis_server.url), "test", clock, WatchReports(int, str, str), deadline_seconds=30, **options
         )
-        await forced_open(replay)
+        await force_open(replay)
         await replay.close()
-        published(redis_server, OPEN, plan=replace(PLAN, service="mark"))
-        await eventually(lambda: replica.knows(replace(PLAN, service="mark")) is State.OPEN)
-        assert replica.knows() is None
+        publish(redis_server, OPEN, plan=replace(PLAN, service="mark"))
+        await eventually(lambda: replica.breaker_state(replace(PLAN, service="mark")) is State.OPEN)
+        assert replica.breaker_state() is None

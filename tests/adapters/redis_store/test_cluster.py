@@ -28,8 +28,8 @@ def key(tag: str) -> str:
     return f"podgate:{{{tag}}}:count"
 
 
-async def answered(link: Transport, tag: str) -> bytes:
-    """Ask until there is an answer: a call may fail while nobody has the slot, none may fail for ever."""
+async def run_until_answered(link: Transport, tag: str) -> bytes:
+    """Repeat a call until it succeeds: it may fail while no node has the slot."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             with suppress(RedisError, OSError, TimeoutError):
@@ -37,7 +37,7 @@ async def answered(link: Transport, tag: str) -> bytes:
             await asyncio.sleep(0.05)
 
 
-async def test_calls_go_to_the_nodes_that_have_the_slots(redis_cluster: RedisCluster) -> None:
+async def test_calls_go_to_the_owners_of_their_slots(redis_cluster: RedisCluster) -> None:
     async with linked(redis_cluster.url) as link:
         assert link.one_tag_a_call
         answers = await asyncio.gather(*(link.run([key(tag)], tag.encode()) for tag in TAGS))
@@ -52,7 +52,7 @@ async def test_calls_go_to_the_nodes_that_have_the_slots(redis_cluster: RedisClu
             await link.run([key("service-1"), key("service-2")], b"x")
 
 
-async def test_one_node_is_enough_to_begin_with_and_nodes_that_are_gone_are_passed_over(
+async def test_slot_map_is_read_from_any_reachable_node(
     redis_cluster: RedisCluster,
 ) -> None:
     async with linked(f"redis+cluster://127.0.0.1:1,127.0.0.1:{redis_cluster.nodes[2].port}") as link:
@@ -67,7 +67,7 @@ async def test_one_node_is_enough_to_begin_with_and_nodes_that_are_gone_are_pass
         assert "a-wrong-one" not in str(caught.value)
 
 
-async def test_scripts_that_were_flushed_are_sent_again_to_each_node(redis_cluster: RedisCluster) -> None:
+async def test_flushed_scripts_are_sent_again_to_each_node(redis_cluster: RedisCluster) -> None:
     async with linked(redis_cluster.url) as link:
         for _ in range(2):
             await asyncio.gather(*(link.run([key(tag)], b"x") for tag in TAGS))
@@ -76,7 +76,7 @@ async def test_scripts_that_were_flushed_are_sent_again_to_each_node(redis_clust
         assert all(redis_cluster.owner(tag).cli("GET", key(tag)) == b"2" for tag in TAGS)
 
 
-async def test_a_slot_on_its_way_to_another_node_is_followed(redis_cluster: RedisCluster) -> None:
+async def test_slot_migration_is_followed_by_ask_and_moved(redis_cluster: RedisCluster) -> None:
     old, new = "payment-api", "shop"  # an old service has keys already
     async with linked(redis_cluster.url) as link:
         for tag in (old, new):
@@ -94,7 +94,7 @@ async def test_a_slot_on_its_way_to_another_node_is_followed(redis_cluster: Redi
             assert link.lane(tag) == f"127.0.0.1:{target.port}"
 
 
-async def test_only_what_fits_is_forgotten_on_every_node(redis_cluster: RedisCluster) -> None:
+async def test_forget_deletes_matching_keys_on_every_node(redis_cluster: RedisCluster) -> None:
     async with linked(redis_cluster.url) as link:
         await asyncio.gather(*(link.run([key(tag)], b"x") for tag in TAGS))
         other = f"other:{{{TAGS[0]}}}"
@@ -103,22 +103,22 @@ async def test_only_what_fits_is_forgotten_on_every_node(redis_cluster: RedisClu
     assert [found for node in redis_cluster.nodes for found in node.cli("KEYS", "*")] == [other.encode()]
 
 
-async def test_the_documented_user_is_enough_and_without_any_one_right_it_is_not(redis_cluster: RedisCluster) -> None:
+async def test_each_right_of_the_documented_cluster_user_is_needed(redis_cluster: RedisCluster) -> None:
     source = redis_cluster.owner("asked")
     target = next(node for node in redis_cluster.nodes if node is not source)
     url = redis_cluster.url.replace("://", f"://podgate:{CLUSTER_PASSWORD}@")
 
-    async def lives() -> None:
+    async def make_calls() -> None:
         async with linked(url) as link:
             await link.run_ids()
             assert await link.run([key("asked")], b"x") == b"x"
 
     redis_cluster.begin_move("asked", target)
     try:
-        # The script of this test counts; what the store's needs is tried elsewhere.
+        # The script of this test counts; another test covers the store's script.
         for node in redis_cluster.nodes:
             node.cli("ACL", "SETUSER", "podgate", "+incr")
-        await lives()
+        await make_calls()
         needed = {"+evalsha", "+eval", "+info", "+cluster|slots", "+asking"}
         assert needed <= set(commands("cluster"))
         for right in sorted(needed):
@@ -126,14 +126,14 @@ async def test_the_documented_user_is_enough_and_without_any_one_right_it_is_not
                 node.cli("SCRIPT", "FLUSH")
                 node.cli("ACL", "SETUSER", "podgate", f"-{right.removeprefix('+').partition('|')[0]}")
             with pytest.raises(RedisError, match=r"(?i)permission"):
-                await lives()
+                await make_calls()
             for node in redis_cluster.nodes:
                 node.cli("ACL", "SETUSER", "podgate", right)
     finally:
         redis_cluster.end_move("asked", target)
 
 
-async def test_a_replica_takes_over_from_a_master_that_is_gone(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_calls_continue_after_a_failover_of_a_master(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisCluster(redis_program, tmp_path / "cluster", replicas=1) as own:
         first, replica = own.nodes[0], own.nodes[3]
         tag = next(tag for tag in TAGS if own.owner(tag) is first)
@@ -143,12 +143,12 @@ async def test_a_replica_takes_over_from_a_master_that_is_gone(redis_program: Re
             first.cli("WAIT", 1, 5000)
             first.kill()
             own.wait_for_failover(first)
-            assert await answered(link, tag) == tag.encode()
+            assert await run_until_answered(link, tag) == tag.encode()
             assert link.lane(tag) == f"127.0.0.1:{replica.port}"
             after = await link.run_ids()
             assert after.keys() == (before.keys() | {link.lane(tag)}) - {f"127.0.0.1:{first.port}"}
             first.start()
-            await asyncio.gather(*(answered(link, tag) for tag in TAGS))
+            await asyncio.gather(*(run_until_answered(link, tag) for tag in TAGS))
         with redis.Redis(port=replica.port) as client:
             assert int(client.get(key(tag))) >= 2
 
@@ -172,5 +172,5 @@ async def test_failed_node_is_queried_last() -> None:
     await link.close()
 
 
-def test_a_tag_has_the_slot_of_its_keys() -> None:
+def test_tag_and_its_keys_share_a_slot() -> None:
     assert key_slot(key("a").encode()) == key_slot(b"{a}") == key_slot(b"a")

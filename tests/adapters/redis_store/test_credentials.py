@@ -28,7 +28,7 @@ OLD, NEW, WRONG = "the-old-password", "the-new-password", "a-wrong-password"
 def server(redis_program: RedisProgram, tmp_path: Path) -> Iterator[RedisServer]:
     users = acl_file(tmp_path / "users.acl", user("users", OLD))
     with RedisServer(redis_program, tmp_path / "redis", "--aclfile", str(users)) as running:
-        # The script of these tests counts; what the store's needs is tried elsewhere.
+        # The script of these tests counts; another test covers the store's script.
         running.cli("ACL", "SETUSER", "podgate", "+incr", "+ping")
         yield running
 
@@ -45,31 +45,31 @@ def url_of(server: RedisServer, user: str = "podgate@") -> str:
 
 
 def put(path: Path, content: str | bytes | None) -> None:
-    """Give a file that content, or None: take it away."""
+    """Write a file, or delete it for None."""
     path.unlink() if content is None else path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 async def cut_off(link: Transport, server: RedisServer, *how: str) -> None:
-    """End the link's connections, and let it hear of that."""
+    """End the link's connections, and wait until the link notices."""
     server.cli(*(how or ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")))
     with suppress(RedisError):
         while True:
             await link.ping()
 
 
-async def test_a_password_that_was_rotated_step_by_step_costs_no_call(server: RedisServer, password: Path) -> None:
+async def test_password_rotation_fails_no_call(server: RedisServer, password: Path) -> None:
     async with linked(url_of(server), StoreFiles(password_file=password)) as link:
         assert await link.run([KEY], b"a") == b"a"
         server.cli("ACL", "SETUSER", "podgate", f">{NEW}")
         put(password, NEW)
         server.cli("ACL", "SETUSER", "podgate", f"<{OLD}")
-        assert await link.run([KEY], b"b") == b"b", "on the connection that was let in before"
+        assert await link.run([KEY], b"b") == b"b", "on the earlier connection"
         await cut_off(link, server)
-        assert await link.run([KEY], b"c") == b"c", "on one that was let in by the new password"
+        assert await link.run([KEY], b"c") == b"c", "on a connection with the new password"
 
 
 @pytest.mark.parametrize("inside", ["file", "url"])
-async def test_a_wrong_password_is_reported_without_it_and_a_mended_one_is_taken_up(
+async def test_wrong_password_is_not_shown_and_its_correction_is_read(
     server: RedisServer, password: Path, inside: str
 ) -> None:
     url = url_of(server) if inside == "file" else url_of(server, f"podgate:{WRONG}@")
@@ -85,7 +85,7 @@ async def test_a_wrong_password_is_reported_without_it_and_a_mended_one_is_taken
         assert await link.run([KEY], b"b") == b"b"
 
 
-async def test_a_user_that_was_replaced_is_taken_up_with_its_password(server: RedisServer, tmp_path: Path) -> None:
+async def test_replaced_user_is_read_with_its_password(server: RedisServer, tmp_path: Path) -> None:
     files = StoreFiles(username_file=tmp_path / "username", password_file=tmp_path / "password")
     put(tmp_path / "username", "podgate")
     put(tmp_path / "password", OLD)
@@ -99,7 +99,7 @@ async def test_a_user_that_was_replaced_is_taken_up_with_its_password(server: Re
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff"])
-async def test_a_file_that_is_no_password_is_named_and_a_mended_one_is_taken_up(
+async def test_unusable_password_file_is_named_and_reread(
     server: RedisServer, password: Path, content: bytes | None
 ) -> None:
     put(password, content)
@@ -111,8 +111,8 @@ async def test_a_file_that_is_no_password_is_named_and_a_mended_one_is_taken_up(
 
 
 def test_server_error_that_quotes_a_secret_is_not_shown() -> None:
-    said = f"unknown command 'AUTH', with args beginning with: 'podgate' '{OLD}'"
-    assert OLD not in RedisCredentials("podgate", OLD).without(said)
+    error = f"unknown command 'AUTH', with args beginning with: 'podgate' '{OLD}'"
+    assert OLD not in RedisCredentials("podgate", OLD).without(error)
     assert OLD not in repr(RedisCredentials("podgate", OLD))
 
 
@@ -132,33 +132,33 @@ def context(pki: Pki) -> ssl.SSLContext:
     return context
 
 
-async def test_tls_with_a_private_authority_and_a_certificate_of_podgate(
+async def test_tls_uses_the_private_ca_and_the_client_certificate(
     redis_server: RedisServer, pki: Pki, context: ssl.SSLContext
 ) -> None:
-    ours = StoreFiles(ca=pki.folder / "ca.crt", cert=pki.folder / "client.crt", key=pki.folder / "client.key")
+    client_files = StoreFiles(ca=pki.folder / "ca.crt", cert=pki.folder / "client.crt", key=pki.folder / "client.key")
     async with behind_tls(redis_server, context) as url:
-        async with linked(url, ours) as link:
+        async with linked(url, client_files) as link:
             assert await link.run([KEY], b"a" * 1_000_000) == b"a" * 1_000_000
-        async with linked(url, StoreFiles(ca=ours.ca)) as link:
-            with pytest.raises((RedisError, OSError)):  # a server says so after the handshake, or just leaves
+        async with linked(url, StoreFiles(ca=client_files.ca)) as link:
+            with pytest.raises((RedisError, OSError)):  # a server answers after the handshake, or disconnects
                 await link.ping()
         async with linked(url, StoreFiles()) as link:
             with pytest.raises(RedisError, match=r"(?i)certificate.verify.failed"):
                 await link.ping()
 
 
-async def test_files_of_tls_that_changed_are_those_of_the_next_connection(
+async def test_changed_tls_files_apply_to_the_next_connection(
     redis_server: RedisServer, pki: Pki, context: ssl.SSLContext, tmp_path: Path
 ) -> None:
-    ours = StoreFiles(ca=pki.folder / "ca.crt", cert=pki.folder / "client.crt", key=pki.folder / "client.key")
+    client_files = StoreFiles(ca=pki.folder / "ca.crt", cert=pki.folder / "client.crt", key=pki.folder / "client.key")
     (tmp_path / "other").mkdir()
     other = Pki.create(tmp_path / "other", "another")
-    async with behind_tls(redis_server, context) as url, linked(url, ours) as link:
+    async with behind_tls(redis_server, context) as url, linked(url, client_files) as link:
         await link.ping()
-        # The server has another authority's certificate now, and wants one of it from us.
+        # The server now has another authority's certificate, and requires one of it.
         context.load_cert_chain(other.paths.certificate, other.paths.key)
         context.load_verify_locations(other.folder / "ca.crt")
-        assert await link.run([KEY], b"a") == b"a", "whoever is connected stays"
+        assert await link.run([KEY], b"a") == b"a", "an open connection stays"
         await cut_off(link, redis_server)
         with pytest.raises(RedisError, match=r"(?i)certificate.verify.failed"):
             await link.ping()
@@ -167,7 +167,7 @@ async def test_files_of_tls_that_changed_are_those_of_the_next_connection(
         assert await link.run([KEY], b"b") == b"b"
 
 
-async def test_a_server_of_another_name_is_refused(redis_server: RedisServer, pki: Pki) -> None:
+async def test_certificate_of_another_host_is_refused(redis_server: RedisServer, pki: Pki) -> None:
     leaf = pki.authority.issue_server("elsewhere", server_names("elsewhere"))
     write_key_pair(leaf, pki.folder / "elsewhere.crt", pki.folder / "elsewhere.key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -184,7 +184,7 @@ BROKEN: dict[str, Callable[[Path], StoreFiles]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-async def test_a_file_of_tls_that_is_none_is_named(tmp_path: Path, broken: str) -> None:
+async def test_unusable_tls_file_is_named(tmp_path: Path, broken: str) -> None:
     wrong = tmp_path / "wrong.pem"
     put(wrong, "none")
     async with linked("rediss://127.0.0.1:1/0", BROKEN[broken](wrong)) as link:

@@ -1,23 +1,22 @@
 """Each error of a Redis, made on a real one: decisions of each rule, reports, and recovery.
 
-| trouble | told as | while it lasts |
+| trouble | reported as | while it lasts |
 |---|---|---|
-| refused: nobody listens, and the data are gone | `unreachable`, a loss | each service goes by its rule |
-| blackholed: packets vanish | `timeout` | each service goes by its rule |
-| slow: answers come after the deadline | `timeout` | each service goes by its rule |
-| paused: the process stands still | `timeout` | each service goes by its rule |
-| restarted, with its data and without scripts | `unreachable`, a loss | each service goes by its rule |
-| failed over: a replica is promoted | `unreachable`, a loss | each service goes by its rule |
-| full: `maxmemory` is reached | `full` | each service goes by its rule |
-| read-only: it has become a replica | `readonly` | each service goes by its rule |
-| wrong password after rotation | `authentication` | each service goes by its rule |
-| one service's record is broken | `script` | that service goes by its rule |
+| refused: no server listens, and the data are lost | `unreachable`, a loss | each service's rule applies |
+| blackholed: packets vanish | `timeout` | each service's rule applies |
+| slow: answers arrive after the deadline | `timeout` | each service's rule applies |
+| paused: the process is stopped | `timeout` | each service's rule applies |
+| restarted, with its data and without scripts | `unreachable`, a loss | each service's rule applies |
+| failed over: a replica is promoted | `unreachable`, a loss | each service's rule applies |
+| full: `maxmemory` is reached | `full` | each service's rule applies |
+| read-only: it has become a replica | `readonly` | each service's rule applies |
+| wrong password after rotation | `authentication` | each service's rule applies |
+| one service's record is broken | `script` | that service's rule applies |
 | flushed | a loss | the store answers, within shares |
 | scripts flushed | nothing | the store answers |
 
-Afterwards the counters are as if nothing had been, but for what is older than a minute and was lost.
-By its rule: Local admits up to this replica's share, Allow everybody, Deny nobody (503). None of them waits, but for
-the first.
+Afterwards the counters are as without the trouble, but for lost data older than a minute.
+Rules: Local admits up to this replica's share, Allow admits all Pods, Deny none (503). Only the first call waits.
 """
 
 import asyncio
@@ -57,29 +56,33 @@ NO_FILES = StoreFiles()
 _numbers = iter(range(10**9))
 
 
-def _given(setting: Field[Any]) -> bool:
+def _has_default(setting: Field[Any]) -> bool:
     return setting.metadata["default"] is not None
 
 
-class World:
+class WiredStore:
     """The store as a server wires it, and its metrics."""
 
     def __init__(self, url: str, files: StoreFiles, deadline_seconds: float) -> None:
-        told = {
-            **{item.name: item.metadata["read"](item.metadata["default"]) for item in fields(Settings) if _given(item)},
+        values = {
+            **{
+                item.name: item.metadata["read"](item.metadata["default"])
+                for item in fields(Settings)
+                if _has_default(item)
+            },
             **{f"store_{item.name}": getattr(files, item.name) for item in fields(StoreFiles)},
             "store": url,
             "store_deadline_seconds": deadline_seconds,
             "cluster": "test",
         }
-        settings = Settings(**{item.name: told.get(item.name) for item in fields(Settings)})
+        settings = Settings(**{item.name: values.get(item.name) for item in fields(Settings)})
         self.telemetry = Telemetry(settings, "0")
         self.telemetry.metrics.policy_loaded(policy(*(plan.service for plan in PLANS.values())))
         self.store = open_store(settings, self.telemetry, SystemClock())
         self.guard = cast("StoreFallback", self.store.counters)
 
     async def ask(self, plan: CounterPlan, *, peek: bool = False) -> Receipt | None:
-        """Ask for one Pod; None where nobody judged it, and it is done as the service says."""
+        """Ask for one Pod; return None where the service's rule applies."""
         request = Acquire(plan, "shop", f"uid-{next(_numbers)}", {"pods": 1}, "user:alice", peek=peek)
         try:
             return await self.guard.acquire(request)
@@ -92,7 +95,7 @@ class World:
         return sum(use.used for use in (await self.guard.snapshot(plan)).uses[""])
 
     async def until_settled(self) -> None:
-        """Let a server's seconds pass until the store answers for every service and nothing is owed."""
+        """Run a server's ticks until the store answers for every service and no debt is left."""
         async with asyncio.timeout(HANG_SECONDS):
             while True:
                 await asyncio.gather(self.guard.tick(list(PLANS.values())), return_exceptions=True)
@@ -110,31 +113,33 @@ class World:
         """Return a metric by its first label."""
         return {key.split('"')[1]: value for key, value in self.metrics().items() if key.startswith(f"{name}{{")}
 
-    def told(self) -> set[str]:
-        """Return the words of the troubles so far."""
+    def reported_words(self) -> set[str]:
+        """Return the words of the troubles reported so far."""
         return {word for word, times in self.series("podgate_store_failures_total").items() if times}
 
 
 @pytest.fixture(autouse=True)
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         fallback, "ReconcilerTiming", lambda: ReconcilerTiming(longest_seconds=0.2, refund_after_seconds=0.3)
     )
 
 
 @asynccontextmanager
-async def world_on(url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 0.5) -> AsyncIterator[World]:
-    world = World(url, files, deadline_seconds)
-    await world.until_settled()
+async def wired_store(
+    url: str, files: StoreFiles = NO_FILES, deadline_seconds: float = 0.5
+) -> AsyncIterator[WiredStore]:
+    wired = WiredStore(url, files, deadline_seconds)
+    await wired.until_settled()
     try:
-        yield world
+        yield wired
     finally:
-        await world.store.close()
+        await wired.store.close()
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is done to a Redis, how it is undone, and the word it is told by."""
+    """A trouble of a Redis: how it begins and ends, and the word that is reported."""
 
     word: str
     begin: Callable[[], Awaitable[object]]
@@ -146,45 +151,45 @@ def thread(call: Callable[..., object], *arguments: object) -> Callable[[], Awai
     return partial(asyncio.to_thread, call, *arguments)
 
 
-async def live_through(world: World, trouble: Trouble) -> None:
-    """Admit before, during and after a trouble, and see that everything is as the table says."""
+async def check_fallback_and_recovery(wired: WiredStore, trouble: Trouble) -> None:
+    """Admit before, during and after a trouble, and compare with the table."""
     for plan in PLANS.values():
         for _ in range(BEFORE):
-            assert await world.ask(plan) is not None
+            assert await wired.ask(plan) is not None
     await trouble.begin()
     by_the_store = BEFORE
-    while await world.ask(DENY) is not None:
+    while await wired.ask(DENY) is not None:
         by_the_store += 1
-    local = [await world.ask(LOCAL) for _ in range(DURING)]
+    local = [await wired.ask(LOCAL) for _ in range(DURING)]
     assert [receipt is not None and receipt.charged for receipt in local] == [True] * 4 + [False] * 4
     assert all(receipt is not None and receipt.local for receipt in local)
     assert local[-1] is not None
     assert local[-1].refused is DeniedBy.QUOTA
-    assert [await world.ask(plan) for plan in (ALLOW, DENY) for _ in range(DURING)] == [None] * 2 * DURING
-    assert world.series("podgate_store_fallback") == dict.fromkeys(("Local", "Allow", "Deny"), 1)
-    assert world.metrics()["podgate_store_up"] == 0
-    assert world.telemetry.store_mode == "Allow: Allow; Deny: Deny; Local: Local"
+    assert [await wired.ask(plan) for plan in (ALLOW, DENY) for _ in range(DURING)] == [None] * 2 * DURING
+    assert wired.series("podgate_store_fallback") == dict.fromkeys(("Local", "Allow", "Deny"), 1)
+    assert wired.metrics()["podgate_store_up"] == 0
+    assert wired.telemetry.store_mode == "Allow: Allow; Deny: Deny; Local: Local"
     await trouble.end()
-    await world.until_settled()
-    assert trouble.word in world.told()
-    assert [await world.used(plan) for plan in PLANS.values()] == [HARD, BEFORE + DURING, by_the_store]
-    assert world.series("podgate_store_fallback") == dict.fromkeys(("Local", "Allow", "Deny"), 0)
-    assert world.metrics()["podgate_store_up"] == 1
-    assert world.telemetry.store_mode == ""
-    assert (world.metrics()["podgate_store_losses_total"] > 0) is trouble.loses
-    after = await world.ask(LOCAL)
+    await wired.until_settled()
+    assert trouble.word in wired.reported_words()
+    assert [await wired.used(plan) for plan in PLANS.values()] == [HARD, BEFORE + DURING, by_the_store]
+    assert wired.series("podgate_store_fallback") == dict.fromkeys(("Local", "Allow", "Deny"), 0)
+    assert wired.metrics()["podgate_store_up"] == 1
+    assert wired.telemetry.store_mode == ""
+    assert (wired.metrics()["podgate_store_losses_total"] > 0) is trouble.loses
+    after = await wired.ask(LOCAL)
     assert after is not None
     assert (after.refused, after.local) == (DeniedBy.QUOTA, False)
 
 
-async def test_refused(own_redis_server: RedisServer) -> None:
-    async with world_on(own_redis_server.url) as world:
+async def test_refused_connections_fall_back_and_recover(own_redis_server: RedisServer) -> None:
+    async with wired_store(own_redis_server.url) as wired:
         trouble = Trouble("unreachable", thread(own_redis_server.kill), thread(own_redis_server.start), loses=True)
-        await live_through(world, trouble)
+        await check_fallback_and_recovery(wired, trouble)
 
 
-class Hole:
-    """A way to a server that packets vanish on, until they are let through again."""
+class LossyProxy:
+    """A proxy that holds all packets to a server until they are released."""
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server
@@ -204,10 +209,10 @@ class Hole:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
 
-    async def swallow(self) -> None:
+    async def hold(self) -> None:
         self._open.clear()
 
-    async def let_through(self) -> None:
+    async def release(self) -> None:
         self._open.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -226,50 +231,58 @@ class Hole:
             writer.transport.abort()
 
 
-async def test_blackholed(own_redis_server: RedisServer) -> None:
-    async with Hole(own_redis_server) as hole, world_on(hole.url) as world:
-        await live_through(world, Trouble("timeout", hole.swallow, hole.let_through))
+async def test_lost_packets_fall_back_and_recover(own_redis_server: RedisServer) -> None:
+    async with LossyProxy(own_redis_server) as proxy, wired_store(proxy.url) as wired:
+        await check_fallback_and_recovery(wired, Trouble("timeout", proxy.hold, proxy.release))
 
 
-async def test_slow(own_redis_server: RedisServer) -> None:
-    async with world_on(own_redis_server.url) as world:
+async def test_slow_answers_fall_back_and_recover(own_redis_server: RedisServer) -> None:
+    async with wired_store(own_redis_server.url) as wired:
         begin = thread(own_redis_server.cli, "CLIENT", "PAUSE", "60000", "WRITE")
-        await live_through(world, Trouble("timeout", begin, thread(own_redis_server.cli, "CLIENT", "UNPAUSE")))
+        await check_fallback_and_recovery(
+            wired, Trouble("timeout", begin, thread(own_redis_server.cli, "CLIENT", "UNPAUSE"))
+        )
 
 
-async def test_paused(own_redis_server: RedisServer) -> None:
-    async with world_on(own_redis_server.url) as world:
-        await live_through(world, Trouble("timeout", thread(own_redis_server.pause), thread(own_redis_server.resume)))
+async def test_paused_process_falls_back_and_recovers(own_redis_server: RedisServer) -> None:
+    async with wired_store(own_redis_server.url) as wired:
+        await check_fallback_and_recovery(
+            wired, Trouble("timeout", thread(own_redis_server.pause), thread(own_redis_server.resume))
+        )
 
 
-async def test_restarted(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_restart_falls_back_and_recovers(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisServer(redis_program, tmp_path / "redis", "--appendonly", "yes") as server:
-        async with world_on(server.url) as world:
-            # Another process answers: whatever it was told last may be lost, so that it is told again.
-            await live_through(world, Trouble("unreachable", thread(server.stop), thread(server.start), loses=True))
+        async with wired_store(server.url) as wired:
+            # Another process answers: the last writes may be lost, and are repeated.
+            await check_fallback_and_recovery(
+                wired, Trouble("unreachable", thread(server.stop), thread(server.start), loses=True)
+            )
 
 
-async def test_failed_over(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_failover_falls_back_and_recovers(redis_program: RedisProgram, tmp_path: Path) -> None:
     with SentinelGroup(redis_program, tmp_path / "group") as group:
-        async with world_on(group.url) as world:
+        async with wired_store(group.url) as wired:
             former = group.servers[0]
             trouble = Trouble("unreachable", thread(former.kill), thread(group.wait_for_failover, former), loses=True)
-            await live_through(world, trouble)
+            await check_fallback_and_recovery(wired, trouble)
 
 
-async def test_full(own_redis_server: RedisServer) -> None:
-    async with world_on(own_redis_server.url) as world:
+async def test_full_memory_falls_back_and_recovers(own_redis_server: RedisServer) -> None:
+    async with wired_store(own_redis_server.url) as wired:
         begin, end = (thread(own_redis_server.cli, "CONFIG", "SET", "maxmemory", most) for most in ("1", "0"))
-        await live_through(world, Trouble("full", begin, end))
+        await check_fallback_and_recovery(wired, Trouble("full", begin, end))
 
 
-async def test_read_only(own_redis_server: RedisServer) -> None:
-    async with world_on(own_redis_server.url) as world:
+async def test_read_only_replica_falls_back_and_recovers(own_redis_server: RedisServer) -> None:
+    async with wired_store(own_redis_server.url) as wired:
         begin = thread(own_redis_server.cli, "REPLICAOF", "127.0.0.1", "1")
-        await live_through(world, Trouble("readonly", begin, thread(own_redis_server.cli, "REPLICAOF", "NO", "ONE")))
+        await check_fallback_and_recovery(
+            wired, Trouble("readonly", begin, thread(own_redis_server.cli, "REPLICAOF", "NO", "ONE"))
+        )
 
 
-async def test_wrong_password_after_rotation(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_wrong_password_falls_back_and_recovers(redis_program: RedisProgram, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("former")
     with RedisServer(redis_program, tmp_path / "redis", "--requirepass", "former", password="former") as server:
@@ -278,59 +291,61 @@ async def test_wrong_password_after_rotation(redis_program: RedisProgram, tmp_pa
             server.cli("CONFIG", "SET", "requirepass", "today")
             server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes", password="today")
 
-        async with world_on(server.url, StoreFiles(password_file=password)) as world:
-            await live_through(world, Trouble("authentication", thread(rotate), thread(password.write_text, "today")))
+        async with wired_store(server.url, StoreFiles(password_file=password)) as wired:
+            await check_fallback_and_recovery(
+                wired, Trouble("authentication", thread(rotate), thread(password.write_text, "today"))
+            )
 
 
-async def test_flushed(own_redis_server: RedisServer) -> None:
-    async with world_on(own_redis_server.url) as world:
+async def test_flushed_data_are_a_loss_and_booked_again(own_redis_server: RedisServer) -> None:
+    async with wired_store(own_redis_server.url) as wired:
         for _ in range(BEFORE):
-            assert await world.ask(LOCAL) is not None
+            assert await wired.ask(LOCAL) is not None
         own_redis_server.cli("FLUSHALL")
-        later = await world.ask(LOCAL)
+        later = await wired.ask(LOCAL)
         assert later is not None
         assert (later.charged, later.local) == (True, False)
-        await world.until_settled()
-        assert await world.used(LOCAL) == BEFORE + 1
-        assert world.metrics()["podgate_store_losses_total"] == 1
-        assert world.metrics()['podgate_booked_total{cause="Loss",service="Local"}'] == BEFORE
-        assert world.told() == set()
+        await wired.until_settled()
+        assert await wired.used(LOCAL) == BEFORE + 1
+        assert wired.metrics()["podgate_store_losses_total"] == 1
+        assert wired.metrics()['podgate_booked_total{cause="Loss",service="Local"}'] == BEFORE
+        assert wired.reported_words() == set()
 
 
-async def test_scripts_flushed(own_redis_server: RedisServer) -> None:
-    async with world_on(own_redis_server.url) as world:
+async def test_flushed_scripts_are_no_trouble(own_redis_server: RedisServer) -> None:
+    async with wired_store(own_redis_server.url) as wired:
         for _ in range(BEFORE):
             own_redis_server.cli("SCRIPT", "FLUSH")
-            receipt = await world.ask(LOCAL)
+            receipt = await wired.ask(LOCAL)
             assert receipt is not None
             assert (receipt.charged, receipt.local) == (True, False)
-        await world.until_settled()
-        assert await world.used(LOCAL) == BEFORE
-        assert world.told() == set()
-        assert world.metrics()["podgate_store_losses_total"] == 0
+        await wired.until_settled()
+        assert await wired.used(LOCAL) == BEFORE
+        assert wired.reported_words() == set()
+        assert wired.metrics()["podgate_store_losses_total"] == 0
 
 
-async def test_a_service_with_a_broken_record_goes_by_its_rule_alone(own_redis_server: RedisServer) -> None:
-    async with world_on(own_redis_server.url) as world:
-        await world.ask(LOCAL)
+async def test_broken_record_affects_its_service_only(own_redis_server: RedisServer) -> None:
+    async with wired_store(own_redis_server.url) as wired:
+        await wired.ask(LOCAL)
         own_redis_server.cli("DEL", "podgate:{Local}:v1:test:ring:Local")
         own_redis_server.cli("SET", "podgate:{Local}:v1:test:ring:Local", "not a hash")
-        broken = await world.ask(LOCAL)
+        broken = await wired.ask(LOCAL)
         assert broken is not None
         assert broken.local
-        fine = await world.ask(DENY)
+        fine = await wired.ask(DENY)
         assert fine is not None
         assert fine.charged
-        assert world.told() == {"script"}
-        assert world.metrics()["podgate_store_up"] == 1
-        assert world.series("podgate_store_fallback") == {"Local": 1}
+        assert wired.reported_words() == {"script"}
+        assert wired.metrics()["podgate_store_up"] == 1
+        assert wired.series("podgate_store_fallback") == {"Local": 1}
         own_redis_server.cli("DEL", "podgate:{Local}:v1:test:ring:Local")
-        await world.until_settled()
-        assert not any(world.series("podgate_store_fallback").values())
-        assert await world.used(LOCAL) >= 1
+        await wired.until_settled()
+        assert not any(wired.series("podgate_store_fallback").values())
+        assert await wired.used(LOCAL) >= 1
 
 
-async def test_a_node_of_a_cluster_that_is_gone_concerns_its_own_services_alone(tmp_path: Path) -> None:
+async def test_failed_cluster_node_affects_its_services_only(tmp_path: Path) -> None:
     with RedisCluster(program(names()[0]), tmp_path / "cluster", "--cluster-require-full-coverage", "no") as cluster:
         by_node = {}
         for number in range(100):
@@ -338,57 +353,57 @@ async def test_a_node_of_a_cluster_that_is_gone_concerns_its_own_services_alone(
             by_node.setdefault(cluster.owner(plan.tag).port, plan)
         hit, *others = by_node.values()
         assert len(others) == 2
-        async with world_on(cluster.url) as world:
+        async with wired_store(cluster.url) as wired:
             for plan in (hit, *others):
-                assert await world.ask(plan) is not None
+                assert await wired.ask(plan) is not None
             node = cluster.owner(hit.tag)
             node.kill()
-            while await world.ask(hit) is not None:
+            while await wired.ask(hit) is not None:
                 pass
             for _ in range(20):
-                assert await world.ask(hit) is None
+                assert await wired.ask(hit) is None
                 for plan in others:
-                    assert await world.ask(plan) is not None
+                    assert await wired.ask(plan) is not None
             node.start()
             async with asyncio.timeout(HANG_SECONDS):
-                while await world.ask(hit) is None:  # noqa: ASYNC110  what is waited for is a server
+                while await wired.ask(hit) is None:  # noqa: ASYNC110  what is waited for is a server
                     await asyncio.sleep(0.01)
             for plan in others:
-                assert await world.ask(plan) is not None
+                assert await wired.ask(plan) is not None
 
 
 async def test_counters_lost_in_a_failover_admit_no_pod_beyond_the_limit(tmp_path: Path) -> None:
-    """The replica stands still while Pods come in, so that none of them reaches it before it is promoted."""
+    """The replica is paused during admissions, so that none of them is replicated before its promotion."""
     hard, kept = 20, 5
     plan = replace(DENY, windows=(window(600, pods=hard),))
     with SentinelGroup(program(names()[0]), tmp_path / "group") as group:
-        async with world_on(group.url) as world:
+        async with wired_store(group.url) as wired:
             former, replica = group.servers
             for _ in range(kept):
-                assert await world.ask(plan) is not None
+                assert await wired.ask(plan) is not None
             assert former.cli("WAIT", 1, 10_000) == 1
             replica.pause()
-            former.cli("CLIENT", "KILL", "TYPE", "replica")  # else the kernel would keep for it what comes now
+            former.cli("CLIENT", "KILL", "TYPE", "replica")  # else the kernel would buffer these writes for it
             for _ in range(hard - kept):
-                assert await world.ask(plan) is not None
+                assert await wired.ask(plan) is not None
             former.kill()
             replica.resume()
             await asyncio.to_thread(group.wait_for_failover, former)
             again = 0
             async with asyncio.timeout(HANG_SECONDS):
-                while (receipt := await world.ask(plan)) is None:  # noqa: ASYNC110  what is waited for is a server
+                while (receipt := await wired.ask(plan)) is None:  # noqa: ASYNC110  what is waited for is a server
                     await asyncio.sleep(0.01)
                 again += receipt.charged
-                # As a server's seconds pass, with more Pods than there is room for.
-                while world.metrics()["podgate_store_losses_total"] == 0:
+                # Ticks of a server, with more Pods than the limit admits.
+                while wired.metrics()["podgate_store_losses_total"] == 0:
                     for _ in range(5):
-                        receipt = await world.ask(plan)
+                        receipt = await wired.ask(plan)
                         again += receipt is not None and receipt.charged
-                    await asyncio.gather(world.guard.tick([plan]), return_exceptions=True)
-            await world.until_settled()
+                    await asyncio.gather(wired.guard.tick([plan]), return_exceptions=True)
+            await wired.until_settled()
             for _ in range(5):
-                receipt = await world.ask(plan)
+                receipt = await wired.ask(plan)
                 assert receipt is not None
                 assert receipt.refused is DeniedBy.QUOTA
-            assert again == 0, "the loss is known before the new primary judges anybody"
-            assert await world.used(plan) == hard
+            assert again == 0, "the loss is known before the new primary judges a Pod"
+            assert await wired.used(plan) == hard

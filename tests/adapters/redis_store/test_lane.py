@@ -18,15 +18,17 @@ PLAN = PlanCache("test").of(plan_of(window(60, pods=100)))
 
 
 class Server:
-    """Answers calls and probes when told to, with what it was asked; keeps what was told of it."""
+    """Answers calls and probes on request; records calls and reports."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self.answers: list[asyncio.Future[Any]] = []
         self.left: list[tuple[str, Any]] = []
         self.probes: list[asyncio.Future[None]] = []
-        self.reports = WatchReports(lambda: None, self.told.append, lambda text: self.told.append(f"over: {text}"))
+        self.reports = WatchReports(
+            lambda: None, self.messages.append, lambda text: self.messages.append(f"over: {text}")
+        )
 
     async def run(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         self.calls.append([operation.keys[0] for operation in operations])
@@ -57,7 +59,7 @@ def operation(name: str) -> ScriptOperation:
     return ScriptOperation(PLAN, (), (name,))
 
 
-def asking(batch: Lane, names: str) -> "list[asyncio.Task[Any]]":
+def ask_all(batch: Lane, names: str) -> "list[asyncio.Task[Any]]":
     return [asyncio.create_task(batch.ask(operation(name))) for name in names]
 
 
@@ -76,15 +78,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 async def test_operations_of_one_loop_iteration_share_a_call(server: Server) -> None:
     batch = server.batch()
-    first = asking(batch, "ab")
+    first = ask_all(batch, "ab")
     await server.called(1)
-    second = asking(batch, "cde")
+    second = ask_all(batch, "cde")
     server.answers[0].set_result(None)
     await server.called(2)
     server.answers[1].set_result(None)
     assert await asyncio.gather(*first, *second) == [[name] for name in "abcde"]
     assert server.calls == [["a", "b"], ["c", "d", "e"]]
-    assert server.told == []
+    assert server.messages == []
 
 
 async def test_admissions_precede_background_operations_in_one_call(server: Server) -> None:
@@ -101,26 +103,26 @@ async def test_admissions_precede_background_operations_in_one_call(server: Serv
 
 async def test_timed_out_caller_leaves_the_call_running_and_others_do_not_wait(server: Server) -> None:
     batch = server.batch(0.01)
-    assert await failure(asking(batch, "a")[0]) == ("timeout: no answer within 10 ms", True)
+    assert await failure(ask_all(batch, "a")[0]) == ("timeout: no answer within 10 ms", True)
     for method in (batch.ask, batch.ask_patiently):
         with pytest.raises(NoStoreAnswerError, match=r"no answer for \d+\.\d s") as failed:
             await method(operation("b"))
         assert not failed.value.sent
-    assert server.told == ["timeout: no answer within 10 ms"], "told once"
-    assert server.calls == [["a"]], "the one that found it late asked nothing"
+    assert server.messages == ["timeout: no answer within 10 ms"], "reported once"
+    assert server.calls == [["a"]], "the late caller sent nothing"
     server.answers[0].set_result(None)
     await batch.close()
-    assert server.told[1:] == ["over: timeout: no answer within 10 ms"]
-    (answered,) = asking(batch, "c")
+    assert server.messages[1:] == ["over: timeout: no answer within 10 ms"]
+    (answered,) = ask_all(batch, "c")
     await server.called(2)
     server.answers[1].set_result(None)
     assert await answered == ["c"]
-    assert server.probes == [], "an answer is better than a probe"
+    assert server.probes == [], "an answer replaces the probe"
 
 
-async def test_a_result_that_nobody_waits_for_any_more_is_left_once(server: Server) -> None:
+async def test_result_of_a_cancelled_operation_is_handled_once(server: Server) -> None:
     batch = server.batch()
-    stays, gone, broken = asking(batch, "abc")
+    stays, gone, broken = ask_all(batch, "abc")
     await server.called(1)
     for left in (gone, broken):
         left.cancel()
@@ -132,9 +134,9 @@ async def test_a_result_that_nobody_waits_for_any_more_is_left_once(server: Serv
 
 async def test_operation_cancelled_before_the_call_is_not_sent(server: Server) -> None:
     batch = server.batch()
-    first = asking(batch, "a")
+    first = ask_all(batch, "a")
     await server.called(1)
-    gone, stays = asking(batch, "bc")
+    gone, stays = ask_all(batch, "bc")
     await asyncio.sleep(0)
     gone.cancel()
     await asyncio.wait([gone])
@@ -145,36 +147,36 @@ async def test_operation_cancelled_before_the_call_is_not_sent(server: Server) -
     assert server.calls == [["a"], ["c"]]
 
 
-async def test_a_call_that_fails_takes_the_lane_down_until_a_probe_succeeds(server: Server) -> None:
+async def test_failed_call_takes_the_lane_down_until_a_probe_succeeds(server: Server) -> None:
     batch = server.batch()
-    under_way = asking(batch, "ab")
+    running = ask_all(batch, "ab")
     await server.called(1)
-    waiting = asking(batch, "c")
+    waiting = ask_all(batch, "c")
     await asyncio.sleep(0)
     server.answers[0].set_exception(RedisConnectionError("refused"))
-    assert [await failure(task) for task in under_way] == [("unreachable: refused", True)] * 2
+    assert [await failure(task) for task in running] == [("unreachable: refused", True)] * 2
     assert await failure(waiting[0]) == ("unreachable: refused", False)
     await server.probed(1)
-    assert await failure(asking(batch, "d")[0]) == ("unreachable: refused", False)
+    assert await failure(ask_all(batch, "d")[0]) == ("unreachable: refused", False)
     server.probes[0].set_exception(RedisConnectionError("still refused"))
     await server.probed(2)
-    assert await failure(asking(batch, "e")[0]) == ("unreachable: still refused", False)
-    assert server.calls == [["a", "b"]], "nobody but a probe touches the network"
+    assert await failure(ask_all(batch, "e")[0]) == ("unreachable: still refused", False)
+    assert server.calls == [["a", "b"]], "only a probe uses the network"
     server.probes[1].set_result(None)
     while batch._down:  # noqa: ASYNC110  what is waited for is a turn of this loop
         await asyncio.sleep(0)
-    (answered,) = asking(batch, "f")
+    (answered,) = ask_all(batch, "f")
     await server.called(2)
     server.answers[1].set_result(None)
     assert await answered == ["f"]
-    assert server.told == ["unreachable: refused", "over: unreachable: refused"]
+    assert server.messages == ["unreachable: refused", "over: unreachable: refused"]
     await batch.close()
 
 
-async def test_a_lane_that_opens_and_falls_again_is_tried_ever_more_seldom_and_reported_once(server: Server) -> None:
+async def test_repeated_failures_lengthen_the_pause_and_are_reported_once(server: Server) -> None:
     batch, failures = server.batch(), []
     for number in range(6):
-        (asked,) = asking(batch, "a")
+        (asked,) = ask_all(batch, "a")
         await server.called(number + 1)
         failures.append(batch._backoff._failures)
         server.answers[number].set_exception(ReadOnlyError("You can't write against a read only replica."))
@@ -184,8 +186,8 @@ async def test_a_lane_that_opens_and_falls_again_is_tried_ever_more_seldom_and_r
         while batch._down:  # noqa: ASYNC110  what is waited for is a turn of this loop
             await asyncio.sleep(0)
     assert failures == [0, 1, 2, 3, 4, 5], "a probe alone does not reset the delays"
-    assert len(server.told) == 1
-    (asked,) = asking(batch, "a")
+    assert len(server.messages) == 1
+    (asked,) = ask_all(batch, "a")
     await server.called(7)
     server.answers[6].set_result(None)
     await asked
@@ -193,33 +195,33 @@ async def test_a_lane_that_opens_and_falls_again_is_tried_ever_more_seldom_and_r
     await batch.close()
 
 
-async def test_another_kind_of_trouble_is_reported_and_the_former_over(server: Server) -> None:
+async def test_new_kind_of_trouble_ends_the_former(server: Server) -> None:
     batch = server.batch()
-    (asked,) = asking(batch, "a")
+    (asked,) = ask_all(batch, "a")
     await server.called(1)
     server.answers[0].set_exception(RedisConnectionError("refused"))
     await failure(asked)
     await server.probed(1)
     server.probes[0].set_exception(OutOfMemoryError("command not allowed"))
     await server.probed(2)
-    assert server.told == ["unreachable: refused", "over: unreachable: refused", "full: command not allowed"]
+    assert server.messages == ["unreachable: refused", "over: unreachable: refused", "full: command not allowed"]
     await batch.close()
 
 
-async def test_an_operation_that_fails_by_itself_fails_alone_and_is_not_reported_each_time(server: Server) -> None:
+async def test_failed_operation_fails_alone_and_is_reported_once(server: Server) -> None:
     batch = server.batch()
     for number in range(3):
-        broken, fine = asking(batch, "ab")
+        broken, fine = ask_all(batch, "ab")
         await server.called(number + 1)
         server.answers[number].set_result(["WRONGTYPE Operation against a key", ["b"]])
         assert (await failure(broken))[0] == "script: WRONGTYPE Operation against a key"
         assert await fine == ["b"]
-    assert server.told == ["script: WRONGTYPE Operation against a key"]
+    assert server.messages == ["script: WRONGTYPE Operation against a key"]
     assert server.probes == []
 
 
 @pytest.mark.parametrize(
-    ("said", "word"),
+    ("error", "word"),
     [
         ("OOM command not allowed when used memory > 'maxmemory'.", "full"),
         ("@user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.", "full"),
@@ -227,27 +229,25 @@ async def test_an_operation_that_fails_by_itself_fails_alone_and_is_not_reported
         ("NOREPLICAS Not enough good replicas to write.", "readonly"),
     ],
 )
-async def test_what_a_whole_server_says_by_one_operation_takes_the_lane_down(
-    server: Server, said: str, word: str
-) -> None:
+async def test_server_wide_error_of_one_operation_takes_the_lane_down(server: Server, error: str, word: str) -> None:
     batch = server.batch()
-    refused, fine = asking(batch, "ab")
+    refused, fine = ask_all(batch, "ab")
     await server.called(1)
-    server.answers[0].set_result([said, ["b"]])
-    assert await failure(refused) == (f"{word}: {said}", True)
+    server.answers[0].set_result([error, ["b"]])
+    assert await failure(refused) == (f"{word}: {error}", True)
     assert await fine == ["b"]
-    assert await failure(asking(batch, "c")[0]) == (f"{word}: {said}", False)
-    assert server.told == [f"{word}: {said}"]
+    assert await failure(ask_all(batch, "c")[0]) == (f"{word}: {error}", False)
+    assert server.messages == [f"{word}: {error}"]
     await batch.close()
 
 
-async def test_a_defect_of_podgate_fails_its_call_and_leaves_the_lane_open(server: Server) -> None:
+async def test_defect_fails_its_call_and_leaves_the_lane_open(server: Server) -> None:
     batch = server.batch()
-    (asked,) = asking(batch, "a")
+    (asked,) = ask_all(batch, "a")
     await server.called(1)
     server.answers[0].set_exception(ValueError("cannot pack"))
     assert (await failure(asked))[0] == "script: ValueError('cannot pack')"
-    (asked,) = asking(batch, "b")
+    (asked,) = ask_all(batch, "b")
     await server.called(2)
     server.answers[1].set_result(None)
     assert await asked == ["b"]

@@ -38,7 +38,7 @@ PLANS = (
     ),
 )
 WEEK_SECONDS = 7 * 86_400
-"""All that was counted has run out, and was forgotten."""
+"""Longer than every counter is kept."""
 
 
 @pytest.fixture(scope="module", params=names())
@@ -59,17 +59,17 @@ async def store_of(
 
 @asynccontextmanager
 async def store_at(url: str, clock: HandClock | None) -> AsyncIterator[RedisStore]:
-    told = WatchReports(int, str, str)
+    reports = WatchReports(int, str, str)
     timed: dict[str, Any] = {"time_us": clock.now_us} if clock else {}
-    store = RedisStore(open_transport(url), "test", clock or SystemClock(), told, deadline_seconds=30, **timed)
+    store = RedisStore(open_transport(url), "test", clock or SystemClock(), reports, deadline_seconds=30, **timed)
     try:
         yield store
     finally:
         await store.close()
 
 
-async def everything(store: RedisStore, pass_seconds: Callable[[float], None]) -> None:
-    """Do what server and controller do in their lives: every operation, and again when all that counted has run out."""
+async def run_all_operations(store: RedisStore, pass_seconds: Callable[[float], None]) -> None:
+    """Run every operation of server and controller, and again after every counter has expired."""
     for number in range(2):
         for plan in PLANS:
             for uid in "abc":
@@ -78,17 +78,17 @@ async def everything(store: RedisStore, pass_seconds: Callable[[float], None]) -
                 await store.acquire(asked)
             await store.record_outcomes(plan, [Outcomes.one(ok=True, latency_us=1)])
             await store.refund(plan, f"a{number}")
-            await follow(store, plan, number)
+            await run_controller_operations(store, plan, number)
             await store.snapshot(plan, "team-0")
         await store.tick(PLANS)
         pass_seconds(WEEK_SECONDS)
 
 
-async def follow(store: RedisStore, plan: CounterPlan, number: int) -> None:
-    """Do what only the controller does."""
+async def run_controller_operations(store: RedisStore, plan: CounterPlan, number: int) -> None:
+    """Run the controller's own operations."""
     namespace = f"team-{number}"
-    for lives in (True, False):
-        await store.observe(plan, [Sighting(namespace, "pod", f"seen-{number}", {"pods": 1}, lives)])
+    for operations in (True, False):
+        await store.observe(plan, [Sighting(namespace, "pod", f"seen-{number}", {"pods": 1}, operations)])
     await store.observe(plan, [Sighting(namespace, "pod", f"b{number}", {"pods": 1}, lives=True)])
     await store.overdue(plan, 0, 10)
     await store.stop_waiting(plan, [f"c{number}"])
@@ -98,15 +98,15 @@ async def follow(store: RedisStore, plan: CounterPlan, number: int) -> None:
     await store.reset(plan, 1)
 
 
-async def served(server: RedisServer) -> None:
+async def run_as_server(server: RedisServer) -> None:
     clock = HandClock()
     async with store_of(server, "podgate", "serving", clock) as store:
-        await everything(store, clock.sleep)
+        await run_all_operations(store, clock.sleep)
     async with store_of(server, "podgate", "serving") as store:
-        await everything(store, lambda _: None)
+        await run_all_operations(store, lambda _: None)
 
 
-async def replayed(server: RedisServer) -> None:
+async def run_as_replay(server: RedisServer) -> None:
     clock = HandClock()
     async with store_of(server, "podgate-replay", "replaying", clock) as store:
         await store.ping()
@@ -114,59 +114,59 @@ async def replayed(server: RedisServer) -> None:
             for namespace in ("payments", "shop"):
                 for uid in "ab":
                     await store.acquire(Acquire(plan, namespace, f"{namespace}-{uid}", {"pods": 1}, "x"))
-                await follow(store, plan, len(namespace))
+                await run_controller_operations(store, plan, len(namespace))
                 clock.sleep(WEEK_SECONDS)
                 await store.snapshot(plan)
         await store.forget()
 
 
 ANNOUNCING = {"+publish", "+subscribe"}
-"""Without these everything is known a second later: `redis_store/test_announcements.py` sees that."""
+"""Without these every change is known a second later: `redis_store/test_announcements.py` covers that."""
 
 USERS: dict[str, tuple[str, Callable[[RedisServer], Awaitable[None]]]] = {
-    "users": ("podgate", served),
-    "replay": ("podgate-replay", replayed),
+    "users": ("podgate", run_as_server),
+    "replay": ("podgate-replay", run_as_replay),
 }
 
 
 @pytest.mark.parametrize("kind", USERS)
-async def test_the_documented_user_is_enough(server: RedisServer, kind: str) -> None:
-    name, lives = USERS[kind]
+async def test_documented_user_has_enough_rights(server: RedisServer, kind: str) -> None:
+    name, operations = USERS[kind]
     server.cli("FLUSHALL")
     server.cli("ACL", "LOG", "RESET")
-    await lives(server)
+    await operations(server)
     refused = {entry["object"] for entry in server.cli("ACL", "LOG")}
-    assert refused == set(), f"{name} tried what it may not, and went on"
+    assert refused == set(), f"{name} tried a forbidden command, and continued"
 
 
 @pytest.mark.parametrize(
     ("kind", "right"), [(kind, right) for kind in USERS for right in commands(kind) if right not in ANNOUNCING]
 )
-async def test_without_any_one_right_it_is_not_enough(server: RedisServer, kind: str, right: str) -> None:
-    name, lives = USERS[kind]
+async def test_documented_user_needs_each_right(server: RedisServer, kind: str, right: str) -> None:
+    name, operations = USERS[kind]
     server.cli("FLUSHALL")
     server.cli("SCRIPT", "FLUSH")
     server.cli("ACL", "SETUSER", name, right.replace("+", "-"))
     try:
         with pytest.raises(StoreUnavailableError, match=r"(?i)NOPERM|permission|can't run this command"):
-            await asyncio.wait_for(lives(server), HANG_SECONDS)
+            await asyncio.wait_for(operations(server), HANG_SECONDS)
     finally:
         server.cli("ACL", "SETUSER", name, right)
 
 
-async def test_the_documented_user_of_a_cluster_is_enough(redis_cluster: RedisCluster) -> None:
+async def test_documented_cluster_user_has_enough_rights(redis_cluster: RedisCluster) -> None:
     for node in redis_cluster.nodes:
         node.cli("ACL", "LOG", "RESET")
     url, clock = redis_cluster.url.replace("://", f"://podgate:{CLUSTER_PASSWORD}@"), HandClock()
     async with store_at(url, clock) as store:
-        await everything(store, clock.sleep)
+        await run_all_operations(store, clock.sleep)
     async with store_at(url, None) as store:
-        await everything(store, lambda _: None)
+        await run_all_operations(store, lambda _: None)
     refused = {entry["object"] for node in redis_cluster.nodes for entry in node.cli("ACL", "LOG")}
     assert refused == set()
 
 
-async def test_another_key_is_not_theirs(server: RedisServer) -> None:
+async def test_documented_users_are_denied_other_keys(server: RedisServer) -> None:
     for kind, password in (("users", "serving"), ("replay", "replaying")):
         name, _ = USERS[kind]
         with ExitStack() as stack:
@@ -175,7 +175,7 @@ async def test_another_key_is_not_theirs(server: RedisServer) -> None:
                 client.set("another", 1)
 
 
-def test_the_rights_are_those_of_the_script_and_of_who_calls_it() -> None:
+def test_documented_rights_match_the_script_and_its_callers() -> None:
     in_script = {f"+{name.lower()}" for name in re.findall(r"redis\.p?call\('(\w+)'", TEXT)}
     assert set(commands("users")) == in_script | {"+evalsha", "+eval", "+info", "+subscribe"}
     assert set(commands("cluster")) == {*commands("users"), "+cluster|slots", "+asking"}
@@ -185,7 +185,7 @@ def test_the_rights_are_those_of_the_script_and_of_who_calls_it() -> None:
     }
 
 
-def test_the_page_gives_a_reason_for_each_right() -> None:
+def test_page_has_a_reason_for_each_right() -> None:
     page = (Path(__file__).parents[3] / "docs/redis.md").read_text().replace("\\|", "|")
     for kind in ("users", "cluster", "replay", "sentinel"):
         for right in commands(kind):
@@ -206,8 +206,8 @@ async def test_missing_right_to_identify_the_server_is_reported_once_and_countin
             assert (await store.acquire(Acquire(PLANS[0], "x", uid, {"pods": 1}, "x"))).charged
             with pytest.raises(StoreUnavailableError):
                 await store.tick(PLANS)
-        (told,) = troubles
-        assert told.startswith("script: the server process is not known, so that a loss of data goes unnoticed: ")
+        (trouble,) = troubles
+        assert trouble.startswith("script: the server process is not known, so that a loss of data goes unnoticed: ")
     finally:
         server.cli("ACL", "SETUSER", "podgate", "+info")
         await store.close()

@@ -21,13 +21,13 @@ def script(hash_seed: str) -> str:
     return done.stdout
 
 
-def test_the_script_is_the_same_text_in_every_process() -> None:
+def test_script_text_is_equal_in_every_process() -> None:
     first = script("1")
     assert first.startswith(rendered())
     assert first == script("2")
 
 
-def test_every_transition_and_cause_is_in_it() -> None:
+def test_script_has_every_transition_and_cause() -> None:
     text = rendered()
     for cause in TransitionCause:
         assert f'{cause.name} = "{cause.value}"' in text

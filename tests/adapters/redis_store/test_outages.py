@@ -1,6 +1,6 @@
 """Replicas under load while a real Redis is killed, stopped, flushed and failed over, against an exact log.
 
-Nothing is timed: a Pod came in at some moment between the asking and the answer, and only a window that surely holds
+Nothing is timed: a Pod was admitted at some time between the call and its answer, and only a window that surely holds
 too many is an oversell. `make soak` makes fifty outages of 15 s (`PODGATE_TEST_OUTAGES`).
 """
 
@@ -42,7 +42,7 @@ _numbers = count()
 
 
 class Answer(NamedTuple):
-    """One Pod: who was asked, when it surely had not come in yet, and when it surely had."""
+    """One Pod: its replica, the latest time before its admission, and the earliest after it."""
 
     replica: int
     sent: float
@@ -55,14 +55,14 @@ class Outage(NamedTuple):
     """When it began, at the earliest and at the latest, when it had ended, and when all replicas had settled."""
 
     began: float
-    there: float
+    down: float
     ended: float
     settled: float
 
 
 @dataclass
 class Replica:
-    """What a server has between its door and Redis."""
+    """The parts of a server between its listener and Redis."""
 
     number: int
     replicas: int
@@ -119,12 +119,12 @@ class Replica:
 
 
 def _nothing(*_: object) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @dataclass
-class Life:
-    """Replicas under load, and what happened to them."""
+class LoadRun:
+    """Replicas under load, their answers and their outages."""
 
     replicas: Sequence[Replica]
     log: list[Answer]
@@ -136,37 +136,37 @@ class Life:
             while not all(one.is_settled and len(one.lost) >= losses for one in self.replicas):  # noqa: ASYNC110  it happens elsewhere
                 await asyncio.sleep(0.01)
 
-    async def live_through(self, begin: Callable[[], object], end: Callable[[], object], *, loses: bool) -> None:
+    async def run_outage(self, begin: Callable[[], object], end: Callable[[], object], *, loses: bool) -> None:
         lost = max(len(one.lost) for one in self.replicas)
         began = time.monotonic()
         await asyncio.to_thread(begin)
-        there = time.monotonic()
+        down = time.monotonic()
         await asyncio.sleep(AWAY_SECONDS)
         await asyncio.to_thread(end)
         ended = time.monotonic()
         await self.settled(lost + loses)
-        self.outages.append(Outage(began, there, ended, time.monotonic()))
+        self.outages.append(Outage(began, down, ended, time.monotonic()))
         await asyncio.sleep(SECONDS)
 
-    def judge(self, *, is_away_for_long: bool) -> None:
-        """Hold the log to what docs/redis.md says may come in, and see that the load was kept up.
+    def check_bound(self, *, outlasts_window: bool) -> None:
+        """Compare the log with the bound of docs/redis.md, and check that the load continued.
 
-        A share of a full window is empty: only of an outage that lasts longer than it, somebody surely has room.
+        A share of a full window is empty: only in an outage longer than the window a replica surely has room.
         """
-        most, bound = self.most(), HARD + self.bound()
+        most, bound = self.worst_window(), HARD + self.bound()
         figures = f"{len(self.outages)} outages, {len(self.replicas)} replicas, {len(self.log)} Pods asked"
         print(f"{figures}: at most {most} in {SECONDS} s, hard {HARD}, bound {bound}")  # noqa: T201  a measurement is for people
         taken = [outage.settled - outage.ended for outage in self.outages]
         print(f"settled after a median of {statistics.median(taken):.2f} s, {max(taken):.2f} s at most")  # noqa: T201  as above
         assert most <= bound
         for outage in self.outages:
-            during = [one for one in self.log if outage.there <= one.sent and one.answered <= outage.settled]
-            assert during, "somebody asked meanwhile"
-        assert any(one.local and (one.admitted or not is_away_for_long) for one in self.log)
+            during = [one for one in self.log if outage.down <= one.sent and one.answered <= outage.settled]
+            assert during, "the load continued"
+        assert any(one.local and (one.admitted or not outlasts_window) for one in self.log)
         assert any(one.admitted and not one.local and one.sent > self.outages[-1].settled for one in self.log)
 
-    def most(self) -> int:
-        """Return how many at least came in within the worst trailing window."""
+    def worst_window(self) -> int:
+        """Return the least number of Pods admitted in the worst trailing window."""
         admitted = sorted((one for one in self.log if one.admitted), key=lambda one: one.sent)
         most = 0
         for index, first in enumerate(admitted):
@@ -179,27 +179,27 @@ class Life:
         return most
 
     def bound(self) -> int:
-        """Return what may come in beyond the limit: nothing where there is one replica."""
+        """Return how many Pods may exceed the limit: none with one replica."""
         others = len(self.replicas) - 1
         if not others:
             return 0
-        return others + math.ceil(max(map(self._unheard, self.outages)) / len(self.replicas)) + self._alone()
+        return others + math.ceil(max(map(self._unseen, self.outages)) / len(self.replicas)) + self._alone()
 
-    def _unheard(self, outage: Outage) -> int:
-        """Return what replicas had not heard of each other when an outage began."""
-        unheard = 0
+    def _unseen(self, outage: Outage) -> int:
+        """Return the admissions that replicas had not seen of each other when an outage began."""
+        unseen = 0
         for replica in self.replicas:
             mine = [one.sent for one in self.log if one.replica == replica.number and not one.local]
             last = max(sent for sent in mine if sent <= outage.began)
-            unheard += sum(
+            unseen += sum(
                 one.admitted and not one.local and one.replica != replica.number
                 for one in self.log
-                if one.answered >= last and one.sent <= outage.there
+                if one.answered >= last and one.sent <= outage.down
             )
-        return unheard
+        return unseen
 
     def _alone(self) -> int:
-        """Return how many came in without Redis while there was no outage: on a machine that stood still."""
+        """Return the admissions without Redis outside of outages: on a stalled machine."""
         inside = [(outage.began, outage.settled) for outage in self.outages]
         alone = [one for one in self.log if one.local and one.admitted]
         return sum(not any(begun <= one.sent <= ended for begun, ended in inside) for one in alone)
@@ -208,40 +208,40 @@ class Life:
 class Replicas(AsyncExitStack):
     """So many replicas of one Redis, under load."""
 
-    async def of(self, url: str, replicas: int) -> Life:
+    async def of(self, url: str, replicas: int) -> LoadRun:
         log: list[Answer] = []
         made = [Replica(number, replicas, url, log) for number in range(replicas)]
         for one in made:
             await self.enter_async_context(one)
-        life = Life(made, log)
+        run = LoadRun(made, log)
         await asyncio.sleep(2)
-        return life
+        return run
 
 
 @pytest.mark.parametrize(("replicas", "outages"), [(1, OUTAGES // 5 or 2), (2, OUTAGES * 3 // 5 or 3)])
-async def test_no_more_come_in_than_the_limit_whatever_happens_to_redis(
+async def test_replicas_admit_within_the_bound_through_redis_outages(
     tmp_path: Path, replicas: int, outages: int
 ) -> None:
     with RedisServer(program(names()[-1]), tmp_path / "redis") as server:
         operations: dict[str, tuple[Callable[[], object], Callable[[], object], bool]] = {
-            "killed, and comes back empty": (server.kill, server.start, True),
+            "killed, and restarted empty": (server.kill, server.start, True),
             "stopped": (server.pause, server.resume, False),
             "flushed": (lambda: server.cli("FLUSHALL"), int, True),
         }
         async with Replicas() as stack:
-            life = await stack.of(server.url, replicas)
+            run = await stack.of(server.url, replicas)
             for begin, end, loses in islice(cycle(operations.values()), outages):
-                await life.live_through(begin, end, loses=loses)
-        life.judge(is_away_for_long=True)
+                await run.run_outage(begin, end, loses=loses)
+        run.check_bound(outlasts_window=True)
 
 
-async def test_no_more_come_in_than_the_limit_when_a_replica_of_redis_takes_over(tmp_path: Path) -> None:
+async def test_replicas_admit_within_the_bound_through_a_redis_failover(tmp_path: Path) -> None:
     with SentinelGroup(program(names()[0]), tmp_path / "group") as group:
         async with Replicas() as stack:
-            life = await stack.of(group.url, 2)
+            run = await stack.of(group.url, 2)
             for _ in range(OUTAGES // 5 or 1):
                 former = group.primary
-                await life.live_through(former.kill, partial(group.wait_for_failover, former), loses=True)
+                await run.run_outage(former.kill, partial(group.wait_for_failover, former), loses=True)
                 former.start()
                 await asyncio.to_thread(group.wait_for_replica, former)
-        life.judge(is_away_for_long=False)  # Sentinel is quicker
+        run.check_bound(outlasts_window=False)  # Sentinel is quicker

@@ -1,4 +1,4 @@
-"""Two replicas on a real Redis, one of them cut off again and again, held to the rule of forks in docs/breaker.md.
+"""Two replicas on a real Redis, one of them repeatedly partitioned, against the rule of forks in docs/breaker.md.
 
 Nothing is timed: each step waits for the state that it needs. `make soak` cuts fifty times (`PODGATE_TEST_OUTAGES`).
 """
@@ -47,7 +47,7 @@ TRIPPED = (State.OPEN, State.HALF_OPEN)
 _numbers = count()
 
 
-class Way:
+class Network:
     """The network between one replica and Redis; while it is cut, connections are reset."""
 
     def __init__(self, address: str) -> None:
@@ -80,19 +80,19 @@ class Way:
             reset(writer)
         self._open.clear()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self._is_cut = False
 
 
 class Replica:
-    """What a server has between its interceptor and Redis, for one service's breaker."""
+    """The parts of a server between its interceptor and Redis, for one service's breaker."""
 
-    def __init__(self, way: Way) -> None:
-        self.way = way
+    def __init__(self, network: Network) -> None:
+        self.network = network
 
     async def __aenter__(self) -> Self:
         clock, quiet = SystemClock(), WatchReports(int, str, str)
-        link = open_transport(f"redis://127.0.0.1:{self.way.port}")
+        link = open_transport(f"redis://127.0.0.1:{self.network.port}")
         self.store = RedisStore(link, "test", clock, quiet, deadline_seconds=5, late_us=LATE_US)
         reports = FallbackReports(lambda *_: None, lambda *_: None, lambda: None, lambda _: None, lambda: None)
         self.guard = StoreFallback(self.store, clock, reports, replicas=2, late_us=LATE_US)
@@ -105,7 +105,7 @@ class Replica:
         await self.store.close()
 
     async def view(self) -> BreakerView:
-        """Let time pass, and return how the breaker stands here."""
+        """Tick, and return this replica's view of the breaker."""
         with suppress(StoreUnavailableError):
             await self.guard.tick([PLAN])
         found = self.guard.last_breaker(PLAN)
@@ -158,30 +158,30 @@ async def agreed(one: Replica, other: Replica) -> BreakerView:
     return await one.view()
 
 
-async def _shared_trip_outlives_a_lonely_close(shared: Replica, lonely: Replica) -> tuple[bool, int]:
-    """Both begin open; the lonely one closes, trips and closes, so that its number runs ahead."""
-    await lonely.close()
-    await lonely.trip()
-    await lonely.close()
+async def _shared_trip_wins_over_an_isolated_close(shared: Replica, isolated: Replica) -> tuple[bool, int]:
+    """Both begin open; the isolated one closes, trips and closes, so that its generation is ahead."""
+    await isolated.close()
+    await isolated.trip()
+    await isolated.close()
     await shared.close()
     return True, (await shared.trip()).tripped_at_us
 
 
-async def _lonely_trip_holds_where_nothing_was_decided(_: Replica, lonely: Replica) -> tuple[bool, int]:
-    await lonely.close()
-    return True, (await lonely.trip()).tripped_at_us
+async def _isolated_trip_holds_without_a_shared_decision(_: Replica, isolated: Replica) -> tuple[bool, int]:
+    await isolated.close()
+    return True, (await isolated.trip()).tripped_at_us
 
 
-async def _shared_close_outlives_a_lonely_trip(shared: Replica, lonely: Replica) -> tuple[bool, int]:
-    await lonely.close()
-    await lonely.trip()
+async def _shared_close_wins_over_an_isolated_trip(shared: Replica, isolated: Replica) -> tuple[bool, int]:
+    await isolated.close()
+    await isolated.trip()
     return False, (await shared.close()).tripped_at_us
 
 
 CASES = [
-    _shared_trip_outlives_a_lonely_close,
-    _lonely_trip_holds_where_nothing_was_decided,
-    _shared_close_outlives_a_lonely_trip,
+    _shared_trip_wins_over_an_isolated_close,
+    _isolated_trip_holds_without_a_shared_decision,
+    _shared_close_wins_over_an_isolated_trip,
 ]
 
 
@@ -189,21 +189,26 @@ CASES = [
 async def two_replicas(folder: Path) -> AsyncIterator[tuple[Replica, Replica]]:
     with RedisServer(program(names()[-1]), folder) as server:
         address = server.url.removeprefix("redis://").partition("/")[0]
-        async with Way(address) as way, Way(address) as other, Replica(way) as shared, Replica(other) as lonely:
-            yield shared, lonely
+        async with (
+            Network(address) as network,
+            Network(address) as other,
+            Replica(network) as shared,
+            Replica(other) as isolated,
+        ):
+            yield shared, isolated
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.strip("_"))
-async def test_one_state_remains_after_a_partition_and_it_is_the_one_that_the_rule_names(
+async def test_replicas_agree_by_the_fork_rule_after_a_partition(
     tmp_path: Path, case: Callable[[Replica, Replica], Awaitable[tuple[bool, int]]]
 ) -> None:
     async with two_replicas(tmp_path / "redis") as (one, other):
-        for shared, lonely in islice(cycle([(one, other), (other, one)]), -(-ROUNDS // len(CASES))):
+        for shared, isolated in islice(cycle([(one, other), (other, one)]), -(-ROUNDS // len(CASES))):
             before = await shared.trip()
             assert (await agreed(one, other)).tripped_at_us == before.tripped_at_us
-            lonely.way.cut()
-            is_open, tripped_at_us = await case(shared, lonely)
-            lonely.way.mend()
+            isolated.network.cut()
+            is_open, tripped_at_us = await case(shared, isolated)
+            isolated.network.restore()
             after = await agreed(one, other)
             assert (after.state in TRIPPED, after.tripped_at_us) == (is_open, tripped_at_us)
             await shared.close()

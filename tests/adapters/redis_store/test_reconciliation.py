@@ -30,10 +30,10 @@ _numbers = iter(range(10**9))
 class Replica:
     store: RedisStore
     owing: set[str] = field(default_factory=set)
-    """Tags under which it owes something."""
+    """Tags of its debts."""
     losses: list[None] = field(default_factory=list)
     missed: set[str] = field(default_factory=set)
-    """Tags of which a tick had no answer."""
+    """Tags without an answer to a tick."""
 
     async def ask(self, plan: CounterPlan = PLAN, uid: str = "") -> bool:
         receipt = await self.store.acquire(
@@ -45,8 +45,8 @@ class Replica:
         return await self.store.others_settled(plan, afresh=afresh)
 
 
-async def shown(to: Replica, by: Replica, count: int, plan: CounterPlan = PLAN) -> None:
-    """Let one replica go on until another has heard of so many; it knows Redis' time only as of its last answer."""
+async def until_settled_count(to: Replica, by: Replica, count: int, plan: CounterPlan = PLAN) -> None:
+    """Run calls of one replica until another counts so many; it knows Redis' time as of its last answer."""
     async with asyncio.timeout(HANG_SECONDS):
         while await to.others(plan) != count:
             await by.ask(plan)
@@ -56,16 +56,16 @@ async def shown(to: Replica, by: Replica, count: int, plan: CounterPlan = PLAN) 
 @asynccontextmanager
 async def replica_on(url: str, *, admits: bool = True) -> AsyncIterator[Replica]:
     reports = WatchReports(int, str, str)
-    made = Replica(RedisStore(open_transport(url), "test", SystemClock(), reports, deadline_seconds=30))
-    made.store.on_loss = lambda: made.losses.append(None)
-    made.store.on_missed = lambda plan: made.missed.add(plan.tag)
+    replica = Replica(RedisStore(open_transport(url), "test", SystemClock(), reports, deadline_seconds=30))
+    replica.store.on_loss = lambda: replica.losses.append(None)
+    replica.store.on_missed = lambda plan: replica.missed.add(plan.tag)
     if admits:
-        made.store.settled.owes = made.owing.__contains__
-    await made.store.tick([PLAN, POOLED, BY_NAMESPACE])
+        replica.store.settled.owes = replica.owing.__contains__
+    await replica.store.tick([PLAN, POOLED, BY_NAMESPACE])
     try:
-        yield made
+        yield replica
     finally:
-        await made.store.close()
+        await replica.store.close()
 
 
 @pytest.mark.parametrize("plan", [PLAN, POOLED, BY_NAMESPACE], ids=["alone", "pooled", "by namespace"])
@@ -75,12 +75,12 @@ async def test_returned_replica_counts_each_replica_without_debt_once(
     url = redis_server.url
     async with replica_on(url) as one, replica_on(url) as other, replica_on(url) as third:
         assert await one.others(plan, afresh=True) == 0
-        assert await one.others(plan) == 0, "it is none of the others itself"
-        await shown(one, other, 1, plan)
+        assert await one.others(plan) == 0, "a replica does not count itself"
+        await until_settled_count(one, other, 1, plan)
         await other.ask(plan)
         assert await one.others(plan) == 1
-        await shown(one, third, 2, plan)
-        assert await one.others(plan, afresh=True) == 0, "since then it has owed something again"
+        await until_settled_count(one, third, 2, plan)
+        assert await one.others(plan, afresh=True) == 0, "a new return resets the count"
 
 
 async def test_replica_with_debt_is_not_counted_until_it_is_booked(
@@ -93,8 +93,8 @@ async def test_replica_with_debt_is_not_counted_until_it_is_booked(
         await other.others(afresh=True)
         assert await one.others() == 0
         other.owing.clear()
-        await shown(one, other, 1)
-        await shown(other, one, 1)
+        await until_settled_count(one, other, 1)
+        await until_settled_count(other, one, 1)
 
 
 async def test_replica_without_admissions_is_not_counted(redis_server: RedisServer) -> None:
@@ -104,17 +104,17 @@ async def test_replica_without_admissions_is_not_counted(redis_server: RedisServ
         assert await one.others() == 0
 
 
-async def test_what_was_asked_before_somebody_returned_says_nothing_of_what_is_owed_now(
+async def test_call_sent_before_a_return_does_not_settle_its_replica(
     redis_server: RedisServer,
 ) -> None:
-    """A call may be under way for long, while its replica admits on its own: here its moment is a minute ago."""
+    """A slow call may overlap local admissions of its replica: here it was sent a minute ago."""
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
         await one.others(afresh=True)
         assert other.store._clock.ahead_us is not None
         other.store._clock.ahead_us -= 60_000_000
         await other.ask()
         assert await one.others() == 0
-        await shown(one, other, 1)
+        await until_settled_count(one, other, 1)
 
 
 async def test_replica_unaware_of_a_loss_is_not_counted(redis_server: RedisServer) -> None:
@@ -124,11 +124,11 @@ async def test_replica_unaware_of_a_loss_is_not_counted(redis_server: RedisServe
         await one.others(afresh=True)
         await other.store.tick([PLAN])
         assert (len(other.losses), await one.others()) == (1, 0)
-        await shown(one, other, 1)
+        await until_settled_count(one, other, 1)
         assert len(other.losses) == 1
 
 
-async def test_what_was_noted_of_returns_vanishes_with_the_counters(redis_server: RedisServer) -> None:
+async def test_settled_marks_expire_with_the_counters(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one:
         plan = replace(PLAN, service="idle", tag="idle")
         await one.others(plan, afresh=True)
@@ -136,20 +136,20 @@ async def test_what_was_noted_of_returns_vanishes_with_the_counters(redis_server
         assert redis_server.cli("PTTL", key) > 0
 
 
-async def test_a_flush_is_noticed_by_a_replica_that_has_charged_nothing_itself(redis_server: RedisServer) -> None:
+async def test_flush_is_detected_by_a_replica_without_charges(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
         await other.ask()
         await one.store.tick([PLAN])
         redis_server.cli("FLUSHALL")
         assert one.losses == []
         await one.ask()
-        assert len(one.losses) == 1, "by the very answer"
+        assert len(one.losses) == 1, "by the answer itself"
         await one.store.tick([PLAN])
         await one.ask()
         assert len(one.losses) == 1
 
 
-async def test_a_flush_is_noticed_by_the_time_alone(redis_server: RedisServer) -> None:
+async def test_flush_is_detected_by_a_tick(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one:
         await one.ask()
         redis_server.cli("FLUSHALL")
@@ -157,9 +157,7 @@ async def test_a_flush_is_noticed_by_the_time_alone(redis_server: RedisServer) -
         assert len(one.losses) == 1
 
 
-async def test_another_process_is_noticed_before_it_is_asked_anything(
-    redis_program: RedisProgram, tmp_path: Path
-) -> None:
+async def test_new_process_is_detected_before_the_first_call(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisServer(redis_program, tmp_path / "redis") as server:
         async with replica_on(server.url) as one:
             await one.ask()
@@ -174,7 +172,7 @@ async def test_another_process_is_noticed_before_it_is_asked_anything(
             assert seen == [0]
 
 
-async def test_a_connection_that_is_made_again_to_the_same_process_is_no_loss(redis_server: RedisServer) -> None:
+async def test_reconnect_to_the_same_process_is_no_loss(redis_server: RedisServer) -> None:
     async with replica_on(redis_server.url) as one:
         await one.ask()
         redis_server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -183,7 +181,7 @@ async def test_a_connection_that_is_made_again_to_the_same_process_is_no_loss(re
         assert one.losses == []
 
 
-async def test_a_pod_is_known_by_whatever_replica_it_was_admitted_until_it_is_refunded(
+async def test_pod_is_known_to_every_replica_until_its_refund(
     redis_server: RedisServer,
 ) -> None:
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
@@ -194,7 +192,7 @@ async def test_a_pod_is_known_by_whatever_replica_it_was_admitted_until_it_is_re
         assert not await one.store.knows(PLAN, "known")
 
 
-async def test_nodes_of_a_cluster_that_are_reached_at_the_start_are_no_loss(redis_cluster: RedisCluster) -> None:
+async def test_first_contact_with_cluster_nodes_is_no_loss(redis_cluster: RedisCluster) -> None:
     plans = [replace(PLAN, service=str(number), tag=str(number)) for number in range(30)]
     async with replica_on(redis_cluster.url) as one:
         await one.store.tick(plans)
@@ -204,7 +202,7 @@ async def test_nodes_of_a_cluster_that_are_reached_at_the_start_are_no_loss(redi
         assert one.losses == []
 
 
-async def test_a_tick_reports_of_which_services_it_had_no_answer(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_tick_reports_services_without_an_answer(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisCluster(redis_program, tmp_path / "cluster", "--cluster-require-full-coverage", "no") as cluster:
         plans = [replace(PLAN, service=str(number), tag=str(number)) for number in range(30)]
         gone = cluster.owner(plans[0].tag)

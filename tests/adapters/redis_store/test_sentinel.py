@@ -19,8 +19,8 @@ from webhook.ports.store_url import StoreFiles
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 
-async def found_again(link: Transport) -> None:
-    """Ask until there is an answer: a call may fail while nobody is the primary, none may fail for ever."""
+async def until_primary_answers(link: Transport) -> None:
+    """Repeat a call until it succeeds: it may fail while there is no primary."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             with suppress(RedisError, OSError, TimeoutError):
@@ -29,8 +29,8 @@ async def found_again(link: Transport) -> None:
             await asyncio.sleep(0.05)
 
 
-async def another_than(link: Transport, before: Mapping[str, str]) -> Mapping[str, str]:
-    """Ask, as a tick does, until another process answers; return its name."""
+async def until_run_ids_change(link: Transport, before: Mapping[str, str]) -> Mapping[str, str]:
+    """Query the run IDs, as a tick does, until they change; return them."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             with suppress(RedisError, OSError, TimeoutError):
@@ -45,7 +45,7 @@ def group(redis_program: RedisProgram, tmp_path: Path) -> Iterator[SentinelGroup
         yield running
 
 
-async def test_another_primary_is_found_when_one_is_gone(group: SentinelGroup) -> None:
+async def test_new_primary_is_found_after_a_failover(group: SentinelGroup) -> None:
     first = group.primary
     async with linked(group.url) as link:
         before = await link.run_ids()
@@ -53,8 +53,8 @@ async def test_another_primary_is_found_when_one_is_gone(group: SentinelGroup) -
         assert first.cli("GET", KEY) == b"1"
         first.kill()
         second = group.wait_for_failover(first)
-        await another_than(link, before)
-        await found_again(link)
+        await until_run_ids_change(link, before)
+        await until_primary_answers(link)
         assert await link.run_ids() == {"": second.cli("INFO", "server")["run_id"]}
     assert int(second.cli("GET", KEY)) >= 1
 
@@ -71,22 +71,22 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelGroup]
         yield running
 
 
-def files(folder: Path, **contents: str) -> StoreFiles:
+def store_files(folder: Path, **contents: str) -> StoreFiles:
     """Return files of these contents."""
     for name, content in contents.items():
         (folder / name).write_text(content)
     return StoreFiles(**{name: folder / name for name in contents})
 
 
-async def test_the_documented_users_are_enough_and_sentinels_have_passwords_of_their_own(
+async def test_documented_users_are_enough_with_separate_sentinel_passwords(
     guarded: SentinelGroup, tmp_path: Path
 ) -> None:
     url = guarded.url.replace("://", "://podgate@")
-    told = files(
+    files = store_files(
         tmp_path, password_file="of-the-servers\n", sentinel_username_file="podgate\n", sentinel_password_file="wrong"
     )
-    async with linked(url, told) as link, linked(url, told) as other:
-        # Whoever has no name of its own is `default`, who may do anything here: so the name decides.
+    async with linked(url, files) as link, linked(url, files) as other:
+        # A client without a user name is `default`, which may do anything here: so the name decides.
         refused = f"no Sentinel names the primary of '{SERVICE}': 127.*invalid username"
         with pytest.raises(AuthenticationError, match=refused):
             await link.ping()
@@ -98,7 +98,7 @@ async def test_the_documented_users_are_enough_and_sentinels_have_passwords_of_t
         assert "wrong" not in str(caught.value).replace("wrong number", "")
 
 
-async def test_sentinels_that_are_gone_or_know_no_such_service_are_named(guarded: SentinelGroup) -> None:
+async def test_unreachable_sentinels_and_unknown_services_are_named(guarded: SentinelGroup) -> None:
     hosts, _, _ = guarded.url.partition("//")[2].partition("/")
     async with linked(f"redis+sentinel://127.0.0.1:1,{hosts}/{SERVICE}") as some_gone:
         assert await some_gone.run([KEY], b"a") == b"a"
@@ -110,7 +110,7 @@ async def test_sentinels_that_are_gone_or_know_no_such_service_are_named(guarded
             await other.ping()
 
 
-async def test_a_sentinel_that_says_nothing_is_passed_over_and_asked_last_from_then_on(
+async def test_silent_sentinel_is_skipped_and_then_asked_last(
     guarded: SentinelGroup,
 ) -> None:
     hosts, _, _ = guarded.url.partition("//")[2].partition("/")
@@ -123,9 +123,7 @@ async def test_a_sentinel_that_says_nothing_is_passed_over_and_asked_last_from_t
             assert link._sentinels._order[-1].port == port  # type: ignore[attr-defined]  # it shows nowhere else
 
 
-async def test_a_replica_that_sentinels_name_already_is_not_taken_for_the_primary(
-    guarded: SentinelGroup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_named_replica_is_refused_as_primary(guarded: SentinelGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     replica = guarded.replica
 
     async def named(*_: object) -> tuple[bytes, bytes]:
@@ -153,13 +151,13 @@ async def test_primary_that_sentinels_no_longer_name_is_left_at_the_next_tick(
         assert another.cli("GET", KEY) == b"1"
 
 
-async def test_a_primary_that_was_reported_to_step_down_is_left_though_it_takes_writes_still(
+async def test_primary_is_left_on_failover_while_it_accepts_writes(
     guarded: SentinelGroup,
 ) -> None:
     first = guarded.primary
     async with linked(guarded.url) as link:
         before = await link.run_ids()
         guarded.sentinels[0].cli("SENTINEL", "FAILOVER", SERVICE)
-        await another_than(link, before)
-        await found_again(link)
+        await until_run_ids_change(link, before)
+        await until_primary_answers(link)
         assert guarded.wait_for_failover(first).cli("GET", KEY) is not None

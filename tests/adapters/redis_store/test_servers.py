@@ -27,8 +27,8 @@ LOOPS = ("uvloop", "asyncio")  # other folders' tests run on the other
 # Integers that a double holds exactly: the last of them, and those where MessagePack takes another width.
 EXACT = (0, 127, 128, 2**16, 2**31, 2**32 - 1, 2**32, 2**53 - 1, 2**53, -1, -(2**31) - 1, -(2**53))
 
-# A test process in short: it starts a server, pauses it where told, and stays until it is ended.
-STAYS = """
+# A short test process: it starts a server, pauses it on request, and waits for a signal.
+OWNER = """
 import signal, sys
 from pathlib import Path
 from tests.redis_servers import RedisServer, program
@@ -40,16 +40,16 @@ with RedisServer(program(sys.argv[1]), Path(sys.argv[2])) as server:
 """
 
 
-def test_each_server_is_what_its_name_says(redis_server: RedisServer) -> None:
+def test_server_reports_its_own_version(redis_server: RedisServer) -> None:
     assert {"redis-8.2", "valkey-9.1"} <= set(names())
     assert names() == tuple(one.name for one in programs())
     with redis_server.client(decode_responses=True) as client:
-        told = client.info("server")
+        info = client.info("server")
     kind, _, version = redis_server.program.name.partition("-")
-    assert str(told.get(f"{kind}_version")).startswith(f"{version}.")
+    assert str(info.get(f"{kind}_version")).startswith(f"{version}.")
 
 
-def test_a_server_answers_scripts_that_take_its_clock_and_then_write(redis_server: RedisServer) -> None:
+def test_script_can_read_the_clock_and_then_write(redis_server: RedisServer) -> None:
     script = "local now = redis.call('TIME') redis.call('SET', KEYS[1], now[1]) return redis.call('GET', KEYS[1])"
     assert redis_server.cli("PING") is True
     assert int(redis_server.cli("EVAL", script, 1, "now")) > 1_700_000_000
@@ -57,7 +57,7 @@ def test_a_server_answers_scripts_that_take_its_clock_and_then_write(redis_serve
 
 
 @pytest.mark.parametrize("number", EXACT)
-def test_a_script_packs_integers_that_come_out_exact(redis_server: RedisServer, number: int) -> None:
+def test_script_packs_exact_integers(redis_server: RedisServer, number: int) -> None:
     packed = redis_server.cli("EVAL", "return cmsgpack.pack(tonumber(ARGV[1]))", 0, number)
     decoded = msgspec.msgpack.decode(packed)
     assert (decoded, type(decoded)) == (number, int)
@@ -66,13 +66,13 @@ def test_a_script_packs_integers_that_come_out_exact(redis_server: RedisServer, 
     assert int(redis_server.cli("EVAL", unpacked, 0, msgspec.msgpack.encode(number))) == number
 
 
-def test_the_shared_server_leaves_something_in_one_test(redis_server: RedisServer) -> None:
+def test_shared_server_accepts_data_in_one_test(redis_server: RedisServer) -> None:
     redis_server.cli("SET", "left", "behind")
     redis_server.cli("SCRIPT", "LOAD", "return 1")
     assert redis_server.cli("DBSIZE") == 1
 
 
-def test_and_has_nothing_in_the_next(redis_server: RedisServer) -> None:
+def test_shared_server_is_empty_in_the_next_test(redis_server: RedisServer) -> None:
     assert redis_server.cli("DBSIZE") == 0
     with pytest.raises(redis.exceptions.NoScriptError):
         redis_server.cli("EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", 0)  # that of `return 1`
@@ -91,7 +91,7 @@ def test_paused_server_answers_no_call_until_resumed(own_redis_server: RedisServ
 
 
 @pytest.mark.parametrize("end", [RedisServer.kill, RedisServer.stop], ids=["killed", "stopped"])
-def test_a_server_ends_even_while_paused_and_comes_back_empty_on_its_port(
+def test_killed_or_stopped_server_restarts_empty_on_its_port(
     own_redis_server: RedisServer, end: Callable[[RedisServer], None]
 ) -> None:
     port, pid = own_redis_server.port, own_redis_server.pid
@@ -105,7 +105,7 @@ def test_a_server_ends_even_while_paused_and_comes_back_empty_on_its_port(
     assert own_redis_server.cli("DBSIZE") == 0
 
 
-def test_a_restart_keeps_the_data_or_not_as_reported_and_a_crash_never_brings_them_back(
+def test_restart_keeps_data_on_request_and_a_crash_loses_them(
     own_redis_server: RedisServer,
 ) -> None:
     own_redis_server.cli("SET", "counted", 7)
@@ -119,9 +119,7 @@ def test_a_restart_keeps_the_data_or_not_as_reported_and_a_crash_never_brings_th
     assert own_redis_server.cli("DBSIZE") == 0
 
 
-def test_a_server_that_appends_to_a_file_has_its_data_after_a_crash(
-    redis_program: RedisProgram, tmp_path: Path
-) -> None:
+def test_append_only_file_keeps_data_after_a_crash(redis_program: RedisProgram, tmp_path: Path) -> None:
     options = ("--appendonly", "yes", "--appendfsync", "always")
     with RedisServer(redis_program, tmp_path / "redis", *options) as server:
         server.cli("SET", "counted", 7)
@@ -132,7 +130,7 @@ def test_a_server_that_appends_to_a_file_has_its_data_after_a_crash(
         assert server.cli("DBSIZE") == 0
 
 
-def test_a_server_can_ask_for_a_password(redis_program: RedisProgram, tmp_path: Path) -> None:
+def test_server_can_require_a_password(redis_program: RedisProgram, tmp_path: Path) -> None:
     with RedisServer(redis_program, tmp_path / "redis", "--requirepass", "secret", password="secret") as server:
         assert server.cli("PING") is True
         with pytest.raises(redis.exceptions.AuthenticationError):
@@ -141,7 +139,7 @@ def test_a_server_can_ask_for_a_password(redis_program: RedisProgram, tmp_path: 
         assert server.cli("PING") is True
 
 
-def test_a_server_can_have_users_of_a_file(redis_program: RedisProgram, tmp_path: Path) -> None:
+def test_server_can_have_an_acl_file(redis_program: RedisProgram, tmp_path: Path) -> None:
     users = tmp_path / "users.acl"
     users.write_text("user default off\nuser admin on >one ~* &* +@all\nuser podgate on >two ~podgate:* +get +set\n")
     with RedisServer(
@@ -153,24 +151,22 @@ def test_a_server_can_have_users_of_a_file(redis_program: RedisProgram, tmp_path
         assert server.cli("ACL", "WHOAMI") == b"admin"
 
 
-def test_a_server_can_be_full(redis_program: RedisProgram, tmp_path: Path) -> None:
+def test_server_can_be_full(redis_program: RedisProgram, tmp_path: Path) -> None:
     full = RedisServer(redis_program, tmp_path / "redis", "--maxmemory", "1")
     with full as server, pytest.raises(redis.exceptions.OutOfMemoryError):
         server.cli("SET", "a", 1)
 
 
-async def test_a_server_can_be_behind_tls_that_asks_for_a_certificate(
-    own_redis_server: RedisServer, tmp_path: Path
-) -> None:
+async def test_server_can_require_a_client_certificate(own_redis_server: RedisServer, tmp_path: Path) -> None:
     pki = Pki.create(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "ca.crt")
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
     write_key_pair(pki.client(), tmp_path / "client.crt", tmp_path / "client.key")
-    ours = {"ssl_certfile": str(tmp_path / "client.crt"), "ssl_keyfile": str(tmp_path / "client.key")}
+    client_files = {"ssl_certfile": str(tmp_path / "client.crt"), "ssl_keyfile": str(tmp_path / "client.key")}
     settings = {"ssl_ca_certs": str(tmp_path / "ca.crt"), "retry": None}
     async with behind_tls(own_redis_server, context) as url:
-        async with Redis.from_url(url, **settings, **ours) as client:
+        async with Redis.from_url(url, **settings, **client_files) as client:
             assert await client.set("kept", "a" * 1_000_000)
             assert len(await client.get("kept")) == 1_000_000
             own_redis_server.kill()
@@ -183,7 +179,7 @@ async def test_a_server_can_be_behind_tls_that_asks_for_a_certificate(
                 await client.ping()
 
 
-def test_a_server_that_does_not_start_says_why_and_leaves_nothing(redis_program: RedisProgram, tmp_path: Path) -> None:
+def test_failed_start_shows_its_reason_and_leaves_no_folder(redis_program: RedisProgram, tmp_path: Path) -> None:
     server = RedisServer(redis_program, tmp_path / "redis", "--maxmemory-policy", "no-such-policy")
     with pytest.raises(ComponentError, match="no-such-policy"):
         server.start()
@@ -203,11 +199,9 @@ def test_occupied_port_is_replaced_unless_requested(
 
 
 @pytest.mark.parametrize("state", ["running", "paused"])
-def test_a_server_goes_with_its_process_when_that_is_killed(
-    redis_program: RedisProgram, tmp_path: Path, state: str
-) -> None:
+def test_server_ends_with_its_killed_owner(redis_program: RedisProgram, tmp_path: Path, state: str) -> None:
     folder = tmp_path / "redis"
-    command = [sys.executable, "-c", STAYS, redis_program.name, folder, state]
+    command = [sys.executable, "-c", OWNER, redis_program.name, folder, state]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         pid, port = (int(word) for word in owner.stdout.readline().split())
@@ -227,9 +221,7 @@ def test_servers_are_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(one.path.exists() for one in programs())
 
 
-def test_servers_that_cannot_be_fetched_say_why_and_leave_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_fetch_is_reported_and_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / "wrong.requirements"
     wrong.write_text(inventory.REQUIREMENTS.read_text().replace("sha256:", "sha256:0"))
     monkeypatch.setattr(inventory, "REQUIREMENTS", wrong)
@@ -238,11 +230,11 @@ def test_servers_that_cannot_be_fetched_say_why_and_leave_nothing(
     assert not (tmp_path / "servers").exists()
 
 
-def test_another_version_on_the_path_joins_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redis_server_on_the_path_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "redis-server"
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for said, expected in (("7.0.15", own), ("8.2.9", None)):
-        own.write_text(f"#!/bin/sh\necho 'Redis server v={said} sha=0'\n")
+    for found_version, expected in (("7.0.15", own), ("8.2.9", None)):
+        own.write_text(f"#!/bin/sh\necho 'Redis server v={found_version} sha=0'\n")
         own.chmod(0o755)
         inventory._name.cache_clear()
         assert inventory._on_path() == expected

@@ -31,22 +31,22 @@ def context(tmp_path: Path) -> ssl.SSLContext:
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> StoreFiles:
+def client_files(tmp_path: Path) -> StoreFiles:
     return StoreFiles(ca=tmp_path / "ca.crt", cert=tmp_path / "client.crt", key=tmp_path / "client.key")
 
 
-async def test_sentinels_and_the_primary_that_they_name(
-    context: ssl.SSLContext, ours: StoreFiles, tmp_path: Path
+async def test_sentinels_and_their_primary_are_reached_by_tls(
+    context: ssl.SSLContext, client_files: StoreFiles, tmp_path: Path
 ) -> None:
     async with AsyncExitStack() as stack:
         primary = stack.enter_context(RedisServer(program(PROGRAM), tmp_path / "primary"))
-        doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-        primary_port, sentinel_port = (door.getsockname()[1] for door in doors)
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        primary_port, sentinel_port = (listener.getsockname()[1] for listener in sockets)
         sentinel = stack.enter_context(SentinelServer(program(PROGRAM), tmp_path / "sentinel", primary_port, 1))
-        await stack.enter_async_context(gate(doors[0], primary, context, plain=True))
-        await stack.enter_async_context(gate(doors[1], sentinel, context))
+        await stack.enter_async_context(gate(sockets[0], primary, context, plain=True))
+        await stack.enter_async_context(gate(sockets[1], sentinel, context))
         url = f"rediss+sentinel://127.0.0.1:{sentinel_port}/{SERVICE}"
-        async with linked(url, ours) as link:
+        async with linked(url, client_files) as link:
             assert await link.run([KEY], b"a") == b"a"
             assert await link.run_ids() == {"": primary.cli("INFO", "server")["run_id"]}
         async with linked(url) as link:
@@ -54,15 +54,17 @@ async def test_sentinels_and_the_primary_that_they_name(
                 await link.ping()
 
 
-async def test_a_cluster_whose_nodes_name_each_other(context: ssl.SSLContext, ours: StoreFiles, tmp_path: Path) -> None:
-    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    ports = [door.getsockname()[1] for door in doors]
+async def test_cluster_nodes_are_reached_by_tls(
+    context: ssl.SSLContext, client_files: StoreFiles, tmp_path: Path
+) -> None:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    ports = [listener.getsockname()[1] for listener in sockets]
     async with AsyncExitStack() as stack:
-        told = [("--cluster-announce-port", str(port)) for port in ports]
-        cluster = stack.enter_context(RedisCluster(program(PROGRAM), tmp_path / "cluster", of_each=told))
-        for door, node in zip(doors, cluster.nodes, strict=True):
-            await stack.enter_async_context(gate(door, node, context))
-        async with linked(f"rediss+cluster://127.0.0.1:{ports[0]}", ours) as link:
+        options = [("--cluster-announce-port", str(port)) for port in ports]
+        cluster = stack.enter_context(RedisCluster(program(PROGRAM), tmp_path / "cluster", of_each=options))
+        for listener, node in zip(sockets, cluster.nodes, strict=True):
+            await stack.enter_async_context(gate(listener, node, context))
+        async with linked(f"rediss+cluster://127.0.0.1:{ports[0]}", client_files) as link:
             for tag in "abcdef":
                 assert await link.run([f"podgate:{{{tag}}}"], tag.encode()) == tag.encode()
             assert {link.lane(tag) for tag in "abcdef"} == {f"127.0.0.1:{port}" for port in ports}

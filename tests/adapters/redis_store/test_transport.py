@@ -28,7 +28,7 @@ NO_FILES = StoreFiles()
 
 @asynccontextmanager
 async def linked(url: str, files: StoreFiles = NO_FILES, script: Script = ECHO) -> AsyncIterator[Transport]:
-    """Yield a link of that script, closed whatever happens: a loop does not end well with one that is open."""
+    """Yield a link with that script, and close it in any case: an open link would block the end of the loop."""
     link = open_transport(url, files, script)
     try:
         yield link
@@ -49,11 +49,11 @@ async def own_link(own_redis_server: RedisServer) -> AsyncIterator[Transport]:
 
 
 def connections(server: RedisServer) -> int:
-    """Return how many connections were made so far, but for the one that asks."""
+    """Return how many connections were made so far, without its own."""
     return int(server.cli("INFO", "stats")["total_connections_received"]) - 1
 
 
-async def test_calls_at_one_time_share_a_connection_and_each_has_its_own_answer(
+async def test_concurrent_calls_share_a_connection_and_get_their_own_answers(
     link: Transport, redis_server: RedisServer
 ) -> None:
     await link.ping()
@@ -73,20 +73,18 @@ async def test_concurrent_first_calls_share_one_connection(redis_server: RedisSe
     assert connections(redis_server) - before == 2, "and that of this test"
 
 
-async def test_a_flush_of_scripts_goes_unnoticed(link: Transport, redis_server: RedisServer) -> None:
+async def test_flushed_scripts_are_sent_again(link: Transport, redis_server: RedisServer) -> None:
     assert await link.run([KEY], b"a") == b"a"
     redis_server.cli("SCRIPT", "FLUSH")
     assert await asyncio.gather(*(link.run([KEY], b"b") for _ in range(5))) == [b"b"] * 5
     assert redis_server.cli("GET", KEY) == b"6"
 
 
-async def test_a_connection_that_ended_while_nobody_asked_costs_no_call(
-    link: Transport, redis_server: RedisServer
-) -> None:
+async def test_idle_disconnect_fails_no_call(link: Transport, redis_server: RedisServer) -> None:
     await link.ping()
     await asyncio.to_thread(redis_server.cli, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    line = link._connection  # type: ignore[attr-defined]  # to see when the loop has heard of it
-    while not await line._connection.can_read():  # noqa: ASYNC110  it is not told
+    line = link._connection  # type: ignore[attr-defined]  # to see when the loop has noticed
+    while not await line._connection.can_read():  # noqa: ASYNC110  there is no event
         await asyncio.sleep(0.01)
     assert await link.run([KEY], b"a") == b"a"
 
@@ -107,7 +105,7 @@ async def test_abandoned_answer_is_not_given_to_another_call(
     assert [await own_link.run([KEY], f"{number}".encode()) for number in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
 
 
-async def test_a_server_that_accepts_and_says_nothing_is_not_waited_for_and_nothing_stays_open(
+async def test_connect_to_a_silent_server_times_out_and_leaves_nothing_open(
     own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "_CONNECT_SECONDS", 0.05)
@@ -121,7 +119,7 @@ async def test_a_server_that_accepts_and_says_nothing_is_not_waited_for_and_noth
         assert own_redis_server.cli("INFO", "clients")["connected_clients"] == 2, "and that of this test"
 
 
-async def test_a_server_that_says_nothing_any_more_is_left(
+async def test_silent_server_is_disconnected(
     own_redis_server: RedisServer, own_link: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await own_link.ping()
@@ -136,9 +134,7 @@ async def test_a_server_that_says_nothing_any_more_is_left(
     assert await own_link.run([KEY], b"c") == b"c"
 
 
-async def test_a_server_that_was_started_again_is_another_one(
-    own_redis_server: RedisServer, own_link: Transport
-) -> None:
+async def test_restarted_server_has_a_new_run_id(own_redis_server: RedisServer, own_link: Transport) -> None:
     before = await own_link.run_ids()
     assert await own_link.run_ids() == before
     own_redis_server.kill()
@@ -151,9 +147,7 @@ async def test_a_server_that_was_started_again_is_another_one(
     assert (await own_link.run_ids())[""] != before[""]
 
 
-async def test_a_server_that_became_a_replica_is_left_and_asked_for_again(
-    own_redis_server: RedisServer, own_link: Transport
-) -> None:
+async def test_replica_is_left_after_a_read_only_error(own_redis_server: RedisServer, own_link: Transport) -> None:
     assert await own_link.run([KEY], b"a") == b"a"
     own_redis_server.cli("REPLICAOF", "127.0.0.1", "1")
     before = connections(own_redis_server)
@@ -165,11 +159,11 @@ async def test_a_server_that_became_a_replica_is_left_and_asked_for_again(
     assert await own_link.run([KEY], b"c") == b"c"
 
 
-async def test_a_script_that_was_reported_so_and_went_on_has_the_replica_left_too(
+async def test_replica_is_left_after_a_read_only_error_caught_by_the_script(
     own_redis_server: RedisServer,
 ) -> None:
-    tells = Script("local told = redis.pcall('INCR', KEYS[1]) return type(told) == 'table' and told.err or 'fine'")
-    async with linked(own_redis_server.url, script=tells) as link:
+    caught = Script("local told = redis.pcall('INCR', KEYS[1]) return type(told) == 'table' and told.err or 'fine'")
+    async with linked(own_redis_server.url, script=caught) as link:
         assert await link.run([KEY], b"a") == b"fine"
         own_redis_server.cli("REPLICAOF", "127.0.0.1", "1")
         before = connections(own_redis_server)
@@ -178,7 +172,7 @@ async def test_a_script_that_was_reported_so_and_went_on_has_the_replica_left_to
         assert connections(own_redis_server) - before == 2, "and that of this test: the second call had another one"
 
 
-async def test_a_full_server_says_so_and_has_room_again(own_redis_server: RedisServer, own_link: Transport) -> None:
+async def test_full_server_recovers(own_redis_server: RedisServer, own_link: Transport) -> None:
     assert await own_link.run([KEY], b"a") == b"a"
     own_redis_server.cli("CONFIG", "SET", "maxmemory", "1")
     with pytest.raises((OutOfMemoryError, ResponseError), match=r"OOM|used memory"):
@@ -187,7 +181,7 @@ async def test_a_full_server_says_so_and_has_room_again(own_redis_server: RedisS
     assert await own_link.run([KEY], b"a") == b"a"
 
 
-async def test_a_server_on_a_socket_with_another_database(redis_program: RedisProgram, tmp_path: Path) -> None:
+async def test_socket_url_selects_its_database(redis_program: RedisProgram, tmp_path: Path) -> None:
     path = tmp_path / "redis.sock"
     with RedisServer(redis_program, tmp_path / "redis", "--unixsocket", str(path)) as server:
         for url in (f"unix://{path}?db=3", f"redis://127.0.0.1:{server.port}/3"):
@@ -197,7 +191,7 @@ async def test_a_server_on_a_socket_with_another_database(redis_program: RedisPr
             assert client.get(KEY) == b"2"
 
 
-async def test_only_what_fits_is_forgotten(link: Transport, redis_server: RedisServer) -> None:
+async def test_forget_deletes_matching_keys_only(link: Transport, redis_server: RedisServer) -> None:
     with redis_server.client() as client:
         client.mset({f"podgate:{{{number}}}:v1:replay-1:x": 1 for number in range(2500)})
         client.set("podgate:{1}:v1:other:x", 1)
@@ -205,7 +199,7 @@ async def test_only_what_fits_is_forgotten(link: Transport, redis_server: RedisS
     assert redis_server.cli("KEYS", "*") == [b"podgate:{1}:v1:other:x"]
 
 
-async def test_a_server_that_is_not_there_is_named(link: Transport) -> None:
+async def test_unreachable_server_is_named(link: Transport) -> None:
     assert link.lane("any") == ""
     assert not link.one_tag_a_call
     async with linked("redis://127.0.0.1:1/0") as nowhere:
@@ -213,12 +207,12 @@ async def test_a_server_that_is_not_there_is_named(link: Transport) -> None:
             await nowhere.ping()
 
 
-def test_a_url_that_is_none_is_reported_without_its_password() -> None:
+def test_invalid_url_error_hides_its_password() -> None:
     with pytest.raises(UserError, match=r"--store: 'reddis://\*\*\*@redis'"):
         open_transport("reddis://:s3cret@redis")
 
 
-async def test_a_server_that_does_not_name_its_process_is_connected_to_all_the_same() -> None:
+async def test_server_without_a_run_id_is_connected() -> None:
     ended = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -228,11 +222,11 @@ async def test_a_server_that_does_not_name_its_process_is_connected_to_all_the_s
         await writer.wait_closed()
         ended.set()
 
-    told: list[tuple[str, str]] = []
+    connected: list[tuple[str, str]] = []
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         async with linked(f"redis://127.0.0.1:{port}") as link:
-            link.on_connected = lambda *who: told.append(who)
+            link.on_connected = lambda *who: connected.append(who)
             await link.ping()
         await ended.wait()
-    assert told == []
+    assert connected == []
