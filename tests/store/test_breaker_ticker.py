@@ -16,12 +16,12 @@ from webhook.errors import StoreUnavailableError
 from webhook.store.breaker_ticker import BreakerTicker
 
 ALMOST_US = 1_000_000 - 1
-"""A second that is nearly over, as the clock of these tests shows it always."""
+"""The end of a second, as the clock of these tests always shows it."""
 MOVED = transition(State.OPEN, State.HALF_OPEN)
 
 
 class Counters:
-    """Gives no answer the first time, and then a transition each time."""
+    """Fails the first tick, and then returns a transition each time."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -33,7 +33,7 @@ class Counters:
         return [MOVED]
 
 
-async def test_all_services_of_the_policy_are_ticked_and_what_moved_is_reported() -> None:
+async def test_all_services_are_ticked_and_transitions_reported() -> None:
     counters: Any = Counters()
     found: list[Transition] = []
     policies: list[CompiledPolicy | None] = [None, CompiledPolicy(LOADED), CompiledPolicy(LOADED)]
@@ -46,4 +46,4 @@ async def test_all_services_of_the_policy_are_ticked_and_what_moved_is_reported(
     with suppress(asyncio.CancelledError):
         await task
     assert found == [MOVED]
-    assert counters.asked == [["web", "other", "plain"]] * 2, "and not where there is no policy"
+    assert counters.asked == [["web", "other", "plain"]] * 2, "and none without a policy"

@@ -17,10 +17,10 @@ from webhook.store import FallbackReports, ReconcilerTiming, StoreFallback
 
 SECOND_US = 1_000_000
 SECONDS, HARD = 32, 12
-"""Shorter than the minute in which a loss is told again."""
+"""Shorter than the minute in which lost charges are booked again."""
 
 TURNS = 40
-"""Of the loop: enough for some rounds of settling."""
+"""Turns of the loop, enough for some rounds of settling."""
 
 
 class HandClock:
@@ -31,29 +31,29 @@ class HandClock:
         return self.us
 
 
-class Way(MemoryStore):
-    """One replica's way to a store that all share: it may be closed, or say that something was lost."""
+class Connection(MemoryStore):
+    """One replica's connection to a shared store: it may be unavailable, or report a loss."""
 
-    def __init__(self, number: int, ways: list["Way"], clock: HandClock) -> None:
+    def __init__(self, number: int, connections: list["Connection"], clock: HandClock) -> None:
         super().__init__(clock)
-        if ways:
-            self._states = ways[0]._states
-        self._ways = ways
+        if connections:
+            self._states = connections[0]._states
+        self._connections = connections
         self._number = number
         self.guard: StoreFallback
-        self.away = False
+        self.is_away = False
         self.has_lost = False
-        self.heard_of: set[int] | None = None
-        """Who has shown that it owes nothing since this replica asked."""
-        ways.append(self)
+        self.settled_others: set[int] | None = None
+        """The replicas without debts since this one asked."""
+        connections.append(self)
 
     def _reach(self, plan: CounterPlan) -> None:
-        if self.away:
+        if self.is_away:
             raise NoStoreAnswerError("away", sent=False)
         if not self.has_lost and not self.guard.owes(plan.tag):
-            for way in self._ways:
-                if way is not self and way.heard_of is not None:
-                    way.heard_of.add(self._number)
+            for connection in self._connections:
+                if connection is not self and connection.settled_others is not None:
+                    connection.settled_others.add(self._number)
 
     def _notice(self) -> None:
         if self.has_lost:
@@ -86,31 +86,33 @@ class Way(MemoryStore):
     async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
         self._reach(plan)
         self._notice()
-        if afresh or self.heard_of is None:
-            self.heard_of = set()
-        return len(self.heard_of)
+        if afresh or self.settled_others is None:
+            self.settled_others = set()
+        return len(self.settled_others)
 
 
-class Life:
-    """Replicas of one store, and who came in when."""
+class Scenario:
+    """Replicas of one store, and their admissions."""
 
     def __init__(self, replicas: int, rule: WhenStoreUnavailable) -> None:
         self.plan = replace(plan_of(window(SECONDS, pods=HARD)), when_unavailable=rule)
         self.clock = HandClock()
-        self.ways: list[Way] = []
+        self.connections: list[Connection] = []
         self.admitted: list[tuple[int, int]] = []
         self.pods = 0
         for number in range(replicas):
-            way = Way(number, self.ways, self.clock)
+            connection = Connection(number, self.connections, self.clock)
             timing = ReconcilerTiming(0, 0, 0, 0, others_seconds=3600)
             reports = FallbackReports(_nothing, _nothing, _nothing, _nothing, _nothing)
-            way.guard = StoreFallback(way, self.clock, reports, timing=timing, replicas=replicas, ordinal=number)
+            connection.guard = StoreFallback(
+                connection, self.clock, reports, timing=timing, replicas=replicas, ordinal=number
+            )
 
-    async def ask(self, way: Way, amount: int) -> None:
+    async def ask(self, connection: Connection, amount: int) -> None:
         self.pods += 1
         request = Acquire(self.plan, "shop", f"uid-{self.pods}", {"pods": amount}, "user:alice")
         try:
-            receipt = await way.guard.acquire(request)
+            receipt = await connection.guard.acquire(request)
         except StoreUnavailableError:
             return
         if receipt.refused is None:
@@ -118,47 +120,49 @@ class Life:
             since_us = self.clock.us - SECONDS * SECOND_US
             inside = sum(amount for at_us, amount in self.admitted if at_us > since_us)
             largest = max(amount for _, amount in self.admitted)
-            assert inside <= HARD + (len(self.ways) - 1) * largest
+            assert inside <= HARD + (len(self.connections) - 1) * largest
 
-    async def all_hear(self) -> None:
-        """Let each hear how much is used: what one has not heard of the others is not what is held here."""
-        for way in self.ways:
+    async def refresh_all(self) -> None:
+        """Refresh each replica's snapshot: stale snapshots are not part of this bound."""
+        for connection in self.connections:
             try:
-                await way.guard.snapshot(self.plan)
+                await connection.guard.snapshot(self.plan)
             except StoreUnavailableError:
                 continue
 
     async def do(self, operation: tuple[str, int, int]) -> None:
         kind, number, amount = operation
-        way = self.ways[number % len(self.ways)]
+        connection = self.connections[number % len(self.connections)]
         if kind == "ask":
             for _ in range(3 * amount):
-                await self.ask(way, 1)
+                await self.ask(connection, 1)
         elif kind == "ask for more":
-            await self.ask(way, amount)
+            await self.ask(connection, amount)
         elif kind == "pass":
             self.clock.us += amount * amount * SECOND_US
         elif kind == "turns":
             for _ in range(TURNS):
                 await asyncio.sleep(0)
         elif kind == "return":
-            way.away = False
-        elif not any(way.away for way in self.ways):  # one that is away alone is another bound
+            connection.is_away = False
+        elif not any(
+            connection.is_away for connection in self.connections
+        ):  # a partition of one replica has another bound
             await self.begin(kind)
 
     async def begin(self, kind: str) -> None:
-        """Take the store away from all, or have it lose everything."""
-        await self.all_hear()
+        """Make the store unavailable to all replicas, or lose all its data."""
+        await self.refresh_all()
         if kind == "lose":
-            self.ways[0]._states.clear()
-        for way in self.ways:
-            way.away, way.has_lost = kind == "away", kind == "lose"
-            if way.away:
-                way.guard.missed(self.plan)
+            self.connections[0]._states.clear()
+        for connection in self.connections:
+            connection.is_away, connection.has_lost = kind == "away", kind == "lose"
+            if connection.is_away:
+                connection.guard.missed(self.plan)
 
 
 def _nothing(*_: object) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 OPERATIONS = st.tuples(
@@ -174,17 +178,17 @@ OPERATIONS = st.tuples(
     operations=st.lists(OPERATIONS, max_size=80),
 )
 @examples(300)
-def test_replicas_admit_no_more_than_the_limit_and_one_largest_pod_for_each_but_one(
+def test_admissions_stay_within_the_limit_plus_one_pod_per_other_replica(
     replicas: int, rule: WhenStoreUnavailable, operations: list[tuple[str, int, int]]
 ) -> None:
-    async def live() -> None:
-        life = Life(replicas, rule)
-        for way in life.ways:
-            await way.guard.tick([life.plan])
+    async def run() -> None:
+        scenario = Scenario(replicas, rule)
+        for connection in scenario.connections:
+            await connection.guard.tick([scenario.plan])
         for operation in operations:
-            await life.do(operation)
-        for way in life.ways:
-            way.away = False
-            await way.guard.close()
+            await scenario.do(operation)
+        for connection in scenario.connections:
+            connection.is_away = False
+            await connection.guard.close()
 
-    asyncio.run(live())
+    asyncio.run(run())
