@@ -29,7 +29,7 @@ Place = tuple[Account, int, str]
 
 
 class TagTime:
-    """The time of what shares a tag, from the readings of the store's clock: never before anything that was written."""
+    """The time of a tag, from readings of the store's clock: never before the last write."""
 
     def __init__(self) -> None:
         self.written_us = 0
@@ -41,7 +41,7 @@ class TagTime:
         return max(self.written_us, reading_us + self.ahead_us)
 
     def asked(self, reading_us: int) -> None:
-        """Somebody wants to be charged, or ticks: 2 s behind are waited for, more than that for 10 s at the longest."""
+        """On a charge or tick: a lag of up to 2 s is waited out, a longer one for at most 10 s."""
         missing_us = self.written_us - reading_us - self.ahead_us
         since_us = self._far_behind_since_us
         if missing_us <= 2_000_000:
@@ -64,7 +64,7 @@ class Event:
 
 @dataclass
 class Pod:
-    """What is remembered of a uid."""
+    """The record of a uid."""
 
     expires_us: int
     most: Mapping[str, int]
@@ -89,7 +89,7 @@ def limits_of(plan: CounterPlan, namespace: str) -> Iterator[tuple[Account, Wind
 
 
 class ExactLog:
-    """All events of one world, by the places that they were counted in, and what is known of its Pods."""
+    """All events of one scenario, by the places that they were counted in, and the records of its Pods."""
 
     def __init__(self) -> None:
         self._events: dict[Place, list[Event]] = {}
@@ -100,7 +100,7 @@ class ExactLog:
         return self._times.setdefault((plan.tag, plan.fleet), TagTime())
 
     def acquire(self, request: Acquire, reading_us: int) -> tuple[Receipt, Cost]:
-        """Return what the store must answer, and what the Pod was charged by that."""
+        """Return the expected answer of the store, and the Pod's charge."""
         plan, time = request.plan, self.time(request.plan)
         if not request.peek:
             time.asked(reading_us)
@@ -211,7 +211,7 @@ class ExactLog:
         return Use(window.name, limit.resource, self.used(place, now_us), limit.hard, asked, free_at_us, holder, name)
 
     def _free_at_us(self, place: Place, hard: int, asked: int, now_us: int) -> int | None:
-        """Let one event after another leave."""
+        """Let events expire one after another."""
         if asked > hard:
             return None
         excess = self.used(place, now_us) + asked - hard
@@ -235,7 +235,7 @@ class ExactLog:
         if places:
             self.time(plan).written_us = now_us
             for place in places:
-                # No time is before what was written: what has left by then is no longer of use.
+                # Time never precedes the last write: expired events are of no further use.
                 there = [other for other in self._events.get(place, ()) if counts(other.at_us, place[1], now_us)]
                 self._events[place] = [*there, event]
         return event
@@ -245,7 +245,7 @@ class ExactLog:
         return pod if pod is not None and pod.expires_us > now_us and not pod.refunded else None
 
     def _remember(self, request: Acquire, event: Event, known: Pod | None, now_us: int) -> None:
-        """Keep, for a Pod that is known and grows, what it was charged at first: a resize is not given back."""
+        """Keep the first charge of a known Pod that grows: a resize is not refunded."""
         most: Cost = request.cost
         kept: Event | None = event
         if request.resize_from is not None:
@@ -257,7 +257,7 @@ class ExactLog:
 
 
 def _growth(request: Acquire, known: Pod | None) -> Cost:
-    """Return what a running Pod takes above the most that it ever took; it was a Pod before."""
+    """Return what a running Pod takes above its maximum so far; it counts as a Pod already."""
     before = {**(request.resize_from or {}), **(known.most if known else {})}
     return {
         resource: amount - before.get(resource, 0)

@@ -1,6 +1,6 @@
 """Operations on a small set of services that share a pool, and the domains of their arguments.
 
-A operation is (name, arguments...), of constants only: a list of them tells a whole world, and replays it.
+An operation is (name, arguments...), of constants only: a list of them describes a whole scenario, and replays it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,19 +54,19 @@ ARGUMENTS: Mapping[str, tuple[Sequence[Any], ...]] = {
     "step_forward": (_FORWARD_US,),
     "stay_behind": (SERVICES, _BACK_US, (9_999_999, 10_000_000, 10_000_001)),
 }
-"""What each argument of a operation is drawn from."""
+"""The values of each argument of an operation."""
 
 _OFTEN = ("ask",) * 6 + ("again", "burst", "pause", "edge", "both_sides", "refund") * 2
 _NAMES = (*ARGUMENTS, *_OFTEN)
 
 
-def drawn(chosen: Random) -> Operation:
+def draw(chosen: Random) -> Operation:
     name = chosen.choice(_NAMES)
     return name, *(chosen.choice(choices) for choices in ARGUMENTS[name])
 
 
 class HandClock:
-    """A clock on the wall, and the store's beside it, which is stepped. It begins at a bucket's edge of any window."""
+    """A wall clock, and the store's clock, which is stepped. Both begin at a bucket's edge of every window."""
 
     def __init__(self) -> None:
         self.reset()
@@ -84,7 +84,7 @@ class HandClock:
 
 @dataclass
 class Terms:
-    """The quota of a service, or of the pool, which is changed under way: hard limits by resource by seconds."""
+    """The quota of a service or of the pool, changed during a run: hard limits by resource by seconds."""
 
     windows: dict[int, dict[str, int]]
     apart: bool = False
@@ -111,7 +111,7 @@ class Terms:
             case "apart":
                 self.apart = not self.apart
             case "mode":
-                # Mostly enforced: what is not, floods what is.
+                # Mostly enforced: other charges would fill the enforced limits.
                 self.mode = Mode.ENFORCE if self.mode is not Mode.ENFORCE or number % 2 else Mode.AUDIT
 
     def plans(self) -> tuple[WindowPlan, ...]:

@@ -27,21 +27,21 @@ from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, PoolPlan, Re
 from webhook.ports import CounterStore
 
 _KEPT_US = 600 * SECOND_US
-"""What has left is kept this long for a clock that steps back; further back, nothing is promised."""
+"""Expired events are kept this long for a clock that steps back; no result is guaranteed further back."""
 
 
 @dataclass
-class World:
-    """Every answer of the store is held against the log, and shown to the witness.
+class Scenario:
+    """Every answer of the store is compared with the log, and passed to the witness.
 
-    `name` keeps worlds apart in one store.
+    `name` separates scenarios in one store.
     """
 
     store: CounterStore
     clock: HandClock
     name: str = ""
-    told: list[str] = field(default_factory=list)
-    """What the store told besides its answers: there is nothing to tell."""
+    reports: list[str] = field(default_factory=list)
+    """What the store reported besides its answers: nothing is expected."""
     log: ExactLog = field(default_factory=ExactLog)
     witness: Witness = field(default_factory=Witness)
     operations: list[Operation] = field(default_factory=list)
@@ -63,21 +63,21 @@ class World:
         self._plan_all()
 
     async def do(self, operation: Operation) -> None:
-        """Do one operation, then look at a service of it."""
+        """Do one operation, then compare a snapshot of its service."""
         self.operations.append(operation)
         name, *arguments = operation
         method: Callable[..., Any] = getattr(self, f"_{name}")
         await method(*arguments)
         service = next((argument for argument in arguments if argument in SERVICES), SERVICES[len(self.operations) % 4])
         await self._look(service, NAMESPACES[len(self.operations) % 3])
-        assert self.told == []
+        assert self.reports == []
 
     async def _look(self, service: str, namespace: str) -> int:
         self.calls += 1
         expected = self.log.snapshot(self._plans[service], namespace, self.clock.now_us())
-        found = await self.store.snapshot(self._plans[service], namespace)
-        assert found == expected, f"looked:\n{found}\nlogged:\n{expected}"
-        return found.at_us
+        snapshot = await self.store.snapshot(self._plans[service], namespace)
+        assert snapshot == expected, f"looked:\n{snapshot}\nlogged:\n{expected}"
+        return snapshot.at_us
 
     async def _ask(self, service: str, namespace: str, uid: int, cost: Cost, peek: bool) -> None:  # noqa: FBT001
         await self._acquire([self._request(service, namespace, self._uid(uid), cost, peek=peek)])
@@ -116,7 +116,7 @@ class World:
         await self._acquire([replace(request, resize_from=old)])
 
     async def _both_sides(self, service: str, namespace: str, cost: Cost) -> None:
-        """Ask what is refused from when on it fits, and look at both sides of that moment: peeks leave no trace."""
+        """Ask when a denied Pod will fit, and peek on both sides of that time."""
         request = self._request(service, namespace, f"{self.name}peek", cost, peek=True)
         free_at_us = (await self._acquire([request]))[0].free_at_us
         if not free_at_us:
@@ -131,12 +131,12 @@ class World:
         assert not after.over, "it does not fit then"
 
     async def _refund(self, service: str, which: int) -> None:
-        """Give back twice what can be given back once."""
+        """Refund twice; only the first may succeed."""
         uid, plan = self._known(which), self._plans[service]
         expected = self.log.refund(plan, uid, self.clock.now_us())
         self.calls += 2
         assert await self.store.refund(plan, uid) is expected
-        assert not await self.store.refund(plan, uid), "given back a second time"
+        assert not await self.store.refund(plan, uid), "refunded a second time"
         if expected:
             self.witness.refunded(plan, uid)
 
@@ -173,7 +173,7 @@ class World:
         self.clock.true_us += us
 
     async def _edge(self, seconds: int, buckets: int, nudge: int) -> None:
-        """Go on to an edge of a window's buckets, by the pool's time, or to the microsecond before or after it."""
+        """Advance to an edge of a window's buckets, by the pool's time, or to the microsecond before or after it."""
         width_us = seconds * 15_625
         now_us = self.log.time(self._plans[WEB]).at(self.clock.now_us())
         self.clock.true_us += -now_us % width_us + buckets * width_us
@@ -188,7 +188,7 @@ class World:
         self.clock.forward_us += us
 
     async def _stay_behind(self, service: str, back_us: int, waits_us: int) -> None:
-        """Step back, and ask twice: then, and about the 10 s later that the clock is waited for."""
+        """Step back, and ask twice: at once, and about 10 s later, when waiting for the clock ends."""
         await self._step_back(back_us)
         for after_us in (0, waits_us):
             self.clock.true_us += after_us
@@ -226,7 +226,7 @@ class World:
         return self._uids[-1]
 
     def _known(self, which: int) -> str:
-        """Return one of the last that came."""
+        """Return one of the latest uids."""
         return self._uids[-1 - which % len(self._uids)] if self._uids else f"{self.name}none"
 
     def _plan_all(self) -> None:

@@ -1,7 +1,7 @@
 """One of several processes that race for the same quotas: acquires, refunds, and reports its results.
 
 `python -m tests.contract.race_worker URL SECONDS`: prints JSON, {"charged": {uid: moment in Redis' own microseconds},
-"refunded": [uid, ...], "refused": how often, "lost": how often no answer came}. Who got none asks again for that Pod.
+"refunded": [uid, ...], "refused": how often, "lost": how often no answer came}. A call without an answer is repeated.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
 
 CLUSTER = "race"
-# Never full, and longer than a race in short: at its end it holds what was charged in all of it.
+# Never full, and longer than a short race: at its end it holds all charges.
 _ALL = window(64, pods=1_000_000, cpu=1_000_000_000)
 _POOL = PoolPlan("shared", (window(1, pods=30, cpu=3000), window(4, pods=90), _ALL))
 _MEMBER = plan_of(tag="shared", pool=_POOL)
@@ -41,13 +41,13 @@ _CALLERS = 8
 
 
 def cost_of(uid: str) -> dict[str, int]:
-    """Return what a Pod takes: anybody can say it who knows no more than its uid."""
+    """Return the cost of a Pod, which follows from its uid."""
     return {"pods": 1, "requests.cpu": int(uid[:2], 16), "requests.memory": int(uid[2:4], 16) % 32}
 
 
 @dataclass
 class Racer:
-    """Asks for fresh Pods, and gives some back, until its time is up; `store` answers or fails."""
+    """Acquires new Pods, and refunds some, until its time ends; `store` answers or fails."""
 
     store: RedisStore
     ends: float
@@ -62,8 +62,8 @@ class Racer:
 
     async def _admit(self, plan: CounterPlan, uid: str) -> None:
         request = Acquire(plan, "x", uid, cost_of(uid), "user:x")
-        receipt, is_first = await self._insist(lambda: self.store.acquire(request))
-        assert not (receipt.repeated and is_first), "nobody has asked for this Pod before"
+        receipt, is_first = await self._retry(lambda: self.store.acquire(request))
+        assert not (receipt.repeated and is_first), "this Pod is new"
         if receipt.refused:
             self.refused += 1
             await asyncio.sleep(0.005)
@@ -72,12 +72,12 @@ class Racer:
             self.charged[uid] = receipt.at_us
         if uid[-1] in "012":
             await asyncio.sleep(random.uniform(0, 0.3))  # noqa: S311
-            given_back, _ = await self._insist(lambda: self.store.refund(plan, uid))
-            if given_back:
+            is_refunded, _ = await self._retry(lambda: self.store.refund(plan, uid))
+            if is_refunded:
                 self.refunded.append(uid)
 
-    async def _insist(self, call: Callable[[], Awaitable[Any]]) -> tuple[Any, bool]:
-        """Return the answer to the first call that gets one, and whether it was the first at all."""
+    async def _retry(self, call: Callable[[], Awaitable[Any]]) -> tuple[Any, bool]:
+        """Return the first answer, and whether the first call got it."""
         is_first = True
         while True:
             try:

@@ -44,7 +44,7 @@ PLANS = (
         for service, per_namespace in (("payment-api", False), ("web", True))
     ),
     plan_of(service="batch", tag="shared", pool=PoolPlan("shared", (window(1, pods=1),)), breaker=BLIND),
-    # What stands, and what of it changes with a policy: limits, surge, who counts apart, modes, whose clusters.
+    # Limits on live Pods, and their changes with a policy: limits, surge, namespaces, modes, fleet.
     STANDING := replace(SMALL, standing=standing(pods=3, cpu=500)),
     replace(STANDING, standing=StandingPlan(window(0, cpu=400, pods=2, memory=90).limits, (200, 2, 0))),
     replace(STANDING, per_namespace=True, standing=standing(2, pods=1)),
@@ -52,7 +52,7 @@ PLANS = (
     replace(STANDING, fleet=True, standing=standing(1, pods=2)),
     plan_of(standing=standing(1, pods=2)),
     replace(SMALL, service="web", tag="shared", pool=POOL, standing=standing(1, pods=2, memory=70)),
-    # By hand, held back by the guard, and let in all the same.
+    # Overrides, trips held by the guard, and Degrade.
     *(replace(SMALL, breaker=replace(EAGER, forcing=forcing)) for forcing in FORCINGS),
     replace(SMALL, breaker=replace(EAGER, open_max=0)),
     replace(SMALL, breaker=replace(EAGER, open_max=1)),

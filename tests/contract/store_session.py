@@ -14,7 +14,7 @@ from webhook.ports import Clock, CounterStore, WatchReports
 MEMORY = "memory"
 STORES = (MEMORY, *names())
 WHOLE = (MEMORY, "redis-8.2")
-"""Where all examples are tried; the other servers get a sixth of them, and in `make soak` all."""
+"""These try all examples; the other servers try a sixth of them, and in `make soak` all."""
 
 _EXAMPLES = os.environ.get("PODGATE_TEST_EXAMPLES")
 _IS_SHORT = "PODGATE_TEST_SHORT" in os.environ
@@ -29,13 +29,13 @@ def examples_on(kind: str, usual: int) -> int:
 
 @dataclass
 class Stage:
-    """Each example takes names that nobody had before: what the others left does not count then."""
+    """Each example takes new names, so that earlier examples do not count."""
 
     kind: str
     store: CounterStore
     runner: asyncio.Runner
-    told: list[str] = field(default_factory=list)
-    """What the store told besides its answers: troubles, and that something seems lost."""
+    reports: list[str] = field(default_factory=list)
+    """What the store reported besides its answers: troubles and losses."""
     _examples: int = 0
 
     def name(self) -> str:
@@ -50,18 +50,18 @@ def staged(kind: str, clock: Clock, shared_redis: Callable[[str], RedisServer], 
         if kind == MEMORY:
             yield Stage(kind, MemoryStore(clock, late_us=late_us), runner)
             return
-        told: list[str] = []
+        reports: list[str] = []
         redis = RedisStore(
             open_transport(shared_redis(kind).url),
             "staged",
             clock,
-            WatchReports(int, told.append, str),
+            WatchReports(int, reports.append, str),
             deadline_seconds=30,  # nothing here is about time
             late_us=late_us,
             time_us=clock.now_us,
-            on_loss=lambda: told.append("lost"),
+            on_loss=lambda: reports.append("lost"),
         )
         try:
-            yield Stage(kind, redis, runner, told)
+            yield Stage(kind, redis, runner, reports)
         finally:
             runner.run(redis.close())

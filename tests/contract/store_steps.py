@@ -11,11 +11,11 @@ from webhook.core.quota import Acquire, Booking, CounterPlan, Sighting
 from webhook.ports import BreakerLedger, CounterStore, PodLedger
 
 TEN_MINUTES_US = 600 * SECOND_US
-"""For as long surge stays open, and is enforced what nobody confirms."""
+"""How long surge stays open, and how long unconfirmed limits are enforced."""
 
 
 class Store(CounterStore, PodLedger, BreakerLedger, Protocol):
-    """What both stores are."""
+    """The interface of both stores."""
 
 
 Step = tuple[Any, ...]
@@ -89,7 +89,7 @@ LIVE_STEPS = st.one_of(
     st.tuples(st.just("plan"), st.sampled_from(LIVE_PLANS)),
     st.tuples(st.just("pause"), st.sampled_from([70 * SECOND_US, TEN_MINUTES_US - 1, TEN_MINUTES_US])),
 )
-"""Rates have mostly been forgotten between two of these: then it is live Pods that stand in the way."""
+"""Windows have mostly expired between two of these: then limits on live Pods deny."""
 
 FAILURES = st.builds(Outcomes, st.just(0), st.integers(1, 20), st.just(0), st.none() | UIDS, st.none(), AGES_US)
 BREAKER_ASKS = st.tuples(st.just("acquire"), UIDS, st.just({"pods": 1}), st.just("x"), st.just(False), SOURCES)  # noqa: FBT003
@@ -121,8 +121,8 @@ GUARD_STEPS = st.one_of(
 )
 
 
-async def watched(store: PodLedger, plan: CounterPlan, step: Step, now_us: int) -> Any:
-    """Do a step of whoever watches Pods."""
+async def run_ledger_step(store: PodLedger, plan: CounterPlan, step: Step, now_us: int) -> Any:
+    """Run a step of the watch of Pods."""
     match step:
         case ("observe", shown):
             sightings = [
@@ -138,11 +138,11 @@ async def watched(store: PodLedger, plan: CounterPlan, step: Step, now_us: int) 
             return await store.mark_complete(plan, await store.scopes(plan))
         case ("reset", ahead_us, seconds):
             return await store.reset(plan, now_us + ahead_us, seconds)
-    return {scope: await everyone(store, plan, scope) for scope in await store.scopes(plan)}
+    return {scope: await live_uids(store, plan, scope) for scope in await store.scopes(plan)}
 
 
-async def everyone(store: PodLedger, plan: CounterPlan, scope: str) -> set[str]:
-    """Return who stands, over all pages; in no order, and perhaps more than once on the way."""
+async def live_uids(store: PodLedger, plan: CounterPlan, scope: str) -> set[str]:
+    """Return the live Pods of all pages; pages have no order, and may repeat a Pod."""
     found, after = await store.live(plan, scope)
     uids = set(found)
     while after:
@@ -151,7 +151,7 @@ async def everyone(store: PodLedger, plan: CounterPlan, scope: str) -> set[str]:
     return uids
 
 
-async def done(  # noqa: PLR0911  one answer for each kind of step
+async def run_step(  # noqa: PLR0911  one answer for each kind of step
     store: Store, plan: CounterPlan, step: Step, now_us: int
 ) -> Any:
     match step:
@@ -170,12 +170,12 @@ async def done(  # noqa: PLR0911  one answer for each kind of step
         case ("snapshot", namespace):
             return await store.snapshot(plan, namespace)
         case ("started" | "suppress_quota_events" | "by hand", asked):
-            return await handled(store, plan, step[0], asked, now_us)
-    return await watched(store, plan, step, now_us)
+            return await run_leader_step(store, plan, step[0], asked, now_us)
+    return await run_ledger_step(store, plan, step, now_us)
 
 
-async def handled(store: BreakerLedger, plan: CounterPlan, kind: str, asked: Any, now_us: int) -> Any:
-    """Do a step of whoever leads."""
+async def run_leader_step(store: BreakerLedger, plan: CounterPlan, kind: str, asked: Any, now_us: int) -> Any:
+    """Run a step of the leader."""
     if kind == "started":
         settlements, moves = await store.started(plan, asked)
         return list(settlements), list(moves)

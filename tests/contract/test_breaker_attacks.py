@@ -35,8 +35,8 @@ NEIGHBOURS = tuple(
 )
 
 
-async def opened_by_starts(store: Any, clock: HandClock) -> None:
-    """Open it by a Pod of controller `bad` that did not start."""
+async def open_by_a_failed_start(store: Any, clock: HandClock) -> None:
+    """Open the breaker by a failed start of controller `bad`."""
     await ask(store, STARTING, "bad-pod", event_source="controller:bad")
     await store.started(STARTING, [Start("bad-pod", ok=False, latency_us=0)])
     clock.sleep(1)
@@ -53,9 +53,7 @@ async def view(store: CounterStore, plan: CounterPlan) -> BreakerView:
 # The guard
 
 
-async def test_a_trip_that_was_seen_before_it_was_written_is_not_held_back_by_itself(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_due_trip_is_not_held_by_itself(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=replace(BREAKER, open_max=1))
     await store.tick([plan])
     await trip(store, clock, plan)
@@ -65,9 +63,7 @@ async def test_a_trip_that_was_seen_before_it_was_written_is_not_held_back_by_it
     assert (move.old, move.new) == (State.CLOSED, State.OPEN)
 
 
-async def test_trips_that_were_seen_before_they_were_written_open_no_more_than_the_guard_lets(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_due_trips_open_no_more_breakers_than_the_guard_allows(store: CounterStore, clock: HandClock) -> None:
     await store.tick(NEIGHBOURS)
     for plan in NEIGHBOURS:
         assert (await ask(store, plan, plan.service)).charged
@@ -87,7 +83,9 @@ async def test_trips_that_were_seen_before_they_were_written_open_no_more_than_t
         assert await store.tick(NEIGHBOURS) in ((), [])
 
 
-async def test_of_trips_that_come_in_one_batch_only_so_many_open(store: CounterStore, clock: HandClock) -> None:
+async def test_trips_in_one_batch_open_no_more_breakers_than_the_guard_allows(
+    store: CounterStore, clock: HandClock
+) -> None:
     await store.tick(NEIGHBOURS)
     for plan in NEIGHBOURS:
         await store.record_outcomes(plan, [Outcomes(0, 1, 0)])
@@ -111,9 +109,7 @@ async def test_of_trips_that_come_in_one_batch_only_so_many_open(store: CounterS
     assert [move.service for move in moves if not move.is_change] == ["s-3"]
 
 
-async def test_a_breaker_that_the_policy_took_away_is_not_counted_as_open(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_breaker_removed_from_the_policy_is_not_counted_as_open(store: CounterStore, clock: HandClock) -> None:
     first, second, third, _ = NEIGHBOURS
     await store.tick(NEIGHBOURS)
     for plan in (first, second):
@@ -132,12 +128,12 @@ async def test_a_breaker_that_the_policy_took_away_is_not_counted_as_open(
 
 
 async def churn(store: Any, plan: CounterPlan, name: str) -> None:
-    """Let controllers come whose Pods quota refuses, more than trip the breaker."""
+    """Ask for Pods of more controllers than trip the breaker, all denied by quota."""
     for number in range(5):
         assert (await ask(store, plan, f"{name}-{number}")).refused is DeniedBy.QUOTA
 
 
-async def test_who_fills_a_pool_trips_no_breaker_of_a_neighbour(store: Any) -> None:
+async def test_full_pool_trips_no_breaker_of_a_neighbour(store: Any) -> None:
     full = PoolPlan("shared", (window(60, pods=2),))
     greedy, idle = (plan_of(service=name, tag="shared", pool=full, breaker=BREAKER) for name in ("greedy", "idle"))
     limited = replace(idle, windows=(window(60, pods=1), window(64, pods=9)), standing=standing(pods=9))
@@ -150,7 +146,7 @@ async def test_who_fills_a_pool_trips_no_breaker_of_a_neighbour(store: Any) -> N
 
 
 @pytest.mark.parametrize("own", [{"windows": (window(60, pods=0),)}, {"standing": standing(pods=0)}])
-async def test_who_is_over_a_limit_of_its_own_too_trips_its_own_breaker(store: Any, own: dict[str, Any]) -> None:
+async def test_denial_by_an_own_limit_and_the_pool_trips_the_own_breaker(store: Any, own: dict[str, Any]) -> None:
     full = PoolPlan("shared", (window(60, pods=0),))
     plan = plan_of(service="over", tag="shared", pool=full, breaker=replace(BREAKER, quota=EVENTS), **own)
     await store.mark_complete(plan, [""])
@@ -158,19 +154,17 @@ async def test_who_is_over_a_limit_of_its_own_too_trips_its_own_breaker(store: A
     assert await state(store, plan) is State.OPEN
 
 
-# What others remember
+# Proposals
 
 
-async def test_a_close_that_somebody_remembers_does_not_erase_a_trip_that_is_due(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_remembered_close_does_not_erase_a_due_trip(store: CounterStore, clock: HandClock) -> None:
     await trip(store, clock, PLAN)
     await store.propose(PLAN, BreakerView(State.CLOSED, 1, clock.us))
     (move,) = await store.tick([PLAN])
     assert (move.old, move.new) == (State.CLOSED, State.OPEN)
 
 
-async def test_a_close_of_an_old_generation_does_not_erase_a_newer_trip(store: CounterStore, clock: HandClock) -> None:
+async def test_close_of_an_old_generation_does_not_erase_a_newer_trip(store: CounterStore, clock: HandClock) -> None:
     closed = await view(store, PLAN)
     await trip(store, clock, PLAN)
     await store.tick([PLAN])
@@ -180,21 +174,19 @@ async def test_a_close_of_an_old_generation_does_not_erase_a_newer_trip(store: C
     assert await view(store, PLAN) == before
 
 
-async def test_what_was_known_of_a_store_that_is_empty_now_does_not_erase_a_trip_since(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_close_known_before_a_loss_does_not_erase_a_later_trip(store: CounterStore, clock: HandClock) -> None:
     await trip(store, clock, PLAN)
     await store.tick([PLAN])
     before = await view(store, PLAN)
     closed = BreakerView(State.CLOSED, 20, clock.us - 9, tripped_at_us=clock.us - 3600 * SECOND_US, tripped_by="before")
     await store.propose(PLAN, closed)
     after = await view(store, PLAN)
-    assert after == replace(before, generation=21, passed=after.passed), "its number is above what others know"
+    assert after == replace(before, generation=21, passed=after.passed), "its generation is above the proposed one"
     await store.propose(PLAN, closed)
     assert await view(store, PLAN) == after
 
 
-async def test_a_reset_is_not_undone_by_what_was_before_it(store: Any, clock: HandClock) -> None:
+async def test_reset_is_not_undone_by_an_earlier_state(store: Any, clock: HandClock) -> None:
     await trip(store, clock, PLAN)
     await store.tick([PLAN])
     opened = replace(await view(store, PLAN), generation=7)
@@ -208,7 +200,7 @@ async def test_a_reset_is_not_undone_by_what_was_before_it(store: Any, clock: Ha
     assert await state(store, PLAN) is State.OPEN
 
 
-async def test_an_open_that_is_long_over_is_offered_and_ends_at_once(store: CounterStore, clock: HandClock) -> None:
+async def test_proposed_open_state_of_the_past_ends_at_once(store: CounterStore, clock: HandClock) -> None:
     until_us = clock.us - 5
     await store.propose(PLAN, BreakerView(State.OPEN, 7, clock.us - 9, until_us, "remembered"))
     seen = await view(store, PLAN)
@@ -218,7 +210,7 @@ async def test_an_open_that_is_long_over_is_offered_and_ends_at_once(store: Coun
 # Pods
 
 
-async def test_a_start_is_counted_once_whatever_becomes_of_the_pods_record(store: Any) -> None:
+async def test_start_is_counted_once_through_resize_and_refund(store: Any) -> None:
     await ask(store, STARTING, "a", {"pods": 1, "requests.cpu": 5})
     start = Start("a", ok=False, latency_us=0)
     assert (await store.started(STARTING, [start, start]))[0] == [Settlement.COUNTED, Settlement.REPEATED]
@@ -228,7 +220,7 @@ async def test_a_start_is_counted_once_whatever_becomes_of_the_pods_record(store
     assert (await store.started(STARTING, [start]))[0] == [Settlement.UNKNOWN]
 
 
-async def test_a_pod_of_a_neighbour_or_of_nobody_says_nothing(store: Any, clock: HandClock) -> None:
+async def test_start_of_a_neighbours_or_unknown_pod_is_not_counted(store: Any, clock: HandClock) -> None:
     first, second, *_ = NEIGHBOURS
     await ask(store, second, "theirs")
     starts = [Start(uid, ok=False, latency_us=0) for uid in ("theirs", "nobodys")]
@@ -239,8 +231,8 @@ async def test_a_pod_of_a_neighbour_or_of_nobody_says_nothing(store: Any, clock:
     assert [move.service for move in moves] == ["s-1"]
 
 
-async def test_an_early_probe_that_is_refunded_makes_room_once(store: Any, clock: HandClock) -> None:
-    await opened_by_starts(store, clock)
+async def test_refunded_early_probe_frees_its_lease_once(store: Any, clock: HandClock) -> None:
+    await open_by_a_failed_start(store, clock)
     new = {"event_source": "controller:new"}
     refused = (await ask(store, STARTING, "x", event_source="controller:bad")).refused
     assert refused is DeniedBy.BREAKER
@@ -253,19 +245,19 @@ async def test_an_early_probe_that_is_refunded_makes_room_once(store: Any, clock
     assert (await ask(store, STARTING, "e", **new)).refused is DeniedBy.BREAKER
 
 
-async def test_an_early_probe_that_is_refunded_when_it_expires_makes_no_room(store: Any, clock: HandClock) -> None:
-    await opened_by_starts(store, clock)
+async def test_refund_of_an_expired_early_probe_frees_no_lease(store: Any, clock: HandClock) -> None:
+    await open_by_a_failed_start(store, clock)
     brief = replace(STARTING, breaker=replace(STARTS, probe_timeout_us=SECOND_US))
     assert (await ask(store, brief, "a", event_source="controller:new")).charged
-    clock.sleep(1)  # nobody notices
+    clock.sleep(1)  # expired, without a tick
     await store.refund(brief, "a")
     assert (await view(store, brief)).early == STARTS.probes - 1
     [move] = await store.tick([brief])
     assert (move.cause, move.at_us) == (TransitionCause.PROBE_EXPIRED, clock.us)
 
 
-async def test_a_rollback_cures_before_the_time(store: Any, clock: HandClock) -> None:
-    await opened_by_starts(store, clock)
+async def test_successful_early_probes_close_the_breaker_before_its_time(store: Any, clock: HandClock) -> None:
+    await open_by_a_failed_start(store, clock)
     for uid in "abc":
         await ask(store, STARTING, uid, event_source="controller:old-revision")
     settlements, (move,) = await store.started(STARTING, [Start(uid, ok=True, latency_us=0) for uid in "abc"])
@@ -273,9 +265,9 @@ async def test_a_rollback_cures_before_the_time(store: Any, clock: HandClock) ->
     assert (move.old, move.new, move.reason) == (State.OPEN, State.CLOSED, "3 early probes succeeded")
 
 
-async def test_who_was_admitted_before_it_tripped_says_nothing_of_its_probes(store: Any, clock: HandClock) -> None:
+async def test_start_of_a_pod_admitted_before_the_trip_is_stale(store: Any, clock: HandClock) -> None:
     await ask(store, STARTING, "old")
-    await opened_by_starts(store, clock)
+    await open_by_a_failed_start(store, clock)
     clock.sleep(180)
     await ask(store, STARTING, "probe")
     before = await view(store, STARTING)
@@ -283,10 +275,10 @@ async def test_who_was_admitted_before_it_tripped_says_nothing_of_its_probes(sto
     assert await view(store, STARTING) == before
 
 
-# Hands
+# Overrides
 
 
-async def test_as_many_sources_as_a_cluster_has_are_excused(store: Any) -> None:
+async def test_twenty_thousand_sources_can_be_suppressed(store: Any) -> None:
     plan = plan_of(window(60, pods=1), breaker=BREAKER)
     await store.suppress_quota_events(plan, [f"controller:{number}" for number in range(20_000)])
     for uid in "abcdef":
@@ -294,9 +286,7 @@ async def test_as_many_sources_as_a_cluster_has_are_excused(store: Any) -> None:
     assert await state(store, plan) is State.CLOSED
 
 
-async def test_nobody_is_leased_while_a_hand_holds_it_and_what_was_leased_is_forgotten(
-    store: Any, clock: HandClock
-) -> None:
+async def test_forced_breaker_leases_no_probe_and_forgets_earlier_leases(store: Any, clock: HandClock) -> None:
     await trip(store, clock, PLAN)
     clock.sleep(180)
     for uid in "ab":
@@ -316,17 +306,15 @@ async def test_nobody_is_leased_while_a_hand_holds_it_and_what_was_leased_is_for
 # Redis alone
 
 
-async def redis_of(
+async def redis_store(
     server: RedisServer, clock: HandClock, time_us: Callable[[], int] | None, late_us: int = 0
 ) -> RedisStore:
     reports, link = WatchReports(int, str, str), open_transport(server.url)
     return RedisStore(link, "test", clock, reports, deadline_seconds=30, time_us=time_us, late_us=late_us)
 
 
-async def test_who_failed_in_an_interval_that_did_not_count_had_no_part(
-    redis_server: RedisServer, clock: HandClock
-) -> None:
-    store = await redis_of(redis_server, clock, clock.now_us, 300_000)
+async def test_source_of_an_uncounted_failure_is_not_recorded(redis_server: RedisServer, clock: HandClock) -> None:
+    store = await redis_store(redis_server, clock, clock.now_us, 300_000)
     for uid, ok, then in (("long-ago", False, 0.0), ("good", True, 1.1), ("bad", False, 1.3)):
         await ask(store, STARTING, uid)
         await store.started(STARTING, [Start(uid, ok, 0)])
@@ -338,7 +326,7 @@ async def test_who_failed_in_an_interval_that_did_not_count_had_no_part(
 
 async def test_records_of_an_older_version_are_read(redis_server: RedisServer, clock: HandClock) -> None:
     store, keys = (
-        await redis_of(redis_server, clock, clock.now_us),
+        await redis_store(redis_server, clock, clock.now_us),
         PlanKeys.of("test", PLAN, "payment-api", fleet=False),
     )
     now_us = clock.us
@@ -361,11 +349,11 @@ async def test_records_of_an_older_version_are_read(redis_server: RedisServer, c
     await store.close()
 
 
-async def test_what_a_neighbours_refund_touches_is_announced_as_whose_it_is(
+async def test_transition_by_a_neighbours_refund_is_announced_for_its_own_service(
     redis_server: RedisServer, clock: HandClock
 ) -> None:
     first, second, *_ = (replace(plan, breaker=replace(STARTS, probe_timeout_us=SECOND_US)) for plan in NEIGHBOURS)
-    store = await redis_of(redis_server, clock, None)
+    store = await redis_store(redis_server, clock, None)
     with redis_server.client() as client:
         keys = PlanKeys.of("test", first, first.service, fleet=False)
         ahead_us = 9_000_000_000 * SECOND_US
@@ -378,19 +366,17 @@ async def test_what_a_neighbours_refund_touches_is_announced_as_whose_it_is(
         listener.get_message(timeout=5)
         refund = ScriptOperation(store._plans.of(second), ("refund",), refund_keys(first), (1, 3))
         await asyncio.gather(store._tick(first), store._lanes.of(second.tag).ask(refund))
-        said = None
-        while said is None:
-            said = listener.get_message(timeout=5)
+        message = None
+        while message is None:
+            message = listener.get_message(timeout=5)
         listener.close()
-    tag, service, _, seen = msgspec.msgpack.decode(said["data"])
+    tag, service, _, seen = msgspec.msgpack.decode(message["data"])
     assert (tag, service, seen[0]) == ("shared", first.service, "HALF_OPEN")
     await store.close()
 
 
-async def test_how_time_stands_lasts_as_long_as_a_breaker_that_goes_by_it(
-    redis_server: RedisServer, clock: HandClock
-) -> None:
-    store = await redis_of(redis_server, clock, clock.now_us)
+async def test_time_record_lasts_as_long_as_the_breaker_record(redis_server: RedisServer, clock: HandClock) -> None:
+    store = await redis_store(redis_server, clock, clock.now_us)
     until_us = clock.us + 7 * 86_400 * SECOND_US
     await store.apply_override(plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1"))))
     keys = PlanKeys.of("test", PLAN, "payment-api", fleet=False)
@@ -401,22 +387,22 @@ async def test_how_time_stands_lasts_as_long_as_a_breaker_that_goes_by_it(
 
 
 def refund_keys(plan: CounterPlan) -> tuple[str, ...]:
-    """Return the keys of a refund of Pod `a` of a plan, as whoever was told where it was charged names them."""
+    """Return the keys of a refund of Pod `a`, as named by a caller that knows its charge."""
     keys = PlanKeys.of("test", plan, plan.service, fleet=False)
     return keys.ring, keys.pod("a"), keys.home, keys.breaker, keys.live
 
 
-async def test_a_hand_releases_when_it_said_though_the_stores_clock_was_set_back(store: Any, clock: HandClock) -> None:
+async def test_override_ends_at_its_end_after_the_stores_clock_stepped_back(store: Any, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=1000), breaker=BREAKER)
     await ask(store, plan, "a")
     clock.sleep(-40)
     await ask(store, plan, "b")
     clock.sleep(11)
-    await ask(store, plan, "c")  # patience is over: what was counted keeps its moments, and the clock is followed
+    await ask(store, plan, "c")  # patience has ended: charges keep their times, and the clock is followed
     until_us = clock.us + 30 * SECOND_US
     forced = replace(plan, breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1")))
-    for hand in (False, True):
-        if hand:
+    for is_applied in (False, True):
+        if is_applied:
             await store.apply_override(forced)
         seen = await view(store, forced)
         assert (seen.state, seen.open_until_us) == (State.FORCED_OPEN, until_us)
@@ -427,7 +413,7 @@ async def test_a_hand_releases_when_it_said_though_the_stores_clock_was_set_back
 
 
 @pytest.mark.parametrize("windows", [(), (window(60, pods=100),)], ids=("no quota", "quota"))
-async def test_one_that_is_open_ends_though_the_stores_clock_is_set_back_and_nobody_charges(
+async def test_open_breaker_ends_without_charges_after_the_clock_stepped_back(
     store: Any, clock: HandClock, windows: tuple[Any, ...]
 ) -> None:
     plan = plan_of(*windows, breaker=BREAKER)
@@ -447,7 +433,7 @@ async def test_one_that_is_open_ends_though_the_stores_clock_is_set_back_and_nob
     assert (move.new, move.at_us) == (State.HALF_OPEN, clock.us)
 
 
-async def test_time_goes_back_behind_no_move_of_a_breaker(store: Any, clock: HandClock) -> None:
+async def test_time_never_precedes_a_transition(store: Any, clock: HandClock) -> None:
     until_us = clock.us + 3600 * SECOND_US
     forced = plan_of(breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, until_us, "INC-1")))
     offered = plan_of(service="offered", tag="offered", breaker=BREAKER)
@@ -461,17 +447,17 @@ async def test_time_goes_back_behind_no_move_of_a_breaker(store: Any, clock: Han
     clock.sleep(11)
     await store.tick([plan_of(), replace(offered, breaker=None)])
     for plan in (forced, offered):
-        assert (await store.snapshot(plan)).at_us == clock.us, "it is followed from there on, whoever ticks"
+        assert (await store.snapshot(plan)).at_us == clock.us, "the clock is followed from there on"
 
 
-async def test_what_is_said_to_be_had_tomorrow_was_had_now(store: CounterStore, clock: HandClock) -> None:
+async def test_outcome_from_the_future_counts_now(store: CounterStore, clock: HandClock) -> None:
     await store.record_outcomes(STARTING, [Outcomes(0, 1, 0, age_us=-3600 * SECOND_US)])
     clock.sleep(1)
     (move,) = await store.tick([STARTING])
     assert move.new is State.OPEN
 
 
-async def test_what_was_had_before_a_reset_does_not_count_after_it(store: Any, clock: HandClock) -> None:
+async def test_outcome_before_a_reset_does_not_count(store: Any, clock: HandClock) -> None:
     clock.sleep(0.5)
     await store.apply_override(STARTING, clock.us)
     await store.record_outcomes(STARTING, [Outcomes(0, 1, 0, age_us=1)])
@@ -479,7 +465,7 @@ async def test_what_was_had_before_a_reset_does_not_count_after_it(store: Any, c
     assert list(await store.tick([STARTING])) == []
 
 
-async def test_a_reset_is_done_once_though_whoever_asked_has_a_clock_ahead(store: Any, clock: HandClock) -> None:
+async def test_reset_by_a_clock_ahead_is_done_once(store: Any, clock: HandClock) -> None:
     await trip(store, clock, PLAN)
     clock.sleep(0.5)
     asked_us = clock.us + 60 * SECOND_US
@@ -494,7 +480,7 @@ async def test_a_reset_is_done_once_though_whoever_asked_has_a_clock_ahead(store
     assert await store.apply_override(PLAN, asked_us) in ((), [])
 
 
-async def test_a_reset_is_done_once_though_the_stores_clock_was_set_back_since(store: Any, clock: HandClock) -> None:
+async def test_reset_is_done_once_after_the_stores_clock_stepped_back(store: Any, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=1000), breaker=BREAKER)
     asked_us = clock.us
     await store.apply_override(plan, asked_us)
@@ -502,7 +488,7 @@ async def test_a_reset_is_done_once_though_the_stores_clock_was_set_back_since(s
     clock.sleep(-40)
     await ask(store, plan, "b")
     clock.sleep(11)
-    await ask(store, plan, "c")  # it is followed from here on, 29 s behind what was asked
+    await ask(store, plan, "c")  # the clock is followed from here on, 29 s behind the reset
     for _ in range(3):
         await store.record_outcomes(plan, [Outcomes(0, 10, 0)])
         assert await store.apply_override(plan, asked_us) in ((), [])
@@ -511,8 +497,8 @@ async def test_a_reset_is_done_once_though_the_stores_clock_was_set_back_since(s
     assert (move.old, move.new) == (State.CLOSED, State.OPEN)
 
 
-async def test_an_early_probe_goes_on_in_half_open_and_its_failure_opens_it_again(store: Any, clock: HandClock) -> None:
-    await opened_by_starts(store, clock)
+async def test_early_probe_continues_in_half_open_and_its_failure_reopens(store: Any, clock: HandClock) -> None:
+    await open_by_a_failed_start(store, clock)
     await ask(store, STARTING, "a", event_source="controller:new")
     clock.sleep(180)
     assert (await view(store, STARTING)).probes_leased == 1
@@ -521,8 +507,8 @@ async def test_an_early_probe_goes_on_in_half_open_and_its_failure_opens_it_agai
     assert (await view(store, STARTING)).failed == ("controller:bad", "controller:new")
 
 
-async def test_an_early_probe_that_expires_is_reported_of_as_it_was_then(store: Any, clock: HandClock) -> None:
-    await opened_by_starts(store, clock)
+async def test_expired_early_probe_is_reported_in_its_own_state(store: Any, clock: HandClock) -> None:
+    await open_by_a_failed_start(store, clock)
     brief = replace(STARTING, breaker=replace(STARTS, probe_timeout_us=SECOND_US))
     await ask(store, brief, "a", event_source="controller:new")
     clock.sleep(1000)

@@ -33,11 +33,11 @@ STEPS = 60
 LATE_US = 7
 START_US = HandClock().us
 PODS = 10**9
-"""More than ever come; who asks for more than that is always refused by quota."""
+"""More Pods than a run asks for; a larger request is always denied by quota."""
 
 sources = st.sampled_from(["controller:a", "controller:b", "controller:c", "controller:d", "user:e", ""])
 ages = st.sampled_from([0, 0, 1, 5, 9, -3])
-hands = st.one_of(
+interventions = st.one_of(
     st.tuples(st.just("force"), st.sampled_from([None, State.FORCED_OPEN, State.FORCED_CLOSED]), st.integers(-3, 30)),
     st.tuples(st.just("by hand"), st.sampled_from([None, None, 0, 3, -9])),
     st.tuples(st.just("guard"), st.sampled_from([None, None, 0, 1])),
@@ -57,7 +57,7 @@ old_uids = st.integers(0, 9)
 
 @dataclass
 class Pod:
-    """What a store should remember of one that it let in."""
+    """The expected record of an admitted Pod."""
 
     generation: int
     source: str
@@ -67,8 +67,8 @@ class Pod:
 
 
 @dataclass
-class Alone:
-    """A replica that is cut off from the store, and the model that it is held against."""
+class IsolatedReplica:
+    """A replica isolated from the store, and its model."""
 
     breakers: LocalBreakers
     model: Model
@@ -85,7 +85,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def begin(self, breaker: BreakerPlan) -> None:
         name, self.clock.us = self.stage.name(), START_US
         is_memory = isinstance(self.stage.store, MemoryStore)
-        # One for each: whoever left the policy is kept for an hour, and this clock goes no further than seconds.
+        # One store for each run: a removed service is kept for an hour, longer than this clock runs.
         self.store: Any = MemoryStore(self.clock, late_us=LATE_US) if is_memory else self.stage.store
         self.plan: CounterPlan = counter_plans.plan_of(
             counter_plans.window(60, pods=PODS), breaker=breaker, service=f"s-{name}", tag=f"s-{name}"
@@ -94,8 +94,8 @@ class BreakerMachine(RuleBasedStateMachine):
         self.pods: dict[str, Pod] = {}
         self.moves: list[Move] = []
         self.generation = 0
-        self.alone: dict[str, Alone] = {}
-        self.stage.told.clear()
+        self.isolated: dict[str, IsolatedReplica] = {}
+        self.stage.reports.clear()
 
     def run(self, call: Any) -> Any:
         return self.stage.runner.run(call)
@@ -115,26 +115,26 @@ class BreakerMachine(RuleBasedStateMachine):
         return pod if pod is not None and not pod.is_refunded else None
 
     def replan(self, **changes: Any) -> None:
-        """Take up another policy; before it a server has ticked."""
+        """Change the policy, after a tick."""
         self.tick()
         breaker = replace(self.model.plan, **changes)
-        self.pass_time_alone()
+        self.pass_time_isolated()
         self.plan = replace(self.plan, breaker=breaker)
-        for model in (self.model, *[one.model for one in self.alone.values()]):
+        for model in (self.model, *[one.model for one in self.isolated.values()]):
             model.plan = breaker
             model.settle()
 
     # Time
 
     @rule(gap_us=st.sampled_from([1, 3, 5, 10, 12, 41]))
-    def time_passes(self, gap_us: int) -> None:
+    def advance_time(self, gap_us: int) -> None:
         self.clock.us += gap_us
         self.model.pass_time(self.clock.us)
-        for one in self.alone.values():
+        for one in self.isolated.values():
             one.model.pass_time(self.clock.us)
 
-    def pass_time_alone(self) -> None:
-        for one in self.alone.values():
+    def pass_time_isolated(self) -> None:
+        for one in self.isolated.values():
             one.breakers.pass_time([self.plan], self.clock.us)
 
     @rule()
@@ -150,7 +150,7 @@ class BreakerMachine(RuleBasedStateMachine):
         return receipt
 
     @rule(source=sources)
-    def a_pod_asks(self, source: str) -> None:
+    def ask_for_pod(self, source: str) -> None:
         uid, is_admitted, generation = f"pod-{len(self.pods)}", self.model.admits(source), self.model.generation
         assert self.ask(uid, source, 1, peek=True).charged is False
         receipt = self.ask(uid, source, 1)
@@ -160,12 +160,12 @@ class BreakerMachine(RuleBasedStateMachine):
             self.pods[uid] = Pod(generation, maker, self.model.charge(uid, source))
 
     @rule(back=old_uids, source=sources)
-    def a_pod_asks_again(self, back: int, source: str) -> None:
+    def repeat_pod(self, back: int, source: str) -> None:
         if self.known(self.uid(back)):
             assert self.ask(self.uid(back), source, 1).repeated
 
     @rule(source=sources)
-    def quota_refuses(self, source: str) -> None:
+    def deny_by_quota(self, source: str) -> None:
         is_admitted = self.model.admits(source)
         receipt = self.ask("greedy", source, PODS + 1)
         assert receipt.refused is (DeniedBy.QUOTA if is_admitted else DeniedBy.BREAKER)
@@ -173,7 +173,7 @@ class BreakerMachine(RuleBasedStateMachine):
             self.model.quota_event(source)
 
     @rule(back=old_uids)
-    def a_pod_never_came_to_be(self, back: int) -> None:
+    def refund_pod(self, back: int) -> None:
         uid = self.uid(back)
         pod = self.known(uid)
         self.run(self.store.refund(self.plan, uid))
@@ -187,26 +187,28 @@ class BreakerMachine(RuleBasedStateMachine):
     @rule(
         sums=st.lists(st.sampled_from([(1, 0), (0, 1), (0, 1), (3, 2), (0, 0)]), min_size=1, max_size=3),
         latency_us=st.sampled_from([0, 5, 9]),
-        is_todays=st.none() | st.just(0),
+        is_current=st.none() | st.just(0),
         age_us=ages,
     )
-    def requests_fared(self, sums: list[tuple[int, int]], latency_us: int, is_todays: int | None, age_us: int) -> None:
-        generation = None if is_todays is None else self.model.generation
-        heard = [Outcomes(good, bad, latency_us, None, generation, age_us) for good, bad in sums]
-        self.take(self.run(self.store.record_outcomes(self.plan, heard)))
-        for one in heard:
+    def report_requests(
+        self, sums: list[tuple[int, int]], latency_us: int, is_current: int | None, age_us: int
+    ) -> None:
+        generation = None if is_current is None else self.model.generation
+        outcomes = [Outcomes(good, bad, latency_us, None, generation, age_us) for good, bad in sums]
+        self.take(self.run(self.store.record_outcomes(self.plan, outcomes)))
+        for one in outcomes:
             self.model.record_outcomes(one)
 
     @rule(back=old_uids, ok=st.booleans(), age_us=ages, generation=st.none() | st.integers(0, 4))
-    def one_request_fared(self, back: int, ok: bool, age_us: int, generation: int | None) -> None:  # noqa: FBT001  a rule's arguments go by name
+    def report_request_of_pod(self, back: int, ok: bool, age_us: int, generation: int | None) -> None:  # noqa: FBT001  a rule's arguments go by name
         uid = self.uid(back)
-        heard = Outcomes(int(ok), int(not ok), 6, uid, generation, age_us)
+        outcome = Outcomes(int(ok), int(not ok), 6, uid, generation, age_us)
         pod = self.known(uid)
-        self.take(self.run(self.store.record_outcomes(self.plan, [heard])))
-        self.model.record_outcomes(heard, pod.source if pod is not None else "")
+        self.take(self.run(self.store.record_outcomes(self.plan, [outcome])))
+        self.model.record_outcomes(outcome, pod.source if pod is not None else "")
 
     @rule(back=old_uids, ok=st.booleans(), age_us=ages)
-    def a_pod_started(self, back: int, ok: bool, age_us: int) -> None:  # noqa: FBT001  a rule's arguments go by name
+    def start_pod(self, back: int, ok: bool, age_us: int) -> None:  # noqa: FBT001  a rule's arguments go by name
         uid = self.uid(back)
         (settlement,), moves = self.run(self.store.started(self.plan, [Start(uid, ok, 6, age_us)]))
         self.take(moves)
@@ -219,53 +221,53 @@ class BreakerMachine(RuleBasedStateMachine):
         if pod.is_settled:
             return Settlement.REPEATED
         pod.is_settled = True
-        heard = Outcomes(int(ok), int(not ok), 6, uid, pod.generation, age_us)
-        return Settlement.COUNTED if self.model.record_outcomes(heard, pod.source) else Settlement.STALE
+        outcome = Outcomes(int(ok), int(not ok), 6, uid, pod.generation, age_us)
+        return Settlement.COUNTED if self.model.record_outcomes(outcome, pod.source) else Settlement.STALE
 
     @rule(back=st.none() | old_uids, ahead=st.sampled_from([-2, -1, 1, 7]), ok=st.booleans())
-    def a_stale_outcome_changes_nothing(self, back: int | None, ahead: int, ok: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
+    def report_stale_outcome(self, back: int | None, ahead: int, ok: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
         generation = self.model.generation + ahead
         if generation in {lease.generation for lease in self.model.leases}:
             return
         self.tick()
         before = self.view()
-        heard = Outcomes(int(ok), int(not ok), 9, None if back is None else self.uid(back), generation)
-        assert self.run(self.store.record_outcomes(self.plan, [heard] * 3)) in ((), [])
+        outcome = Outcomes(int(ok), int(not ok), 9, None if back is None else self.uid(back), generation)
+        assert self.run(self.store.record_outcomes(self.plan, [outcome] * 3)) in ((), [])
         assert self.view() == before
 
     @rule(source=sources)
-    def pods_fail_until_it_trips(self, source: str) -> None:
+    def fail_pods_until_trip(self, source: str) -> None:
         rules = [rule for rule in (self.model.plan.error_rate, self.model.plan.latency) if rule is not None]
         for times in range(8):
             if self.model.state is not State.CLOSED or self.model.hand() is not None or not rules:
                 break
-            self.a_pod_asks(source if times < 7 else "")
-            self.a_pod_started(0, ok=False, age_us=0)
-            self.time_passes(5)
+            self.ask_for_pod(source if times < 7 else "")
+            self.start_pod(0, ok=False, age_us=0)
+            self.advance_time(5)
 
     @rule(source=st.sampled_from(["controller:a", "controller:e"]))
-    def pods_start_well(self, source: str) -> None:
+    def start_probes(self, source: str) -> None:
         for _ in range(self.model.plan.probes):
             if self.model.admits(source):
-                self.a_pod_asks(source)
-                self.a_pod_started(0, ok=True, age_us=0)
+                self.ask_for_pod(source)
+                self.start_pod(0, ok=True, age_us=0)
 
     @rule(ok=st.booleans(), is_newest=st.booleans())
-    def a_probe_started(self, ok: bool, is_newest: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
+    def start_probe(self, ok: bool, is_newest: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
         if self.model.leases:
             uid = self.model.leases[-1 if is_newest else 0].uid
-            self.a_pod_started(len(self.pods) - 1 - [*self.pods].index(uid), ok=ok, age_us=0)
+            self.start_pod(len(self.pods) - 1 - [*self.pods].index(uid), ok=ok, age_us=0)
 
     @rule()
-    def what_is_due_comes(self) -> None:
+    def wait_for_half_open(self) -> None:
         if self.model.state is State.OPEN:
-            self.time_passes(max(0, self.model.open_until_us - self.clock.us))
+            self.advance_time(max(0, self.model.open_until_us - self.clock.us))
 
-    # Hands
+    # Interventions
 
-    @rule(hand=hands)
-    def hands_are_laid_on_it(self, hand: tuple[Any, ...]) -> None:
-        match hand:
+    @rule(intervention=interventions)
+    def intervene(self, intervention: tuple[Any, ...]) -> None:
+        match intervention:
             case ("force", state, for_us):
                 self.replan(forcing=None if state is None else Forcing(state, self.clock.us + for_us, "INC-1"))
             case ("by hand", ago_us):
@@ -278,8 +280,8 @@ class BreakerMachine(RuleBasedStateMachine):
                 if self.model.plan.quota is not None:
                     self.model.suppress_quota_events(["controller:d"], EXCUSED_US)
             case (_, state, ahead, until_us, failed):
-                self.tick()  # else what was due is told by nobody
-                self.alone.clear()  # an account of unknown lineage may come between: they end
+                self.tick()  # else no call would report due transitions
+                self.isolated.clear()  # a proposal of unknown origin would interfere with them
                 generation = max(0, self.model.generation + ahead)
                 view = offered(state, generation, self.clock.us, until_us, tuple(failed))
                 self.run(self.store.propose(self.plan, view))
@@ -292,32 +294,32 @@ class BreakerMachine(RuleBasedStateMachine):
     # Partitions
 
     @rule(name=names_of_replicas)
-    def a_replica_is_cut_off(self, name: str) -> None:
-        """Go on from what was last seen of the store; nothing is heard of it from then on."""
-        if name in self.alone:
+    def isolate_replica(self, name: str) -> None:
+        """Isolate a replica with its last view of the store."""
+        if name in self.isolated:
             return
         self.tick()
         last = self.store.last_breaker(self.plan)
         breakers = LocalBreakers(lambda _: last, 1, LATE_US)
-        self.alone[name] = Alone(breakers, self.model.cut_off(name))
-        self.a_replica_hears_alone(name, (0, 0), 0, 0)
+        self.isolated[name] = IsolatedReplica(breakers, self.model.cut_off(name))
+        self.report_to_isolated(name, (0, 0), 0, 0)
 
     @rule(
         name=names_of_replicas,
-        heard=st.sampled_from([(1, 0), (0, 1), (3, 2)]),
+        counts=st.sampled_from([(1, 0), (0, 1), (3, 2)]),
         latency_us=st.sampled_from([0, 9]),
         age_us=ages,
     )
-    def a_replica_hears_alone(self, name: str, heard: tuple[int, int], latency_us: int, age_us: int) -> None:
-        if name in self.alone:
-            outcomes = Outcomes(*heard, latency_us, age_us=age_us)
-            self.alone[name].breakers.record_outcomes(self.plan, [outcomes], self.clock.us)
-            self.alone[name].model.record_outcomes(outcomes)
+    def report_to_isolated(self, name: str, counts: tuple[int, int], latency_us: int, age_us: int) -> None:
+        if name in self.isolated:
+            outcomes = Outcomes(*counts, latency_us, age_us=age_us)
+            self.isolated[name].breakers.record_outcomes(self.plan, [outcomes], self.clock.us)
+            self.isolated[name].model.record_outcomes(outcomes)
 
     @rule(name=names_of_replicas, source=sources)
-    def a_pod_asks_a_replica_that_is_alone(self, name: str, source: str) -> None:
-        if name in self.alone:
-            breakers, model = self.alone[name].breakers, self.alone[name].model
+    def ask_isolated(self, name: str, source: str) -> None:
+        if name in self.isolated:
+            breakers, model = self.isolated[name].breakers, self.isolated[name].model
             request = Acquire(self.plan, "payments", f"alone-{self.clock.us}", {"pods": 1}, source)
             judgement = breakers.judge(request, self.clock.us)
             assert judgement is not None
@@ -327,36 +329,36 @@ class BreakerMachine(RuleBasedStateMachine):
                 model.charge(request.uid, source)
 
     @rule(name=names_of_replicas, good=st.booleans())
-    def a_replica_comes_to_something_alone(self, name: str, good: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
-        """Probe as long as it takes, or fail until it trips."""
-        for _ in range(6 if name in self.alone else 0):
-            model = self.alone[name].model
+    def decide_isolated(self, name: str, good: bool) -> None:  # noqa: FBT001  a rule's arguments go by name
+        """Probe until the breaker closes, or fail until it trips."""
+        for _ in range(6 if name in self.isolated else 0):
+            model = self.isolated[name].model
             if good and model.state is State.OPEN:
-                self.time_passes(max(0, model.open_until_us - self.clock.us))
+                self.advance_time(max(0, model.open_until_us - self.clock.us))
             if good:
-                self.a_pod_asks_a_replica_that_is_alone(name, "controller:a")
-            self.a_replica_hears_alone(name, (1, 0) if good else (0, 3), 0 if good else 9, 0)
-            self.time_passes(1 if good else 5)
+                self.ask_isolated(name, "controller:a")
+            self.report_to_isolated(name, (1, 0) if good else (0, 3), 0 if good else 9, 0)
+            self.advance_time(1 if good else 5)
 
     @rule(name=names_of_replicas)
-    def a_replica_is_back(self, name: str) -> None:
-        """Tell the store what was decided alone. What it then holds is known here at once."""
-        if name not in self.alone:
+    def reconnect_replica(self, name: str) -> None:
+        """Propose the isolated decisions to the store; the result is known here at once."""
+        if name not in self.isolated:
             return
         self.tick()
-        self.pass_time_alone()  # the plan may be another one by now
-        breakers, model = self.alone[name].breakers, self.alone.pop(name).model
+        self.pass_time_isolated()  # the plan may have changed
+        breakers, model = self.isolated[name].breakers, self.isolated.pop(name).model
         self.run(breakers.propose_to(self.store, self.plan.key))
         assert not breakers
-        model.plan = replace(model.plan, forcing=None)  # a hand is for who leads to tell
+        model.plan = replace(model.plan, forcing=None)  # overrides are the leader's to apply
         model.settle()
         self.model.heal(model)
         assert plain(self.store.last_breaker(self.plan)) == self.model.view()
 
-    # What holds at any time
+    # Invariants
 
     @invariant()
-    def they_are_one(self) -> None:
+    def store_matches_model(self) -> None:
         type(self).steps += 1
         view = self.view()
         assert plain(view) == self.model.view()
@@ -364,34 +366,34 @@ class BreakerMachine(RuleBasedStateMachine):
         assert view.probes_leased + view.probes_succeeded <= self.plan.breaker.probes  # type: ignore[union-attr]
         assert view.generation >= self.generation
         self.generation = view.generation
-        for one in self.alone.values():
-            alone = one.breakers.view(self.plan, self.clock.us)
-            assert alone is not None
-            assert plain(alone) == one.model.view()
+        for one in self.isolated.values():
+            isolated_view = one.breakers.view(self.plan, self.clock.us)
+            assert isolated_view is not None
+            assert plain(isolated_view) == one.model.view()
 
     def teardown(self) -> None:
-        """Leave it alone, then bring good probes: it closes."""
+        """Wait, then let probes succeed: the breaker closes."""
         if not hasattr(self, "model"):
             return
-        for name in sorted(self.alone):
-            self.a_replica_is_back(name)
+        for name in sorted(self.isolated):
+            self.reconnect_replica(name)
         self.replan(forcing=None)
         self.apply_override()
-        self.time_passes(60)  # what was counted has its effect
+        self.advance_time(60)  # the intervals end
         if self.model.state is State.OPEN:
-            self.time_passes(max(0, self.model.open_until_us - self.clock.us))
+            self.advance_time(max(0, self.model.open_until_us - self.clock.us))
         assert self.view().state in {State.CLOSED, State.HALF_OPEN}
-        self.time_passes(self.model.plan.probe_timeout_us)
+        self.advance_time(self.model.plan.probe_timeout_us)
         self.tick()
         assert self.view().probes_leased == 0
         while self.model.state is State.HALF_OPEN:
             before = self.model.generation, self.model.successes
-            self.a_pod_asks("controller:a")
-            self.a_pod_started(0, ok=True, age_us=0)
+            self.ask_for_pod("controller:a")
+            self.start_pod(0, ok=True, age_us=0)
             assert (self.model.generation, self.model.successes) > before
         assert self.view().state is State.CLOSED
         assert self.moves == self.model.moves
-        assert self.stage.told == []
+        assert self.stage.reports == []
 
 
 @pytest.fixture(scope="module")
@@ -407,7 +409,9 @@ def stage(
         yield on
 
 
-def test_a_breaker_stays_one_with_its_model(stage: Stage, clock: HandClock, request: pytest.FixtureRequest) -> None:
+def test_breaker_matches_its_model_in_any_order_of_events(
+    stage: Stage, clock: HandClock, request: pytest.FixtureRequest
+) -> None:
     class Staged(BreakerMachine):
         pass
 

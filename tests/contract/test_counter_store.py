@@ -23,7 +23,7 @@ ONE = {"pods": 1}
 
 
 class HandClock:
-    """Stands still until a test moves it. Starts at a bucket's edge of every window in use."""
+    """A clock that only tests advance. It starts at a bucket's edge of every window in use."""
 
     def __init__(self) -> None:
         self.us = 3_600_000 * SECOND_US
@@ -81,8 +81,8 @@ async def ask(store: CounterStore, plan: CounterPlan, uid: str, cost: dict[str, 
 
 
 async def used(store: CounterStore, plan: CounterPlan) -> dict[str, list[int]]:
-    look = await store.snapshot(plan)
-    return {namespace: [use.used for use in uses] for namespace, uses in look.uses.items()}
+    snapshot = await store.snapshot(plan)
+    return {namespace: [use.used for use in uses] for namespace, uses in snapshot.uses.items()}
 
 
 async def state(store: CounterStore, plan: CounterPlan) -> State:
@@ -98,7 +98,7 @@ async def trip(store: CounterStore, clock: HandClock, plan: CounterPlan) -> None
         clock.sleep(1)
 
 
-async def test_a_window_fills_and_slides(store: CounterStore, clock: HandClock) -> None:
+async def test_window_fills_and_slides(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(64, pods=2))
     assert [(await ask(store, plan, uid)).charged for uid in "abc"] == [True, True, False]
     denied = await ask(store, plan, "d")
@@ -110,7 +110,7 @@ async def test_a_window_fills_and_slides(store: CounterStore, clock: HandClock) 
     assert await used(store, plan) == {"": [1]}
 
 
-async def test_all_windows_and_resources_or_none(store: CounterStore) -> None:
+async def test_pod_is_charged_to_all_windows_and_resources_or_none(store: CounterStore) -> None:
     plan = plan_of(window(60, pods=9, cpu=500), window(3600, pods=2))
     assert (await ask(store, plan, "a", {"pods": 1, "requests.cpu": 400})).charged
     denied = await ask(store, plan, "b", {"pods": 1, "requests.cpu": 200})
@@ -128,7 +128,7 @@ async def test_amounts_are_exact_up_to_the_largest(store: CounterStore) -> None:
     assert await used(store, plan) == {"": [2**53]}
 
 
-async def test_a_repeated_uid_is_charged_once_and_a_denied_one_judged_again(store: CounterStore) -> None:
+async def test_repeated_uid_is_charged_once_and_a_denied_one_judged_again(store: CounterStore) -> None:
     plan = plan_of(window(60, pods=1))
     await ask(store, plan, "a")
     again = await ask(store, plan, "a")
@@ -138,14 +138,14 @@ async def test_a_repeated_uid_is_charged_once_and_a_denied_one_judged_again(stor
     assert (await ask(store, plan, "b")).charged
 
 
-async def test_a_uid_is_forgotten_after_its_time(store: CounterStore, clock: HandClock) -> None:
+async def test_uid_is_forgotten_after_its_time(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=5))
     await ask(store, plan, "a")
     clock.sleep(HOUR_US / SECOND_US)
     assert (await ask(store, plan, "a")).charged
 
 
-async def test_a_peek_answers_the_same_and_leaves_no_trace(store: CounterStore, clock: HandClock) -> None:
+async def test_peek_answers_the_same_and_charges_nothing(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=1), breaker=BREAKER)
     assert (await ask(store, plan, "a", peek=True)).refused is None
     assert await used(store, plan) == {"": [0]}
@@ -157,7 +157,7 @@ async def test_a_peek_answers_the_same_and_leaves_no_trace(store: CounterStore, 
     assert (await ask(store, plan, "a", peek=True)).repeated is False
 
 
-async def test_a_refund_refunds_once_while_its_bucket_lives(store: CounterStore, clock: HandClock) -> None:
+async def test_refund_is_done_once_while_its_bucket_counts(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=2))
     for uid in "ab":
         await ask(store, plan, uid)
@@ -168,7 +168,7 @@ async def test_a_refund_refunds_once_while_its_bucket_lives(store: CounterStore,
     assert await used(store, plan) == {"": [0]}
 
 
-async def test_a_resize_charges_only_above_the_high_water_mark(store: CounterStore) -> None:
+async def test_resize_charges_only_above_the_high_water_mark(store: CounterStore) -> None:
     plan = plan_of(window(60, pods=1, cpu=300))
     await ask(store, plan, "a", {"pods": 1, "requests.cpu": 100})
     for _ in range(2):
@@ -179,7 +179,7 @@ async def test_a_resize_charges_only_above_the_high_water_mark(store: CounterSto
     assert denied.refused is DeniedBy.QUOTA
 
 
-async def test_changed_limits_keep_what_was_counted(store: CounterStore) -> None:
+async def test_changed_limits_keep_earlier_charges(store: CounterStore) -> None:
     before, after = plan_of(window(60, pods=5)), plan_of(window(60, pods=2, cpu=100), window(120, pods=9))
     for uid in "ab":
         await ask(store, before, uid, {"pods": 1, "requests.cpu": 50})
@@ -187,7 +187,7 @@ async def test_changed_limits_keep_what_was_counted(store: CounterStore) -> None
     assert (await ask(store, after, "c")).refused is DeniedBy.QUOTA
 
 
-async def test_namespaces_and_services_and_pools_count_apart(store: CounterStore) -> None:
+async def test_namespaces_services_and_pools_count_separately(store: CounterStore) -> None:
     plan = plan_of(window(60, pods=1), per_namespace=True)
     for namespace in ("x", "y"):
         assert (await ask(store, plan, namespace, namespace=namespace)).charged
@@ -196,31 +196,31 @@ async def test_namespaces_and_services_and_pools_count_apart(store: CounterStore
         assert (await ask(store, other, "x", namespace="x")).charged
 
 
-async def test_a_limit_that_is_not_enforced_is_overdrawn_and_named(store: CounterStore) -> None:
+async def test_unenforced_limit_is_exceeded_and_reported(store: CounterStore) -> None:
     plan = plan_of(window(60, pods=0), quota_mode=Mode.WARN)
     receipt = await ask(store, plan, "a")
     assert (receipt.refused, receipt.would_refuse, receipt.charged) == (None, (DeniedBy.QUOTA,), True)
     assert await used(store, plan) == {"": [1]}
 
 
-async def test_a_look_says_when_any_of_a_full_limit_is_free_again(store: CounterStore, clock: HandClock) -> None:
+async def test_snapshot_shows_when_a_full_limit_has_room(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(64, pods=1, cpu=100))
     await ask(store, plan, "a", {"pods": 1, "requests.cpu": 50})
-    look = await store.snapshot(plan)
-    assert [use.free_at_us for use in look.uses[""]] == [clock.us + 65 * SECOND_US, 0]
+    snapshot = await store.snapshot(plan)
+    assert [use.free_at_us for use in snapshot.uses[""]] == [clock.us + 65 * SECOND_US, 0]
 
 
-async def test_error_rate_trips_at_the_boundary_however_late_it_is_noticed(
+async def test_error_rate_trips_at_the_interval_end_however_late_it_is_read(
     store: CounterStore, clock: HandClock
 ) -> None:
     plan, begun_us = plan_of(breaker=BREAKER), clock.us
     await trip(store, clock, plan)
     clock.sleep(20)
-    look = await store.snapshot(plan)
-    assert look.breaker is not None
-    assert (look.breaker.state, look.breaker.since_us) == (State.OPEN, begun_us + 3 * SECOND_US)
-    assert look.breaker.open_remaining_us(look.at_us) == 160 * SECOND_US
-    assert look.breaker.reason.startswith("errorRate")
+    snapshot = await store.snapshot(plan)
+    assert snapshot.breaker is not None
+    assert (snapshot.breaker.state, snapshot.breaker.since_us) == (State.OPEN, begun_us + 3 * SECOND_US)
+    assert snapshot.breaker.open_remaining_us(snapshot.at_us) == 160 * SECOND_US
+    assert snapshot.breaker.reason.startswith("errorRate")
     moves = await store.tick([plan])
     assert [(move.service, move.old, move.new, move.at_us) for move in moves] == [
         ("payment-api", State.CLOSED, State.OPEN, begun_us + 3 * SECOND_US)
@@ -249,7 +249,7 @@ async def test_quota_denials_of_several_controllers_trip_and_of_one_do_not(store
     assert (await ask(store, plan, "i", event_source="one")).refused is DeniedBy.BREAKER
 
 
-async def test_open_counts_down_then_probes_and_closes(store: CounterStore, clock: HandClock) -> None:
+async def test_open_breaker_counts_down_probes_and_closes(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=9), breaker=BREAKER)
     await trip(store, clock, plan)
     assert (await ask(store, plan, "a")).refused is DeniedBy.BREAKER
@@ -262,7 +262,7 @@ async def test_open_counts_down_then_probes_and_closes(store: CounterStore, cloc
     assert (await ask(store, plan, "f")).charged
 
 
-async def test_a_failed_probe_opens_again(store: CounterStore, clock: HandClock) -> None:
+async def test_failed_probe_opens_the_breaker_again(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=BREAKER)
     await trip(store, clock, plan)
     clock.sleep(180)
@@ -271,7 +271,7 @@ async def test_a_failed_probe_opens_again(store: CounterStore, clock: HandClock)
     assert await state(store, plan) is State.OPEN
 
 
-async def test_an_expired_probe_is_reclaimed(store: CounterStore, clock: HandClock) -> None:
+async def test_expired_probe_frees_its_lease(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=BREAKER)
     await trip(store, clock, plan)
     clock.sleep(180)
@@ -281,7 +281,7 @@ async def test_an_expired_probe_is_reclaimed(store: CounterStore, clock: HandClo
     assert (await ask(store, plan, "d")).charged
 
 
-async def test_a_stale_outcome_changes_nothing(store: CounterStore, clock: HandClock) -> None:
+async def test_stale_outcome_changes_nothing(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=BREAKER)
     for _ in range(3):
         for _ in range(10):
@@ -290,9 +290,7 @@ async def test_a_stale_outcome_changes_nothing(store: CounterStore, clock: HandC
     assert await state(store, plan) is State.CLOSED
 
 
-async def test_what_is_known_of_a_breaker_without_asking_agrees_with_a_look(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_known_breaker_agrees_with_a_snapshot(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=BREAKER)
     assert store.known_breaker(plan_of()) is None
     await trip(store, clock, plan)
@@ -306,9 +304,7 @@ async def test_what_is_known_of_a_breaker_without_asking_agrees_with_a_look(
     assert known is None or known == (await store.snapshot(plan)).breaker
 
 
-async def test_what_is_known_without_asking_is_by_the_stores_own_clock_though_it_stepped_back(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_known_breaker_uses_the_stores_clock_after_it_stepped_back(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(3600, pods=100), breaker=BREAKER)
     await ask(store, plan, "a")
     clock.sleep(-600)
@@ -317,9 +313,9 @@ async def test_what_is_known_without_asking_is_by_the_stores_own_clock_though_it
     await ask(store, plan, "c")
     await trip(store, clock, plan)
     await store.tick([plan])
-    look = await store.snapshot(plan)
-    assert store.known_breaker(plan) == look.breaker
-    assert store.now_us() == look.at_us == clock.us
+    snapshot = await store.snapshot(plan)
+    assert store.known_breaker(plan) == snapshot.breaker
+    assert store.now_us() == snapshot.at_us == clock.us
     forcing = Forcing(State.FORCED_OPEN, clock.us + SECOND_US, "INC-1")
     forced = replace(plan, breaker=replace(BREAKER, forcing=forcing))
     await store.tick([forced])
@@ -331,19 +327,17 @@ async def test_what_is_known_without_asking_is_by_the_stores_own_clock_though_it
     assert known is None or known.state is not State.FORCED_OPEN
 
 
-async def test_a_breaker_that_the_policy_took_away_comes_back_closed(store: CounterStore, clock: HandClock) -> None:
+async def test_removed_breaker_returns_closed(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(breaker=BREAKER)
     await trip(store, clock, plan)
     await store.tick([plan])
     assert store.known_breaker(plan) is not None
     await store.tick([plan_of()])
-    assert store.known_breaker(plan) is None, "before anybody has asked"
+    assert store.known_breaker(plan) is None, "before the first call"
     assert await state(store, plan) is State.CLOSED
 
 
-async def test_a_service_that_left_the_policy_keeps_its_counters_while_they_count(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_removed_service_keeps_its_counters_while_they_count(store: CounterStore, clock: HandClock) -> None:
     plan, others = plan_of(window(3600, pods=2)), [replace(plan_of(), service="other", tag="other")]
     await ask(store, plan, "a")
     clock.sleep(1800)
@@ -355,9 +349,7 @@ async def test_a_service_that_left_the_policy_keeps_its_counters_while_they_coun
     assert (await ask(store, plan, "a")).charged
 
 
-async def test_a_namespace_is_shown_again_where_the_clock_steps_back_to_when_it_counted(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_namespace_is_shown_again_when_the_clock_steps_back(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=2), per_namespace=True)
     await ask(store, plan, "a", namespace="x")
     clock.sleep(70)
@@ -366,9 +358,7 @@ async def test_a_namespace_is_shown_again_where_the_clock_steps_back_to_when_it_
     assert await used(store, plan) == {"x": [1]}
 
 
-async def test_a_namespace_is_shown_as_long_as_any_of_its_windows_counts_whichever_was_charged_last(
-    store: CounterStore, clock: HandClock
-) -> None:
+async def test_namespace_is_shown_while_any_of_its_windows_counts(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(64, cpu=500), window(640, pods=9), per_namespace=True)
     for uid, cost in (("a", {"pods": 1, "requests.cpu": 1}), ("b", {"requests.cpu": 1}), ("c", {"pods": 1})):
         await ask(store, plan, uid, cost, namespace="x")
@@ -377,7 +367,7 @@ async def test_a_namespace_is_shown_as_long_as_any_of_its_windows_counts_whichev
     assert await used(store, plan) == {"x": [0, 1]}
 
 
-async def test_a_first_count_after_a_pod_of_which_nothing_is_limited_is_no_loss(store: CounterStore) -> None:
+async def test_first_count_after_an_unlimited_pod_is_no_loss(store: CounterStore) -> None:
     plan, lost = plan_of(window(60, cpu=500)), []
     if isinstance(store, RedisStore):
         store.on_loss = lambda: lost.append("lost")
@@ -386,7 +376,7 @@ async def test_a_first_count_after_a_pod_of_which_nothing_is_limited_is_no_loss(
     assert lost == []
 
 
-async def test_the_memory_store_forgets_a_service_that_left_the_policy(clock: HandClock) -> None:
+async def test_memory_store_forgets_a_removed_service(clock: HandClock) -> None:
     store, plan = MemoryStore(clock), plan_of(window(60, pods=2), breaker=BREAKER)
     await ask(store, plan, "a")
     clock.sleep(7200)

@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from tests.contract.exact_operations import ARGUMENTS, HandClock, Operation, drawn
-from tests.contract.exact_scenario import World
+from tests.contract.exact_operations import ARGUMENTS, HandClock, Operation, draw
+from tests.contract.exact_scenario import Scenario
 from tests.contract.store_session import STORES, Stage, staged
 from tests.redis_servers import RedisServer
 
@@ -28,10 +28,10 @@ _OPERATIONS_PER_RUN = 500
 _MACHINES, _OPERATIONS_PER_MACHINE = (20, 30) if OPERATIONS < 10_000 else (300, 50)
 
 
-async def replay(operations: Sequence[Operation], world: World) -> World:
+async def replay(operations: Sequence[Operation], scenario: Scenario) -> Scenario:
     for operation in operations:
-        await world.do(operation)
-    return world
+        await scenario.do(operation)
+    return scenario
 
 
 @pytest.fixture
@@ -47,58 +47,60 @@ def stage(
         yield on
 
 
-def world_on(stage: Stage, clock: HandClock) -> World:
-    stage.told.clear()
-    clock.reset()  # so that a world alone can be replayed
-    return World(stage.store, clock, stage.name(), stage.told)
+def new_scenario(stage: Stage, clock: HandClock) -> Scenario:
+    stage.reports.clear()
+    clock.reset()  # so that a single scenario can be replayed
+    return Scenario(stage.store, clock, stage.name(), stage.reports)
 
 
-def test_a_walk_of_many_operations_agrees_with_the_log(stage: Stage, clock: HandClock) -> None:
+def test_random_operations_agree_with_the_log(stage: Stage, clock: HandClock) -> None:
     begun, calls, charges, refusals = time.monotonic(), 0, 0, 0
     for first in range(0, OPERATIONS, _OPERATIONS_PER_RUN):
-        world, seed = world_on(stage, clock), f"{SEED}:{first}"
+        scenario, seed = new_scenario(stage, clock), f"{SEED}:{first}"
         chosen = Random(seed)  # noqa: S311  it guards nothing
         try:
-            stage.runner.run(replay([drawn(chosen) for _ in range(_OPERATIONS_PER_RUN)], world))
+            stage.runner.run(replay([draw(chosen) for _ in range(_OPERATIONS_PER_RUN)], scenario))
         except BaseException as error:
-            error.add_note(f"PODGATE_TEST_SEED={SEED}, world {first}: replay({world.operations!r}, world)")
+            error.add_note(f"PODGATE_TEST_SEED={SEED}, scenario {first}: replay({scenario.operations!r}, scenario)")
             raise
-        calls += world.calls
-        charges += world.witness.charges
-        refusals += world.witness.refusals
+        calls += scenario.calls
+        charges += scenario.witness.charges
+        refusals += scenario.witness.refusals
     seconds = time.monotonic() - begun
     counts = f"{OPERATIONS} operations, {calls} calls, {charges} charges and {refusals} refusals"
     print(f"\n{counts} in {seconds:.0f} s")  # noqa: T201  `make soak` prints it
-    assert charges > OPERATIONS // 10 < refusals, "both are worth something only if there are many"
+    assert charges > OPERATIONS // 10 < refusals, "a run needs many charges and many denials"
 
 
 class Operations(RuleBasedStateMachine):
-    """One rule for each kind of operation; its checks are the world's own."""
+    """One rule for each kind of operation; its checks are the scenario's own."""
 
     stage: Stage
     clock: HandClock
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = world_on(self.stage, self.clock)
+        self.scenario = new_scenario(self.stage, self.clock)
 
-    def done(self, operation: Operation) -> None:
-        self.stage.runner.run(self.world.do(operation))
+    def run_operation(self, operation: Operation) -> None:
+        self.stage.runner.run(self.scenario.do(operation))
 
 
-def _ruled(name: str) -> Any:
-    drawn_of = st.tuples(*(st.sampled_from(choices) for choices in ARGUMENTS[name]))
+def _rule_for(name: str) -> Any:
+    arguments_of = st.tuples(*(st.sampled_from(choices) for choices in ARGUMENTS[name]))
 
     def do(self: Operations, arguments: tuple[Any, ...]) -> None:
-        self.done((name, *arguments))
+        self.run_operation((name, *arguments))
 
     do.__name__ = name
-    return rule(arguments=drawn_of)(do)
+    return rule(arguments=arguments_of)(do)
 
 
-def test_whatever_hypothesis_thinks_of_agrees_with_the_log(stage: Stage, clock: HandClock) -> None:
+def test_generated_operations_agree_with_the_log(stage: Stage, clock: HandClock) -> None:
     machine = type(
-        "AnyOperations", (Operations,), {"stage": stage, "clock": clock, **{name: _ruled(name) for name in ARGUMENTS}}
+        "AnyOperations",
+        (Operations,),
+        {"stage": stage, "clock": clock, **{name: _rule_for(name) for name in ARGUMENTS}},
     )
     run_state_machine_as_test(
         machine, settings=settings(max_examples=_MACHINES, stateful_step_count=_OPERATIONS_PER_MACHINE)

@@ -28,7 +28,7 @@ MANY = 2500
 
 
 class Store(CounterStore, PodLedger, Protocol):
-    """What all of them are."""
+    """The interface of all stores."""
 
 
 async def observe(
@@ -42,7 +42,7 @@ async def mark_complete(store: Store, plan: CounterPlan) -> None:
     await store.mark_complete(plan, await store.scopes(plan))
 
 
-async def everyone(store: Store, plan: CounterPlan, scope: str = "") -> set[str]:
+async def live_uids(store: Store, plan: CounterPlan, scope: str = "") -> set[str]:
     found, after = await store.live(plan, scope)
     uids = set(found)
     while after:
@@ -51,7 +51,7 @@ async def everyone(store: Store, plan: CounterPlan, scope: str = "") -> set[str]
     return uids
 
 
-async def waited_for(store: Store, plan: CounterPlan, age_us: int = 0, most: int = 100) -> list[str]:
+async def overdue_uids(store: Store, plan: CounterPlan, age_us: int = 0, most: int = 100) -> list[str]:
     return [waiting.uid for waiting in await store.overdue(plan, age_us, most)]
 
 
@@ -90,7 +90,7 @@ async def test_surge_is_open_for_ten_minutes_after_the_sum_was_within_hard(store
     assert (await ask(store, PODS, "e")).charged
 
 
-async def test_namespaces_stand_apart(store: Store) -> None:
+async def test_live_pods_of_namespaces_count_separately(store: Store) -> None:
     plan = replace(BY_NAMESPACE, standing=standing(pods=1))
     for namespace in ("x", "y"):
         await ask(store, plan, f"in-{namespace}", namespace=namespace)
@@ -100,39 +100,39 @@ async def test_namespaces_stand_apart(store: Store) -> None:
     for namespace in ("x", "y"):
         assert (await ask(store, plan, "late", namespace=namespace)).refused is DeniedBy.QUOTA
     assert (await ask(store, plan, "elsewhere", namespace="z")).charged
-    assert (await everyone(store, plan, "x"), await used(store, plan)) == ({"in-x"}, {"x": [1], "y": [1], "z": [1]})
+    assert (await live_uids(store, plan, "x"), await used(store, plan)) == ({"in-x"}, {"x": [1], "y": [1], "z": [1]})
     await observe(store, plan, "in-x", namespace="x", lives=False)
     assert "x" not in await store.scopes(plan)
 
 
-async def test_services_of_a_pool_stand_apart_and_limits_keep_their_order(store: Store) -> None:
+async def test_live_pods_of_pool_services_count_separately_in_limit_order(store: Store) -> None:
     pool = PoolPlan("prod", (window(60, pods=5),))
     pooled = replace(PODS, tag="prod", windows=(window(3600, pods=7),), pool=pool)
     plans = [replace(pooled, service=name) for name in ("web", "api")]
     receipts = [await ask(store, plan, f"{plan.service}-{number}") for plan in plans for number in range(2)]
     assert [receipt.used for receipt in receipts] == [(1, 1, 1), (2, 2, 2), (1, 3, 1), (2, 4, 2)]
-    look = await store.snapshot(plans[0])
-    assert [(use.of, use.used) for use in (*look.uses[""], *look.pool)] == [
+    snapshot = await store.snapshot(plans[0])
+    assert [(use.of, use.used) for use in (*snapshot.uses[""], *snapshot.pool)] == [
         ("service", 2),
         ("standing", 2),
         ("pool", 4),
     ]
 
 
-async def test_a_resize_takes_and_refunds_places_at_once(store: Store) -> None:
+async def test_resize_changes_live_amounts_at_once(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
     await mark_complete(store, PLAN)
-    for old, new, stands in ((CPU, MORE_CPU, 300), (MORE_CPU, CPU, 100), (CPU, MORE_CPU, 300)):
+    for old, new, live_cpu in ((CPU, MORE_CPU, 300), (MORE_CPU, CPU, 100), (CPU, MORE_CPU, 300)):
         receipt = await ask(store, PLAN, "a", new, resize_from=old)
-        assert (receipt.refused, receipt.used) == (None, (1, 300, 1, stands))
+        assert (receipt.refused, receipt.used) == (None, (1, 300, 1, live_cpu))
     denied = await ask(store, PLAN, "a", {"pods": 1, "requests.cpu": 901}, resize_from=MORE_CPU)
     assert [(use.of, use.asked) for use in denied.over] == [("service", 601), ("standing", 601)]
 
 
-async def test_a_peek_takes_no_place(store: Store) -> None:
+async def test_peek_takes_no_place(store: Store) -> None:
     assert (await ask(store, PODS, "a", peek=True)).refused is None
     assert (await used(store, PODS), await store.scopes(PODS)) == ({"": [0]}, [])
-    assert await waited_for(store, PODS) == []
+    assert await overdue_uids(store, PODS) == []
 
 
 async def test_sums_are_exact_up_to_the_largest(store: Store) -> None:
@@ -144,10 +144,10 @@ async def test_sums_are_exact_up_to_the_largest(store: Store) -> None:
     assert await used(store, plan) == {"": [2**53]}
 
 
-# Who is waited for
+# Overdue Pods
 
 
-async def test_whoever_was_admitted_is_waited_for_until_it_is_seen(store: Store, clock: HandClock) -> None:
+async def test_admitted_pod_is_overdue_until_it_is_seen(store: Store, clock: HandClock) -> None:
     for uid in ("b", "a", "c"):
         await ask(store, PLAN, uid, name=f"{uid}-pod")
         clock.sleep(60)
@@ -155,52 +155,52 @@ async def test_whoever_was_admitted_is_waited_for_until_it_is_seen(store: Store,
         UnseenPod("b", "payments", "b-pod", 180 * SECOND_US, "payment-api"),
         UnseenPod("a", "payments", "a-pod", 120 * SECOND_US, "payment-api"),
     ]
-    assert await waited_for(store, PLAN, most=1) == ["b"]
-    assert await everyone(store, PLAN) == set()
+    assert await overdue_uids(store, PLAN, most=1) == ["b"]
+    assert await live_uids(store, PLAN) == set()
     assert await observe(store, PLAN, "a") == Seen()
-    assert (await waited_for(store, PLAN), await everyone(store, PLAN)) == (["b", "c"], {"a"})
+    assert (await overdue_uids(store, PLAN), await live_uids(store, PLAN)) == (["b", "c"], {"a"})
 
 
-async def test_a_service_without_limits_and_one_of_the_same_tag_are_waited_for_alike(store: Store) -> None:
+async def test_services_of_one_tag_with_and_without_limits_are_overdue_alike(store: Store) -> None:
     await ask(store, plan_of(), "a")
     await ask(store, replace(PLAN, service="web"), "b")
-    assert await waited_for(store, PLAN) == ["a", "b"]
+    assert await overdue_uids(store, PLAN) == ["a", "b"]
 
 
-async def test_nobody_is_waited_for_longer_than_an_hour(store: Store, clock: HandClock) -> None:
+async def test_pod_is_overdue_for_an_hour_at_most(store: Store, clock: HandClock) -> None:
     plan = replace(PLAN, remember_us=2 * HOUR_US)
     await ask(store, plan, "a")
     clock.sleep(HOUR_US / SECOND_US - 1e-6)
-    assert (await waited_for(store, plan), await everyone(store, plan)) == (["a"], set())
+    assert (await overdue_uids(store, plan), await live_uids(store, plan)) == (["a"], set())
     clock.sleep(1e-6)
-    assert (await waited_for(store, plan), await everyone(store, plan)) == ([], {"a"})
+    assert (await overdue_uids(store, plan), await live_uids(store, plan)) == ([], {"a"})
 
 
-async def test_of_a_pod_whose_record_is_gone_only_the_uid_is_known(store: Store, clock: HandClock) -> None:
+async def test_overdue_pod_without_a_record_shows_its_uid_only(store: Store, clock: HandClock) -> None:
     plan = replace(PLAN, remember_us=SECOND_US)
     await ask(store, plan, "a", name="a-pod")
     clock.sleep(60)
     assert list(await store.overdue(plan, 0, 9)) == [UnseenPod("a", "", "", 60 * SECOND_US)]
     await store.stop_waiting(plan, ["a"])
-    assert await waited_for(store, plan) == []
+    assert await overdue_uids(store, plan) == []
 
 
-# What the watch shows
+# Sightings
 
 
-async def test_a_pod_that_nobody_charged_is_charged_once_as_of_its_creation(store: Store, clock: HandClock) -> None:
+async def test_uncharged_pod_is_charged_once_as_of_its_creation(store: Store, clock: HandClock) -> None:
     created_us = clock.us
     clock.sleep(1800)
     seen = [await observe(store, PLAN, "a", CPU, created_at_us=created_us) for _ in range(3)]
     assert seen == [Seen(charged=True, changed=True), Seen(), Seen()]
     assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
-    assert await waited_for(store, PLAN) == []
+    assert await overdue_uids(store, PLAN) == []
     clock.sleep(1860)
     assert await used(store, PLAN) == {"": [0, 0, 1, 100]}
     assert await observe(store, PLAN, "a", CPU, created_at_us=created_us) == Seen()
 
 
-async def test_the_same_in_one_call_as_in_many(store: Store) -> None:
+async def test_many_sightings_in_one_call_equal_single_ones(store: Store) -> None:
     shown = [Sighting("payments", f"{number}", f"{number}", CPU, lives=number % 5 > 0) for number in range(200)]
     assert [one.changed for one in await store.observe(PLAN, shown)] == [number % 5 > 0 for number in range(200)]
     assert list(await store.observe(PLAN, shown)) == [Seen()] * 200
@@ -208,62 +208,62 @@ async def test_the_same_in_one_call_as_in_many(store: Store) -> None:
     assert list(await store.observe(PLAN, [])) == []
 
 
-async def test_the_end_of_a_pod_frees_its_place_and_not_its_windows(store: Store) -> None:
+async def test_ended_pod_frees_its_place_and_not_its_windows(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
     seen = [await observe(store, PLAN, "a", CPU, lives=False) for _ in range(2)]
     assert seen == [Seen(changed=True), Seen()]
     assert await used(store, PLAN) == {"": [1, 100, 0, 0]}
 
 
-async def test_a_resize_that_nobody_counted_is_charged_above_the_most_ever_charged(store: Store) -> None:
+async def test_uncounted_resize_is_charged_above_the_maximum(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
     seen = [await observe(store, PLAN, "a", cost) for cost in (MORE_CPU, MORE_CPU, CPU, MORE_CPU)]
     assert seen == [Seen(raised=True, changed=True), Seen(), Seen(changed=True), Seen(changed=True)]
     assert await used(store, PLAN) == {"": [1, 300, 1, 300]}
 
 
-async def test_a_pod_of_which_nobody_is_sure_is_accepted_only_where_it_is_known(store: Store) -> None:
+async def test_unsure_sighting_is_accepted_for_known_pods_only(store: Store) -> None:
     await ask(store, PLAN, "known")
     assert await observe(store, PLAN, "stranger", is_sure=False) == Seen(ignored=True)
     assert await observe(store, PLAN, "known", is_sure=False, lives=False) == Seen(changed=True)
     assert await used(store, PLAN) == {"": [1, 0, 0, 0]}
 
 
-async def test_every_one_of_many_comes_on_some_page(store: Store) -> None:
+async def test_pages_contain_every_live_pod(store: Store) -> None:
     plan = plan_of(standing=standing(pods=9))
     uids = {f"uid-{number}" for number in range(MANY)}
     await store.observe(plan, [Sighting("payments", uid, uid, ONE, lives=True) for uid in uids])
-    assert await everyone(store, plan) == uids
+    assert await live_uids(store, plan) == uids
     assert await used(store, plan) == {"": [MANY]}
 
 
-# Given back
+# Refunds
 
 
-async def test_a_refund_gives_windows_and_place_back_once(store: Store) -> None:
+async def test_refund_frees_windows_and_place_once(store: Store) -> None:
     for uid in "ab":
         await ask(store, PLAN, uid, CPU)
     assert [await store.refund(PLAN, "a") for _ in range(3)] == [True, False, False]
     assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
-    assert await waited_for(store, PLAN) == ["b"]
+    assert await overdue_uids(store, PLAN) == ["b"]
 
 
-async def test_a_refund_frees_the_place_that_was_taken_though_namespaces_count_apart_since(store: Store) -> None:
+async def test_refund_frees_the_charged_place_after_a_namespace_change(store: Store) -> None:
     await ask(store, PLAN, "a", CPU)
     assert await store.refund(replace(PLAN, per_namespace=True), "a")
     assert await used(store, PLAN) == {"": [0, 0, 0, 0]}
 
 
-async def test_let_be_frees_places_and_gives_no_window_back(store: Store) -> None:
+async def test_stop_waiting_frees_places_and_no_windows(store: Store) -> None:
     for uid in "abc":
         await ask(store, PLAN, uid, CPU)
     await store.stop_waiting(PLAN, ["a", "stranger", "c"])
-    assert (await used(store, PLAN), await waited_for(store, PLAN)) == ({"": [3, 300, 1, 100]}, ["b"])
-    assert await observe(store, PLAN, "a", CPU) == Seen(changed=True), "it came after all"
+    assert (await used(store, PLAN), await overdue_uids(store, PLAN)) == ({"": [3, 300, 1, 100]}, ["b"])
+    assert await observe(store, PLAN, "a", CPU) == Seen(changed=True), "the Pod appears later"
     assert await used(store, PLAN) == {"": [3, 300, 2, 200]}
 
 
-async def test_a_pod_refunded_too_soon_is_charged_again_when_it_is_seen(store: Store, clock: HandClock) -> None:
+async def test_pod_refunded_too_soon_is_charged_again_when_seen(store: Store, clock: HandClock) -> None:
     await ask(store, PLAN, "a", CPU)
     await store.refund(PLAN, "a")
     seen = [await observe(store, PLAN, "a", CPU, created_at_us=clock.us) for _ in range(2)]
@@ -271,21 +271,21 @@ async def test_a_pod_refunded_too_soon_is_charged_again_when_it_is_seen(store: S
     assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
 
 
-async def test_a_pod_that_was_booked_stands_and_is_waited_for_since_it_came(store: Store, clock: HandClock) -> None:
+async def test_booked_pod_takes_a_place_and_is_overdue_since_its_admission(store: Store, clock: HandClock) -> None:
     booking = Booking("payments", "a", CPU, clock.us - 60 * SECOND_US, "a-pod")
     assert await store.book(PLAN, [booking]) == 1
     assert list(await store.overdue(PLAN, 0, 9)) == [UnseenPod("a", "payments", "a-pod", 60 * SECOND_US, "payment-api")]
     assert await used(store, PLAN) == {"": [1, 100, 1, 100]}
     await observe(store, PLAN, "a", CPU)
     assert await store.book(PLAN, [booking]) == 0
-    assert await waited_for(store, PLAN) == []
+    assert await overdue_uids(store, PLAN) == []
 
 
 # Resets
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(None, [0, 0, 2]), (60, [0, 2, 2]), (3600, [2, 0, 2]), (7, [2, 2, 2])])
-async def test_a_reset_forgets_windows_and_not_who_lives(
+async def test_reset_clears_windows_and_not_live_pods(
     store: Store, clock: HandClock, seconds: int | None, left: list[int]
 ) -> None:
     plan = plan_of(window(60, pods=9), window(3600, pods=9), standing=standing(pods=9))
@@ -295,9 +295,7 @@ async def test_a_reset_forgets_windows_and_not_who_lives(
     assert await used(store, plan) == {"": left}
 
 
-async def test_a_reset_is_done_once_for_a_moment_and_what_was_forgotten_is_not_refunded(
-    store: Store, clock: HandClock
-) -> None:
+async def test_reset_is_done_once_and_its_charges_are_not_refunded(store: Store, clock: HandClock) -> None:
     await ask(store, PLAN, "a")
     at_us = clock.us
     assert await store.reset(PLAN, at_us)
@@ -306,14 +304,12 @@ async def test_a_reset_is_done_once_for_a_moment_and_what_was_forgotten_is_not_r
     assert not await store.reset(PLAN, at_us)
     assert not await store.refund(PLAN, "a")
     assert await used(store, PLAN) == {"": [1, 0, 1, 0]}
-    assert not await store.reset(PLAN, at_us + 1), "what came later is not meant"
+    assert not await store.reset(PLAN, at_us + 1), "later charges are not reset"
     assert await store.reset(PLAN, clock.us)
     assert await used(store, PLAN) == {"": [0, 0, 1, 0]}
 
 
-async def test_a_reset_is_of_all_namespaces_that_count_apart_and_of_no_other_service(
-    store: Store, clock: HandClock
-) -> None:
+async def test_reset_covers_all_namespaces_of_one_service(store: Store, clock: HandClock) -> None:
     plan = replace(PLAN, per_namespace=True)
     other = replace(plan, service="web")
     for namespace in ("x", "y"):

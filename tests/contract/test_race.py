@@ -1,12 +1,12 @@
 """Four processes on one Redis or Cluster with disturbances: never more than the limit in any window.
 
-Redis loses its scripts and its connections at random, and once it is killed and comes back with what it had written
-down (`appendfsync always`: whatever it acknowledged).
+Redis loses its scripts and its connections at random, and is killed once and restarted with its file
+(`appendfsync always`: all that it acknowledged).
 
-An answer that is lost with its connection tells nobody whether the Pod was charged. So what counts here is what Redis
-has recorded of each Pod in the script that charged it: all that was acknowledged must be among that, and all of it that
-was not refunded must keep to the limits, acknowledged or not, and be what the rings hold in the end: a Pod asked for
-again, since its answer was lost, is charged once. Moments are Redis' own.
+A lost answer does not show whether the Pod was charged. So these tests use the record that the script writes with each
+charge. The records must contain every acknowledged charge. All charges without a refund, acknowledged or not, must be
+within the limits, and equal the final counters: a Pod that is asked for again after a lost answer is charged once.
+Times are those of Redis.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ PROCESSES = 4
 SECONDS = float(os.environ.get("PODGATE_TEST_RACE_SECONDS", "3"))
 """`make soak` races for 60."""
 PLACE = b"x/"
-"""What stands behind each record: the racers' one namespace, and no name."""
+"""The suffix of each record: the racers' only namespace, and no name."""
 _PERSISTENT = ("--appendonly", "yes", "--appendfsync", "always")
 
 
-class Recorded(msgspec.Struct, frozen=True, array_like=True):
-    """What Redis has of a Pod that was admitted: the first fields of the record, as the script writes them."""
+class PodRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Redis' record of an admitted Pod: its first fields, as the script writes them."""
 
     expires_us: float
     charged_at_us: float
@@ -52,8 +52,8 @@ class Recorded(msgspec.Struct, frozen=True, array_like=True):
     service: str
 
 
-def recorded(servers: Iterable[RedisServer]) -> dict[str, Recorded]:
-    """Return what they have of every Pod, by uid."""
+def pod_records(servers: Iterable[RedisServer]) -> dict[str, PodRecord]:
+    """Return the record of every Pod, by uid."""
     found = {}
     for server in servers:
         with server.client() as client:
@@ -61,13 +61,13 @@ def recorded(servers: Iterable[RedisServer]) -> dict[str, Recorded]:
                 packed = client.get(key)
                 assert isinstance(packed, bytes)
                 found[key.decode().rpartition(":")[2]] = msgspec.msgpack.decode(
-                    packed.removesuffix(PLACE), type=Recorded
+                    packed.removesuffix(PLACE), type=PodRecord
                 )
     return found
 
 
 def most_in_any(charges: Iterable[tuple[int, int]], window_us: int) -> int:
-    """Return how much at most lies in one trailing window of (moment, amount), wherever it ends; both ends count in."""
+    """Return the largest sum of (time, amount) in a trailing window, including both ends."""
     ordered = sorted(charges)
     most = inside = first = 0
     for moment, amount in ordered:
@@ -79,8 +79,8 @@ def most_in_any(charges: Iterable[tuple[int, int]], window_us: int) -> int:
     return most
 
 
-def charges_by_limit(pods: dict[str, Recorded]) -> Iterator[tuple[str, WindowPlan, Limit, list[tuple[int, int]]]]:
-    """Yield every limit that the processes race for, with what was charged against it."""
+def charges_by_limit(pods: dict[str, PodRecord]) -> Iterator[tuple[str, WindowPlan, Limit, list[tuple[int, int]]]]:
+    """Yield every limit that the processes race for, with its charges."""
     seen = set()
     for plan in PLANS:
         for holder, window, limit in plan.limits:
@@ -102,18 +102,18 @@ def charges_by_limit(pods: dict[str, Recorded]) -> Iterator[tuple[str, WindowPla
 
 
 async def used(url: str) -> dict[tuple[str, str, str], tuple[int, int]]:
-    """Return what the store says that each limit holds, and when it said so."""
+    """Return the stored use of each limit, and its time."""
     store = RedisStore(open_transport(url), CLUSTER, SystemClock(), WatchReports(int, str, str), deadline_seconds=30)
     found = {}
     for plan in PLANS:
-        look = await store.snapshot(plan)
-        for use in (*look.uses[""], *look.pool):
-            found[use.name or plan.service, use.window, use.resource] = use.used, look.at_us
+        snapshot = await store.snapshot(plan)
+        for use in (*snapshot.uses[""], *snapshot.pool):
+            found[use.name or plan.service, use.window, use.resource] = use.used, snapshot.at_us
     await store.close()
     return found
 
 
-def disturbed(racers: Sequence["subprocess.Popen[bytes]"], servers: Sequence[RedisServer]) -> int:
+def disturb(racers: Sequence["subprocess.Popen[bytes]"], servers: Sequence[RedisServer]) -> int:
     """Disturb the servers until the racers have ended; return how often."""
     chosen, times = Random(1), 0  # noqa: S311  it guards nothing
     begun, restarted = 0.0, False
@@ -135,55 +135,55 @@ def disturbed(racers: Sequence["subprocess.Popen[bytes]"], servers: Sequence[Red
     return times
 
 
-def raced(url: str, servers: Sequence[RedisServer], folder: Path) -> None:
-    """Let the processes race, each writing into a file of the folder, and see that they kept to every limit."""
+def run_race(url: str, servers: Sequence[RedisServer], folder: Path) -> None:
+    """Run the processes, each writing to a file of the folder, and check every limit."""
     command = [sys.executable, "-m", "tests.contract.race_worker", url, str(SECONDS)]
     files = [folder / f"racer-{number}.json" for number in range(PROCESSES)]
     with ExitStack() as stack:
         outputs = [stack.enter_context(path.open("wb")) for path in files]
         racers = [subprocess.Popen(command, stdout=output) for output in outputs]
     try:
-        times = disturbed(racers, servers)
+        times = disturb(racers, servers)
         assert [racer.wait() for racer in racers] == [0] * PROCESSES
     finally:
         for racer in racers:
             racer.kill()
             racer.wait()
     assert times > 10
-    told = [json.loads(path.read_bytes()) for path in files]
-    pods = recorded(servers)
-    _nothing_acknowledged_is_lost(told, pods)
-    standing = {uid: pod for uid, pod in pods.items() if not pod.refunded}
-    full, holds = 0, asyncio.run(used(url))
-    for name, window, limit, charges in charges_by_limit(standing):
+    results = [json.loads(path.read_bytes()) for path in files]
+    pods = pod_records(servers)
+    _check_acknowledged(results, pods)
+    kept = {uid: pod for uid, pod in pods.items() if not pod.refunded}
+    full, use_by_limit = 0, asyncio.run(used(url))
+    for name, window, limit, charges in charges_by_limit(kept):
         most = most_in_any(charges, window.seconds * 1_000_000)
         assert most <= limit.hard, f"{name} {window.name} {limit.resource}: {most} of {limit.hard}"
         full += most > limit.hard * 9 // 10
-        held, at_us = holds[name, window.name, limit.resource]
+        held, at_us = use_by_limit[name, window.name, limit.resource]
         least, at_most = (
             sum(amount for moment, amount in charges if at_us - moment <= window.seconds * length_us)
             for length_us in (1_000_000, 1_015_625)
         )
         assert least <= held <= at_most, f"{name} {window.name} {limit.resource}: of what is recorded"
-    lost, refused = (sum(one[what] for one in told) for what in ("lost", "refused"))
+    lost, refused = (sum(one[what] for one in results) for what in ("lost", "refused"))
     print(  # noqa: T201  what `make soak` is asked for
-        f"\n{SECONDS:g} s: {len(pods)} Pods charged, {len(pods) - len(standing)} of them refunded, {refused} refused, "
+        f"\n{SECONDS:g} s: {len(pods)} Pods charged, {len(pods) - len(kept)} of them refunded, {refused} refused, "
         f"{lost} answers lost, {times} disturbances; {full} limits were reached"
     )
-    assert lost, "no answer was lost: nobody was disturbed"
-    assert full, "no limit was nearly reached: nobody raced for anything"
+    assert lost, "no answer was lost: the disturbances had no effect"
+    assert full, "no limit was nearly reached: there was no race"
 
 
-def _nothing_acknowledged_is_lost(told: Sequence[Any], pods: dict[str, Recorded]) -> None:
-    for one in told:
-        assert one["charged"], "each of them has admitted some"
+def _check_acknowledged(results: Sequence[Any], pods: dict[str, PodRecord]) -> None:
+    for one in results:
+        assert one["charged"], "each process has admitted Pods"
         for uid, at_us in one["charged"].items():
             assert pods[uid].charged_at_us == at_us
         for uid in one["refunded"]:
             assert pods[uid].refunded
 
 
-def test_an_overfull_window_would_be_seen() -> None:
+def test_overfull_window_is_detected() -> None:
     charges = [(0, 1), (1_000_001, 2), (500_000, 4), (1_500_001, 8)]
     assert most_in_any(charges, 1_000_000) == 10
     assert most_in_any(charges, 1_000_001) == 14
@@ -195,11 +195,11 @@ def test_four_processes_never_admit_more_than_the_limit_in_any_trailing_window(
     redis_program: RedisProgram, tmp_path: Path
 ) -> None:
     with RedisServer(redis_program, tmp_path / "redis", *_PERSISTENT) as server:
-        raced(server.url, [server], tmp_path)
+        run_race(server.url, [server], tmp_path)
 
 
 @pytest.mark.parametrize("name", ["redis-8.2"])
 def test_four_processes_never_admit_more_than_the_limit_on_a_cluster(name: str, tmp_path: Path) -> None:
     with RedisCluster(program(name), tmp_path / "cluster", *_PERSISTENT) as cluster:
         assert {cluster.owner(plan.tag) for plan in PLANS} == set(cluster.nodes), "all masters take part"
-        raced(cluster.url, cluster.nodes, tmp_path)
+        run_race(cluster.url, cluster.nodes, tmp_path)

@@ -9,7 +9,16 @@ from msgspec.structs import replace
 
 from tests.contract.store_plans import BREAKER_PLANS, GUARDED, LATE_US, LIVE_PLANS, PLANS, START_US
 from tests.contract.store_session import Stage, examples_on, staged
-from tests.contract.store_steps import BREAKER_STEPS, GUARD_STEPS, LIVE_STEPS, STEPS, TEN_MINUTES_US, Step, Store, done
+from tests.contract.store_steps import (
+    BREAKER_STEPS,
+    GUARD_STEPS,
+    LIVE_STEPS,
+    STEPS,
+    TEN_MINUTES_US,
+    Step,
+    Store,
+    run_step,
+)
 from tests.contract.test_counter_store import SECOND_US, HandClock
 from tests.redis_servers import RedisServer, names
 from webhook.adapters.memory_store import MemoryStore
@@ -23,19 +32,19 @@ EXAMPLES = 150
 """On one generation of Redis; `make soak` tries thousands on each."""
 
 
-def named(plan: CounterPlan, name: str) -> CounterPlan:
-    """Return the plan for a service that nobody has counted yet."""
+def plan_of_example(plan: CounterPlan, name: str) -> CounterPlan:
+    """Return the plan for a service without counters."""
     pool = replace(plan.pool, name=f"{plan.pool.name}-{name}") if plan.pool else None
     return replace(plan, service=f"{plan.service}-{name}", tag=f"{plan.tag}-{name}", pool=pool)
 
 
-async def agree(
+async def compare_stores(
     redis: Store, clock: HandClock, plans: Sequence[CounterPlan], steps: list[Step], late_us: int = 0
 ) -> None:
     memory, plan = MemoryStore(clock, late_us=late_us), plans[0]
     policy: dict[tuple[str, str], CounterPlan] = {}
     seen: list[BreakerView] = []
-    await redis.tick(())  # breakerGuard counts none of an earlier example's any more
+    await redis.tick(())  # breakerGuard no longer counts breakers of earlier examples
     for step in steps:
         policy[plan.tag, plan.service] = plan
         match step:
@@ -44,8 +53,8 @@ async def agree(
             case ("plan", number):
                 plan = plans[number]
             case ("tick",):
-                everybody = tuple(policy.values())  # whoever is left out has left the policy, and is swept up in time
-                assert tuple(await redis.tick(everybody)) == tuple(await memory.tick(everybody))
+                all_plans = tuple(policy.values())  # other plans have left the policy, and are removed in time
+                assert tuple(await redis.tick(all_plans)) == tuple(await memory.tick(all_plans))
             case ("propose", back, ahead, alone, passed):
                 for view in seen[-1 - back : len(seen) - back]:
                     generation = max(0, view.generation + ahead)
@@ -55,15 +64,13 @@ async def agree(
                     await redis.propose(plan, known)
                     await memory.propose(plan, known)
             case _:
-                answer = await done(memory, plan, step, clock.us)
-                assert await done(redis, plan, step, clock.us) == answer, step
+                answer = await run_step(memory, plan, step, clock.us)
+                assert await run_step(redis, plan, step, clock.us) == answer, step
         view = (await memory.snapshot(plan)).breaker
         seen += [view] if view is not None else []
 
 
-async def agree_on_who_is_held_back(
-    redis: Store, clock: HandClock, plans: Sequence[CounterPlan], steps: list[Step]
-) -> None:
+async def compare_held_trips(redis: Store, clock: HandClock, plans: Sequence[CounterPlan], steps: list[Step]) -> None:
     """Whenever time has passed all services tick, as in a server each second."""
     memory, plan = MemoryStore(clock, late_us=LATE_US), plans[0]
     for step in [("pause", 0), *steps]:
@@ -74,8 +81,8 @@ async def agree_on_who_is_held_back(
             case ("service", number):
                 plan = plans[number]
             case _:
-                answer = await done(memory, plan, step, clock.us)
-                assert await done(redis, plan, step, clock.us) == answer, step
+                answer = await run_step(memory, plan, step, clock.us)
+                assert await run_step(redis, plan, step, clock.us) == answer, step
 
 
 @pytest.fixture(scope="module")
@@ -94,16 +101,16 @@ def stage(
 def test_both_stores_answer_the_same(stage: Stage, clock: HandClock) -> None:
     @given(steps=st.lists(STEPS, min_size=10, max_size=60))
     @settings(max_examples=examples_on(stage.kind, EXAMPLES))
-    def agreed(steps: list[Step]) -> None:
+    def compare(steps: list[Step]) -> None:
         name, clock.us = stage.name(), START_US
-        stage.told.clear()
-        stage.runner.run(agree(stage.store, clock, [named(plan, name) for plan in PLANS], steps))
-        assert stage.told == []
+        stage.reports.clear()
+        stage.runner.run(compare_stores(stage.store, clock, [plan_of_example(plan, name) for plan in PLANS], steps))
+        assert stage.reports == []
 
-    agreed()
+    compare()
 
 
-# Who has ended before anybody charged it never stood, nor was there ever one too many because of it.
+# A Pod that ended before its charge was never live, and never exceeded a limit.
 DEAD_BEFORE_CHARGED: list[Step] = [
     *(("acquire", uid, {"pods": 1}, "x", False, "controller:x") for uid in "ad"),
     ("pause", TEN_MINUTES_US - 1),
@@ -116,18 +123,20 @@ DEAD_BEFORE_CHARGED: list[Step] = [
 ]
 
 
-def test_both_stores_agree_on_who_lives(stage: Stage, clock: HandClock) -> None:
+def test_both_stores_agree_on_live_pods(stage: Stage, clock: HandClock) -> None:
     @given(first=st.sampled_from(LIVE_PLANS), steps=st.lists(LIVE_STEPS, min_size=20, max_size=60))
     @example(first=LIVE_PLANS[0], steps=DEAD_BEFORE_CHARGED)
     @settings(max_examples=examples_on(stage.kind, EXAMPLES))
-    def agreed(first: int, steps: list[Step]) -> None:
+    def compare(first: int, steps: list[Step]) -> None:
         name, clock.us = stage.name(), START_US
-        stage.told.clear()
+        stage.reports.clear()
         known: list[Step] = [("plan", first), ("mark_complete",)]
-        stage.runner.run(agree(stage.store, clock, [named(plan, name) for plan in PLANS], known + steps))
-        assert stage.told == []
+        stage.runner.run(
+            compare_stores(stage.store, clock, [plan_of_example(plan, name) for plan in PLANS], known + steps)
+        )
+        assert stage.reports == []
 
-    agreed()
+    compare()
 
 
 @pytest.fixture(scope="module", params=names())
@@ -138,7 +147,7 @@ def late_stage(
         yield on
 
 
-# What has left its window when another is reset does not count again where the clock steps back behind that.
+# A charge that had left its window at a reset does not count again when the clock steps back before it.
 CLOCK_BACK_AFTER_A_RESET: list[Step] = [
     ("acquire", "a", {"pods": 1}, "x", False, "controller:x"),
     ("pause", 11 * SECOND_US),
@@ -146,7 +155,7 @@ CLOCK_BACK_AFTER_A_RESET: list[Step] = [
     ("pause", -40 * SECOND_US),
     ("acquire", "b", {"pods": 1}, "x", False, "controller:x"),
 ]
-# A bucket whose CPU was given back is forgotten in a window that was begun anew since, and knows of none.
+# A refunded bucket is forgotten in a window that was reset since.
 RESET_AFTER_A_REFUND: list[Step] = [
     ("book", [("d", {"pods": 1, "requests.cpu": 1}, "x", 0)]),
     ("pause", SECOND_US),
@@ -176,24 +185,24 @@ def test_both_stores_agree_on_breakers(late_stage: Stage, clock: HandClock) -> N
     @example(first=0, steps=RESET_AFTER_A_REFUND)
     @example(first=0, steps=CLOCK_BACK_AFTER_A_PROPOSAL)
     @settings(max_examples=examples_on(late_stage.kind, EXAMPLES))
-    def agreed(first: int, steps: list[Step]) -> None:
+    def compare(first: int, steps: list[Step]) -> None:
         name, clock.us = late_stage.name(), START_US
-        late_stage.told.clear()
-        plans = [named(plan, name) for plan in PLANS]
-        late_stage.runner.run(agree(late_stage.store, clock, plans, [("plan", first), *steps], LATE_US))
-        assert late_stage.told == []
+        late_stage.reports.clear()
+        plans = [plan_of_example(plan, name) for plan in PLANS]
+        late_stage.runner.run(compare_stores(late_stage.store, clock, plans, [("plan", first), *steps], LATE_US))
+        assert late_stage.reports == []
 
-    agreed()
+    compare()
 
 
-def test_both_stores_hold_the_same_trips_back(late_stage: Stage, clock: HandClock) -> None:
+def test_both_stores_hold_the_same_trips(late_stage: Stage, clock: HandClock) -> None:
     @given(steps=st.lists(GUARD_STEPS, min_size=20, max_size=60))
     @settings(max_examples=examples_on(late_stage.kind, EXAMPLES))
-    def agreed(steps: list[Step]) -> None:
+    def compare(steps: list[Step]) -> None:
         name, clock.us = late_stage.name(), START_US
-        late_stage.told.clear()
-        plans = [named(plan, name) for plan in GUARDED]
-        late_stage.runner.run(agree_on_who_is_held_back(late_stage.store, clock, plans, steps))
-        assert late_stage.told == []
+        late_stage.reports.clear()
+        plans = [plan_of_example(plan, name) for plan in GUARDED]
+        late_stage.runner.run(compare_held_trips(late_stage.store, clock, plans, steps))
+        assert late_stage.reports == []
 
-    agreed()
+    compare()

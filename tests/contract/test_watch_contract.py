@@ -10,8 +10,8 @@ from tests.contract.watch_contract import Watching
 from tests.harness.fake_apiserver import CONFIGMAPS, NAMESPACES, FakeApiServer, drop, fake_apiserver
 
 
-class FakeWorld:
-    """A `watching.World` of the fake."""
+class FakeCluster:
+    """A `watch_contract.Cluster` of the fake API server."""
 
     def __init__(self, fake: FakeApiServer, folder: Path) -> None:
         self._fake = fake
@@ -44,9 +44,9 @@ class FakeWorld:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[FakeWorld]:
+async def cluster(tmp_path: Path) -> AsyncIterator[FakeCluster]:
     async with fake_apiserver(tmp_path) as fake:
-        yield FakeWorld(fake, tmp_path)
+        yield FakeCluster(fake, tmp_path)
 
 
 class TestTheFake(Watching):

@@ -16,8 +16,8 @@ from webhook.ports import WatchReports
 QUICK = ApiTiming(first_pause_seconds=0.02, longest_pause_seconds=0.2, cool_down_seconds=0)
 
 
-class World(Protocol):
-    """A cluster, as somebody else changes it."""
+class Cluster(Protocol):
+    """A cluster, as its other clients change it."""
 
     @property
     def kubeconfig(self) -> Path: ...
@@ -35,7 +35,7 @@ class World(Protocol):
     async def last_good(self) -> str | None: ...
 
     def apart(self, *, forgotten: bool = False) -> AbstractAsyncContextManager[None]:
-        """Cut what is open, and let nothing through until the end; `forgotten`: older versions are unknown then."""
+        """Cut open connections, and refuse new ones until the end; `forgotten`: older versions are compacted then."""
         ...
 
 
@@ -58,11 +58,11 @@ class Follower:
         self.overs: list[str] = []
         self.contacts = 0
         reports = WatchReports(self._contact, self.troubles.append, self.overs.append)
-        told: dict[str, Any] = {"reports": reports, "timing": timing}
+        options: dict[str, Any] = {"reports": reports, "timing": timing}
         recorder: Any = Recorder()
         self.keeper = CurrentPolicy(recorder, Clock(), Here())
-        self.policy = ConfigMapPolicy(client, self.keeper, **told)
-        self.namespaces = WatchedNamespaces(client, **told)
+        self.policy = ConfigMapPolicy(client, self.keeper, **options)
+        self.namespaces = WatchedNamespaces(client, **options)
 
     def _contact(self) -> None:
         self.contacts += 1
@@ -73,17 +73,17 @@ class Follower:
         return quota.windows[0].hard["pods"].text if quota else None
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for what comes over the network."""
+        """Wait for a change over the network."""
         try:
             async with asyncio.timeout(HANG_SECONDS):
-                while not holds():  # noqa: ASYNC110  there is no event of ours: that is what is being waited for
+                while not holds():  # noqa: ASYNC110  there is no event
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise AssertionError(f"waited in vain; told: {self.troubles}, {self.keeper.last_errors()}") from None
+            raise AssertionError(f"timed out; reported: {self.troubles}, {self.keeper.last_errors()}") from None
 
 
 @asynccontextmanager
-async def following(cluster: World, timing: ApiTiming = QUICK) -> AsyncIterator[Follower]:
+async def following(cluster: Cluster, timing: ApiTiming = QUICK) -> AsyncIterator[Follower]:
     async with await connect(cluster.kubeconfig) as client:
         follower = Follower(client, timing)
         running = [asyncio.create_task(one.run()) for one in (follower.policy, follower.namespaces)]
@@ -96,10 +96,10 @@ async def following(cluster: World, timing: ApiTiming = QUICK) -> AsyncIterator[
             await asyncio.gather(*running, return_exceptions=True)
 
 
-async def kept(cluster: World, text: str) -> None:
+async def kept(cluster: Cluster, text: str) -> None:
     """Wait until this is the last good policy."""
     async with asyncio.timeout(HANG_SECONDS):
-        while await cluster.last_good() != text:  # noqa: ASYNC110  it comes to be on the other side
+        while await cluster.last_good() != text:  # noqa: ASYNC110  it happens on the server
             await asyncio.sleep(0.01)
 
 
@@ -114,9 +114,9 @@ BAD = document(5).replace("pods", "pod")
 
 
 class Watching:
-    """The body. Namespaces are the tests' own: a real one takes a while to go."""
+    """The tests. Each uses its own Namespaces: a real one takes time to end."""
 
-    async def test_what_is_there_and_what_changes_is_known(self, cluster: World) -> None:
+    async def test_initial_and_changed_objects_are_known(self, cluster: Cluster) -> None:
         await cluster.put_policy(document(1))
         await cluster.put_namespace("known-a", tier="prod")
         async with following(cluster) as follower:
@@ -131,7 +131,7 @@ class Watching:
             await follower.until(lambda: labels("known-b") is None)
             assert follower.troubles == []
 
-    async def test_a_bad_policy_or_none_changes_nothing_and_a_good_one_is_kept(self, cluster: World) -> None:
+    async def test_bad_or_deleted_policy_changes_nothing_and_a_good_one_is_copied(self, cluster: Cluster) -> None:
         await cluster.put_policy(document(1))
         async with following(cluster) as follower:
             await follower.until(lambda: follower.pods() == "1")
@@ -148,7 +148,7 @@ class Watching:
             await kept(cluster, document(2))
             assert follower.troubles == []
 
-    async def test_at_a_start_the_last_good_is_in_force_where_the_policy_is_bad(self, cluster: World) -> None:
+    async def test_start_with_a_bad_policy_uses_the_last_good(self, cluster: Cluster) -> None:
         await cluster.put_policy(document(3))
         async with following(cluster) as follower:
             await follower.until(lambda: follower.pods() == "3")
@@ -159,7 +159,7 @@ class Watching:
             assert follower.pods() == "3"
             assert "podgate-policy: policy.yaml:6:" in follower.keeper.last_errors()[0]
 
-    async def test_a_document_of_nearly_a_mebibyte_goes_both_ways(self, cluster: World) -> None:
+    async def test_document_of_nearly_a_mebibyte_is_loaded_and_copied(self, cluster: Cluster) -> None:
         text = document(1) + "# " + "\u00e9" * 450_000 + "\n"
         await cluster.put_policy(text)
         async with following(cluster) as follower:
@@ -170,7 +170,7 @@ class Watching:
             await kept(cluster, changed)
             assert follower.troubles == []
 
-    async def test_what_is_not_known_yet_is_looked_up_and_read_at_once(self, cluster: World) -> None:
+    async def test_unknown_objects_are_looked_up_and_read_at_once(self, cluster: Cluster) -> None:
         await cluster.put_policy(document(1))
         await cluster.put_namespace("looked-up", tier="prod")
         async with await connect(cluster.kubeconfig) as client:
@@ -185,13 +185,13 @@ class Watching:
             assert await follower.namespaces.lookup("never-made") is None
             assert follower.troubles == []
 
-    async def test_what_happens_while_the_connection_is_cut_is_known_afterwards(self, cluster: World) -> None:
-        await self._apart(cluster, "cut", forgotten=False)
+    async def test_changes_during_a_disconnection_are_known_afterwards(self, cluster: Cluster) -> None:
+        await self._check_disconnection(cluster, "cut", forgotten=False)
 
-    async def test_what_happens_until_older_versions_are_forgotten_is_known_afterwards(self, cluster: World) -> None:
-        await self._apart(cluster, "forgotten", forgotten=True)
+    async def test_changes_before_a_compaction_are_known_afterwards(self, cluster: Cluster) -> None:
+        await self._check_disconnection(cluster, "forgotten", forgotten=True)
 
-    async def _apart(self, cluster: World, name: str, *, forgotten: bool) -> None:
+    async def _check_disconnection(self, cluster: Cluster, name: str, *, forgotten: bool) -> None:
         await cluster.put_policy(document(1))
         await cluster.put_namespace(f"{name}-gone")
         async with following(cluster) as follower:
@@ -205,9 +205,9 @@ class Watching:
                 await cluster.put_namespace(f"{name}-changed", tier="test")
                 await cluster.put_namespace(f"{name}-new")
                 await cluster.put_policy(document(3))
-                assert follower.pods() == "2", "nothing comes through"
+                assert follower.pods() == "2", "no change arrives"
                 await follower.policy.refresh()
-                assert follower.troubles, "and that is told"
+                assert follower.troubles, "the outage is reported"
             await follower.until(lambda: labels(f"{name}-new") is not None and follower.pods() == "3")
             assert labels(f"{name}-gone") is None
             assert (labels(f"{name}-changed") or {})["tier"] == "test"

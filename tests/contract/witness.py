@@ -5,7 +5,7 @@ It knows neither buckets nor the tag's time. What holds, and is checked at every
 - Zero oversell. An enforced charge, with all that counts against the same limit and was acknowledged in the trailing W,
   is within the limit that is in force at the charge; both ends of W count in. Since no sum of a trailing window grows
   but at a charge, it holds at every moment. What was counted past the limit (bookings, Warn and Audit, a limit lowered
-  later) is in the sum: it only stops further charges. A refunded Pod never came to be. A limit begins to count when it
+  later) is in the sum: it only stops further charges. A refunded Pod was never created. A limit begins to count when it
   comes: what is charged before a window or a resource is limited is not in that sum. A clock that steps forward by d
   frees at most what d would have freed: W is measured on the wall plus all the steps forward.
 - Zero unjustified denial. Every limit that a refusal names was really used as much as it says, by what was acknowledged
@@ -45,7 +45,7 @@ class _Spent:
 
 
 class Witness:
-    """Sees requests and what was acknowledged; nothing that was only predicted."""
+    """Records requests and acknowledged answers; nothing that was only predicted."""
 
     def __init__(self) -> None:
         self._spent: dict[Place, list[_Spent]] = {}
@@ -54,7 +54,7 @@ class Witness:
         self.charges = self.refusals = 0
 
     def charged(self, request: Acquire, amounts: Mapping[str, int], receipt: Receipt, wall: Wall) -> None:
-        """Take note of a charge, unless it has oversold a limit. `amounts`: what the Pod takes, or grew by."""
+        """Record a charge, and check that it has oversold no limit. `amounts`: what the Pod takes, or grew by."""
         plan = request.plan
         spent = self._note(plan, request.namespace, amounts, wall)
         spent.slack_us += receipt.at_us - wall.reading_us
@@ -75,7 +75,7 @@ class Witness:
             assert taken <= limit.hard, f"oversold: {taken} of {limit.hard} in {place}"
 
     def booked(self, plan: CounterPlan, booking: Booking, at_us: int, wall: Wall) -> None:
-        """Take note of a Pod that came without being asked for; `at_us` is the store's time when it was booked."""
+        """Record a booked Pod; `at_us` is the store's time when it was booked."""
         age_us = max(0, at_us - booking.at_us)
         spent = self._pods[plan.tag, booking.uid] = self._note(plan, booking.namespace, booking.cost, wall)
         spent.slack_us += at_us - wall.reading_us
@@ -83,14 +83,14 @@ class Witness:
         spent.stretched_us -= age_us
 
     def refunded(self, plan: CounterPlan, uid: str) -> None:
-        """Forget what a Pod was charged when it came last."""
+        """Forget a Pod's last charge."""
         last = self._pods[plan.tag, uid]
         for there in self._spent.values():
             if last in there:
                 there.remove(last)
 
     def refused(self, request: Acquire, over: tuple[Use, ...], wall: Wall) -> None:
-        """See every limit that is said not to hold a Pod justified."""
+        """Check that every limit that a denial names was exceeded."""
         by_name = {
             (account[0], window.name, limit.resource): (account, window.seconds, limit)
             for account, window, limit in limits_of(request.plan, request.namespace)
