@@ -1,1 +1,1 @@
-"""Pods and policies made up for property tests, as JSON; `tests.core.strategies` is the door."""
+"""Random Pods and policies for property tests, as JSON; import them from `tests.core.strategies`."""

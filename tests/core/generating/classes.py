@@ -13,21 +13,21 @@ from tests.core.generating.vocabulary import (
     THEIR_RUNTIME,
     THEIR_SCHEDULER,
     Json,
-    Taste,
+    PodStyle,
 )
 
 _NEVER = {OUR_PRIORITY: "Never"}
 schedulers = st.sampled_from(["default-scheduler", "default-scheduler", OUR_SCHEDULER, THEIR_SCHEDULER])
 
 
-def managed(*fields: str, odd: bool = False) -> Json:
-    """Return an entry of managedFields by which somebody set `fields` of the spec.
+def managed(*fields: str, with_look_alikes: bool = False) -> Json:
+    """Return an entry of managedFields whose manager set `fields` of the spec.
 
-    `odd`: he also has a label and an annotation whose names look like them.
+    `with_look_alikes`: it also has a label and an annotation with the names of such fields.
     """
     look_alike: Json = {f"f:{field}": {} for field in ("priorityClassName", "schedulerName")}
-    metadata = {"f:labels": {"f:app": {}, **(look_alike if odd else {})}}
-    if odd:
+    metadata = {"f:labels": {"f:app": {}, **(look_alike if with_look_alikes else {})}}
+    if with_look_alikes:
         metadata["f:annotations"] = look_alike
     return {
         "manager": "kubectl-create",
@@ -39,7 +39,7 @@ def managed(*fields: str, odd: bool = False) -> Json:
 
 
 def priority_fields(name: str, *, filled: bool) -> Json:
-    """Return what a Pod of a class has: the name alone as users write it, else what the plugin makes of it."""
+    """Return the fields of a class: its name only, as users write it, or, if `filled`, all that the plugin sets."""
     if not filled:
         return {"priorityClassName": name} if name else {}
     policy = _NEVER.get(name, "PreemptLowerPriority")
@@ -48,12 +48,12 @@ def priority_fields(name: str, *, filled: bool) -> Json:
 
 
 @st.composite
-def priorities(draw: st.DrawFn, taste: Taste) -> tuple[Json, list[Json] | None]:
-    """Draw a priority, and the managedFields that tell the user's own choice from the cluster's."""
-    if taste.strict:
+def priorities(draw: st.DrawFn, style: PodStyle) -> tuple[Json, list[Json] | None]:
+    """Draw a priority, and the managedFields that distinguish the user's choice from the cluster's default."""
+    if style.strict:
         return priority_fields(draw(st.sampled_from(["", OUR_PRIORITY, THEIR_PRIORITY])), filled=False), None
-    odd = draw(st.booleans())
-    entries = [managed(odd=odd), {"manager": "other", "subresource": "status"}]
+    with_look_alikes = draw(st.booleans())
+    entries = [managed(with_look_alikes=with_look_alikes), {"manager": "other", "subresource": "status"}]
     chosen = draw(st.sampled_from([OUR_PRIORITY, THEIR_PRIORITY, GLOBAL_DEFAULT]))
     match draw(st.sampled_from(["file", "none", "empty", "default", "own", "own"])):
         case "file":
@@ -65,16 +65,16 @@ def priorities(draw: st.DrawFn, taste: Taste) -> tuple[Json, list[Json] | None]:
         case "default":
             return priority_fields(GLOBAL_DEFAULT, filled=True), entries
         case _:
-            named = [*entries, managed("priorityClassName", odd=odd)]
-            return priority_fields(chosen, filled=True), draw(st.sampled_from([None, named]))
+            with_class = [*entries, managed("priorityClassName", with_look_alikes=with_look_alikes)]
+            return priority_fields(chosen, filled=True), draw(st.sampled_from([None, with_class]))
 
 
 @st.composite
-def runtimes(draw: st.DrawFn, taste: Taste) -> Json:
+def runtimes(draw: st.DrawFn, style: PodStyle) -> Json:
     """Draw a runtime class, and the overhead that its plugin has filled in."""
     name = draw(st.sampled_from([None, None, OUR_RUNTIME, THEIR_RUNTIME]))
     if name is None:
-        return {} if taste.strict or draw(st.booleans()) else {"runtimeClassName": None, "overhead": None}
-    if taste.strict or draw(st.booleans()):
+        return {} if style.strict or draw(st.booleans()) else {"runtimeClassName": None, "overhead": None}
+    if style.strict or draw(st.booleans()):
         return {"runtimeClassName": name}
     return {"runtimeClassName": name, "overhead": RUNTIME_CLASSES[name]}

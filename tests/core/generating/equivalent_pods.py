@@ -17,7 +17,7 @@ from tests.core.generating.vocabulary import (
     REQUIRED,
     ZONE,
     Json,
-    Taste,
+    PodStyle,
 )
 from webhook.core.policy.model import Service
 
@@ -25,7 +25,7 @@ _LEVELS = {"Region": "topology.kubernetes.io/region", "Zone": ZONE}
 
 
 class Pair(NamedTuple):
-    """A Pod as it travels, and the policy that owns it."""
+    """A Pod as JSON, and the policy that owns it."""
 
     pod: Json
     policy: Governed
@@ -41,7 +41,7 @@ class Pair(NamedTuple):
 
 @st.composite
 def _shuffled(draw: st.DrawFn, values: list[Any]) -> list[Any]:
-    """Draw the same in another order, at times with one of them twice."""
+    """Draw the same values in another order, sometimes with one of them twice."""
     found = list(draw(st.permutations(values))) if len(values) > 1 else list(values)
     return [*found, found[0]] if found and draw(st.sampled_from([False, False, False, True])) else found
 
@@ -63,7 +63,7 @@ def _node_term(draw: st.DrawFn, term: Json) -> Json:
 
 
 def _selector(draw: st.DrawFn, selector: Json) -> Json:
-    """Say matchLabels as expressions."""
+    """Draw an equal selector, sometimes with matchLabels written as expressions."""
     labels, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
     if draw(st.booleans()):
         expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in labels.items()] + expressions
@@ -112,21 +112,21 @@ def _label(entry: Json) -> str:
 
 @st.composite
 def _nearly(draw: st.DrawFn, item: Json) -> Json:
-    """Draw the same with one word changed: what is nearly equal is another thing."""
-    spots = _words_of(item, [])
+    """Draw the item with one scalar changed: it is no longer equal."""
+    spots = _scalars_of(item, [])
     if not spots:
         return item
     path, word = draw(st.sampled_from(spots))
-    changed: Json = _with(item, path, draw(_others(path, word)))
+    changed: Json = _with(item, path, draw(_other_values(path, word)))
     return changed
 
 
-def _words_of(value: Any, path: list[Any]) -> list[tuple[list[Any], Any]]:
-    """Collect every word and number, each with its path."""
+def _scalars_of(value: Any, path: list[Any]) -> list[tuple[list[Any], Any]]:
+    """Return every string and number with its path."""
     if isinstance(value, str | int):
         return [(path, value)]
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [spot for key, item in items for spot in _words_of(item, [*path, key])]
+    return [spot for key, item in items for spot in _scalars_of(item, [*path, key])]
 
 
 _OPPOSITES = [("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt"), ("Honor", "Ignore")]
@@ -140,8 +140,8 @@ _FREE: dict[Any, list[Any]] = {
 }
 
 
-def _others(path: list[Any], word: Any) -> st.SearchStrategy[Any]:
-    """Draw another word that is as legal in its place."""
+def _other_values(path: list[Any], word: Any) -> st.SearchStrategy[Any]:
+    """Draw another value that is valid at the same path."""
     field, holder = path[-1], path[-2] if len(path) > 1 else None
     if field in _KEPT:
         return st.just(word)
@@ -162,7 +162,7 @@ def _with(value: Any, path: list[Any], word: Any) -> Any:
 
 
 def _put(draw: st.DrawFn, holder: Json, path: tuple[str, ...], item: Json) -> None:
-    """Put an item somewhere into a list of the Pod, of which any part may be absent or null."""
+    """Insert an item at a random index of a list of the Pod; its parents may be absent or null."""
     *parents, field = path
     for parent in parents:
         if holder.get(parent) is None:
@@ -199,15 +199,17 @@ def _affinity_items(draw: st.DrawFn, placement: Json) -> list[tuple[tuple[str, .
 
 
 @st.composite
-def _echoed(draw: st.DrawFn, taste: st.SearchStrategy[Json], made: st.SearchStrategy[Governed]) -> Pair:
-    policy, pod = draw(made), draw(taste)
+def _overlapping(
+    draw: st.DrawFn, pod_strategy: st.SearchStrategy[Json], policy_strategy: st.SearchStrategy[Governed]
+) -> Pair:
+    policy, pod = draw(policy_strategy), draw(pod_strategy)
     placement = policy.placement
     spec = pod["spec"] = dict(pod["spec"])
     items = _affinity_items(draw, placement)
     for path, item in items:
-        how = draw(st.sampled_from(["absent", "equal", "equal", "nearly"]))
-        if how != "absent":
-            _put(draw, spec, path, item if how == "equal" else draw(_nearly(item)))
+        equality = draw(st.sampled_from(["absent", "equal", "equal", "nearly"]))
+        if equality != "absent":
+            _put(draw, spec, path, item if equality == "equal" else draw(_nearly(item)))
     for one in placement.get("tolerations") or []:
         if draw(st.booleans()):
             _put(draw, spec, ("tolerations",), one)
@@ -221,17 +223,21 @@ def _echoed(draw: st.DrawFn, taste: st.SearchStrategy[Json], made: st.SearchStra
     return Pair(pod, policy)
 
 
-def _focused(taste: Taste) -> st.SearchStrategy[Pair]:
-    """Draw a Pod and a policy that speak of the same thing."""
+def _focused(style: PodStyle) -> st.SearchStrategy[Pair]:
+    """Draw a Pod and a policy with fields of the same concern."""
     return st.sampled_from(CONCERNS).flatmap(
-        lambda concern: _echoed(pods_of(taste, concern), policies_of(taste, concern))
+        lambda concern: _overlapping(pods_of(style, concern), policies_of(style, concern))
     )
 
 
-# Deferred for their names alone: a failure would else be told after pages of what they are made of.
-pairs = st.deferred(lambda: st.builds(Pair, pods, policies) | _echoed(pods, policies) | _focused(ODD) | _focused(ODD))
-whole_pairs = st.deferred(lambda: st.builds(Pair, whole_pods, whole_policies) | _echoed(whole_pods, whole_policies))
-"""Of Pods whose containers ask for resources, and policies that bound them."""
+# Deferred for their names only: otherwise a failure is printed after pages of nested strategies.
+pairs = st.deferred(
+    lambda: st.builds(Pair, pods, policies) | _overlapping(pods, policies) | _focused(ODD) | _focused(ODD)
+)
+whole_pairs = st.deferred(
+    lambda: st.builds(Pair, whole_pods, whole_policies) | _overlapping(whole_pods, whole_policies)
+)
+"""Pods with resources in their containers, and policies with ranges."""
 real_pairs = st.deferred(
-    lambda: st.builds(Pair, real_pods, real_policies) | _echoed(real_pods, real_policies) | _focused(REAL)
+    lambda: st.builds(Pair, real_pods, real_policies) | _overlapping(real_pods, real_policies) | _focused(REAL)
 )

@@ -14,7 +14,7 @@ _WORDS = ("operator", "topologyKey", "whenUnsatisfiable", "effect", "value", "ru
 
 
 def _spots(value: Any, found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """Collect every field that has an illegal value of the right type."""
+    """Collect every field for which there is an illegal value of the right type."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         if item is not None and key in {*_LISTS, *_NUMBERS, *_WORDS}:
@@ -23,7 +23,7 @@ def _spots(value: Any, found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
     return found
 
 
-def _spoilt(field: str) -> st.SearchStrategy[Any]:
+def _illegal_value(field: str) -> st.SearchStrategy[Any]:
     if field in _LISTS:
         return st.sampled_from([[], ["", "", "é"], ["x"] * 3])
     if field in _NUMBERS:
@@ -31,7 +31,7 @@ def _spoilt(field: str) -> st.SearchStrategy[Any]:
     return st.sampled_from(["", "Like", "NotIn", "Gt", "Exists", "é/~"])
 
 
-def _twice(spec: Json, field: str) -> None:
+def _duplicate(spec: Json, field: str) -> None:
     if spec.get(field):
         spec[field] = [*spec[field], *spec[field]]
 
@@ -42,10 +42,10 @@ def _illegal(draw: st.DrawFn) -> Json:
     spots = _spots(pod["spec"], [])
     for _ in range(draw(st.integers(1, 3))):
         if spots:
-            holder, field = draw(st.sampled_from(spots))
-            holder[field] = draw(_spoilt(field)) if field != "nodeSelectorTerms" else []
+            parent, field = draw(st.sampled_from(spots))
+            parent[field] = draw(_illegal_value(field)) if field != "nodeSelectorTerms" else []
     if draw(st.booleans()):
-        _twice(pod["spec"], "topologySpreadConstraints")
+        _duplicate(pod["spec"], "topologySpreadConstraints")
     return pod
 
 

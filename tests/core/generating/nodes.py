@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.core.generating.vocabulary import HOME, NODE_KEYS, NODE_NAMES, PREFERRED, REQUIRED, Json, Taste, built
+from tests.core.generating.vocabulary import HOME, NODE_KEYS, NODE_NAMES, PREFERRED, REQUIRED, Json, PodStyle, built
 
 _OPERATORS = st.sampled_from(["In", "In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
 _BOUNDS = st.sampled_from(["0", "1", "1", HOME, HOME, "3", "abc", "99999999999999999999"])
@@ -20,14 +20,14 @@ def _expression(key: str, operator: str, chosen: list[str], bound: str, *, null:
 
 
 @cache
-def expressions(taste: Taste) -> st.SearchStrategy[Json]:
+def expressions(style: PodStyle) -> st.SearchStrategy[Json]:
     return st.builds(
         _expression,
-        taste.keys,
+        style.keys,
         _OPERATORS,
-        st.lists(taste.values, min_size=1, max_size=3),
+        st.lists(style.values, min_size=1, max_size=3),
         _BOUNDS,
-        null=st.just(False) if taste.strict else st.booleans(),  # noqa: FBT003  a value to draw
+        null=st.just(False) if style.strict else st.booleans(),  # noqa: FBT003  a value to draw
     )
 
 
@@ -39,35 +39,35 @@ name_fields = st.builds(
 
 
 @cache
-def terms(taste: Taste) -> st.SearchStrategy[Json]:
-    some, names = st.lists(expressions(taste), max_size=3), st.lists(name_fields, max_size=2)
-    return built(taste, {}, {"matchExpressions": some, "matchFields": names})
+def terms(style: PodStyle) -> st.SearchStrategy[Json]:
+    some, names = st.lists(expressions(style), max_size=3), st.lists(name_fields, max_size=2)
+    return built(style, {}, {"matchExpressions": some, "matchFields": names})
 
 
 @cache
-def required(taste: Taste) -> st.SearchStrategy[Json]:
+def required(style: PodStyle) -> st.SearchStrategy[Json]:
     """One to four terms, some of them the same."""
-    several = st.lists(terms(taste), min_size=1, max_size=3)
+    several = st.lists(terms(style), min_size=1, max_size=3)
     repeated = st.builds(lambda some, place: [*some, some[place % len(some)]], several, st.integers(0, 2))
-    return built(taste, {"nodeSelectorTerms": several | several | repeated}, {})
+    return built(style, {"nodeSelectorTerms": several | several | repeated}, {})
 
 
 @cache
-def preferred(taste: Taste, most: int = 3) -> st.SearchStrategy[list[Json]]:
+def preferred(style: PodStyle, most: int = 3) -> st.SearchStrategy[list[Json]]:
     weights = st.sampled_from([1, 50, 100])
-    return st.lists(st.fixed_dictionaries({"weight": weights, "preference": terms(taste)}), max_size=most)
+    return st.lists(st.fixed_dictionaries({"weight": weights, "preference": terms(style)}), max_size=most)
 
 
 @cache
-def affinities(taste: Taste, *, surely: bool = False) -> st.SearchStrategy[Json]:
+def affinities(style: PodStyle, *, is_required: bool = False) -> st.SearchStrategy[Json]:
     """Draw node affinity; `surely`: with required terms."""
-    terms = {REQUIRED: required(taste)}
-    return built(taste, terms if surely else {}, {**terms, PREFERRED: preferred(taste)})
+    terms = {REQUIRED: required(style)}
+    return built(style, terms if is_required else {}, {**terms, PREFERRED: preferred(style)})
 
 
 @st.composite
-def agreeable(draw: st.DrawFn) -> Json:
-    """Draw a term that a node with every label at HOME fits: what a policy that does not contradict itself asks for."""
+def satisfiable_terms(draw: st.DrawFn) -> Json:
+    """Draw a term that matches a node with every label at HOME, as the terms of a satisfiable policy do."""
     found: list[Json] = []
     for key in draw(st.lists(st.sampled_from(NODE_KEYS), max_size=2)):
         others = draw(st.lists(st.sampled_from(["1", "3", ""]), max_size=2, unique=True))
@@ -98,5 +98,5 @@ node_labels: st.SearchStrategy[dict[str, str]] = st.dictionaries(
     max_size=5,
 )
 all_home: dict[str, Any] = dict.fromkeys(NODE_KEYS, HOME)
-homely = node_labels.map(lambda labels: {**all_home, **labels})
-some_node_labels = node_labels | homely
+labels_with_home = node_labels.map(lambda labels: {**all_home, **labels})
+some_node_labels = node_labels | labels_with_home

@@ -14,7 +14,7 @@ from tests.core.generating.vocabulary import (
     SERVICE,
     ZONE,
     Json,
-    Taste,
+    PodStyle,
     built,
 )
 
@@ -32,23 +32,23 @@ def _expression(key: str, operator: str, values: list[str], *, bare: bool) -> Js
 
 
 @cache
-def selectors(taste: Taste) -> st.SearchStrategy[Json]:
-    """Draw what kind of labels a Pod must have: `{}` is any; equal ones come in several wordings.
+def selectors(style: PodStyle) -> st.SearchStrategy[Json]:
+    """Draw a label selector: `{}` matches any Pod; equal selectors have several spellings.
 
-    A strict one says one thing of a label: it cannot contradict itself, which a policy may not.
+    A strict one has one requirement for each label, because a policy may not contradict itself.
     """
     expression = st.builds(
         _expression,
         _LABELS,
         st.sampled_from(["In", "In", "NotIn", "Exists", "DoesNotExist"]),
         st.lists(_VALUES, min_size=1, max_size=2),
-        bare=st.just(True) if taste.strict else st.booleans(),  # noqa: FBT003  a value to draw
+        bare=st.just(True) if style.strict else st.booleans(),  # noqa: FBT003  a value to draw
     )
-    unique = _key if taste.strict else None
+    unique = _key if style.strict else None
     expressions = st.lists(expression, max_size=2, unique_by=unique)
     labels = st.dictionaries(_LABELS, _VALUES, max_size=2)
-    found = built(taste, {}, {"matchLabels": labels, "matchExpressions": expressions})
-    return found.map(_each_label_once) if taste.strict else found
+    found = built(style, {}, {"matchLabels": labels, "matchExpressions": expressions})
+    return found.map(_each_label_once) if style.strict else found
 
 
 def _key(expression: Json) -> Any:
@@ -58,8 +58,8 @@ def _key(expression: Json) -> Any:
 def _each_label_once(selector: Json) -> Json:
     if "matchLabels" not in selector:
         return selector
-    said = {expression["key"] for expression in selector.get("matchExpressions", ())}
-    labels = {key: value for key, value in selector["matchLabels"].items() if key not in said}
+    keys = {expression["key"] for expression in selector.get("matchExpressions", ())}
+    labels = {key: value for key, value in selector["matchLabels"].items() if key not in keys}
     return {**selector, "matchLabels": labels}
 
 
@@ -67,7 +67,7 @@ own_pods = st.just({"matchLabels": {OUR_LABEL: SERVICE}})
 
 
 def _legal_keys(term: Json) -> Json:
-    """Keep label keys to be merged only where there is a selector to merge them into, as the API server asks."""
+    """Remove matchLabelKeys and mismatchLabelKeys without a selector, which the API server rejects."""
     selector = term.get("labelSelector")
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         if term.get(field) and selector is None:
@@ -76,15 +76,15 @@ def _legal_keys(term: Json) -> Json:
 
 
 @cache
-def terms(taste: Taste) -> st.SearchStrategy[Json]:
+def terms(style: PodStyle) -> st.SearchStrategy[Json]:
     """Draw one term of pod affinity, or of pod anti-affinity."""
     return built(
-        taste,
+        style,
         {"topologyKey": _SPREAD_KEYS},
         {
-            "labelSelector": selectors(taste),
+            "labelSelector": selectors(style),
             "namespaces": st.lists(st.sampled_from([NAMESPACE, "other"]), max_size=2),
-            "namespaceSelector": selectors(taste),
+            "namespaceSelector": selectors(style),
             "matchLabelKeys": _MERGED,
             "mismatchLabelKeys": _MISMERGED,
         },
@@ -92,28 +92,28 @@ def terms(taste: Taste) -> st.SearchStrategy[Json]:
 
 
 @cache
-def weighted(taste: Taste) -> st.SearchStrategy[Json]:
-    return st.fixed_dictionaries({"weight": st.sampled_from([1, 50, 100]), "podAffinityTerm": terms(taste)})
+def weighted(style: PodStyle) -> st.SearchStrategy[Json]:
+    return st.fixed_dictionaries({"weight": st.sampled_from([1, 50, 100]), "podAffinityTerm": terms(style)})
 
 
 @cache
-def affinities(taste: Taste, most: int = 2) -> st.SearchStrategy[Json]:
-    several, preferred = st.lists(terms(taste), max_size=most), st.lists(weighted(taste), max_size=most)
-    return built(taste, {}, {REQUIRED: several, PREFERRED: preferred})
+def affinities(style: PodStyle, most: int = 2) -> st.SearchStrategy[Json]:
+    several, preferred = st.lists(terms(style), max_size=most), st.lists(weighted(style), max_size=most)
+    return built(style, {}, {REQUIRED: several, PREFERRED: preferred})
 
 
 @cache
-def spread(taste: Taste) -> st.SearchStrategy[Json]:
+def spread(style: PodStyle) -> st.SearchStrategy[Json]:
     policies = st.sampled_from(["Honor", "Ignore"])
     return built(
-        taste,
+        style,
         {
             "maxSkew": st.integers(1, 2),
             "topologyKey": _SPREAD_KEYS,
             "whenUnsatisfiable": st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
         },
         {
-            "labelSelector": own_pods | selectors(taste),
+            "labelSelector": own_pods | selectors(style),
             "minDomains": st.integers(1, 2),
             "nodeAffinityPolicy": policies,
             "nodeTaintsPolicy": policies,
@@ -129,10 +129,10 @@ def _legal_spread(found: Json) -> Json:
 
 
 def kind_of_spread(constraint: Json) -> tuple[Any, Any]:
-    """Return what no two constraints of a Pod may have in common."""
+    """Return the key of a constraint, which is unique in a Pod."""
     return constraint["topologyKey"], constraint["whenUnsatisfiable"]
 
 
 @cache
-def spreads(taste: Taste, most: int = 3) -> st.SearchStrategy[list[Json]]:
-    return st.lists(spread(taste), max_size=most, unique_by=kind_of_spread)
+def spreads(style: PodStyle, most: int = 3) -> st.SearchStrategy[list[Json]]:
+    return st.lists(spread(style), max_size=most, unique_by=kind_of_spread)

@@ -17,10 +17,10 @@ from tests.core.generating.vocabulary import (
     OUR_LABEL,
     REAL,
     SERVICE,
-    TOMORROW,
+    UNKNOWN_FIELD,
     Concern,
     Json,
-    Taste,
+    PodStyle,
     built,
 )
 from tests.core.resource_strategies import pod_resources
@@ -29,102 +29,102 @@ _OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"
 _OTHER_LABELS = {"app": "x", "tier": "y", "tenant": "t", "pod-template-hash": "7d4b9c"}
 
 
-def _string_map(taste: Taste, *own: tuple[str, str], **more: str) -> st.SearchStrategy[Json]:
-    """Build labels or annotations: our own ones are at times there already, rightly or forged."""
-    forged = ["forged"] if taste.strict else ["forged", ""]
+def _string_map(style: PodStyle, *own: tuple[str, str], **more: str) -> st.SearchStrategy[Json]:
+    """Build labels or annotations; Podgate's own ones are sometimes present, correct or forged."""
+    forged = ["forged"] if style.strict else ["forged", ""]
     mine = {key: st.sampled_from([value, *forged]) for key, value in own}
     theirs = {key: st.just(value) for key, value in more.items()}
     return st.fixed_dictionaries({}, optional={**mine, **theirs})
 
 
 @cache
-def _metadata(taste: Taste) -> st.SearchStrategy[Json]:
-    labels = _string_map(taste, (OUR_LABEL, SERVICE), **_OTHER_LABELS)
-    if taste.strict:
+def _metadata(style: PodStyle) -> st.SearchStrategy[Json]:
+    labels = _string_map(style, (OUR_LABEL, SERVICE), **_OTHER_LABELS)
+    if style.strict:
         return st.builds(lambda some: {"generateName": "p-", "namespace": NAMESPACE, "labels": some}, labels)
-    annotations = _string_map(taste, (OUR_ANNOTATION, HASH), **{"odd.io/~1": "é\u2028"})
-    strange = st.dictionaries(taste.keys, taste.values, max_size=2)
+    annotations = _string_map(style, (OUR_ANNOTATION, HASH), **{"odd.io/~1": "é\u2028"})
+    other_labels = st.dictionaries(style.keys, style.values, max_size=2)
     optional = {
         "name": st.just("p"),
         "generateName": st.just("p-"),
         "namespace": st.just(NAMESPACE),
-        "labels": st.none() | labels | st.builds(lambda some, more: {**some, **more}, strange, labels),
+        "labels": st.none() | labels | st.builds(lambda some, more: {**some, **more}, other_labels, labels),
         "annotations": st.none() | annotations,
         "ownerReferences": st.none() | st.just([_OWNER]),
-        TOMORROW: st.just({"a~b/c": None}),
+        UNKNOWN_FIELD: st.just({"a~b/c": None}),
     }
     return st.fixed_dictionaries({}, optional=optional)
 
 
 @cache
-def _containers(taste: Taste) -> st.SearchStrategy[list[Json]]:
+def _containers(style: PodStyle) -> st.SearchStrategy[list[Json]]:
     plain: Json = {"name": "c", "image": "registry.k8s.io/pause:3.10"}
-    if taste.strict:
+    if style.strict:
         return st.just([plain])
-    odd = {**plain, "env": [{"name": "E", "value": "é\u2028"}], "args": ["a~1b", None], TOMORROW: {"~/": [None]}}
+    odd = {**plain, "env": [{"name": "E", "value": "é\u2028"}], "args": ["a~1b", None], UNKNOWN_FIELD: {"~/": [None]}}
     return st.sampled_from([[plain], [odd]])
 
 
 @cache
-def _affinity(taste: Taste, concern: Concern | None) -> st.SearchStrategy[Json]:
+def _affinity(style: PodStyle, concern: Concern | None) -> st.SearchStrategy[Json]:
     kinds = {
-        "nodeAffinity": nodes.affinities(taste, surely=concern is not None),
-        "podAffinity": pod_affinity.affinities(taste),
-        "podAntiAffinity": pod_affinity.affinities(taste),
+        "nodeAffinity": nodes.affinities(style, is_required=concern is not None),
+        "podAffinity": pod_affinity.affinities(style),
+        "podAntiAffinity": pod_affinity.affinities(style),
     }
     if concern is None:
-        return built(taste, {}, kinds)
-    return built(taste, {kind: kinds[kind] for kind in concern.kinds}, {})
+        return built(style, {}, kinds)
+    return built(style, {kind: kinds[kind] for kind in concern.kinds}, {})
 
 
 @cache
-def _spec(taste: Taste, concern: Concern | None) -> st.SearchStrategy[Json]:
-    some = st.lists(tolerations(taste), max_size=3)
+def _spec(style: PodStyle, concern: Concern | None) -> st.SearchStrategy[Json]:
+    some = st.lists(tolerations(style), max_size=3)
     repeated = some.map(lambda found: [*found, *found[:1]])
     gates = [{"name": "example.com/gate"}]
     fields = {
-        "schedulerName": schedulers if taste.strict else st.sampled_from([""]) | schedulers,
-        "nodeSelector": st.dictionaries(taste.keys, taste.values, max_size=3),
-        "affinity": _affinity(taste, concern),
+        "schedulerName": schedulers if style.strict else st.sampled_from([""]) | schedulers,
+        "nodeSelector": st.dictionaries(style.keys, style.values, max_size=3),
+        "affinity": _affinity(style, concern),
         "tolerations": some | repeated,
-        "topologySpreadConstraints": pod_affinity.spreads(taste),
-        "schedulingGates": st.just([] if taste.strict else gates),
+        "topologySpreadConstraints": pod_affinity.spreads(style),
+        "schedulingGates": st.just([] if style.strict else gates),
         "terminationGracePeriodSeconds": st.just(0),
     }
-    always = {"containers": _containers(taste)}
+    always = {"containers": _containers(style)}
     if concern is None:
-        return built(taste, always, fields)
-    return built(taste, always, {field: fields[field] for field in concern.fields if field in fields})
+        return built(style, always, fields)
+    return built(style, always, {field: fields[field] for field in concern.fields if field in fields})
 
 
 _with_resources = pod_resources().map(
     lambda spec: {field: value for field, value in spec.items() if field != "overhead"}
 )
-"""Overhead goes with a runtime class."""
+"""Without overhead, which belongs to a runtime class."""
 
 
 @st.composite
-def _pods(draw: st.DrawFn, taste: Taste, concern: Concern | None = None) -> Json:
-    metadata, spec = dict(draw(_metadata(taste))), dict(draw(_spec(taste, concern)))
+def _pods(draw: st.DrawFn, style: PodStyle, concern: Concern | None = None) -> Json:
+    metadata, spec = dict(draw(_metadata(style))), dict(draw(_spec(style, concern)))
     if concern is None or "priorityClassName" in concern.fields:
-        priority, entries = draw(priorities(taste))
-        spec |= priority | draw(runtimes(taste))
+        priority, entries = draw(priorities(style))
+        spec |= priority | draw(runtimes(style))
         if entries is not None:
             metadata["managedFields"] = entries
     whole: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    if not taste.strict and draw(st.booleans()):
-        whole["status"] = {"phase": "Pending", TOMORROW: [None]}
+    if not style.strict and draw(st.booleans()):
+        whole["status"] = {"phase": "Pending", UNKNOWN_FIELD: [None]}
     return whole
 
 
 @cache
-def pods_of(taste: Taste, concern: Concern) -> st.SearchStrategy[Json]:
-    return _pods(taste, concern)
+def pods_of(style: PodStyle, concern: Concern) -> st.SearchStrategy[Json]:
+    return _pods(style, concern)
 
 
 _whole = st.deferred(lambda: _pods(ODD))
 pods = st.deferred(lambda: _whole | st.sampled_from(CONCERNS).flatmap(partial(pods_of, ODD)))
-"""Of everything, or of one concern."""
+"""Pods with fields of all concerns, or of one."""
 whole_pods = st.builds(lambda pod, more: {**pod, "spec": {**pod["spec"], **more}}, _whole, _with_resources)
-"""Their containers ask for resources as well."""
+"""Pods with resources in their containers, too."""
 real_pods = st.deferred(lambda: _pods(REAL))

@@ -1,6 +1,6 @@
 """Placements as users write them: drawn, rendered as a document, and filtered by the document's rules.
 
-Not so the proof's: what it refused because the code is wrong would never be tried here.
+They are not filtered by the proof: a Pod or policy that it refuses by mistake must be tested.
 """
 
 from functools import cache, lru_cache
@@ -26,7 +26,7 @@ from tests.core.generating.vocabulary import (
     SERVICE,
     Concern,
     Json,
-    Taste,
+    PodStyle,
     built,
 )
 from tests.core.resource_strategies import resource_rules
@@ -36,7 +36,7 @@ from webhook.core.policy.model import Service
 
 
 class Governed(NamedTuple):
-    """A placement as it was written, and the service that it was read as."""
+    """A placement as JSON, and the service that it is decoded to."""
 
     placement: Json
     service: Service
@@ -44,7 +44,7 @@ class Governed(NamedTuple):
 
 
 def document(placement: Json, **more: Any) -> bytes:
-    """Return a whole policy; JSON is YAML."""
+    """Return a complete policy document; JSON is YAML."""
     service = {"name": SERVICE, "match": {"anyNamespace": True}, "placement": placement, **more}
     return msgspec.json.encode({"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": [service]})
 
@@ -58,7 +58,7 @@ def _read(raw: bytes) -> Service | None:
 
 
 def governed(placement: Json, **more: Any) -> Governed:
-    """Read a placement that is known to be good."""
+    """Decode a valid placement."""
     service = _read(document(placement, **more))
     assert service is not None, placement
     return Governed(placement, service, more.get("resources"))
@@ -78,7 +78,7 @@ _entries = st.builds(
 
 
 def _present(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Leave out null and unknown fields: a document may have neither."""
+    """Remove null fields, which a document may not contain."""
     return strategy.map(_without_null)
 
 
@@ -90,11 +90,12 @@ def _without_null(value: Any) -> Any:
 
 @cache
 def _affinities(concern: Concern | None) -> st.SearchStrategy[Json]:
-    wild = _present(nodes.terms(REAL))
+    any_terms = _present(nodes.terms(REAL))
     terms = st.builds(
         lambda some, good, place: [*some[:place], good, *some[place:]],
-        st.lists(nodes.agreeable() | wild, max_size=1) | st.lists(nodes.agreeable() | wild, min_size=1, max_size=2),
-        nodes.agreeable(),
+        st.lists(nodes.satisfiable_terms() | any_terms, max_size=1)
+        | st.lists(nodes.satisfiable_terms() | any_terms, min_size=1, max_size=2),
+        nodes.satisfiable_terms(),
         st.integers(0, 2),
     )
     required = st.fixed_dictionaries({"nodeSelectorTerms": terms})
@@ -111,12 +112,12 @@ _rules = st.sampled_from(["Deny", "Keep", "Override"])
 _CONFLICTS = ("schedulerName", "nodeSelector", "topologySpreadConstraints", "priorityClassName", "runtimeClassName")
 
 
-def _tolerations(taste: Taste) -> st.SearchStrategy[list[Json]]:
-    def spelt(found: Json) -> Json:
+def _tolerations(style: PodStyle) -> st.SearchStrategy[list[Json]]:
+    def normalized(found: Json) -> Json:
         known = {key: value for key, value in found.items() if key in _TOLERATION}
         return {**known, "operator": known.get("operator") or "Equal"}
 
-    drawn = tolerations(taste).map(spelt)
+    drawn = tolerations(style).map(normalized)
     return st.lists(drawn, max_size=3, unique_by=lambda one: msgspec.json.encode(one, order="sorted"))
 
 
@@ -124,7 +125,7 @@ _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 
 @cache
-def _placements(taste: Taste, concern: Concern | None = None) -> st.SearchStrategy[Json]:
+def _placements(style: PodStyle, concern: Concern | None = None) -> st.SearchStrategy[Json]:
     rules = st.fixed_dictionaries({}, optional=dict.fromkeys(["default", *_CONFLICTS], _rules))
     fields = {
         "schedulerName": st.just(OUR_SCHEDULER),
@@ -132,31 +133,31 @@ def _placements(taste: Taste, concern: Concern | None = None) -> st.SearchStrate
         "topology": st.lists(_entries, max_size=3),
         "affinity": _affinities(concern),
         "topologySpreadConstraints": pod_affinity.spreads(REAL),
-        "tolerations": _tolerations(taste),
+        "tolerations": _tolerations(style),
         "priorityClassName": st.just(OUR_PRIORITY),
         "runtimeClassName": st.just(OUR_RUNTIME),
     }
-    wanted = fields if concern is None else {field: fields[field] for field in concern.fields}
-    return built(REAL, {}, {**wanted, "onConflict": rules})
+    chosen_fields = fields if concern is None else {field: fields[field] for field in concern.fields}
+    return built(REAL, {}, {**chosen_fields, "onConflict": rules})
 
 
-def _taken(placement: Json, **more: Any) -> bool:
+def _is_accepted(placement: Json, **more: Any) -> bool:
     return _read(document(placement, **more)) is not None
 
 
 drawn_placements = _placements(ODD)
-"""As drawn, before the document's rules have judged them."""
-policies = st.deferred(lambda: drawn_placements.filter(_taken).map(governed))
+"""Not filtered by the document's rules."""
+policies = st.deferred(lambda: drawn_placements.filter(_is_accepted).map(governed))
 
 
-def policies_of(taste: Taste, concern: Concern) -> st.SearchStrategy[Governed]:
-    return _placements(taste, concern).filter(_taken).map(governed)
+def policies_of(style: PodStyle, concern: Concern) -> st.SearchStrategy[Governed]:
+    return _placements(style, concern).filter(_is_accepted).map(governed)
 
 
-real_policies = st.deferred(lambda: _placements(REAL).filter(_taken).map(governed))
+real_policies = st.deferred(lambda: _placements(REAL).filter(_is_accepted).map(governed))
 services = policies.map(lambda found: found.service)
 _stanzas = st.tuples(drawn_placements, resource_rules(strict=True)).filter(
-    lambda both: _taken(both[0], resources=both[1])
+    lambda both: _is_accepted(both[0], resources=both[1])
 )
 whole_policies = st.deferred(lambda: _stanzas.map(lambda both: governed(both[0], resources=both[1])))
-"""Of both stanzas that rewrite a Pod."""
+"""Policies with both stanzas that rewrite a Pod."""

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tests.core.generating.vocabulary import TOMORROW, Json, Taste
+from tests.core.generating.vocabulary import UNKNOWN_FIELD, Json, PodStyle
 
 _KEYS = st.sampled_from(["gpu", "node.kubernetes.io/not-ready"])
 _EFFECTS = st.sampled_from(["NoSchedule", "PreferNoSchedule", "NoExecute"])
@@ -12,8 +12,8 @@ _STABLE_OPERATOR = st.sampled_from([None, "Equal", "Exists"])
 
 
 @st.composite
-def tolerations(draw: st.DrawFn, taste: Taste) -> Json:
-    operator = draw(_STABLE_OPERATOR if taste.strict else _ANY_OPERATOR)
+def tolerations(draw: st.DrawFn, style: PodStyle) -> Json:
+    operator = draw(_STABLE_OPERATOR if style.strict else _ANY_OPERATOR)
     found: Json = {} if operator is None else {"operator": operator}
     if operator != "Exists" or draw(st.booleans()):
         found["key"] = draw(_KEYS)
@@ -26,6 +26,6 @@ def tolerations(draw: st.DrawFn, taste: Taste) -> Json:
         found["effect"] = effect
     if effect == "NoExecute" and draw(st.booleans()):
         found["tolerationSeconds"] = draw(st.sampled_from([-1, 0, 300, 3600]))
-    if not taste.strict and draw(st.sampled_from([False, False, False, False, True])):
-        found[TOMORROW] = True
+    if not style.strict and draw(st.sampled_from([False, False, False, False, True])):
+        found[UNKNOWN_FIELD] = True
     return found

@@ -32,11 +32,11 @@ OUR_RUNTIME, THEIR_RUNTIME = "gvisor", "kata"
 OUR_SCHEDULER, THEIR_SCHEDULER = "podgate-scheduler", "their-scheduler"
 
 
-class Taste(NamedTuple):
-    """What kind of Pods is wanted.
+class PodStyle(NamedTuple):
+    """The kind of Pods to generate.
 
-    `strict`: only what a real API server accepts from a user. Else also what it only ever sends itself or what a file
-    may hold: nulls, fields of tomorrow, words that are no label's.
+    `strict`: only what a real API server accepts from a user. Otherwise also what only it sends or what a file
+    may contain: nulls, unknown fields, values that are invalid in labels.
     """
 
     strict: bool
@@ -44,16 +44,16 @@ class Taste(NamedTuple):
     values: Strings
 
 
-ODD = Taste(
+ODD = PodStyle(
     strict=False,
     keys=st.sampled_from([*NODE_KEYS, "odd.io/a~1b~0c", "odd.io/~"]),
     values=st.sampled_from([*NODE_VALUES, "02", "é\u2028"]),
 )
-REAL = Taste(strict=True, keys=st.sampled_from(NODE_KEYS), values=st.sampled_from(NODE_VALUES))
+REAL = PodStyle(strict=True, keys=st.sampled_from(NODE_KEYS), values=st.sampled_from(NODE_VALUES))
 
 
 class Concern(NamedTuple):
-    """What a Pod and a policy speak of, and of nothing else: so they speak of it more, and meet more often.
+    """The only fields of a Pod and a policy, so that both set them more often.
 
     `fields`: of a Pod's spec and of a placement. `kinds`: of affinity.
     """
@@ -64,7 +64,7 @@ class Concern(NamedTuple):
 
 KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 CONCERNS = (
-    *[Concern(("affinity", "topology"), KINDS[:1])] * 3,  # there is most to get wrong
+    *[Concern(("affinity", "topology"), KINDS[:1])] * 3,  # the most complex fields
     Concern(("affinity", "topology", "nodeSelector"), KINDS[:1]),
     Concern(("affinity",), KINDS[1:]),
     Concern(("topologySpreadConstraints",)),
@@ -72,40 +72,40 @@ CONCERNS = (
     Concern(("schedulerName", "priorityClassName", "runtimeClassName", "nodeSelector")),
 )
 
-TOMORROW = "fieldOfTomorrow"
-_TOMORROWS = st.sampled_from([*[None] * 12, {"a~b/c": [1, 2.5, None, "é\u2028"]}, True])
+UNKNOWN_FIELD = "fieldOfTomorrow"
+_UNKNOWN_VALUES = st.sampled_from([*[None] * 12, {"a~b/c": [1, 2.5, None, "é\u2028"]}, True])
 
 
 def fields(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Json]:
-    """Build an object whose every field may be absent, null, or there."""
+    """Build an object whose fields may each be absent, null, or present."""
     return st.fixed_dictionaries({}, optional={name: st.none() | value for name, value in optional.items()})
 
 
-_WHETHER = {
+_PRESENCE = {
     True: st.sampled_from(["absent", *["there"] * 3]),
     False: st.sampled_from(["absent", *["there"] * 5, "null"]),
 }
-"""Mostly there: what nobody writes is not tried. Absent comes first, so that a failure is told with little else."""
+"""Most fields are present, to test more. Absent comes first, so that Hypothesis shrinks to few fields."""
 
 
 @st.composite
 def built(
     draw: st.DrawFn,
-    taste: Taste,
+    style: PodStyle,
     required: dict[str, st.SearchStrategy[Any]],
     optional: dict[str, st.SearchStrategy[Any]],
 ) -> Json:
-    """Build an object: a strict one, or one with nulls and with fields that nobody knows yet.
+    """Build an object; one that is not strict has nulls and unknown fields.
 
-    What is in both is required.
+    A field in both is required.
     """
     found = {name: draw(value) for name, value in required.items()}
     for name, value in optional.items():
-        whether = draw(_WHETHER[taste.strict]) if name not in required else "absent"
-        if whether != "absent":
-            found[name] = draw(value) if whether == "there" else None
-    if not taste.strict:
-        tomorrow = draw(_TOMORROWS)
-        if tomorrow is not None:
-            found[TOMORROW] = tomorrow
+        presence = draw(_PRESENCE[style.strict]) if name not in required else "absent"
+        if presence != "absent":
+            found[name] = draw(value) if presence == "there" else None
+    if not style.strict:
+        unknown = draw(_UNKNOWN_VALUES)
+        if unknown is not None:
+            found[UNKNOWN_FIELD] = unknown
     return found

@@ -1,1 +1,1 @@
-"""What Kubernetes means and what a policy asks, a second time and on raw JSON: it judges our code and calls none."""
+"""A second implementation of Kubernetes' semantics and of policies, on raw JSON; it calls no code of `webhook`."""

@@ -3,23 +3,23 @@
 from collections.abc import Iterator
 
 from tests.core.oracle.nodes import Json
-from tests.core.oracle.policy import chose_his_priority, rule
+from tests.core.oracle.policy import is_priority_of_user, rule
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
 def conflicts(pod: Json, placement: Json, field: str) -> bool:
-    """Say whether the user asked for another scheduler or class: what a plugin filled in is no wish."""
+    """Return whether the user chose another scheduler or class; a plugin's default is no choice."""
     wanted, own = placement.get(field), pod["spec"].get(field) or ""
     if wanted is None or own in {"", wanted}:
         return False
     if field == "schedulerName":
         return bool(own != DEFAULT_SCHEDULER)
-    return field != "priorityClassName" or chose_his_priority(pod)
+    return field != "priorityClassName" or is_priority_of_user(pod)
 
 
 def sets(pod: Json, placement: Json, field: str) -> bool:
-    """Say whether the policy writes the field."""
+    """Return whether the policy writes the field."""
     wanted = placement.get(field)
     if wanted is None or pod["spec"].get(field) == wanted:
         return False
@@ -31,7 +31,7 @@ _COMPUTED = {
     "priorityClassName": ("priority", "preemptionPolicy"),
     "runtimeClassName": ("overhead",),
 }
-"""What a plugin computes from the field: it must go where the field changes, and stay where it does not."""
+"""Fields that a plugin computes from each field: they are removed exactly if the field changes."""
 
 
 def class_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:

@@ -6,13 +6,13 @@ from typing import Any
 
 from tests.core.oracle.nodes import REQUIRED, Json
 
-Damage = tuple[str, dict[str, Any]]
+Change = tuple[str, dict[str, Any]]
 _ELSEWHERE: Json = {"matchExpressions": [{"key": "elsewhere.io/x", "operator": "Exists"}]}
 _KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 
 
-def damaged(pod: Json) -> Iterator[Damage]:
-    """Yield the Pod with one thing less, or one thing other, than before; and what was done."""
+def damaged(pod: Json) -> Iterator[Change]:
+    """Yield each Pod with one field removed or changed, and a description of the change."""
     spec = pod["spec"]
     for field in ("schedulerName", "priorityClassName", "runtimeClassName"):
         for value in ("another", None):
@@ -33,7 +33,7 @@ def damaged(pod: Json) -> Iterator[Damage]:
     yield from _affinities(pod, spec.get("affinity") or {})
 
 
-def _affinities(pod: Json, affinity: Json) -> Iterator[Damage]:
+def _affinities(pod: Json, affinity: Json) -> Iterator[Change]:
     for kind in _KINDS:
         if affinity.get(kind):
             yield _without(pod, ("affinity", kind), f"{kind} is gone")
@@ -47,7 +47,7 @@ def _affinities(pod: Json, affinity: Json) -> Iterator[Damage]:
         yield from _terms(pod, ("affinity", "nodeAffinity", REQUIRED), node[REQUIRED].get("nodeSelectorTerms") or [])
 
 
-def _terms(pod: Json, selector: tuple[str, ...], terms: list[Json]) -> Iterator[Damage]:
+def _terms(pod: Json, selector: tuple[str, ...], terms: list[Json]) -> Iterator[Change]:
     yield _without(pod, selector, "required node affinity is gone")
     path = (*selector, "nodeSelectorTerms")
     yield _with(pod, path, [*terms, _ELSEWHERE], "another term is ORed")
@@ -62,21 +62,21 @@ def _terms(pod: Json, selector: tuple[str, ...], terms: list[Json]) -> Iterator[
                     yield _with(pod, (*path, index, field, place, "values"), values, f"term {index} is wider in {one}")
 
 
-def _with(pod: Json, path: tuple[str | int, ...], value: Any, what: str) -> Damage:
-    found, holder = _reached(pod, path)
-    holder[path[-1]] = value
-    return what, found
+def _with(pod: Json, path: tuple[str | int, ...], value: Any, description: str) -> Change:
+    found, parent = _copy_and_parent(pod, path)
+    parent[path[-1]] = value
+    return description, found
 
 
-def _without(pod: Json, path: tuple[str | int, ...], what: str) -> Damage:
-    found, holder = _reached(pod, path)
-    del holder[path[-1]]
-    return what, found
+def _without(pod: Json, path: tuple[str | int, ...], description: str) -> Change:
+    found, parent = _copy_and_parent(pod, path)
+    del parent[path[-1]]
+    return description, found
 
 
-def _reached(pod: Json, path: tuple[str | int, ...]) -> tuple[dict[str, Any], Any]:
+def _copy_and_parent(pod: Json, path: tuple[str | int, ...]) -> tuple[dict[str, Any], Any]:
     found: dict[str, Any] = deepcopy(dict(pod))
-    holder: Any = found["spec"]
+    parent: Any = found["spec"]
     for step in path[:-1]:
-        holder = holder[step]
-    return found, holder
+        parent = parent[step]
+    return found, parent

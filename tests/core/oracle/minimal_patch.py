@@ -1,7 +1,7 @@
 """Minimality of a patch: which operations could be omitted.
 
-Most operations stand alone. A copied term goes with all that is done to the copy. What makes a term fit no node at all
-is one step too: which of the policy's words contradicts the user's is nobody's business.
+Most operations are one step each. A copied term and all operations on the copy are one step. So are all operations
+on a term that then matches no node: it does not matter which expression contradicts the user's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,9 @@ Patch = Sequence[Json]
 
 
 class Step(NamedTuple):
-    """Operations to leave out, and the patch without them."""
+    """Operations to omit, and the patch without them."""
 
-    left_out: list[Json]
+    omitted: list[Json]
     rest: list[Json]
 
 
@@ -42,9 +42,9 @@ def steps(patch: Patch, before: Json, after: Json) -> Iterator[Step]:
 
 
 def _is_spare(index: int, sources: Sequence[int], final: Sequence[Json], universe: Universe) -> bool:
-    """Say whether several other terms happen to let the same nodes in as a copy does: nobody need find that out.
+    """Return whether several other terms together match all nodes of a copy, which a rewrite need not detect.
 
-    That a single other copy of the same term does is another thing.
+    If a single other copy of the same term matches them, the copy is redundant.
     """
     box, others = universe.box(final[index]), [place for place in range(len(final)) if place != index]
     if box is None:
@@ -56,15 +56,15 @@ def _is_spare(index: int, sources: Sequence[int], final: Sequence[Json], univers
 
 
 def _index(operation: Json) -> int | None:
-    """Return which term an operation changes."""
+    """Return the index of the term that an operation changes."""
     number, _, field = operation["path"].removeprefix(_TERMS).partition("/")
     return int(number) if operation["path"].startswith(_TERMS) and field else None
 
 
-def _renumbered(operation: Json, gone: int) -> Json:
-    """Return an operation on a list of terms in which one is missing."""
+def _renumbered(operation: Json, removed_index: int) -> Json:
+    """Return an operation renumbered for a list of terms with one removed."""
     index = _index(operation)
-    if index is None or index < gone:
+    if index is None or index < removed_index:
         return operation
     field = operation["path"].removeprefix(_TERMS).partition("/")[2]
     return {**operation, "path": f"{_TERMS}{index - 1}/{field}"}

@@ -1,7 +1,7 @@
-"""Sets of nodes, exactly: every term is a box, the product of what it allows of each label.
+"""Exact sets of nodes: each term is a box, the product of the values that it allows for each label.
 
-Of the infinitely many values of a label those count that some expression tells apart: the ones it names, the integers
-around a bound (also with more leading zeros than any list of values has), one that is none of these, and none.
+Of the infinitely many values of a label it needs those that expressions distinguish: the values they name, the integers
+around a bound (also with more leading zeros than any list of values has), one other value, and no value.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ _OTHER = "neither named nor a number"
 
 
 class Universe:
-    """Which values of which label matter to some terms."""
+    """The values of each label that given terms distinguish."""
 
     def __init__(self, terms: Iterable[Json]) -> None:
         named: dict[str, set[str | None]] = {}
@@ -25,7 +25,7 @@ class Universe:
         self._values = {key: frozenset(values) for key, values in named.items()}
 
     def box(self, term: Json) -> Box | None:
-        """Return what a term allows, by key; None if it matches nothing."""
+        """Return the values that a term allows, by key; None if it matches nothing."""
         found: dict[str, Values] = {}
         for key, expression in _expressions([term]):
             known = found.get(key, self._values[key])
@@ -33,7 +33,7 @@ class Universe:
         return found if found and all(found.values()) else None
 
     def boxes(self, terms: Sequence[Json] | None) -> list[Box]:
-        """Return what ORed terms allow; no terms at all allow everything."""
+        """Return the boxes of ORed terms; None as terms allows every node."""
         if terms is None:
             return [{}]
         return [box for box in map(self.box, terms) if box is not None]
@@ -46,14 +46,14 @@ class Universe:
         return found if all(found.values()) else None
 
     def within(self, some: Iterable[Box], others: Sequence[Box]) -> bool:
-        """Say whether whatever is in one of `some` is in one of `others`."""
+        """Return whether the union of `others` contains each of `some`."""
         return all(not self._left(box, others) for box in some)
 
     def same(self, some: Sequence[Box], others: Sequence[Box]) -> bool:
         return self.within(some, others) and self.within(others, some)
 
     def _left(self, box: Box, others: Sequence[Box]) -> bool:
-        """Say whether anything of a box is left once all of `others` are taken out of it."""
+        """Return whether a box has nodes outside of all `others`."""
         if not others:
             return True
         return any(self._left(rest, others[1:]) for rest in self._without(box, others[0]))
@@ -71,7 +71,7 @@ class Universe:
 
 
 def selector_term(selector: Mapping[str, str] | None) -> Json | None:
-    """Return a nodeSelector as a term; None if it asks for nothing."""
+    """Return a nodeSelector as a term; None if it is empty."""
     if not selector:
         return None
     return {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in selector.items()]}

@@ -16,7 +16,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Node(NamedTuple):
-    """All that selectors know of a node."""
+    """The fields of a node that selectors use."""
 
     name: str
     labels: Mapping[str, str]
@@ -31,7 +31,7 @@ def integer(text: str) -> int | None:
 
 
 def holds(expression: Json, value: str | None) -> bool:
-    """Say whether an expression holds of a label's value; None: the node has no such label."""
+    """Return whether an expression matches the value of a label; None: the node has no such label."""
     operator, wanted = expression["operator"], expression.get("values") or []
     match operator:
         case "In":
@@ -47,7 +47,7 @@ def holds(expression: Json, value: str | None) -> bool:
 
 
 def term_fits(term: Json, node: Node) -> bool:
-    """Say whether all of a term holds; an empty one fits nothing."""
+    """Return whether a term matches a node; an empty term matches none."""
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False

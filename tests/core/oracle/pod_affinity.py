@@ -1,6 +1,6 @@
 """Pod affinity terms and spread constraints as values that are equal if their meaning is.
 
-A field that nobody knows yet is not looked at: an API server that does not know it either has dropped it.
+Unknown fields are ignored: an API server that does not know them either drops them.
 Source: k8s.io/api/core/v1, and pkg/registry/core/pod/strategy.go for the label keys that the API server merges in.
 """
 
@@ -13,12 +13,12 @@ from tests.core.oracle.nodes import Json, holds
 
 Meaning = Hashable
 Allowed = tuple[bool, frozenset[str], bool]
-"""Whether any other value will do, the values that make a difference, and whether the label may be absent."""
+"""Whether other values are allowed, the values that are exceptions to that, and whether the label may be absent."""
 _OTHER = "any other value"
 
 
 def _allowed(expressions: Sequence[Json]) -> Allowed:
-    """Return what several expressions allow of their one label."""
+    """Return what expressions on the same label allow."""
     named = {value for one in expressions for value in one.get("values") or []}
     every = [_OTHER, None, *named]
     fit = {value for value in every if all(holds(one, value) for one in expressions)}
@@ -27,16 +27,16 @@ def _allowed(expressions: Sequence[Json]) -> Allowed:
 
 
 def selector(found: Json | None, merged: Iterable[Json] = ()) -> Meaning:
-    """Return what a label selector asks for; None matches nothing, and an empty one everything.
+    """Return the meaning of a label selector; None matches nothing, and an empty one everything.
 
-    `merged`: what is asked for anyhow.
+    `merged`: additional expressions.
     """
     if found is None:
         return None
     labels = (found.get("matchLabels") or {}).items()
-    said: list[Json] = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
-    said += [*(found.get("matchExpressions") or []), *merged]
-    by_key = {one["key"]: [other for other in said if other["key"] == one["key"]] for one in said}
+    all_expressions: list[Json] = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
+    all_expressions += [*(found.get("matchExpressions") or []), *merged]
+    by_key = {one["key"]: [other for other in all_expressions if other["key"] == one["key"]] for one in all_expressions}
     return frozenset((key, _allowed(expressions)) for key, expressions in by_key.items())
 
 
@@ -86,7 +86,7 @@ def _expression(found: Json) -> Meaning:
     return found["key"], found["operator"], frozenset(found.get("values") or [])
 
 
-def preference(found: Json, pod: Json) -> Meaning:  # noqa: ARG001  as its neighbours are called
+def preference(found: Json, pod: Json) -> Meaning:  # noqa: ARG001  the signature of MeaningOf
     term = found["preference"]
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     return found["weight"], frozenset(map(_expression, expressions)), frozenset(map(_expression, fields))
@@ -94,17 +94,17 @@ def preference(found: Json, pod: Json) -> Meaning:  # noqa: ARG001  as its neigh
 
 def stored(pod: Json) -> Json:
     """Return a Pod as the validating half sees it: label keys merged into the selectors that they belong to."""
-    whole: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod))
-    affinity = whole["spec"].get("affinity") or {}
-    found = list(whole["spec"].get("topologySpreadConstraints") or [])
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod))
+    affinity = copy["spec"].get("affinity") or {}
+    found = list(copy["spec"].get("topologySpreadConstraints") or [])
     for kind in ("podAffinity", "podAntiAffinity"):
         for terms in (affinity.get(kind) or {}).values():
             if isinstance(terms, list):
                 found += [one.get("podAffinityTerm", one) for one in terms]
     for one in found:
-        chosen = one.get("labelSelector")
-        if chosen is not None:
-            merged = merged_keys(one, whole)
+        label_selector = one.get("labelSelector")
+        if label_selector is not None:
+            merged = merged_keys(one, copy)
             if merged:
-                chosen["matchExpressions"] = [*(chosen.get("matchExpressions") or []), *merged]
-    return whole
+                label_selector["matchExpressions"] = [*(label_selector.get("matchExpressions") or []), *merged]
+    return copy

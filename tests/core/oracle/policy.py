@@ -9,7 +9,7 @@ SERVICE_LABEL = "podgate.io/service"
 
 
 def rule(placement: Json, field: str) -> str:
-    """Return what to do about a conflict in a field: Deny, Keep or Override."""
+    """Return the `onConflict` rule of a field: Deny, Keep or Override."""
     rules = placement.get("onConflict") or {}
     chosen: str = rules.get(field) or rules.get("default") or "Deny"
     return chosen
@@ -20,7 +20,7 @@ def _label(entry: Json) -> str:
 
 
 def _topology(placement: Json, *, preferred: bool) -> list[tuple[Json, Json]]:
-    """Return the entries of one kind, each with the expression that it means."""
+    """Return the required or preferred entries, each with its expression."""
     return [
         (entry, {"key": _label(entry), "operator": "In", "values": list(entry["in"])})
         for entry in placement.get("topology") or []
@@ -33,9 +33,9 @@ def _affinity(placement: Json, kind: str, strength: str) -> Any:
 
 
 def required_terms(placement: Json) -> list[Json] | None:
-    """Return the terms of which a node must fit one; None if any node will do.
+    """Return the ORed required terms; None if every node is allowed.
 
-    A native term that matches nothing matches nothing in any region either.
+    An empty native term matches nothing, so it is omitted rather than extended by topology.
     """
     topology = [expression for _, expression in _topology(placement, preferred=False)]
     native = (_affinity(placement, "nodeAffinity", REQUIRED) or {}).get("nodeSelectorTerms")
@@ -62,7 +62,7 @@ def pod_terms(placement: Json, kind: str, strength: str) -> list[Json]:
 
 
 def spreads(placement: Json, service: str) -> list[Json]:
-    """Return the constraints, those without a selector spread the service's own Pods."""
+    """Return the constraints; those without a selector select the service's own Pods."""
     own = {"matchLabels": {SERVICE_LABEL: service}}
     return [
         one if one.get("labelSelector") is not None else {**one, "labelSelector": own}
@@ -70,8 +70,8 @@ def spreads(placement: Json, service: str) -> list[Json]:
     ]
 
 
-def chose_his_priority(pod: Json) -> bool:
-    """Say whether a Pod's priority class is the user's own choice, not the global default filled in."""
+def is_priority_of_user(pod: Json) -> bool:
+    """Return whether the user chose the Pod's priority class, rather than the default of the cluster."""
     entries = pod["metadata"].get("managedFields")
     if not entries:
         return True

@@ -12,30 +12,30 @@ _FIELDS = ("containers", "initContainers")
 
 def range_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
     found = {box.place: box for box in all_boxes(defaulted(dict(new)))}
-    for (place, name), wanted in all_settled(dict(old), rules).items():
+    for (place, name), expected in all_settled(dict(old), rules).items():
         box = found.get(place)
         values = (box.requests.get(name), box.limits.get(name)) if box is not None else (None, None)
-        if values != (wanted.request, wanted.limit):
-            yield f"resources: {place}: {name} is {values}, expected {wanted}"
+        if values != (expected.request, expected.limit):
+            yield f"resources: {place}: {name} is {values}, expected {expected}"
     for field in _FIELDS:
-        before, after = (_without_ours(one["spec"].get(field), rules) for one in (old, new))
+        before, after = (_without_amounts_of_rules(one["spec"].get(field), rules) for one in (old, new))
         if before != after:
             yield f"resources: {field}: the rest was {before}, is {after}"
 
 
-def _without_ours(containers: list[Json] | None, rules: dict[str, Any]) -> list[Any] | None:
-    """Return containers without what the rules may write; an empty map of amounts says nothing."""
+def _without_amounts_of_rules(containers: list[Json] | None, rules: dict[str, Any]) -> list[Any] | None:
+    """Return containers without the amounts that rules may write, and without empty maps of amounts."""
     if containers is None:
         return None
-    ours = {*named(rules), "cpu", "memory"}
-    return [one if is_ignored(rules, one["name"]) else _stripped(one, ours) for one in containers]
+    names = {*named(rules), "cpu", "memory"}
+    return [one if is_ignored(rules, one["name"]) else _stripped(one, names) for one in containers]
 
 
-def _stripped(container: Json, ours: set[str]) -> Json:
+def _stripped(container: Json, names: set[str]) -> Json:
     resources = container.get("resources") or {}
     kept: dict[str, Any] = {key: value for key, value in resources.items() if key not in {"requests", "limits"}}
     for side in ("requests", "limits"):
-        others = {name: value for name, value in (resources.get(side) or {}).items() if name not in ours}
+        others = {name: value for name, value in (resources.get(side) or {}).items() if name not in names}
         if others:
             kept[side] = others
     rest = {key: value for key, value in container.items() if key != "resources"}

@@ -32,7 +32,7 @@ def required_faults(before: Json, after: Json, placement: Json) -> Iterator[str]
 
 
 def _own_terms(own: Sequence[Json], final: Sequence[Json], wanted: Sequence[Json], nodes: Universe) -> Iterator[str]:
-    """Judge one by one: a narrow term stays as it is, another only grows, and what is new is grown from one of them."""
+    """Check each term: it is unchanged if it implies the policy's, else only extended; a new term extends one of these."""
     if len(final) < len(own):
         yield f"required node affinity: {len(final)} terms are left of {len(own)}"
         return
@@ -50,7 +50,7 @@ def _own_terms(own: Sequence[Json], final: Sequence[Json], wanted: Sequence[Json
 
 
 def untouched(term: Json, wanted: Sequence[Json], nodes: Universe) -> bool:
-    """Say whether a term matches nothing, or implies one of the policy's."""
+    """Return whether a term matches nothing, or implies one of the policy's."""
     box = nodes.box(term)
     if box is None:
         return True

@@ -27,7 +27,7 @@ OWNED = {
 
 
 def normal(value: Any) -> Any:
-    """Return JSON without its nulls in objects: to the API server they say nothing."""
+    """Return JSON without null fields, which the API server ignores."""
     if isinstance(value, dict):
         return {key: normal(item) for key, item in value.items() if item is not None}
     return [normal(item) for item in value] if isinstance(value, list) else value
@@ -36,9 +36,9 @@ def normal(value: Any) -> Any:
 def faults(
     before: Json, after: Json, placement: Json, service: str, policy_hash: str, resources: dict[str, Any] | None = None
 ) -> list[str]:
-    """Return what is wrong with `after`; empty where it is the right rewrite of `before`.
+    """Return all faults of `after`; none if it is the correct rewrite of `before`.
 
-    `resources`: the stanza of that name; without one, containers stay as they were.
+    `resources`: the stanza of that name; without it, containers must be unchanged.
     """
     raw, final = before, after
     old, new = normal(before), normal(after)
@@ -82,9 +82,9 @@ def _node_selector(old: Json, new: Json, placement: Json) -> Iterator[str]:
     yield from _same("nodeSelector", expected, new["spec"].get("nodeSelector"))
 
 
-Say = Callable[[Json, Json], pod_affinity.Meaning]
-"""What an item means in a Pod."""
-_UNITED: tuple[tuple[str, str, Say], ...] = (
+MeaningOf = Callable[[Json, Json], pod_affinity.Meaning]
+"""A function that returns the meaning of an item in a Pod."""
+_APPENDED: tuple[tuple[str, str, MeaningOf], ...] = (
     ("podAffinity", REQUIRED, pod_affinity.pod_term),
     ("podAffinity", PREFERRED, pod_affinity.weighted_pod_term),
     ("podAntiAffinity", REQUIRED, pod_affinity.pod_term),
@@ -94,20 +94,20 @@ _UNITED: tuple[tuple[str, str, Say], ...] = (
 
 
 def _affinity(old: Json, new: Json, placement: Json) -> Iterator[str]:
-    """Judge all of the affinity but the required node terms, which have a module of their own."""
+    """Check the affinity except for required node terms, which `required` checks."""
     before, after = _of(old["spec"], "affinity"), _of(new["spec"], "affinity")
     kinds = {"nodeAffinity", "podAffinity", "podAntiAffinity"}
     yield from _same("the rest of the affinity", _but(before, kinds), _but(after, kinds))
     for kind in sorted(kinds):
         mine, final = (_but(_of(one, kind), {REQUIRED, PREFERRED}) for one in (before, after))
         yield from _same(f"the rest of {kind}", mine, final)
-    for kind, strength, meaning in _UNITED:
+    for kind, strength, meaning in _APPENDED:
         wanted = policy.pod_terms(placement, kind, strength)
         if kind == "nodeAffinity":
             wanted = policy.preferences(placement)
-        # What a selector means depends on the Pod's labels, of which ours is written in the same patch.
+        # The meaning of a selector depends on the Pod's labels, and the patch writes Podgate's label.
         own, both = _of(before, kind).get(strength), _of(after, kind).get(strength)
-        yield from _united(f"{kind}.{strength}", own, both, wanted, meaning, new)
+        yield from _appended(f"{kind}.{strength}", own, both, wanted, meaning, new)
 
 
 def _of(found: Json, field: str) -> Json:
@@ -115,16 +115,21 @@ def _of(found: Json, field: str) -> Json:
     return inner
 
 
-def _united(
-    what: str, before: list[Json] | None, after: list[Json] | None, wanted: Sequence[Json], say: Say, pod: Json
+def _appended(
+    what: str,
+    before: list[Json] | None,
+    after: list[Json] | None,
+    wanted: Sequence[Json],
+    meaning_of: MeaningOf,
+    pod: Json,
 ) -> Iterator[str]:
-    """Judge a list that only grows: the user's own come first and as they were; then what is lacking, once."""
+    """Check a list to which items are appended: the user's own come first, unchanged; then each missing item once."""
     own = before or []
-    lacking = {say(one, pod) for one in wanted} - {say(one, pod) for one in own}
+    lacking = {meaning_of(one, pod) for one in wanted} - {meaning_of(one, pod) for one in own}
     if not lacking:
         yield from _same(what, before, after)
         return
-    mine, ours = (after or [])[: len(own)], [say(one, pod) for one in (after or [])[len(own) :]]
+    mine, ours = (after or [])[: len(own)], [meaning_of(one, pod) for one in (after or [])[len(own) :]]
     yield from _same(f"{what}, the user's own", own, mine)
     yield from _same(f"{what}, ours", lacking, set(ours))
     if len(ours) > len(lacking):

@@ -1,4 +1,4 @@
-"""Kubernetes' own semantics of tolerations on raw JSON, and what is wrong with those of a rewritten Pod.
+"""Kubernetes' own semantics of tolerations on raw JSON, and the faults in those of a rewritten Pod.
 
 Source: k8s.io/api/core/v1/toleration.go, and pkg/controller/tainteviction for how long.
 """
@@ -17,7 +17,7 @@ TAINTS = list(
         ["NoSchedule", "PreferNoSchedule", "NoExecute"],
     )
 )
-"""Key, value and effect of every taint that tests tell apart."""
+"""Key, value and effect of each taint that tests distinguish."""
 
 
 def tolerates(toleration: Json, key: str, value: str, effect: str) -> bool:
@@ -37,7 +37,7 @@ def tolerates(toleration: Json, key: str, value: str, effect: str) -> bool:
 
 
 def seconds_tolerated(tolerations: Sequence[Json], key: str, value: str, effect: str) -> float:
-    """Return how long a taint is borne: -1 not at all; the first toleration that fits it decides, as in eviction."""
+    """Return how long a taint is tolerated, or -1; the first toleration that matches decides, as in eviction."""
     for toleration in tolerations:
         if tolerates(toleration, key, value, effect):
             seconds = toleration.get("tolerationSeconds")
@@ -45,28 +45,28 @@ def seconds_tolerated(tolerations: Sequence[Json], key: str, value: str, effect:
     return -1
 
 
-def bears(one: Json, other: Json) -> bool:
-    """Say whether one toleration bears every taint that the other does, and at least as long."""
+def covers(one: Json, other: Json) -> bool:
+    """Return whether one toleration tolerates all taints of the other, at least as long."""
     return all(seconds_tolerated([one], *taint) >= seconds_tolerated([other], *taint) for taint in TAINTS)
 
 
 def fulfilled(tolerations: Sequence[Json], wanted: Json) -> bool:
-    """Say whether some toleration bears all that is wanted, and none before it takes the effect of that."""
-    for have in tolerations:
-        if bears(have, wanted):
+    """Return whether a toleration covers the wanted one, and no earlier one shortens it."""
+    for toleration in tolerations:
+        if covers(toleration, wanted):
             return True
-        if _shortens(have, wanted):
+        if _shortens(toleration, wanted):
             return False
     return False
 
 
-def _shortens(have: Json, wanted: Json) -> bool:
-    """Say whether some taint is borne less long because `have` is asked first."""
-    return any(0 <= seconds_tolerated([have], *taint) < seconds_tolerated([wanted], *taint) for taint in TAINTS)
+def _shortens(earlier: Json, wanted: Json) -> bool:
+    """Return whether the earlier toleration shortens the time for a taint."""
+    return any(0 <= seconds_tolerated([earlier], *taint) < seconds_tolerated([wanted], *taint) for taint in TAINTS)
 
 
 def toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
-    """Judge the tolerations of a rewritten Pod: the user's own in their order, and what of the policy's is lacking."""
+    """Check the tolerations of a rewritten Pod: those of the user in their order, and missing ones of the policy."""
     own, final = old["spec"].get("tolerations") or [], new["spec"].get("tolerations") or []
     wanted = placement.get("tolerations") or []
     rest = iter(final)
@@ -79,9 +79,9 @@ def toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
             yield f"tolerations: {final} does not bear all that {one} does"
     added = _added(own, final)
     for index, one in enumerate(added):
-        if not any(_alike(one, other) for other in wanted):
+        if not any(_is_equivalent(one, other) for other in wanted):
             yield f"tolerations: {one} is not the policy's"
-        if any(_alike(one, other) for other in added[:index]):
+        if any(_is_equivalent(one, other) for other in added[:index]):
             yield f"tolerations: {one} is added twice"
     for taint in TAINTS:
         theirs, ours, both = (seconds_tolerated(some, *taint) for some in (own, wanted, final))
@@ -89,8 +89,8 @@ def toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
             yield f"tolerations: taint {taint} is borne {both} s, not {theirs} s or {ours} s"
 
 
-def _alike(one: Json, other: Json) -> bool:
-    return bears(one, other) and bears(other, one)
+def _is_equivalent(one: Json, other: Json) -> bool:
+    return covers(one, other) and covers(other, one)
 
 
 def _added(own: Sequence[Json], final: Sequence[Json]) -> list[Json]:

@@ -1,6 +1,6 @@
 """Expected findings of the validating half for a final Pod: required and permitted codes by field.
 
-Between the two lies what an exact reading of the Pod fulfils, and a reading of one term at a time does not.
+Permitted findings are those of Pods that fulfil the policy as a whole, but not in each term alone.
 """
 
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ from tests.core.oracle.taints import fulfilled
 
 CONFLICT, UNFULFILLED, CONTRADICTION = "PlacementConflict", "PlacementUnfulfilled", "PlacementContradiction"
 Named = tuple[str, str]
-"""A code, and the beginning of the field's name."""
+"""A code, and the start of the field's path."""
 
 
 class Expected(NamedTuple):
-    """What must be found, and what may be found beside it."""
+    """Required findings, and findings that are permitted in addition."""
 
     must: set[Named]
     may: set[Named]
 
 
 def expected(pod: Json, placement: Json, service: str) -> Expected:
-    """Judge a Pod that carries our label and annotation."""
+    """Return the expected findings on a Pod with Podgate's label and annotation."""
     new = normal(pod)
     must = {
         *_classes(new, placement),
@@ -65,9 +65,9 @@ def _node_selector(pod: Json, placement: Json) -> Iterator[Named]:
 
 
 def _required(pod: Json, placement: Json) -> Iterator[tuple[Named, bool]]:
-    """Yield what is found of node affinity, and whether it must be."""
+    """Yield findings on node affinity, and whether each is required."""
     wanted, own = policy.required_terms(placement), terms_of(pod)
-    everywhere, mine = nodes_of(pod)
+    node_universe, mine = nodes_of(pod)
     asks = wanted is not None or placement.get("nodeSelector")
     if not mine and asks:
         yield (CONTRADICTION, "spec"), wanted is not None
@@ -77,7 +77,7 @@ def _required(pod: Json, placement: Json) -> Iterator[tuple[Named, bool]]:
     escapes = not nodes.within(nodes.boxes(own), nodes.boxes(wanted))
     if escapes or own is None or not all(untouched(term, wanted, nodes) for term in own):
         yield (UNFULFILLED, "spec.affinity.nodeAffinity"), escapes
-    assert len(own or []) <= MOST_TERMS, everywhere
+    assert len(own or []) <= MOST_TERMS, node_universe
 
 
 def _neighbours(pod: Json, placement: Json) -> Iterator[Named]:

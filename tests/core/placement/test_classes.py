@@ -30,7 +30,7 @@ def test_scheduler_name_by_conflict_rule(own: str | None, rule: str, expected: l
 FILLED = {"priority": 7, "preemptionPolicy": "PreemptLowerPriority"}
 SET = [("add", "/spec/priorityClassName"), ("remove", "/spec/priority"), ("remove", "/spec/preemptionPolicy")]
 RESET = [("replace", "/spec/priorityClassName"), *SET[1:]]
-CHOSEN, FILLED_IN = [managed("priorityClassName")], [managed(odd=True)]
+CHOSEN, FILLED_IN = [managed("priorityClassName")], [managed(with_look_alikes=True)]
 
 
 @pytest.mark.parametrize(
