@@ -207,15 +207,15 @@ async def test_label_and_annotation_are_written_in_every_mode_but_disabled() -> 
         off = ("resources: MODE", "resources: MODE, quota: MODE, breaker: MODE") if mode == "Disabled" else ("", "")
         gate = Gate(policy_of(SERVICE.replace(*off).replace("MODE", mode)))
         admission = await admit_pod(gate)
-        ours = {"podgate.io/service", "podgate.io/policy-hash"}
+        podgates_keys = {"podgate.io/service", "podgate.io/policy-hash"}
         metadata = admission.pod["metadata"]
         written = {*metadata.get("labels", {}), *metadata.get("annotations", {})}
-        assert written == (set() if mode == "Disabled" else ours)
+        assert written == (set() if mode == "Disabled" else podgates_keys)
         if mode != "Enforce":
             assert admission.pod["spec"] == {"containers": [{"name": "c"}]}
 
 
-def judged(raw: Json, service: Service, mode: Mode) -> tuple[set[str], bool]:
+def findings_and_rewrite(raw: Json, service: Service, mode: Mode) -> tuple[set[str], bool]:
     """Return the findings that deny, or would deny, a Pod; and whether its spec is, or would be, rewritten."""
     in_mode = replace(service, modes=Modes(placement=mode, resources=mode))
     patch = patch_of(raw, in_mode)
@@ -228,7 +228,9 @@ def judged(raw: Json, service: Service, mode: Mode) -> tuple[set[str], bool]:
 @examples(150)
 @given(pairs)
 def test_placement_in_warn_has_the_findings_of_enforce(pair: Pair) -> None:
-    assert judged(pair.pod, pair.service, Mode.WARN) == judged(pair.pod, pair.service, Mode.ENFORCE)
+    assert findings_and_rewrite(pair.pod, pair.service, Mode.WARN) == findings_and_rewrite(
+        pair.pod, pair.service, Mode.ENFORCE
+    )
 
 
 @examples(150)
@@ -237,7 +239,7 @@ def test_resources_in_audit_have_the_findings_of_enforce(rules: Json, spec: Json
     ranges = convert(rules, ResourceRules, dec_hook=lambda _, value: Quantity.parse(str(value)))
     service = Service("s", Match(any_namespace=True), resources=ranges)
     raw = {"metadata": {"name": "p"}, "spec": spec}
-    assert judged(raw, service, Mode.AUDIT) == judged(raw, service, Mode.ENFORCE)
+    assert findings_and_rewrite(raw, service, Mode.AUDIT) == findings_and_rewrite(raw, service, Mode.ENFORCE)
 
 
 @examples(120)

@@ -32,9 +32,9 @@ _OTHER_LABELS = {"app": "x", "tier": "y", "tenant": "t", "pod-template-hash": "7
 def _string_map(style: PodStyle, *own: tuple[str, str], **more: str) -> st.SearchStrategy[Json]:
     """Build labels or annotations; Podgate's own ones are sometimes present, correct or forged."""
     forged = ["forged"] if style.strict else ["forged", ""]
-    mine = {key: st.sampled_from([value, *forged]) for key, value in own}
-    theirs = {key: st.just(value) for key, value in more.items()}
-    return st.fixed_dictionaries({}, optional={**mine, **theirs})
+    podgates = {key: st.sampled_from([value, *forged]) for key, value in own}
+    others = {key: st.just(value) for key, value in more.items()}
+    return st.fixed_dictionaries({}, optional={**podgates, **others})
 
 
 @cache

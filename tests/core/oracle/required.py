@@ -32,7 +32,7 @@ def required_faults(before: Json, after: Json, placement: Json) -> Iterator[str]
 
 
 def _own_terms(own: Sequence[Json], final: Sequence[Json], wanted: Sequence[Json], nodes: Universe) -> Iterator[str]:
-    """Check each term: it is unchanged if it implies the policy's, else only extended; a new term extends one of these."""
+    """Check each term: unchanged if it implies the policy's, else only extended; a new term extends one of these."""
     if len(final) < len(own):
         yield f"required node affinity: {len(final)} terms are left of {len(own)}"
         return

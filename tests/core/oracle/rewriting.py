@@ -129,10 +129,10 @@ def _appended(
     if not lacking:
         yield from _same(what, before, after)
         return
-    mine, ours = (after or [])[: len(own)], [meaning_of(one, pod) for one in (after or [])[len(own) :]]
-    yield from _same(f"{what}, the user's own", own, mine)
-    yield from _same(f"{what}, ours", lacking, set(ours))
-    if len(ours) > len(lacking):
+    user_items, appended_items = (after or [])[: len(own)], [meaning_of(one, pod) for one in (after or [])[len(own) :]]
+    yield from _same(f"{what}, the user's own", own, user_items)
+    yield from _same(f"{what}, ours", lacking, set(appended_items))
+    if len(appended_items) > len(lacking):
         yield f"{what}: ours are there more than once"
 
 

@@ -84,9 +84,9 @@ def toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
         if any(_is_equivalent(one, other) for other in added[:index]):
             yield f"tolerations: {one} is added twice"
     for taint in TAINTS:
-        theirs, ours, both = (seconds_tolerated(some, *taint) for some in (own, wanted, final))
-        if (both >= 0) is not (theirs >= 0 or ours >= 0):
-            yield f"tolerations: taint {taint} is borne {both} s, not {theirs} s or {ours} s"
+        by_user, by_policy, by_final = (seconds_tolerated(some, *taint) for some in (own, wanted, final))
+        if (by_final >= 0) is not (by_user >= 0 or by_policy >= 0):
+            yield f"tolerations: taint {taint} is borne {by_final} s, not {by_user} s or {by_policy} s"
 
 
 def _is_equivalent(one: Json, other: Json) -> bool:
