@@ -90,7 +90,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.plan: CounterPlan = counter_plans.plan_of(
             counter_plans.window(60, pods=PODS), breaker=breaker, service=f"s-{name}", tag=f"s-{name}"
         )
-        self.model = Model(breaker, now_us=START_US, judged_us=START_US - LATE_US, late_us=LATE_US)
+        self.model = Model(breaker, now_us=START_US, evaluated_us=START_US - LATE_US, late_us=LATE_US)
         self.pods: dict[str, Pod] = {}
         self.moves: list[Move] = []
         self.generation = 0
@@ -239,7 +239,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def fail_pods_until_trip(self, source: str) -> None:
         rules = [rule for rule in (self.model.plan.error_rate, self.model.plan.latency) if rule is not None]
         for times in range(8):
-            if self.model.state is not State.CLOSED or self.model.hand() is not None or not rules:
+            if self.model.state is not State.CLOSED or self.model.manual_state() is not None or not rules:
                 break
             self.ask_for_pod(source if times < 7 else "")
             self.start_pod(0, ok=False, age_us=0)

@@ -7,55 +7,55 @@ from collections.abc import Iterator
 from copy import deepcopy
 from fractions import Fraction
 
-from tests.core.ranges_model import Json, all_boxes, amounts, boxes, is_equal_only, own, total
+from tests.core.ranges_model import Json, all_boxes, amounts, boxes, is_equal_only, pod_level_amounts, total
 
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
 _NONE = Fraction(0)
 
 
 def defaulted(pod: Json) -> Json:
-    """Return a Pod as it is stored: a request that is absent is its limit, and the Pod's own is filled up."""
+    """Return a Pod as it is stored: absent requests are set to the limits, and Pod-level resources are defaulted."""
     pod = deepcopy(pod)
     spec = pod["spec"]
     for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
         resources = container.get("resources") or {}
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
-    whole = spec.get("resources")
-    if whole and (whole.get("limits") or whole.get("requests")):
-        _default_the_whole(pod, whole)
+    pod_level = spec.get("resources")
+    if pod_level and (pod_level.get("limits") or pod_level.get("requests")):
+        _default_pod_level(pod, pod_level)
     return pod
 
 
-def _default_the_whole(pod: Json, whole: Json) -> None:
+def _default_pod_level(pod: Json, pod_level: Json) -> None:
     names = {name for box in all_boxes(pod) for name in box.requests if name.startswith(_POD_LEVEL)}
-    limits, requests = dict(whole.get("limits") or {}), dict(whole.get("requests") or {})
+    limits, requests = dict(pod_level.get("limits") or {}), dict(pod_level.get("requests") or {})
     for name in sorted(names):
         if name.startswith("hugepages-") and name not in requests:
-            limits.setdefault(name, _written(_of_containers(pod, "limits", name)))
+            limits.setdefault(name, _quantity(_container_total(pod, "limits", name)))
     if not limits:
         return
     for name in sorted(names):
         if not is_equal_only(name):
-            requests.setdefault(name, _written(_of_containers(pod, "requests", name)))
-    whole["limits"], whole["requests"] = limits, {**limits, **requests}
+            requests.setdefault(name, _quantity(_container_total(pod, "requests", name)))
+    pod_level["limits"], pod_level["requests"] = limits, {**limits, **requests}
 
 
-def _of_containers(pod: Json, side: str, name: str) -> Fraction:
+def _container_total(pod: Json, side: str, name: str) -> Fraction:
     spec = {key: value for key, value in pod["spec"].items() if key not in {"resources", "overhead"}}
     return total({"spec": spec}, side, name)
 
 
-def _written(value: Fraction) -> str:
+def _quantity(value: Fraction) -> str:
     return f"{int(value * 10**9)}n"
 
 
-def refusals(pod: Json) -> list[str]:
-    """Return why the API server would refuse a Pod that it has defaulted."""
-    return [*_of_containers_refused(pod), *_of_the_whole_refused(pod)]
+def errors(pod: Json) -> list[str]:
+    """Return the errors of the API server for a Pod that it has defaulted."""
+    return [*_container_errors(pod), *_pod_level_errors(pod)]
 
 
-def _of_containers_refused(pod: Json) -> Iterator[str]:
+def _container_errors(pod: Json) -> Iterator[str]:
     for box in all_boxes(pod):
         for name, request in box.requests.items():
             limit = box.limits.get(name)
@@ -73,15 +73,15 @@ def _of_containers_refused(pod: Json) -> Iterator[str]:
             yield f"{box.place}: HugePages require cpu or memory"
 
 
-def _of_the_whole_refused(pod: Json) -> Iterator[str]:
-    requests, limits = own(pod, "requests"), own(pod, "limits")
+def _pod_level_errors(pod: Json) -> Iterator[str]:
+    requests, limits = pod_level_amounts(pod, "requests"), pod_level_amounts(pod, "limits")
     for name, request in requests.items():
-        if _of_containers(pod, "requests", name) > request:
+        if _container_total(pod, "requests", name) > request:
             yield f"spec.resources: {name}: requests must be at least what all containers request"
         if name in limits and request > limits[name]:
             yield f"spec.resources: {name}: request must be at most its limit"
     for name, limit in limits.items():
-        if name.startswith("hugepages-") and _of_containers(pod, "limits", name) > limit:
+        if name.startswith("hugepages-") and _container_total(pod, "limits", name) > limit:
             yield f"spec.resources: {name}: limits must be at least all containers' limits"
         for box in boxes(pod, "containers"):
             if box.limits.get(name, _NONE) > limit:
@@ -91,17 +91,17 @@ def _of_the_whole_refused(pod: Json) -> Iterator[str]:
 def qos_class(pod: Json) -> str:
     """Return the class by ComputePodQOS, line by line, of a Pod that the API server has defaulted."""
     requests, limits, is_guaranteed = dict[str, Fraction](), dict[str, Fraction](), True
-    whole = pod["spec"].get("resources")
+    pod_level = pod["spec"].get("resources")
     parts = [(box.requests, box.limits) for box in all_boxes(pod)]
-    if whole is not None:
-        parts = [(amounts(whole.get("requests")), amounts(whole.get("limits")))]
+    if pod_level is not None:
+        parts = [(amounts(pod_level.get("requests")), amounts(pod_level.get("limits")))]
     for part_requests, part_limits in parts:
-        for gathered, part in ((requests, part_requests), (limits, part_limits)):
+        for sums, part in ((requests, part_requests), (limits, part_limits)):
             for name in ("cpu", "memory"):
                 if part.get(name, _NONE) > 0:
-                    gathered[name] = gathered.get(name, _NONE) + part[name]
+                    sums[name] = sums.get(name, _NONE) + part[name]
         has_both = all(part_limits.get(name, _NONE) > 0 for name in ("cpu", "memory"))
-        if not has_both and (whole is None or whole.get("limits")):
+        if not has_both and (pod_level is None or pod_level.get("limits")):
             is_guaranteed = False
     if not requests and not limits:
         return "BestEffort"

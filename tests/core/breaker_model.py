@@ -10,20 +10,20 @@ from webhook.core.breaker import BreakerPlan, BreakerView, ErrorRatePlan, Forcin
 from webhook.core.breaker.outcome_types import Outcomes
 
 FORCED = {State.FORCED_OPEN, State.FORCED_CLOSED}
-SHUT = [State.CLOSED, State.HALF_OPEN, State.OPEN, State.FORCED_CLOSED, State.FORCED_OPEN]
-"""Of two accounts of one generation the one further back holds."""
+PRECEDENCE = [State.CLOSED, State.HALF_OPEN, State.OPEN, State.FORCED_CLOSED, State.FORCED_OPEN]
+"""Of two views of one generation, the one later in this list applies."""
 
 HELD, EXPIRED = "held", "expired"
-"""What is told beside changes of state."""
+"""What is reported besides changes of state."""
 
 STORE = "the store"
-_decisions = count()
+_decision_numbers = count()
 
 Decision = tuple[str, int]
-"""By whom, and a number that no other has."""
+"""Who decided, and a unique number."""
 
 Move = tuple[State, State, int, str]
-"""From, to, when, and HELD or EXPIRED where the state stayed."""
+"""Old state, new state, time, and HELD or EXPIRED if the state did not change."""
 
 
 def plan_of(
@@ -36,12 +36,12 @@ def plan_of(
     probe_timeout_us: int = 30,
     has_outcomes: bool | None = None,
 ) -> BreakerPlan:
-    fed = error_rate is not None or latency is not None if has_outcomes is None else has_outcomes
-    return BreakerPlan(fed, error_rate, latency, quota, open_for_us, probes, probe_timeout_us)
+    with_outcomes = error_rate is not None or latency is not None if has_outcomes is None else has_outcomes
+    return BreakerPlan(with_outcomes, error_rate, latency, quota, open_for_us, probes, probe_timeout_us)
 
 
-class Had(NamedTuple):
-    """What was heard at one time of one moment; `source` is whose it was."""
+class ReportedOutcomes(NamedTuple):
+    """Outcomes of one report, at the time of the outcomes, from one source."""
 
     at_us: int
     outcomes: int
@@ -50,7 +50,7 @@ class Had(NamedTuple):
     source: str
 
 
-class Held(NamedTuple):
+class ModelLease(NamedTuple):
     """A lease."""
 
     uid: str
@@ -60,7 +60,7 @@ class Held(NamedTuple):
 
 @dataclass
 class Model:
-    """`late_us` and `opened` are what `Around` tells the breaker."""
+    """`late_us` and `opened` correspond to `BreakerEnvironment`."""
 
     plan: BreakerPlan
     now_us: int = 0
@@ -70,26 +70,26 @@ class Model:
     generation: int = 0
     since_us: int = 0
     open_until_us: int = 0
-    of_errors: list[Had] = field(default_factory=list)
-    of_latency: list[Had] = field(default_factory=list)
+    error_reports: list[ReportedOutcomes] = field(default_factory=list)
+    latency_reports: list[ReportedOutcomes] = field(default_factory=list)
     events: list[tuple[int, str]] = field(default_factory=list)
-    leases: list[Held] = field(default_factory=list)
+    leases: list[ModelLease] = field(default_factory=list)
     successes: int = 0
     early: int = 0
     failed: set[str] = field(default_factory=set)
     tripped_at_us: int = 0
     reset_us: int = 0
-    asked_us: int = 0
-    excused: dict[str, int] = field(default_factory=dict)
+    asked_reset_us: int = 0
+    suppressed_until_us: dict[str, int] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
-    judged_us: int = 0
-    """Up to here no interval has an end that was not looked at."""
+    evaluated_us: int = 0
+    """All intervals that end up to this time have been evaluated."""
     decided: int = 0
-    """The generation of its newest decision: of the newest move that time alone does not bring about."""
-    line: tuple[Decision, ...] = ()
-    """All of them, as no number tells them."""
+    """The generation of the newest decision: the newest transition that is not due to time alone."""
+    decisions: tuple[Decision, ...] = ()
+    """All decisions."""
     name: str = STORE
-    """Who decides here: the store, or a replica that is alone."""
+    """Who decides: the store, or an isolated replica."""
 
     # Time
 
@@ -99,14 +99,14 @@ class Model:
             self.settle()
 
     def settle(self) -> None:
-        """Do what is due now."""
+        """Apply the transitions that are due now."""
         if self.state in FORCED and self.now_us >= self.open_until_us:
             self._enter(State.CLOSED, self.open_until_us, is_due=True)
-        if self.hand() is not None:
+        if self.manual_state() is not None:
             return  # frozen
-        while self.judged_us < self.now_us - self.late_us:
-            self.judged_us += 1
-            self._judge(self.judged_us)
+        while self.evaluated_us < self.now_us - self.late_us:
+            self.evaluated_us += 1
+            self._evaluate(self.evaluated_us)
         if self.state is State.OPEN:
             self._expire(min(self.now_us, self.open_until_us))
             if self.now_us >= self.open_until_us:
@@ -117,23 +117,25 @@ class Model:
         forcing = self.plan.forcing
         return forcing if forcing is not None and self.now_us < forcing.until_us else None
 
-    def hand(self) -> State | None:
-        """Return the state that a hand holds it in."""
+    def manual_state(self) -> State | None:
+        """Return the state that an override forces."""
         forcing = self.forcing()
         return forcing.state if forcing is not None else self.state if self.state in FORCED else None
 
-    def _judge(self, at_us: int) -> None:
-        """Look whether an interval ends here that trips it."""
+    def _evaluate(self, at_us: int) -> None:
+        """Trip if an interval that ends here crossed a rule."""
         errors, latency = self.plan.error_rate, self.plan.latency
         if errors is not None and self.state is State.CLOSED and at_us % errors.interval_us == 0:
-            rows = _rows(self.of_errors, at_us, errors.interval_us, errors.consecutive)
+            rows = _rows(self.error_reports, at_us, errors.interval_us, errors.consecutive)
             if all(_errors_crossed(errors, row) for row in rows):
-                self._trip(at_us, [had.source for row in rows for had in row if had.failed])
+                self._trip(at_us, [report.source for row in rows for report in row if report.failed])
         if latency is not None and self.state is State.CLOSED and at_us % latency.interval_us == 0:
-            rows = _rows(self.of_latency, at_us, latency.interval_us, latency.consecutive)
+            rows = _rows(self.latency_reports, at_us, latency.interval_us, latency.consecutive)
             if all(_latency_crossed(latency, row) for row in rows):
-                slow = [had for row in rows for had in row if had.latency_us > latency.mean_us * had.outcomes]
-                self._trip(at_us, [had.source for had in slow])
+                slow = [
+                    report for row in rows for report in row if report.latency_us > latency.mean_us * report.outcomes
+                ]
+                self._trip(at_us, [report.source for report in slow])
 
     def _trip(self, at_us: int, sources: Iterable[str]) -> None:
         if self.plan.open_max is not None and self.opened >= self.plan.open_max:
@@ -148,28 +150,28 @@ class Model:
         self.moves.append((self.state, state, at_us, ""))
         self.state, self.generation, self.since_us = state, self.generation + 1, at_us
         if not is_due:
-            self.decided, self.line = self.generation, (*self.line, (self.name, next(_decisions)))
+            self.decided, self.decisions = self.generation, (*self.decisions, (self.name, next(_decision_numbers)))
         self.open_until_us = at_us + self.plan.open_for_us if state is State.OPEN else 0
         self.leases, self.successes, self.early, self.failed = [], 0, 0, set(failed)
-        if state is State.HALF_OPEN:  # early probes go on, and who failed is not forgotten
+        if state is State.HALF_OPEN:  # early probes keep their leases, and failed sources are kept
             _, self.leases, self.failed = before
         self._forget()
 
     def _forget(self) -> None:
-        self.of_errors, self.of_latency, self.events = [], [], []
+        self.error_reports, self.latency_reports, self.events = [], [], []
 
     def _expire(self, up_to_us: int) -> None:
         for lease in [lease for lease in self.leases if lease.expires_us <= up_to_us]:
             self.leases.remove(lease)
             self.moves.append((self.state, self.state, lease.expires_us, EXPIRED))
 
-    # Who comes in
+    # Admission
 
     def early_left(self) -> int:
         return self.plan.probes - self.early if self.state is State.OPEN and self.failed else 0
 
     def admits(self, source: str = "") -> bool:
-        held = self.hand()
+        held = self.manual_state()
         if held is not None:
             return held is State.FORCED_CLOSED
         if self.state is State.OPEN:
@@ -177,12 +179,12 @@ class Model:
         return self.state is State.CLOSED or self.successes + len(self.leases) < self.plan.probes
 
     def charge(self, uid: str, source: str = "") -> bool:
-        """Let a Pod in, if the breaker lets it; whether it is a probe."""
-        if self.hand() is not None or self.state is State.CLOSED or not self.admits(source):
+        """Charge a Pod if the breaker admits it; return whether it is a probe."""
+        if self.manual_state() is not None or self.state is State.CLOSED or not self.admits(source):
             return False
         self.early += self.state is State.OPEN
         if self.plan.has_outcomes:
-            self.leases.append(Held(uid, self.now_us + self.plan.probe_timeout_us, self.generation))
+            self.leases.append(ModelLease(uid, self.now_us + self.plan.probe_timeout_us, self.generation))
         else:
             self._succeed()
         return True
@@ -197,12 +199,12 @@ class Model:
         if self.successes == self.plan.probes:
             self._enter(State.CLOSED, self.now_us)
 
-    # What it hears
+    # Outcomes
 
     def record_outcomes(self, reported: Outcomes, source: str = "") -> bool:
-        """Take outcomes; whether they changed anything."""
+        """Record outcomes; return whether they changed the breaker."""
         at_us = self.now_us - max(0, reported.age_us)
-        if not self.plan.has_outcomes or self.hand() is not None:
+        if not self.plan.has_outcomes or self.manual_state() is not None:
             return False
         if self.state is State.CLOSED:
             is_stale = at_us < max(self.since_us, self.reset_us) or reported.generation not in {None, self.generation}
@@ -212,25 +214,27 @@ class Model:
         return any(settled)
 
     def _count(self, reported: Outcomes, at_us: int, source: str) -> bool:
-        """Note it with each rule that has not judged the interval yet."""
-        had = Had(at_us, reported.succeeded + reported.failed, reported.failed, reported.latency_us, source)
+        """Add the outcomes to each rule that has not evaluated their interval yet."""
+        report = ReportedOutcomes(
+            at_us, reported.succeeded + reported.failed, reported.failed, reported.latency_us, source
+        )
         counted = False
-        for rule, noted in ((self.plan.error_rate, self.of_errors), (self.plan.latency, self.of_latency)):
+        for rule, reports in ((self.plan.error_rate, self.error_reports), (self.plan.latency, self.latency_reports)):
             if rule is not None and (at_us // rule.interval_us + 1) * rule.interval_us > self.now_us - self.late_us:
-                noted.append(had)
+                reports.append(report)
                 counted = True
         return counted
 
     def _settle(self, reported: Outcomes, at_us: int, source: str, *, ok: bool) -> bool:
         if reported.uid is None:
-            is_ours = self.state is State.HALF_OPEN and at_us >= self.since_us
-            waiting = self.leases if is_ours and reported.generation in {None, self.generation} else []
+            is_countable = self.state is State.HALF_OPEN and at_us >= self.since_us
+            leases = self.leases if is_countable and reported.generation in {None, self.generation} else []
         else:
-            mine = [lease for lease in self.leases if lease.uid == reported.uid][:1]
-            waiting = [lease for lease in mine if reported.generation in {None, lease.generation}]
-        if not waiting or self.state not in {State.OPEN, State.HALF_OPEN}:
+            matching = [lease for lease in self.leases if lease.uid == reported.uid][:1]
+            leases = [lease for lease in matching if reported.generation in {None, lease.generation}]
+        if not leases or self.state not in {State.OPEN, State.HALF_OPEN}:
             return False
-        self.leases.remove(waiting[0])
+        self.leases.remove(leases[0])
         if ok:
             self._succeed()
         elif self.state is State.HALF_OPEN:
@@ -239,9 +243,9 @@ class Model:
 
     def quota_event(self, source: str) -> None:
         rule = self.plan.quota
-        if self.state is not State.CLOSED or rule is None or self.hand() is not None:
+        if self.state is not State.CLOSED or rule is None or self.manual_state() is not None:
             return
-        if any(self.now_us < self.excused.get(who, 0) for who in (source, "*")):
+        if any(self.now_us < self.suppressed_until_us.get(who, 0) for who in (source, "*")):
             return
         recent = [(at, who) for at, who in self.events if at > self.now_us - rule.within_us]
         if not rule.by_controller or source not in {who for _, who in recent}:
@@ -249,7 +253,7 @@ class Model:
             if len(recent) + 1 >= rule.count:
                 self._trip(self.now_us, [who for _, who in recent] + [source])
 
-    # What is done to it
+    # Overrides, suppressions, and views of other replicas
 
     def apply_override(self, asked_us: int = 0) -> None:
         forcing = self.forcing()
@@ -260,70 +264,71 @@ class Model:
         elif self.state in FORCED:
             self._enter(State.CLOSED, self.now_us)
         reset_us = min(asked_us, self.now_us)
-        if asked_us > self.asked_us and reset_us > self.since_us and self.state not in FORCED:
-            self.asked_us, self.reset_us = asked_us, reset_us
+        if asked_us > self.asked_reset_us and reset_us > self.since_us and self.state not in FORCED:
+            self.asked_reset_us, self.reset_us = asked_us, reset_us
             if self.state is State.CLOSED:
                 self._forget()
             else:
                 self._enter(State.CLOSED, self.now_us)
 
     def suppress_quota_events(self, sources: Sequence[str], for_us: int) -> None:
-        live = {who: until_us for who, until_us in self.excused.items() if until_us > self.now_us}
-        self.excused = {**live, **dict.fromkeys(sources, self.now_us + for_us)}
-        if len(self.excused) > 64:
-            self.excused = {"*": self.now_us + for_us}
+        live = {who: until_us for who, until_us in self.suppressed_until_us.items() if until_us > self.now_us}
+        self.suppressed_until_us = {**live, **dict.fromkeys(sources, self.now_us + for_us)}
+        if len(self.suppressed_until_us) > 64:
+            self.suppressed_until_us = {"*": self.now_us + for_us}
         self.events = [(at, who) for at, who in self.events if who not in sources]
 
     def propose(self, view: BreakerView) -> None:
-        """Take an account of the store, which may have lost it."""
-        mine = self.decided, self.generation, SHUT.index(self.state)
-        if not self._undoes(view) and (view.decided, view.generation, SHUT.index(view.state)) > mine:
+        """Apply a view that may be newer, because the store may have lost its record."""
+        rank = self.decided, self.generation, PRECEDENCE.index(self.state)
+        if not self._undoes(view) and (view.decided, view.generation, PRECEDENCE.index(view.state)) > rank:
             generation = max(view.generation, self.generation)
             self._take(view, generation)
-            self.decided, self.line = generation - view.passed, ((STORE, next(_decisions)),)
+            self.decided, self.decisions = generation - view.passed, ((STORE, next(_decision_numbers)),)
         else:
             self.generation = max(self.generation, view.generation + (view.generation > self.generation))
 
     def _undoes(self, view: BreakerView) -> bool:
-        """Whether it is from before a reset, or does not know of a trip that holds here."""
+        """Return whether a view is older than a reset or than a trip of this breaker."""
         is_opened = view.state in {State.OPEN, State.HALF_OPEN}
         is_new = self.state in {State.OPEN, State.HALF_OPEN} and view.tripped_at_us < self.tripped_at_us
         return (is_opened and view.since_us < self.reset_us) or (is_new and view.state not in FORCED)
 
     def cut_off(self, name: str) -> "Model":
-        """Return what a replica goes on from that hears of the store no more: what was seen of it."""
-        mine = deepcopy(self)
-        mine.name, mine.reset_us, mine.excused = name, 0, {}
-        if self.hand() is not None:  # it may let go meanwhile
-            mine.state, mine.since_us, mine.open_until_us, mine.tripped_at_us = State.CLOSED, 0, 0, 0
-            mine.successes = mine.early = 0
-            mine.leases = []
-        mine.leases = [Held("", self.now_us + self.plan.probe_timeout_us, self.generation) for _ in mine.leases]
-        mine.failed = mine.failed if self.early_left() else set()
-        mine.asked_us, mine.moves = 0, []
-        mine._forget()
-        return mine
+        """Return the model of a replica that loses the store, from the last view that it had."""
+        model = deepcopy(self)
+        model.name, model.reset_us, model.suppressed_until_us = name, 0, {}
+        if self.manual_state() is not None:  # the forcing may end meanwhile
+            model.state, model.since_us, model.open_until_us, model.tripped_at_us = State.CLOSED, 0, 0, 0
+            model.successes = model.early = 0
+            model.leases = []
+        model.leases = [ModelLease("", self.now_us + self.plan.probe_timeout_us, self.generation) for _ in model.leases]
+        model.failed = model.failed if self.early_left() else set()
+        model.asked_reset_us, model.moves = 0, []
+        model._forget()
+        return model
 
     def heal(self, other: "Model") -> None:
-        """Hear what a replica that was alone has decided: by who decided what, and after which decision."""
+        """Merge the decisions of a replica that was isolated, from the first one that differs."""
         fork = next(
-            (at for at, (one, two) in enumerate(zip(self.line, other.line, strict=False)) if one != two),
-            min(len(self.line), len(other.line)),
+            (at for at, (one, two) in enumerate(zip(self.decisions, other.decisions, strict=False)) if one != two),
+            min(len(self.decisions), len(other.decisions)),
         )
-        here, there = self.line[fork:], other.line[fork:]
-        if not there:
-            if not here and other.generation > self.generation:  # time has passed there, which a hand holds up here
+        own_decisions, other_decisions = self.decisions[fork:], other.decisions[fork:]
+        if not other_decisions:
+            # Time passed there, while a forcing suspended it here.
+            if not own_decisions and other.generation > self.generation:
                 self._take(other.view(), other.generation)
             return
-        view, is_decided_here = other.view(), any(who == STORE for who, _ in here)
+        view, is_decided_here = other.view(), any(who == STORE for who, _ in own_decisions)
         is_reset = view.state in {State.OPEN, State.HALF_OPEN} and view.since_us < self.reset_us
-        mine = SHUT.index(self.state), self.tripped_at_us, self.since_us
-        is_more_shut = not here or (SHUT.index(view.state), view.tripped_at_us, view.since_us) > mine
-        holds = self.state not in FORCED and not is_reset and not is_decided_here and is_more_shut
+        rank = PRECEDENCE.index(self.state), self.tripped_at_us, self.since_us
+        has_precedence = not own_decisions or (PRECEDENCE.index(view.state), view.tripped_at_us, view.since_us) > rank
+        holds = self.state not in FORCED and not is_reset and not is_decided_here and has_precedence
         if holds:
             shift = max(0, self.generation + 1 - other.decided)
             self._take(view, other.generation + shift)
-            self.decided, self.line = other.decided + shift, other.line
+            self.decided, self.decisions = other.decided + shift, other.decisions
         elif view.generation > self.generation or (
             view.generation == self.generation
             and (is_decided_here or (view.state, view.since_us) != (self.state, self.since_us))
@@ -362,22 +367,24 @@ class Model:
 
 
 def known(sources: Iterable[str]) -> set[str]:
-    """Return who had failed; nobody where somebody is not known, or where they are too many to keep."""
+    """Return the failed sources: none if one of them is unknown, or if they are too many."""
     found = set(sources)
     return set() if "" in found or len(found) > 16 else found
 
 
-def _rows(reported: list[Had], now_us: int, length_us: int, consecutive: int) -> list[list[Had]]:
-    """Return what was had in each of the last complete intervals."""
+def _rows(
+    reported: list[ReportedOutcomes], now_us: int, length_us: int, consecutive: int
+) -> list[list[ReportedOutcomes]]:
+    """Return the reports in each of the last complete intervals."""
     edges = [now_us - back * length_us for back in range(consecutive + 1)]
-    return [[had for had in reported if edges[i + 1] <= had.at_us < edges[i]] for i in range(consecutive)]
+    return [[report for report in reported if edges[i + 1] <= report.at_us < edges[i]] for i in range(consecutive)]
 
 
-def _errors_crossed(rule: ErrorRatePlan, row: list[Had]) -> bool:
-    outcomes, failed = sum(had.outcomes for had in row), sum(had.failed for had in row)
+def _errors_crossed(rule: ErrorRatePlan, row: list[ReportedOutcomes]) -> bool:
+    outcomes, failed = sum(report.outcomes for report in row), sum(report.failed for report in row)
     return outcomes >= rule.minimum and failed / outcomes >= rule.percent / 100
 
 
-def _latency_crossed(rule: LatencyPlan, row: list[Had]) -> bool:
-    outcomes, latency_us = sum(had.outcomes for had in row), sum(had.latency_us for had in row)
+def _latency_crossed(rule: LatencyPlan, row: list[ReportedOutcomes]) -> bool:
+    outcomes, latency_us = sum(report.outcomes for report in row), sum(report.latency_us for report in row)
     return outcomes >= rule.minimum and latency_us / outcomes > rule.mean_us

@@ -43,7 +43,7 @@ WITHOUT_OUTCOMES = BreakerPlan(
 
 
 class Breaker:
-    """Sources are controllers unless they say otherwise: "a" is "controller:a", and "" nobody that is known."""
+    """A breaker and its transitions. Source "a" means "controller:a", and "" an unknown source."""
 
     def __init__(
         self, plan: BreakerPlan = USUAL, record: Record | None = None, environment: BreakerEnvironment = ALONE
@@ -87,7 +87,7 @@ class Breaker:
         self._take(machine.quota_event(self.record, self.plan, now_us, named(source), self.environment))
 
     def charge(self, now_us: int, uid: str, source: str = "") -> bool:
-        """Let a Pod ask; it is charged if the breaker lets it in."""
+        """Charge a Pod if the breaker admits it."""
         self.at(now_us)
         admitted = machine.admits(self.record, self.plan, now_us, named(source), self.environment)
         if admitted:
@@ -98,7 +98,7 @@ class Breaker:
         self.record = machine.give_back_probe(self.record, uid, now_us)
 
     def force(self, state: State | None, until_us: int = 0, reason: str = "INC-1") -> None:
-        """Change what the policy says; nobody has told the record."""
+        """Change the plan, without applying it to the record."""
         self.plan = replace(self.plan, forcing=Forcing(state, until_us, reason) if state is not None else None)
 
     def apply_override(self, now_us: int, reset_us: int = 0) -> State:
@@ -126,7 +126,7 @@ def tripped(plan: BreakerPlan = USUAL, at_us: int = SECOND_US) -> Breaker:
 
 
 def probing(plan: BreakerPlan = USUAL) -> tuple[Breaker, int]:
-    """Return a breaker in HALF_OPEN, and the moment that it went there."""
+    """Return a breaker in HALF_OPEN, and the time of that transition."""
     breaker = tripped(plan)
     now_us = breaker.record.open_until_us
     assert breaker.at(now_us) is State.HALF_OPEN

@@ -1,33 +1,33 @@
-"""Podgate's code and the oracle side by side: where they differ, one of them is wrong."""
+"""Comparison of Podgate's code with the oracle: each difference is a defect of one of them."""
 
 from tests.core import ranges_model
 from tests.core.oracle.minimal_patch import steps
 from tests.core.oracle.nodes import Json
 from tests.core.oracle.rewriting import faults
 from tests.core.oracle.validating import Named, expected
-from tests.core.rewriting import applied, lacking, patch_of, plain, read
+from tests.core.rewriting import applied, applied_or_none, patch_of, plain, read
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Pair
 from webhook.core.admission.validation import check
 from webhook.core.policy.model import Service
 
 
 def found_wrong(pair: Pair, after: Json) -> list[str]:
-    """Return what the second opinion has against a rewritten Pod."""
+    """Return the faults that the oracle finds in a rewritten Pod."""
     return faults(pair.pod, after, pair.placement, "s", HASH, pair.policy.resources)
 
 
 def not_needed(pair: Pair) -> list[str]:
-    """Return what could be left out of the patch, and nobody would miss it.
+    """Return the operations that the patch does not need.
 
-    Not so of containers: a request that the API server would fill in as well is written all the same, to be read.
+    Operations on containers are not checked: Podgate also writes requests that the API server would default.
     """
     patch = plain(patch_of(pair.pod, pair.service))
     found = []
     for left_out, rest in steps(patch, pair.pod, applied(pair.pod, patch)):
         if left_out[0]["path"].startswith(("/spec/containers/", "/spec/initContainers/")):
             continue
-        less = lacking(pair.pod, rest)
-        if less is not None and not found_wrong(pair, less):
+        reduced = applied_or_none(pair.pod, rest)
+        if reduced is not None and not found_wrong(pair, reduced):
             found.append(f"not needed: {left_out}")
     return found
 
@@ -37,11 +37,11 @@ def findings(pod: Json, service: Service) -> set[Named]:
 
 
 def disagreements(pod: Json, pair: Pair) -> list[str]:
-    """Return where our findings about a Pod and the second opinion differ."""
+    """Return the differences between Podgate's findings about a Pod and those of the oracle."""
     found, (must, may) = findings(pod, pair.service), expected(pod, pair.placement, "s")
     if pair.policy.resources is not None:
-        who = {"user": "ResourcesOutside", "rewrite": "ResourcesUnfulfilled"}
-        must |= {(who[owed[0]], "") for owed in ranges_model.owed(dict(pod), pair.policy.resources)}
+        codes = {"user": "ResourcesOutside", "rewrite": "ResourcesUnfulfilled"}
+        must |= {(codes[owed[0]], "") for owed in ranges_model.owed(dict(pod), pair.policy.resources)}
     missed = [f"not found: {code} {field}" for code, field in must if not _is_in(found, code, field)]
     return missed + [
         f"found: {code} {field}, expected {must}"

@@ -34,12 +34,12 @@ def drawn(count: int, *, number: int = 1, strategy: st.SearchStrategy[Pair] = pa
 
 @cache
 def usual() -> tuple[Pair, ...]:
-    """Return pairs for what hardly depends on them: drawn once for all such tests. Nobody may change one."""
+    """Return pairs for tests that hardly depend on them, drawn once. Do not change them."""
     return tuple(drawn(200))
 
 
 def accepted(count: int, *, number: int = 1) -> list[Pair]:
-    """Return pairs whose Pods a real API server takes as they are, and as they are rewritten.
+    """Return pairs whose Pods a real API server accepts, before and after the rewrite.
 
     It must have the PriorityClasses and RuntimeClasses of `generating.words`, and a Namespace of NAMESPACE's name.
     """

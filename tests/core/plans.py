@@ -15,7 +15,7 @@ def window(seconds: int, **hard: int) -> WindowPlan:
 
 
 def standing(surge: int = 0, **hard: int) -> StandingPlan:
-    """Return limits on live Pods, each with the same room above it."""
+    """Return limits on live Pods, each with the same surge."""
     return StandingPlan(window(0, **hard).limits, (surge,) * len(hard))
 
 

@@ -1,6 +1,6 @@
 """LimitRange's semantics as a slow model over plain JSON, independent of Podgate's code.
 
-Amounts are exact fractions. A Pod is looked at as the API server keeps it: a request that is absent is its limit.
+Amounts are exact fractions. Pods are read as the API server stores them: an absent request equals the limit.
 """
 
 import re
@@ -19,7 +19,7 @@ _SUFFIXES = {
 
 
 def amount(written: str | float) -> Fraction:
-    """Read a quantity as Kubernetes does, which keeps nothing finer than billionths."""
+    """Parse a quantity as Kubernetes does, rounded up to billionths."""
     found = re.fullmatch(r"([0-9.]+)(?:[eE]([+-]?[0-9]+)|([a-zA-Z]*))", str(written))
     assert found is not None, written
     exact = Fraction(found[1]) * Fraction(10) ** int(found[2] or 0) * _SUFFIXES[found[3] or ""]
@@ -31,16 +31,16 @@ def amounts(found: Json | None) -> dict[str, Fraction]:
 
 
 def is_equal_only(name: str) -> bool:
-    """Say whether Kubernetes takes such a request and its limit equal only."""
+    """Return whether Kubernetes requires request and limit of a resource to be equal."""
     return name.startswith("hugepages-") or ("/" in name and "kubernetes.io/" not in name)
 
 
 class Box(NamedTuple):
-    """One container, read."""
+    """The resources of one container."""
 
     place: str
     name: str
-    stays: bool
+    is_sidecar: bool
     requests: dict[str, Fraction]
     limits: dict[str, Fraction]
 
@@ -62,8 +62,8 @@ def all_boxes(pod: Json) -> list[Box]:
     return [*boxes(pod, "containers"), *boxes(pod, "initContainers")]
 
 
-def own(pod: Json, side: str) -> dict[str, Fraction]:
-    """Return what a Pod asks for all its containers together."""
+def pod_level_amounts(pod: Json, side: str) -> dict[str, Fraction]:
+    """Return the Pod-level requests or limits."""
     return amounts((pod["spec"].get("resources") or {}).get(side))
 
 
@@ -74,7 +74,7 @@ def is_ignored(rules: Json, name: str) -> bool:
     )
 
 
-def word(rules: Json, owner: str, key: str, name: str) -> Fraction | None:
+def rule_amount(rules: Json, owner: str, key: str, name: str) -> Fraction | None:
     written = rules.get(owner, {}).get(key, {}).get(name)
     return None if written is None else amount(written)
 
@@ -85,14 +85,14 @@ def named(rules: Json, owner: str = "container") -> list[str]:
 
 
 class Settled(NamedTuple):
-    """Request and limit of one resource of one container, after all; None where there is none."""
+    """Final request and limit of one resource of one container; None if absent."""
 
     request: Fraction | None
     limit: Fraction | None
 
 
 def settled(pod: Json, box: Box, rules: Json, name: str) -> Settled:
-    """Return what one resource of one container becomes, whoever writes it: Podgate or the API server."""
+    """Return the final request and limit of one resource of one container, by Podgate and the API server."""
     limit = box.limits.get(name)
     request = box.requests.get(name, limit)
     if is_ignored(rules, box.name):
@@ -115,11 +115,11 @@ def settled(pod: Json, box: Box, rules: Json, name: str) -> Settled:
 
 
 def _has_pod_level(pod: Json, name: str) -> bool:
-    return name in own(pod, "requests") or name in own(pod, "limits")
+    return name in pod_level_amounts(pod, "requests") or name in pod_level_amounts(pod, "limits")
 
 
 def _clamped(pod: Json, rules: Json, name: str, value: Fraction | None, *, is_limit: bool) -> Fraction | None:
-    least, most = (word(rules, "container", key, name) for key in ("min", "max"))
+    least, most = (rule_amount(rules, "container", key, name) for key in ("min", "max"))
     if value is None:
         return None
     if most is not None and is_limit and is_boundless(pod, name, value):
@@ -129,58 +129,58 @@ def _clamped(pod: Json, rules: Json, name: str, value: Fraction | None, *, is_li
 
 
 def is_boundless(pod: Json, name: str, limit: Fraction) -> bool:
-    """Say whether a container's limit is none: 0 is, unless the Pod itself has one."""
-    return limit == 0 and name in _BOUNDLESS_AT_ZERO and name not in own(pod, "limits")
+    """Return whether a container's limit is no limit: 0, unless there is a Pod-level limit."""
+    return limit == 0 and name in _BOUNDLESS_AT_ZERO and name not in pod_level_amounts(pod, "limits")
 
 
 def _default_limit(pod: Json, rules: Json, name: str) -> Fraction | None:
-    if name in own(pod, "limits") or (is_equal_only(name) and _has_pod_level(pod, name)):
+    if name in pod_level_amounts(pod, "limits") or (is_equal_only(name) and _has_pod_level(pod, name)):
         return None
-    default = word(rules, "container", "default", name)
+    default = rule_amount(rules, "container", "default", name)
     if default is None and is_equal_only(name):
-        return word(rules, "container", "defaultRequest", name)
-    return word(rules, "container", "max", name) if default is None and name in _BOUNDLESS_AT_ZERO else default
+        return rule_amount(rules, "container", "defaultRequest", name)
+    return rule_amount(rules, "container", "max", name) if default is None and name in _BOUNDLESS_AT_ZERO else default
 
 
 def _default_request(rules: Json, name: str) -> Fraction | None:
     for key in ("defaultRequest", "default"):
-        value = word(rules, "container", key, name)
+        value = rule_amount(rules, "container", key, name)
         if value is not None:
             return value
     if name not in _BOUNDLESS_AT_ZERO:
         return None
-    least, most = (word(rules, "container", key, name) for key in ("min", "max"))
+    least, most = (rule_amount(rules, "container", key, name) for key in ("min", "max"))
     return least if most is None else most
 
 
 def all_settled(pod: Json, rules: Json) -> dict[tuple[str, str], Settled]:
-    """Return what each named resource of each container becomes, by place and name."""
+    """Return the final request and limit of each resource of each container, by place and name."""
     found = {}
     for box in all_boxes(pod):
-        made = {name: settled(pod, box, rules, name) for name in {*named(rules), "cpu", "memory"}}
+        values_by_name = {name: settled(pod, box, rules, name) for name in {*named(rules), "cpu", "memory"}}
         nothing = Settled(None, None)
-        is_lonely = made["cpu"] == made["memory"] == nothing
-        for name, values in made.items():
+        is_empty = values_by_name["cpu"] == values_by_name["memory"] == nothing
+        for name, values in values_by_name.items():
             is_given = name not in {**box.requests, **box.limits}
-            is_refused = is_lonely and is_given and name.startswith("hugepages-")
+            is_refused = is_empty and is_given and name.startswith("hugepages-")
             found[box.place, name] = nothing if is_refused else values
     return found
 
 
 def total(pod: Json, side: str, name: str) -> Fraction:
-    """Play the Pod's life through: the most that runs at any moment, the Pod's own word before it, and overhead."""
-    staying: list[Box] = []
+    """Return the peak of the containers that run together, or the Pod-level value instead, with overhead."""
+    sidecars: list[Box] = []
     moments: list[list[Box]] = []
     for box in boxes(pod, "initContainers"):
-        moments.append([*staying, box])
-        staying += [box] if box.stays else []
-    moments.append([*staying, *boxes(pod, "containers")])
+        moments.append([*sidecars, box])
+        sidecars += [box] if box.is_sidecar else []
+    moments.append([*sidecars, *boxes(pod, "containers")])
     most = max(sum((_share(box, side, name) for box in moment), Fraction(0)) for moment in moments)
     if pod["spec"].get("resources") is not None:
-        whole = own(pod, side).get(name)
+        pod_level = pod_level_amounts(pod, side).get(name)
         is_named = any(name in {**box.requests, **box.limits} for box in all_boxes(pod))
-        fallback = most if most or is_named else own(pod, "limits").get(name, Fraction(0))
-        most = whole if whole is not None else fallback
+        fallback = most if most or is_named else pod_level_amounts(pod, "limits").get(name, Fraction(0))
+        most = pod_level if pod_level is not None else fallback
     overhead = amounts(pod["spec"].get("overhead")).get(name, Fraction(0))
     return most + overhead if side == "requests" or most else most
 
@@ -191,12 +191,12 @@ def _share(box: Box, side: str, name: str) -> Fraction:
 
 
 Owed = tuple[str, str, str, str]
-"""Whose fault, the word of the range, the resource, the place."""
+"""Who must fix it, the field of the range, the resource, the place."""
 
 
 def owed(pod: Json, rules: Json) -> set[Owed]:
-    """Return all that is outside or missing."""
-    return {*_owed_by_containers(pod, rules), *_owed_by_the_whole(pod, rules)}
+    """Return all values that are outside the range or missing."""
+    return {*_owed_by_containers(pod, rules), *_owed_by_pod(pod, rules)}
 
 
 def _owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
@@ -209,14 +209,14 @@ def _owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
             goal = wanted[box.place, name]
             if limit is None and (goal.limit is not None or (request is None and goal.request is not None)):
                 yield "rewrite", "default", name, box.place
-            for value, better, is_limit in ((limit, goal.limit, True), (request, goal.request, False)):
+            for value, expected, is_limit in ((limit, goal.limit, True), (request, goal.request, False)):
                 broken = value is not None and _broken(pod, rules, name, value, is_limit=is_limit)
                 if broken:
-                    yield ("user" if value == better else "rewrite"), broken, name, box.place
+                    yield ("user" if value == expected else "rewrite"), broken, name, box.place
 
 
 def _broken(pod: Json, rules: Json, name: str, value: Fraction, *, is_limit: bool) -> str:
-    least, most = (word(rules, "container", key, name) for key in ("min", "max"))
+    least, most = (rule_amount(rules, "container", key, name) for key in ("min", "max"))
     if most is not None and (value > most or (is_limit and is_boundless(pod, name, value))):
         return "max"
     if value == 0 and _has_pod_level(pod, name):
@@ -224,13 +224,13 @@ def _broken(pod: Json, rules: Json, name: str, value: Fraction, *, is_limit: boo
     return "min" if least is not None and value < least else ""
 
 
-def _owed_by_the_whole(pod: Json, rules: Json) -> Iterator[Owed]:
+def _owed_by_pod(pod: Json, rules: Json) -> Iterator[Owed]:
     place = "spec.containers[*].resources" if pod["spec"].get("resources") is None else "spec.resources"
     for name in {*named(rules), *named(rules, "pod")}:
-        least, most = (word(rules, "pod", key, name) for key in ("min", "max"))
+        least, most = (rule_amount(rules, "pod", key, name) for key in ("min", "max"))
         requests, limits = total(pod, "requests", name), total(pod, "limits", name)
-        is_boundless_whole = name in _BOUNDLESS_AT_ZERO and own(pod, "limits").get(name) == 0
-        if is_boundless_whole and (most is not None or word(rules, "container", "max", name) is not None):
+        is_pod_boundless = name in _BOUNDLESS_AT_ZERO and pod_level_amounts(pod, "limits").get(name) == 0
+        if is_pod_boundless and (most is not None or rule_amount(rules, "container", "max", name) is not None):
             yield "user", "max", name, place
         if most is not None and max(requests, limits) > most:
             yield "user", "max", name, place

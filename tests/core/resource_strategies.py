@@ -1,7 +1,7 @@
 """Hypothesis strategies for the resources of containers, Pods and policies, as JSON.
 
-Amounts are rungs of a short ladder for each resource, each written in several ways: so they meet, and pass each other.
-`strict`: only what a real API server takes from a user. Else also what a file may hold.
+Each resource has a short ascending list of amounts, each in several spellings, so that equal and unequal amounts meet.
+`strict`: only what a real API server accepts. Otherwise also what a file may contain.
 """
 
 from functools import lru_cache
@@ -23,16 +23,16 @@ LADDERS: dict[str, tuple[tuple[str | float, ...], ...]] = {
 }
 """Ascending; each rung in several spellings, the policy's own first."""
 ODD = "odd.io/a~b"
-"""No Kubernetes takes such a name, and a pointer must escape it."""
+"""A name that Kubernetes rejects, and that a JSON pointer must escape."""
 POD_LEVEL = ("cpu", "memory", "hugepages-2Mi")
 IGNORED = ("istio-proxy", "vault-agent*")
-_WORDS = ("min", "defaultRequest", "default", "max")
+_RANGE_FIELDS = ("min", "defaultRequest", "default", "max")
 NAMES = ("main", "istio-proxy", "vault-agent-init", "vault", "c" * 63)
 
 
 @lru_cache
 def _some_names(*, strict: bool, least: int = 0) -> st.SearchStrategy[list[str]]:
-    """Draw what is spoken of: cpu and memory most of all, both for the QoS class."""
+    """Draw names of resources: mostly cpu and memory, which decide the QoS class."""
     names = st.sampled_from(["cpu", "memory", *(name for name in LADDERS if not strict or name != ODD)])
     return st.just(["cpu", "memory"]) | st.lists(names, min_size=least, max_size=3, unique=True)
 
@@ -46,7 +46,7 @@ Spelling = str | float | None
 
 @lru_cache
 def _pairs(name: str, most: int, *, strict: bool) -> list[tuple[Spelling, Spelling]]:
-    """Return all that one container may say of one resource: request and limit, of which one may be absent."""
+    """Return possible requests and limits of one resource in one container; one of the two may be absent."""
     zero: list[tuple[str | float, ...]] = [] if _never_overcommits(name) else [("0",) if strict else ("0", 0, "0m")]
     spellings = [(rung, text) for rung, texts in enumerate([*zero, *LADDERS[name][: most + 1]]) for text in texts]
     both: list[tuple[Spelling, Spelling]] = [
@@ -63,16 +63,16 @@ def _pairs(name: str, most: int, *, strict: bool) -> list[tuple[Spelling, Spelli
 
 
 @lru_cache
-def _asked(name: str, most: int, *, strict: bool) -> st.SearchStrategy[tuple[Spelling, Spelling]]:
+def _drawn_pair(name: str, most: int, *, strict: bool) -> st.SearchStrategy[tuple[Spelling, Spelling]]:
     return st.sampled_from(_pairs(name, most, strict=strict))
 
 
 @st.composite
-def asked(draw: st.DrawFn, *, strict: bool = False, most: int = 4) -> Json | None:
+def container_resources(draw: st.DrawFn, *, strict: bool = False, most: int = 4) -> Json | None:
     """Draw the `resources` of one container; `most`: the highest rung."""
     sides: dict[str, Json] = {"requests": {}, "limits": {}}
     for name in draw(_some_names(strict=strict)):
-        for side, written in zip(sides, draw(_asked(name, most, strict=strict)), strict=True):
+        for side, written in zip(sides, draw(_drawn_pair(name, most, strict=strict)), strict=True):
             if written is not None:
                 sides[side][name] = written
     hugepages = any("hugepages-2Mi" in amounts for amounts in sides.values())
@@ -82,7 +82,7 @@ def asked(draw: st.DrawFn, *, strict: bool = False, most: int = 4) -> Json | Non
 
 
 def _trimmed(sides: dict[str, Json], *, strict: bool) -> st.SearchStrategy[Json | None]:
-    """Leave an empty map out, write it as null, or keep it."""
+    """Omit an empty map, write it as null, or keep it."""
     filled = {side: amounts for side, amounts in sides.items() if amounts}
     ways: list[Json | None] = [filled, sides]
     if not strict:
@@ -105,7 +105,7 @@ def containers(
         if any(other["name"] == name for other in found) or (initial and strict):
             one["name"] = f"{prefix}{index}"
         if draw(st.integers(0, 3)):
-            resources = draw(asked(strict=strict, most=rung))
+            resources = draw(container_resources(strict=strict, most=rung))
             if resources is not None or not strict:
                 one["resources"] = resources
         if initial and draw(st.booleans()):
@@ -116,7 +116,7 @@ def containers(
 
 @st.composite
 def pod_resources(draw: st.DrawFn, *, strict: bool = False) -> Json:
-    """Draw all fields of a Pod's spec that say something of resources."""
+    """Draw all fields of a Pod's spec that concern resources."""
     if draw(st.integers(0, 2)) == 0:
         return draw(_with_pod_level(strict=strict))
     spec: Json = {"containers": draw(containers(strict=strict))}
@@ -130,7 +130,7 @@ def pod_resources(draw: st.DrawFn, *, strict: bool = False) -> Json:
 
 @st.composite
 def _with_pod_level(draw: st.DrawFn, *, strict: bool) -> Json:
-    """Draw a Pod with resources of its own, which hold its containers: theirs are low, its own are high."""
+    """Draw a Pod with Pod-level resources, which are higher than those of its containers."""
     spec: Json = {"containers": draw(containers(strict=strict, most=3, rung=1))}
     if draw(st.booleans()):
         spec["initContainers"] = draw(containers(strict=strict, initial=True, least=0, most=2, rung=1))
@@ -149,7 +149,7 @@ def _with_pod_level(draw: st.DrawFn, *, strict: bool) -> Json:
 
 
 @lru_cache
-def _words(name: str) -> st.SearchStrategy[tuple[Json, int]]:
+def _range_values(name: str) -> st.SearchStrategy[tuple[Json, int]]:
     """Draw min <= defaultRequest <= default <= max, some of them absent; and the rung of the default limit."""
     rungs = range(len(LADDERS[name]))
     ascending = [four for four in product(rungs, repeat=4) if sorted(four) == list(four)]
@@ -157,30 +157,32 @@ def _words(name: str) -> st.SearchStrategy[tuple[Json, int]]:
         ascending = [four for four in ascending if four[1] == four[2]]
     found: list[tuple[Json, int]] = []
     for four, present in product(ascending, product([True, False], repeat=4)):
-        words = {word: _written(name, rung) for word, rung, here in zip(_WORDS, four, present, strict=True) if here}
-        found.append((words, four[2] if "default" in words else four[3]))
+        values = {
+            field: _written(name, rung) for field, rung, here in zip(_RANGE_FIELDS, four, present, strict=True) if here
+        }
+        found.append((values, four[2] if "default" in values else four[3]))
     return st.sampled_from(found)
 
 
 @st.composite
 def resource_rules(draw: st.DrawFn, *, strict: bool = True) -> Json:
-    """Draw the stanza `resources` of a policy, as its document's rules take it.
+    """Draw a valid stanza `resources` of a policy.
 
-    `strict`: without names that no Kubernetes would take.
+    `strict`: without names that Kubernetes rejects.
     """
-    container: Json = {word: {} for word in _WORDS}
-    of_pod: Json = {"min": {}, "max": {}}
+    container: Json = {field: {} for field in _RANGE_FIELDS}
+    pod_range: Json = {"min": {}, "max": {}}
     for name in draw(_some_names(strict=strict, least=1)):
-        words, default_rung = draw(_words(name))
-        for word, amount in words.items():
-            container[word][name] = amount
+        values, default_rung = draw(_range_values(name))
+        for field, amount in values.items():
+            container[field][name] = amount
         bounds = draw(st.sampled_from(["", "", "", "max", "max", "min"]))
         if bounds == "max":
-            of_pod["max"][name] = _written(name, draw(st.integers(default_rung, len(LADDERS[name]) - 1)))
+            pod_range["max"][name] = _written(name, draw(st.integers(default_rung, len(LADDERS[name]) - 1)))
         elif bounds == "min":
-            of_pod["min"][name] = _written(name, 0)
+            pod_range["min"][name] = _written(name, 0)
     container["ignore"] = list(draw(st.sampled_from([(), IGNORED, IGNORED[1:]])))
-    stanza: Json = {"container": container, "pod": of_pod}
+    stanza: Json = {"container": container, "pod": pod_range}
     left_out = draw(st.sampled_from([*["nothing"] * 10, *stanza]))
     when_outside = draw(st.sampled_from(["Deny", "Clamp"]))
     return {key: value for key, value in stanza.items() if key != left_out} | {"whenOutside": when_outside}

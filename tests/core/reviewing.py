@@ -47,7 +47,7 @@ def pod(labels: Json | None = None, annotations: Json | None = None, uid: str = 
 
 
 def envelope(**request: Any) -> Json:
-    """Build an AdmissionReview: a CREATE of a Pod in namespace `shop` by alice, but for what is given."""
+    """Build an AdmissionReview. By default, alice creates a Pod in namespace `shop`."""
     usual: Json = {
         "uid": "review-1",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -67,7 +67,7 @@ def body(**request: Any) -> bytes:
 
 
 class CountingStore(MemoryStore):
-    """The memory store, which remembers what it was asked."""
+    """The memory store, with a record of its acquire requests."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
@@ -79,7 +79,7 @@ class CountingStore(MemoryStore):
 
 
 class Gate:
-    """An interceptor over one policy, and all that a test wants to look at."""
+    """An interceptor for one policy, with its clock and store."""
 
     def __init__(
         self, loaded: LoadedPolicy, policies: PolicySource | None = None, observers: Sequence[Observer] = ()
@@ -108,12 +108,12 @@ class Gate:
         return (await self.ask(Half.VALIDATE, **request)).decision
 
     def owned(self, uid: str = "", service: str = "web", **spec: Any) -> Json:
-        """Build a Pod that carries label and hash already."""
+        """Build a Pod that has Podgate's label and hash."""
         labels = {"app": "web", "podgate.io/service": service}
         return pod(labels, {"podgate.io/policy-hash": self.loaded.hash}, uid, **spec)
 
     async def used(self, service: str = "web") -> dict[str, int]:
-        """Return what the first window of a service holds."""
+        """Return the usage in the first window of a service."""
         plan = self.compiled.plans[service]
         uses = (await self.store.snapshot(plan)).uses.get("", ())
         return {use.resource: use.used for use in uses}

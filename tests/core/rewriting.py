@@ -25,15 +25,15 @@ def patch_of(raw: Json, service: Service) -> tuple[PatchOperation, ...]:
 
 
 def plain(patch: Sequence[PatchOperation]) -> list[dict[str, Any]]:
-    """Return a patch as it travels."""
+    """Return a patch as decoded JSON."""
     found: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(patch))
     return found
 
 
 def applied(raw: Json, patch: Sequence[PatchOperation] | Patch) -> dict[str, Any]:
-    """Apply by an independent library, as the API server does; both as they travel, so that nothing is shared."""
+    """Apply a patch with an independent library, to copies of both."""
     result: dict[str, Any] = jsonpatch.apply_patch(
-        *(msgspec.json.decode(msgspec.json.encode(one)) for one in (raw, patch))
+        *(msgspec.json.decode(msgspec.json.encode(document)) for document in (raw, patch))
     )
     return result
 
@@ -42,8 +42,8 @@ def rewritten(raw: Json, service: Service) -> dict[str, Any]:
     return applied(raw, patch_of(raw, service))
 
 
-def lacking(raw: Json, patch: Patch) -> dict[str, Any] | None:
-    """Apply what is left of a patch; None where it does not even apply."""
+def applied_or_none(raw: Json, patch: Patch) -> dict[str, Any] | None:
+    """Apply a part of a patch; None if it cannot be applied."""
     try:
         return applied(raw, patch)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):

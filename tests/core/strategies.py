@@ -1,6 +1,6 @@
 """Hypothesis strategies: Pods as JSON with every legal variant that affects a decision, and policies for them.
 
-The one door to `tests.core.generating`, where they are made.
+Tests import them from here; `tests.core.generating` defines them.
 """
 
 import os
@@ -50,13 +50,15 @@ __all__ = [
 ]
 
 
-_LEAST = int(os.environ.get("PODGATE_TEST_EXAMPLES", "0"))
-_PART = 10 if os.environ.get("PODGATE_TEST_SHORT") else 2
+_EXAMPLES_MIN = int(os.environ.get("PODGATE_TEST_EXAMPLES", "0"))
+_DIVISOR = 10 if os.environ.get("PODGATE_TEST_SHORT") else 2
 
 
 def examples(usual: int) -> settings:
-    """Return how often to try: `usual` at least in `make soak`, half of it in `make test`, a tenth in `make check`."""
-    return settings(deadline=None, max_examples=max(usual, _LEAST) if _LEAST else max(usual // _PART, 5))
+    """Return the number of examples: at least `usual` in `make soak`, half in `make test`, a tenth in `make check`."""
+    return settings(
+        deadline=None, max_examples=max(usual, _EXAMPLES_MIN) if _EXAMPLES_MIN else max(usual // _DIVISOR, 5)
+    )
 
 
 PROPERTY = examples(100)

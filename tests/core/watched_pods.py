@@ -14,7 +14,7 @@ ONE = {"pods": 1}
 
 
 class Watched:
-    """What both a webhook and a watch do to one plan's counters."""
+    """The counters of one plan, with the operations of the webhook and of the watch."""
 
     def __init__(self, plan: CounterPlan, *, is_known: bool = True) -> None:
         self.plan = plan
@@ -51,7 +51,7 @@ class Watched:
         observed_pods.mark_complete(self.state, self.plan, scopes or ("",), self.now_us)
 
     def live(self, scope: str = "") -> set[str]:
-        """Return who stands and has been seen."""
+        """Return the UIDs of the observed live Pods."""
         return set(observed_pods.live(self.state, self.plan, scope, self.now_us))
 
     def reset(self, at_us: int, seconds: int | None = None) -> bool:
@@ -61,5 +61,5 @@ class Watched:
         return operations.snapshot(self.state, self.plan, self.now_us, namespace)
 
     def used(self, namespace: str = "") -> list[int]:
-        """Return what each limit of the service's own holds: windows first, then what stands."""
+        """Return the usage of each limit of the service: first of windows, then of live Pods."""
         return [use.used for use in self.snapshot().uses.get(namespace, ())]

@@ -147,9 +147,9 @@ def test_a_patch_is_minimal(pod: Json, rules: Json) -> None:
 @PROPERTY
 @given(real_pods, resource_rules())
 def test_rewrite_of_a_valid_pod_is_valid(pod: Json, rules: Json) -> None:
-    assume(api_server.refusals(pod) == [])
+    assume(api_server.errors(pod) == [])
     after = rewritten(pod, rules)
-    assert api_server.refusals(api_server.defaulted(after)) == []
+    assert api_server.errors(api_server.defaulted(after)) == []
 
 
 @PROPERTY
@@ -166,7 +166,7 @@ def test_rewrite_sets_no_limit_below_its_request(pod: Json, rules: Json) -> None
 @PROPERTY
 @given(real_pods, resource_rules())
 def test_qos_class_before_and_after_a_rewrite_equals_that_of_kubernetes(pod: Json, rules: Json) -> None:
-    assume(api_server.refusals(pod) == [])
+    assume(api_server.errors(pod) == [])
     after = api_server.defaulted(rewritten(pod, rules))
     classes = api_server.qos_class(pod), api_server.qos_class(after)
     event(f"QoS: {classes[0]} to {classes[1]}")
