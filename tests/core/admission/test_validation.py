@@ -128,11 +128,11 @@ def test_pod_with_more_than_1000_terms_is_refused_and_not_rewritten() -> None:
     [
         ({"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {}}}]}, None, ["spec.priority"]),
         ({"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {}}}]}, 1000, []),
-        ({"managedFields": [{"fieldsV1": {"f:spec": {}}}]}, None, []),  # no UID: the mutating half
+        ({"managedFields": [{"fieldsV1": {"f:spec": {}}}]}, None, []),  # no UID: the Pod is not being stored
         ({"uid": "u"}, None, []),  # no managedFields: a Pod from a file
     ],
 )
-def test_stored_pod_with_a_priority_class_but_no_priority_is_a_finding(
+def test_priority_class_without_a_priority_is_a_finding_on_a_pod_to_be_stored(
     metadata: Json, priority: int | None, fields: list[str]
 ) -> None:
     """No plugin computes the priority of a class written in the last round: the Pod would be stored without one."""

@@ -191,7 +191,7 @@ def test_quota_events_of_suppressed_sources_do_not_count_until_it_ends() -> None
     assert later.record.state is State.OPEN
 
 
-def test_suppression_removes_the_recent_quota_events_of_its_source() -> None:
+def test_suppression_discards_counted_quota_events_of_its_source() -> None:
     breaker = Breaker()
     breaker.refused(NOW_US, "a")
     breaker.refused(NOW_US, "b")
