@@ -245,13 +245,13 @@ class Model:
         rule = self.plan.quota
         if self.state is not State.CLOSED or rule is None or self.manual_state() is not None:
             return
-        if any(self.now_us < self.suppressed_until_us.get(who, 0) for who in (source, "*")):
+        if any(self.now_us < self.suppressed_until_us.get(name, 0) for name in (source, "*")):
             return
-        recent = [(at, who) for at, who in self.events if at > self.now_us - rule.within_us]
-        if not rule.by_controller or source not in {who for _, who in recent}:
+        recent = [(at, name) for at, name in self.events if at > self.now_us - rule.within_us]
+        if not rule.by_controller or source not in {name for _, name in recent}:
             self.events.append((self.now_us, source))
             if len(recent) + 1 >= rule.count:
-                self._trip(self.now_us, [who for _, who in recent] + [source])
+                self._trip(self.now_us, [name for _, name in recent] + [source])
 
     # Overrides, suppressions, and views of other replicas
 
@@ -272,11 +272,11 @@ class Model:
                 self._enter(State.CLOSED, self.now_us)
 
     def suppress_quota_events(self, sources: Sequence[str], for_us: int) -> None:
-        live = {who: until_us for who, until_us in self.suppressed_until_us.items() if until_us > self.now_us}
+        live = {name: until_us for name, until_us in self.suppressed_until_us.items() if until_us > self.now_us}
         self.suppressed_until_us = {**live, **dict.fromkeys(sources, self.now_us + for_us)}
         if len(self.suppressed_until_us) > 64:
             self.suppressed_until_us = {"*": self.now_us + for_us}
-        self.events = [(at, who) for at, who in self.events if who not in sources]
+        self.events = [(at, name) for at, name in self.events if name not in sources]
 
     def propose(self, view: BreakerView) -> None:
         """Apply a view that may be newer, because the store may have lost its record."""
@@ -320,7 +320,7 @@ class Model:
             if not own_decisions and other.generation > self.generation:
                 self._take(other.view(), other.generation)
             return
-        view, is_decided_here = other.view(), any(who == STORE for who, _ in own_decisions)
+        view, is_decided_here = other.view(), any(name == STORE for name, _ in own_decisions)
         is_reset = view.state in {State.OPEN, State.HALF_OPEN} and view.since_us < self.reset_us
         rank = PRECEDENCE.index(self.state), self.tripped_at_us, self.since_us
         has_precedence = not own_decisions or (PRECEDENCE.index(view.state), view.tripped_at_us, view.since_us) > rank

@@ -49,12 +49,12 @@ def boxes(pod: Json, field: str) -> list[Box]:
     return [
         Box(
             f"spec.{field}[{index}].resources",
-            one["name"],
-            one.get("restartPolicy") == "Always",
-            amounts((one.get("resources") or {}).get("requests")),
-            amounts((one.get("resources") or {}).get("limits")),
+            container["name"],
+            container.get("restartPolicy") == "Always",
+            amounts((container.get("resources") or {}).get("requests")),
+            amounts((container.get("resources") or {}).get("limits")),
         )
-        for index, one in enumerate(pod["spec"].get(field) or [])
+        for index, container in enumerate(pod["spec"].get(field) or [])
     ]
 
 

@@ -13,7 +13,7 @@ NOW_US = 1_000_000 * SECOND_US
 ONE = {"pods": 1}
 
 
-class Watched:
+class WatchedService:
     """The counters of one plan, with the operations of the webhook and of the watch."""
 
     def __init__(self, plan: CounterPlan, *, is_known: bool = True) -> None:

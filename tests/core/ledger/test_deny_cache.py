@@ -81,11 +81,11 @@ def test_refund_or_changed_plan_invalidates_a_denial(cache: DenyCache) -> None:
 
 
 def test_denials_are_cached_per_service_and_counted_namespace(cache: DenyCache) -> None:
-    apart = replace(PLAN, per_namespace=True)
-    cache.keep(acquire_request(apart), DENIED, NOW_US)
-    assert cache.find(acquire_request(apart, "shop"), NOW_US) is not None
-    assert cache.find(acquire_request(apart, "bank"), NOW_US) is None
-    assert cache.find(acquire_request(replace(apart, service="other")), NOW_US) is None
+    per_namespace = replace(PLAN, per_namespace=True)
+    cache.keep(acquire_request(per_namespace), DENIED, NOW_US)
+    assert cache.find(acquire_request(per_namespace, "shop"), NOW_US) is not None
+    assert cache.find(acquire_request(per_namespace, "bank"), NOW_US) is None
+    assert cache.find(acquire_request(replace(per_namespace, service="other")), NOW_US) is None
     cache.keep(acquire_request(), DENIED, NOW_US)
     assert cache.find(acquire_request(namespace="bank"), NOW_US) is not None
 
@@ -125,8 +125,8 @@ def test_denial_is_not_cached_while_an_event_of_its_controller_is_due(cache: Den
 def test_breaker_transition_discards_counted_events(cache: DenyCache) -> None:
     plan = replace(PLAN, breaker=breaker_plan())
     cache.keep(acquire_request(plan, source="controller:a"), replace(DENIED, breaker=CLOSED), NOW_US)
-    moved = replace(DENIED, breaker=replace(CLOSED, generation=6))
-    cache.keep(acquire_request(plan, source="controller:b"), moved, NOW_US)
+    transitioned = replace(DENIED, breaker=replace(CLOSED, generation=6))
+    cache.keep(acquire_request(plan, source="controller:b"), transitioned, NOW_US)
     assert cache.find(acquire_request(plan, source="controller:a"), NOW_US) is None
     assert cache.find(acquire_request(plan, source="controller:b"), NOW_US) is not None
 

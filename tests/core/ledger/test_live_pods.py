@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, standing, window
-from tests.core.watched_pods import MINUTE_US, ONE, SECOND_US, Watched
+from tests.core.watched_pods import MINUTE_US, ONE, SECOND_US, WatchedService
 from webhook.core.ledger.live_pods import WAITED_US
 from webhook.core.ledger.live_set import IDLE_US
 from webhook.core.ledger.tag_state import LONG_US
@@ -12,12 +12,12 @@ from webhook.core.quota import HOUR_US, UnseenPod
 PLAN = plan_of(window(3600, pods=9), standing=standing(pods=9))
 
 
-def unseen_uids(service: Watched, age_us: int = 0) -> list[str]:
+def unseen_uids(service: WatchedService, age_us: int = 0) -> list[str]:
     return [pod.uid for pod in service.overdue(age_us)]
 
 
 def test_unseen_pods_are_listed_with_name_and_age_oldest_first() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     for uid in ("b", "a"):
         service.ask(uid)
         service.now_us += MINUTE_US
@@ -31,20 +31,20 @@ def test_unseen_pods_are_listed_with_name_and_age_oldest_first() -> None:
 
 
 def test_denied_and_dry_run_pods_are_not_listed_as_unseen() -> None:
-    service = Watched(plan_of(window(60, pods=0)))
+    service = WatchedService(plan_of(window(60, pods=0)))
     service.ask("refused")
     service.ask("dry", peek=True)
     assert unseen_uids(service) == []
 
 
 def test_service_without_limits_lists_its_unseen_pods() -> None:
-    service = Watched(plan_of())
+    service = WatchedService(plan_of())
     service.ask("a")
     assert unseen_uids(service) == ["a"]
 
 
 def test_unseen_pods_of_services_with_one_tag_are_listed_together() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a")
     service.plan = replace(PLAN, service="web")
     service.ask("b")
@@ -52,7 +52,7 @@ def test_unseen_pods_of_services_with_one_tag_are_listed_together() -> None:
 
 
 def test_observed_refunded_and_stopped_pods_are_no_longer_unseen() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     for uid in "abcd":
         service.ask(uid)
     service.observe("a")
@@ -62,7 +62,7 @@ def test_observed_refunded_and_stopped_pods_are_no_longer_unseen() -> None:
 
 
 def test_repeated_acquire_does_not_restart_the_wait_for_a_pod() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a")
     service.now_us += MINUTE_US
     service.ask("a")
@@ -73,13 +73,13 @@ def test_repeated_acquire_does_not_restart_the_wait_for_a_pod() -> None:
 
 
 def test_booked_pod_is_unseen_since_its_admission() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.book("a", at_us=service.now_us - MINUTE_US)
     assert service.overdue(MINUTE_US) == [UnseenPod("a", "shop", "a-pod", MINUTE_US, "payment-api")]
 
 
 def test_unseen_pod_counts_as_live_after_an_hour() -> None:
-    service = Watched(replace(PLAN, remember_us=2 * HOUR_US))
+    service = WatchedService(replace(PLAN, remember_us=2 * HOUR_US))
     service.ask("a")
     service.now_us += WAITED_US - 1
     assert (unseen_uids(service), service.live()) == (["a"], set())
@@ -90,14 +90,14 @@ def test_unseen_pod_counts_as_live_after_an_hour() -> None:
 
 
 def test_unseen_pod_without_a_record_is_listed_by_uid_only() -> None:
-    service = Watched(replace(PLAN, remember_us=SECOND_US))
+    service = WatchedService(replace(PLAN, remember_us=SECOND_US))
     service.ask("a")
     service.now_us += MINUTE_US
     assert service.overdue() == [UnseenPod("a", "", "", MINUTE_US)]
 
 
 def test_only_observed_pods_are_listed_as_live() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     for uid in "abc":
         service.ask(uid)
     service.observe("b")
@@ -105,7 +105,7 @@ def test_only_observed_pods_are_listed_as_live() -> None:
 
 
 def test_live_pods_are_listed_in_their_namespace() -> None:
-    service = Watched(replace(PLAN, per_namespace=True))
+    service = WatchedService(replace(PLAN, per_namespace=True))
     for namespace in ("x", "y"):
         service.ask(f"in-{namespace}", namespace=namespace)
         service.observe(f"in-{namespace}", namespace=namespace)
@@ -117,14 +117,14 @@ def test_live_pods_are_listed_in_their_namespace() -> None:
 
 
 def test_no_live_pods_and_scopes_are_listed_without_a_live_pod_limit() -> None:
-    service = Watched(plan_of(window(60, pods=9)))
+    service = WatchedService(plan_of(window(60, pods=9)))
     service.ask("a")
     assert not service.observe("a").changed
     assert (service.live(), list(service.state.live_pods.scopes(service.plan))) == (set(), [])
 
 
 def test_idle_live_set_is_swept() -> None:
-    service = Watched(replace(PLAN, windows=(window(60, pods=9),)))
+    service = WatchedService(replace(PLAN, windows=(window(60, pods=9),)))
     service.ask("a")
     service.observe("b", ONE)
     assert not service.state.sweep(service.now_us + WAITED_US + LONG_US), "both Pods are live"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, standing, window
-from tests.core.watched_pods import MINUTE_US, NOW_US, ONE, SECOND_US, Watched
+from tests.core.watched_pods import MINUTE_US, NOW_US, ONE, SECOND_US, WatchedService
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.ledger.live_set import IDLE_US, KNOWN_US, SURGE_US, LiveSet
 from webhook.core.policy_spec import Mode, StandingQuota
@@ -22,11 +22,11 @@ def quantities(**hard: str) -> dict[str, Quantity]:
     return {name.replace("_", "."): Quantity.parse(amount) for name, amount in hard.items()}
 
 
-def is_denied(service: Watched, uid: str, cost: dict[str, int] = ONE, **more: Any) -> bool:
+def is_denied(service: WatchedService, uid: str, cost: dict[str, int] = ONE, **more: Any) -> bool:
     return service.ask(uid, cost, **more).refused is DeniedBy.QUOTA
 
 
-def filled(service: Watched, count: int) -> Watched:
+def filled(service: WatchedService, count: int) -> WatchedService:
     for number in range(count):
         assert service.ask(f"pod-{number}").charged
         service.observe(f"pod-{number}")
@@ -37,7 +37,7 @@ def filled(service: Watched, count: int) -> Watched:
 
 
 def test_live_pod_limit_denies_until_a_pod_ends() -> None:
-    service = filled(Watched(PODS_3), 3)
+    service = filled(WatchedService(PODS_3), 3)
     (use,) = service.ask("late").over
     assert use == Use("standing", "pods", 3, 3, 1, 0, Holder.STANDING)
     service.gone("pod-1")
@@ -45,13 +45,13 @@ def test_live_pod_limit_denies_until_a_pod_ends() -> None:
 
 
 def test_admitted_pods_count_before_they_are_observed() -> None:
-    service = Watched(PODS_3)
+    service = WatchedService(PODS_3)
     assert [is_denied(service, uid) for uid in "abcd"] == [False, False, False, True]
     assert service.used() == [3]
 
 
 def test_repeated_uid_counts_once() -> None:
-    service = Watched(PODS_3)
+    service = WatchedService(PODS_3)
     for _ in range(3):
         service.ask("a")
     assert service.used() == [1]
@@ -59,7 +59,7 @@ def test_repeated_uid_counts_once() -> None:
 
 
 def test_pod_counts_toward_each_limited_resource_or_toward_none() -> None:
-    service = Watched(plan_of(window(60, pods=9), standing=standing(pods=9, memory=100)))
+    service = WatchedService(plan_of(window(60, pods=9), standing=standing(pods=9, memory=100)))
     service.ask("a", {"pods": 1, "requests.memory": 60, "requests.cpu": 5})
     receipt = service.ask("b", {"pods": 1, "requests.memory": 41})
     assert [(use.resource, use.used, use.hard, use.asked) for use in receipt.over] == [("memory", 60, 100, 41)]
@@ -67,13 +67,13 @@ def test_pod_counts_toward_each_limited_resource_or_toward_none() -> None:
 
 
 def test_live_pods_count_per_namespace_if_the_plan_says_so() -> None:
-    service = Watched(replace(PODS_3, per_namespace=True, standing=standing(pods=1)))
+    service = WatchedService(replace(PODS_3, per_namespace=True, standing=standing(pods=1)))
     assert [is_denied(service, uid, namespace=uid[0]) for uid in ("x1", "y1", "x2")] == [False, False, True]
     assert (service.used("x"), service.used("y")) == ([1], [1])
 
 
 def test_request_above_hard_and_surge_is_denied_without_free_at() -> None:
-    service = Watched(plan_of(standing=standing(50, memory=100)))
+    service = WatchedService(plan_of(standing=standing(50, memory=100)))
     assert service.ask("a", {"pods": 1, "requests.memory": 150}).charged
     for requested, free_at_us in ((150, 0), (151, None)):
         receipt = service.ask("b", {"pods": 1, "requests.memory": requested})
@@ -81,7 +81,7 @@ def test_request_above_hard_and_surge_is_denied_without_free_at() -> None:
 
 
 def test_exceeded_limit_admits_pods_that_do_not_increase_its_usage() -> None:
-    service = Watched(plan_of(standing=standing(memory=100)))
+    service = WatchedService(plan_of(standing=standing(memory=100)))
     service.book("a", {"pods": 1, "requests.memory": 150})
     assert service.ask("b", {"pods": 1, "requests.memory": 0}).charged
     shrunk = {"pods": 1, "requests.memory": 120}
@@ -91,14 +91,14 @@ def test_exceeded_limit_admits_pods_that_do_not_increase_its_usage() -> None:
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])
 def test_unenforced_limit_is_exceeded_and_reported(mode: Mode) -> None:
-    service = filled(Watched(replace(PODS_3, quota_mode=mode)), 3)
+    service = filled(WatchedService(replace(PODS_3, quota_mode=mode)), 3)
     receipt = service.ask("late")
     assert (receipt.refused, receipt.would_refuse, receipt.used) == (None, (DeniedBy.QUOTA,), (4,))
     assert [use.of for use in receipt.over] == [Holder.STANDING]
 
 
 def test_lowered_limit_keeps_live_pods_and_raised_limit_admits_at_once() -> None:
-    service = filled(Watched(PODS_3), 3)
+    service = filled(WatchedService(PODS_3), 3)
     service.plan = replace(PODS_3, standing=standing(pods=1))
     assert is_denied(service, "late")
     assert service.used() == [3]
@@ -107,7 +107,7 @@ def test_lowered_limit_keeps_live_pods_and_raised_limit_admits_at_once() -> None
 
 
 def test_peeks_and_denied_pods_do_not_count() -> None:
-    service = filled(Watched(PODS_3), 2)
+    service = filled(WatchedService(PODS_3), 2)
     assert service.ask("dry", peek=True).refused is None
     service.ask("dry", peek=True)
     assert service.used() == [2]
@@ -120,7 +120,7 @@ def test_peeks_and_denied_pods_do_not_count() -> None:
 
 
 def test_limit_is_not_enforced_before_the_first_complete_list() -> None:
-    service = Watched(PODS_3, is_known=False)
+    service = WatchedService(PODS_3, is_known=False)
     assert not service.snapshot().is_standing_known
     assert [is_denied(service, uid) for uid in "abcde"] == [False] * 5
     service.mark_complete()
@@ -129,7 +129,7 @@ def test_limit_is_not_enforced_before_the_first_complete_list() -> None:
 
 
 def test_limit_is_enforced_for_ten_minutes_after_the_last_complete_list() -> None:
-    service = filled(Watched(PODS_3), 3)
+    service = filled(WatchedService(PODS_3), 3)
     service.now_us += KNOWN_US - 1
     assert is_denied(service, "late")
     service.now_us += 1
@@ -140,13 +140,13 @@ def test_limit_is_enforced_for_ten_minutes_after_the_last_complete_list() -> Non
 
 
 def test_complete_list_of_one_service_does_not_confirm_another() -> None:
-    service = Watched(PODS_3)
+    service = WatchedService(PODS_3)
     service.plan = replace(PODS_3, service="other")
     assert not service.snapshot().is_standing_known
 
 
 def test_live_pods_are_kept_for_days_while_complete_lists_arrive() -> None:
-    service = filled(Watched(PODS_3), 3)
+    service = filled(WatchedService(PODS_3), 3)
     for _ in range(9):
         service.now_us += IDLE_US // 3
         service.mark_complete()
@@ -161,7 +161,7 @@ def test_live_pods_are_kept_for_days_while_complete_lists_arrive() -> None:
 
 
 def test_surge_admits_pods_above_hard_during_a_rollout() -> None:
-    service = filled(Watched(SURGING), 3)
+    service = filled(WatchedService(SURGING), 3)
     assert [is_denied(service, uid) for uid in ("new-1", "new-2", "new-3")] == [False, False, True]
     (use,) = service.ask("new-3").over
     assert (use.used, use.hard, use.surge) == (5, 3, 2)
@@ -170,7 +170,7 @@ def test_surge_admits_pods_above_hard_during_a_rollout() -> None:
 
 
 def test_surge_closes_ten_minutes_after_the_sum_was_last_within_hard() -> None:
-    service = filled(Watched(SURGING), 3)
+    service = filled(WatchedService(SURGING), 3)
     service.ask("over")
     service.now_us += SURGE_US - 1
     service.mark_complete()
@@ -183,7 +183,7 @@ def test_surge_closes_ten_minutes_after_the_sum_was_last_within_hard() -> None:
 
 
 def test_further_pods_above_hard_do_not_extend_surge() -> None:
-    service = filled(Watched(SURGING), 4)
+    service = filled(WatchedService(SURGING), 4)
     service.now_us += SURGE_US - 1
     service.mark_complete()
     assert service.ask("second").charged
@@ -193,7 +193,7 @@ def test_further_pods_above_hard_do_not_extend_surge() -> None:
 
 
 def test_surge_opens_again_as_soon_as_the_sum_is_within_hard() -> None:
-    service = filled(Watched(SURGING), 4)
+    service = filled(WatchedService(SURGING), 4)
     service.now_us += SURGE_US
     service.mark_complete()
     assert is_denied(service, "late")
@@ -207,7 +207,7 @@ def test_surge_opens_again_as_soon_as_the_sum_is_within_hard() -> None:
 
 def test_surge_of_one_resource_does_not_open_another() -> None:
     plan = plan_of(standing=StandingPlan(window(0, pods=1, memory=100).limits, (1, 0)))
-    service = Watched(plan)
+    service = WatchedService(plan)
     service.ask("a", {"pods": 1, "requests.memory": 100})
     assert [use.resource for use in service.ask("b", {"pods": 1, "requests.memory": 1}).over] == ["memory"]
     assert service.ask("c").charged
@@ -234,7 +234,7 @@ def test_surge_is_a_percentage_of_each_limit_or_a_number_of_pods(
 
 
 def test_resize_charges_increases_and_refunds_decreases() -> None:
-    service = Watched(plan_of(standing=standing(cpu=500)))
+    service = WatchedService(plan_of(standing=standing(cpu=500)))
     service.ask("a", {"pods": 1, "requests.cpu": 300})
     old, new = {"pods": 1, "requests.cpu": 300}, {"pods": 1, "requests.cpu": 500}
     assert service.ask("a", new, resize_from=old).used == (500,)
@@ -244,7 +244,7 @@ def test_resize_charges_increases_and_refunds_decreases() -> None:
 
 
 def test_live_usage_follows_a_resize_and_windows_keep_the_maximum() -> None:
-    service = Watched(plan_of(window(60, cpu=900), standing=standing(cpu=900)))
+    service = WatchedService(plan_of(window(60, cpu=900), standing=standing(cpu=900)))
     small, large = {"pods": 1, "requests.cpu": 100}, {"pods": 1, "requests.cpu": 300}
     service.ask("a", small)
     for new, old, used in ((large, small, [300, 300]), (small, large, [300, 100]), (large, small, [300, 300])):
@@ -268,7 +268,7 @@ operations = st.tuples(
 
 @given(st.lists(operations, max_size=60))
 def test_sums_equal_live_pods_and_admissions_stay_within_hard_and_surge(steps: list[Any]) -> None:
-    service, over_since_us, previous = Watched(ANY), dict.fromkeys(LIMITS, NOW_US), dict.fromkeys(LIMITS, 0)
+    service, over_since_us, previous = WatchedService(ANY), dict.fromkeys(LIMITS, NOW_US), dict.fromkeys(LIMITS, 0)
     for operation, uid, cost, pause_us in steps:
         service.now_us += pause_us
         service.mark_complete()
@@ -296,7 +296,7 @@ def test_sums_equal_live_pods_and_admissions_stay_within_hard_and_surge(steps: l
         previous = sums
 
 
-def charges_by_uid(service: Watched) -> dict[str, Any]:
+def charges_by_uid(service: WatchedService) -> dict[str, Any]:
     """Return the charge of each live Pod."""
     live_pods = service.state.live_pods
     return {uid: held for uid in "abcdefghij" if (held := live_pods.held(service.plan, "", uid)) is not None}

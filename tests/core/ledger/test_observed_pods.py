@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.core.ledger.test_operations import BREAKER
 from tests.core.plans import plan_of, standing, window
-from tests.core.watched_pods import MINUTE_US, NOW_US, SECOND_US, Watched
+from tests.core.watched_pods import MINUTE_US, NOW_US, SECOND_US, WatchedService
 from webhook.core.breaker import State
 from webhook.core.quota import HOUR_US, Seen
 
@@ -20,7 +20,7 @@ LARGE = {"pods": 1, "requests.cpu": 300}
 
 
 def test_observing_an_admitted_pod_changes_nothing() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a", SMALL)
     for _ in range(2):
         assert service.observe("a", SMALL) == Seen()
@@ -28,7 +28,7 @@ def test_observing_an_admitted_pod_changes_nothing() -> None:
 
 
 def test_ended_pod_releases_live_usage_and_no_window_usage() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a", SMALL)
     assert [service.gone("a") for _ in range(2)] == [Seen(changed=True), Seen()]
     assert service.used() == [1, 100, 0, 0]
@@ -38,7 +38,7 @@ def test_ended_pod_releases_live_usage_and_no_window_usage() -> None:
 
 
 def test_uncharged_pod_is_charged_once_as_of_its_creation() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     created_us = service.now_us
     service.now_us += 30 * MINUTE_US
     seen = [service.observe("a", SMALL, created_at_us=created_us) for _ in range(3)]
@@ -50,39 +50,39 @@ def test_uncharged_pod_is_charged_once_as_of_its_creation() -> None:
 
 
 def test_uncharged_pod_that_has_ended_is_charged_and_not_live() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     assert service.observe("a", SMALL, lives=False) == Seen(charged=True)
     assert service.used() == [1, 100, 0, 0]
 
 
 def test_uncharged_pod_as_old_as_the_record_ttl_is_live_and_not_charged() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     for uid, age_us in (("old", HOUR_US), ("young", HOUR_US - 1)):
         assert service.observe(uid, SMALL, created_at_us=service.now_us - age_us).charged is (uid == "young")
     assert service.used()[2:] == [2, 200]
 
 
 def test_pod_with_an_expired_record_is_not_charged_again() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a", SMALL)
     created_us, service.now_us = service.now_us, service.now_us + HOUR_US
     assert service.observe("a", SMALL, created_at_us=created_us) == Seen()
 
 
 def test_pod_without_a_creation_time_is_not_charged() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     assert service.observe("a", SMALL, created_at_us=0) == Seen(changed=True)
     assert service.used() == [0, 0, 1, 100]
 
 
 def test_pod_created_in_the_future_is_charged_now() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     assert service.observe("a", SMALL, created_at_us=service.now_us + MINUTE_US).charged
     assert service.used() == [1, 100, 1, 100]
 
 
 def test_refunded_pod_is_charged_again_when_observed() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a", SMALL)
     service.refund("a")
     assert service.used() == [0, 0, 0, 0]
@@ -91,7 +91,7 @@ def test_refunded_pod_is_charged_again_when_observed() -> None:
 
 
 def test_late_charges_exceed_every_limit() -> None:
-    service = Watched(plan_of(window(3600, pods=0), standing=standing(pods=0)))
+    service = WatchedService(plan_of(window(3600, pods=0), standing=standing(pods=0)))
     assert service.observe("a").charged
     assert service.used() == [1, 1]
 
@@ -100,7 +100,7 @@ def test_late_charges_exceed_every_limit() -> None:
 
 
 def test_unsure_sighting_is_accepted_only_for_known_pods() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     assert service.observe("stranger", is_sure=False) == Seen(ignored=True)
     service.ask("known")
     assert service.observe("known", is_sure=False) == Seen()
@@ -113,7 +113,7 @@ def test_unsure_sighting_is_accepted_only_for_known_pods() -> None:
 
 
 def test_uncounted_resize_is_charged_above_the_highest_charge() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a", SMALL)
     assert [service.observe("a", LARGE) for _ in range(2)] == [Seen(raised=True, changed=True), Seen()]
     assert service.used() == [1, 300, 1, 300]
@@ -123,7 +123,7 @@ def test_uncounted_resize_is_charged_above_the_highest_charge() -> None:
 
 
 def test_counted_resize_is_not_charged_again_when_observed() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a", SMALL)
     service.ask("a", LARGE, resize_from=SMALL)
     assert service.observe("a", LARGE) == Seen()
@@ -133,7 +133,7 @@ def test_counted_resize_is_not_charged_again_when_observed() -> None:
 
 
 def test_limit_added_later_charges_no_window_usage() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a", {"pods": 1})
     assert service.observe("a", SMALL) == Seen(changed=True)
     assert service.used() == [1, 0, 1, 100]
@@ -143,7 +143,7 @@ def test_limit_added_later_charges_no_window_usage() -> None:
 
 
 def test_refund_releases_window_and_live_usage_once() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     for uid in "ab":
         service.ask(uid, SMALL)
     assert [service.refund("a") for _ in range(3)] == [True, False, False]
@@ -151,7 +151,7 @@ def test_refund_releases_window_and_live_usage_once() -> None:
 
 
 def test_charge_at_time_zero_is_refunded() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.now_us = 0
     service.ask("a", SMALL)
     assert service.refund("a")
@@ -159,7 +159,7 @@ def test_charge_at_time_zero_is_refunded() -> None:
 
 
 def test_live_usage_is_refunded_after_its_window_has_expired() -> None:
-    service = Watched(replace(PLAN, windows=(window(1, pods=9),)))
+    service = WatchedService(replace(PLAN, windows=(window(1, pods=9),)))
     service.ask("a", SMALL)
     service.now_us += MINUTE_US
     assert not service.refund("a")
@@ -167,7 +167,7 @@ def test_live_usage_is_refunded_after_its_window_has_expired() -> None:
 
 
 def test_live_usage_is_refunded_in_the_scope_that_was_charged() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a", SMALL)
     service.plan = replace(PLAN, per_namespace=True)
     assert service.refund("a")
@@ -176,7 +176,7 @@ def test_live_usage_is_refunded_in_the_scope_that_was_charged() -> None:
 
 
 def test_stop_waiting_refunds_live_usage_only() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a", SMALL)
     service.stop_waiting("a")
     service.stop_waiting("stranger")
@@ -186,7 +186,7 @@ def test_stop_waiting_refunds_live_usage_only() -> None:
 
 
 def test_stop_waiting_keeps_the_lease_of_a_probe_and_refund_releases_it() -> None:
-    service = Watched(replace(PLAN, breaker=replace(BREAKER, probes=1)))
+    service = WatchedService(replace(PLAN, breaker=replace(BREAKER, probes=1)))
     service.ask("x")
     for uid in ("y", "z"):
         service.plan = replace(service.plan, windows=(window(3600, pods=0),))
@@ -208,7 +208,7 @@ def test_stop_waiting_keeps_the_lease_of_a_probe_and_refund_releases_it() -> Non
 
 @pytest.mark.parametrize(("seconds", "used"), [(None, [0, 0, 2]), (60, [0, 2, 2]), (3600, [2, 0, 2]), (7, [2, 2, 2])])
 def test_reset_clears_windows_and_keeps_live_pods(seconds: int | None, used: list[int]) -> None:
-    service = Watched(plan_of(window(60, pods=9), window(3600, pods=9), standing=standing(pods=9)))
+    service = WatchedService(plan_of(window(60, pods=9), window(3600, pods=9), standing=standing(pods=9)))
     for uid in "ab":
         service.ask(uid)
     assert service.reset(service.now_us, seconds) is (seconds != 7)
@@ -216,7 +216,7 @@ def test_reset_clears_windows_and_keeps_live_pods(seconds: int | None, used: lis
 
 
 def test_reset_is_applied_once_per_timestamp_and_not_for_an_older_one() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     for number, (at_us, used) in enumerate(((NOW_US, 0), (NOW_US, 1), (NOW_US - 1, 2), (NOW_US + 1, 0))):
         service.ask(f"pod-{number}")
         assert service.reset(at_us) is (used == 0)
@@ -224,7 +224,7 @@ def test_reset_is_applied_once_per_timestamp_and_not_for_an_older_one() -> None:
 
 
 def test_charges_before_a_reset_are_not_refunded() -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     service.ask("a")
     service.reset(service.now_us)
     service.now_us += MINUTE_US
@@ -235,7 +235,7 @@ def test_charges_before_a_reset_are_not_refunded() -> None:
 
 
 def test_repeated_reset_keeps_later_charges_of_another_namespace() -> None:
-    service = Watched(replace(PLAN, per_namespace=True))
+    service = WatchedService(replace(PLAN, per_namespace=True))
     service.ask("a", namespace="x")
     assert service.reset(NOW_US)
     service.now_us += MINUTE_US
@@ -256,7 +256,7 @@ operations = st.tuples(
 )
 
 
-def apply_operation(service: Watched, operation: str, uid: str, cost: dict[str, int]) -> None:
+def apply_operation(service: WatchedService, operation: str, uid: str, cost: dict[str, int]) -> None:
     if operation in {"ask", "observe", "book"}:
         getattr(service, operation)(uid, cost)
     else:
@@ -267,7 +267,7 @@ def apply_operation(service: Watched, operation: str, uid: str, cost: dict[str, 
 def test_observations_converge_to_the_set_of_live_pods(
     steps: Sequence[Any], live_pods: dict[str, dict[str, int]], random: Any
 ) -> None:
-    service = Watched(PLAN)
+    service = WatchedService(PLAN)
     for operation, uid, cost, pause_us in steps:
         service.now_us += pause_us
         apply_operation(service, operation, uid, cost)
@@ -283,7 +283,7 @@ def test_observations_converge_to_the_set_of_live_pods(
 @given(st.lists(operations, max_size=40), st.randoms())
 def test_every_created_pod_is_charged_exactly_once_and_no_other_pod(steps: Sequence[Any], random: Any) -> None:
     """The windows hold each observed Pod at its highest cost, and each Pod still unseen or no longer waited for."""
-    service = Watched(plan_of(window(3600, pods=999, cpu=99_999)))
+    service = WatchedService(plan_of(window(3600, pods=999, cpu=99_999)))
     charged: dict[str, int] = {}
     seen: set[str] = set()
     for operation, uid, cost, pause_us in steps:

@@ -79,8 +79,8 @@ def test_pod_larger_than_the_share_is_admitted_once_a_window_within_the_quota_le
     ledger.record_reply(PLAN, "shop", (3,), NOW_US)
     assert ledger.acquire(acquire_request(cost={"pods": 8}), NOW_US).refused is DeniedBy.QUOTA, "7 were left"
     assert ledger.acquire(acquire_request(cost={"pods": 7}), NOW_US).charged
-    again = ledger.acquire(acquire_request(cost={"pods": 7}), NOW_US)
-    assert (again.refused, again.free_at_us) == (DeniedBy.QUOTA, NOW_US + 65 * SECOND_US)
+    denied = ledger.acquire(acquire_request(cost={"pods": 7}), NOW_US)
+    assert (denied.refused, denied.free_at_us) == (DeniedBy.QUOTA, NOW_US + 65 * SECOND_US)
     assert ledger.acquire(acquire_request(cost={"pods": 7}), NOW_US + 65 * SECOND_US).charged
 
 
@@ -88,8 +88,8 @@ def test_only_one_pod_per_window_may_exceed_the_share() -> None:
     ledger = ReplicaShareLedger(replicas=5)
     ledger.record_reply(PLAN, "shop", (3,), NOW_US)
     assert ledger.acquire(acquire_request(cost={"pods": 3}), NOW_US).charged
-    again = ledger.acquire(acquire_request(cost={"pods": 3}), NOW_US + SECOND_US)
-    assert (again.refused, again.free_at_us) == (DeniedBy.QUOTA, NOW_US + 65 * SECOND_US)
+    denied = ledger.acquire(acquire_request(cost={"pods": 3}), NOW_US + SECOND_US)
+    assert (denied.refused, denied.free_at_us) == (DeniedBy.QUOTA, NOW_US + 65 * SECOND_US)
 
 
 def test_empty_share_admits_one_pod_while_quota_is_left() -> None:
@@ -112,8 +112,8 @@ def test_pod_is_charged_in_all_windows_and_resources_or_none() -> None:
     plan = plan_of(window(64, pods=10, cpu=500), window(128, pods=3))
     ledger = ReplicaShareLedger()
     assert ledger.acquire(acquire_request(plan, cost={"pods": 1, "requests.cpu": 400}), NOW_US).charged
-    refused = ledger.acquire(acquire_request(plan, cost={"pods": 1, "requests.cpu": 101}), NOW_US)
-    assert [(use.window, use.resource) for use in refused.over] == [("64s", "cpu")]
+    denied = ledger.acquire(acquire_request(plan, cost={"pods": 1, "requests.cpu": 101}), NOW_US)
+    assert [(use.window, use.resource) for use in denied.over] == [("64s", "cpu")]
     assert admitted(ledger, plan=plan) == 2
 
 
@@ -124,8 +124,8 @@ def test_pool_windows_are_shared_by_services_and_namespaces_count_separately() -
     ledger = ReplicaShareLedger()
     ledger.record_reply(plan, "shop", (1, 2), NOW_US)
     assert admitted(ledger, plan=plan) == 3
-    refused = ledger.acquire(acquire_request(other, cost={"pods": 2}), NOW_US)
-    assert [(use.of, use.name, use.used, use.hard) for use in refused.over] == [(Holder.POOL, "prod", 3, 4)]
+    denied = ledger.acquire(acquire_request(other, cost={"pods": 2}), NOW_US)
+    assert [(use.of, use.name, use.used, use.hard) for use in denied.over] == [(Holder.POOL, "prod", 3, 4)]
     assert admitted(ledger, plan=plan, namespace="bank") == 1
     assert admitted(ledger, plan=other) == 0
 

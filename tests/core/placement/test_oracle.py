@@ -188,10 +188,10 @@ def test_node_sets_agree_with_each_single_node(some: list[Json], others: list[Js
     assert universe.within(both, left)
     assert universe.within(both, right)
     for node in nodes:
-        on_the_left, on_the_right = (any(term_fits(one, node) for one in side) for side in (some, others))
-        if on_the_left and not on_the_right:
+        in_left, in_right = (any(term_fits(one, node) for one in side) for side in (some, others))
+        if in_left and not in_right:
             assert not universe.within(left, right)
-        if on_the_left and on_the_right:
+        if in_left and in_right:
             assert both
 
 

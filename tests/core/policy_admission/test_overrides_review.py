@@ -43,8 +43,8 @@ def reviewed(new: dict[str, Any], old: dict[str, Any] | None = None, *, with_pol
 
 
 def response(found: PolicyReview) -> dict[str, Any]:
-    whole: dict[str, Any] = msgspec.json.decode(found.body)
-    return dict(whole["response"])
+    review: dict[str, Any] = msgspec.json.decode(found.body)
+    return dict(review["response"])
 
 
 @pytest.mark.parametrize("text", [GOOD, "", None])

@@ -32,8 +32,8 @@ def reviewed(**request: Any) -> PolicyReview:
 
 
 def response(found: PolicyReview) -> dict[str, Any]:
-    whole: dict[str, Any] = msgspec.json.decode(found.body)
-    return dict(whole["response"])
+    review: dict[str, Any] = msgspec.json.decode(found.body)
+    return dict(review["response"])
 
 
 def test_valid_policy_is_admitted() -> None:

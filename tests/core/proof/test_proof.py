@@ -144,11 +144,11 @@ def test_flaw_of_inherited_defaults_is_reported_once(monkeypatch: pytest.MonkeyP
     assert line.startswith("4:3: defaults.placement: {...}: a plain Pod cannot be rewritten: ")
 
 
-def fail_rewrites_with(monkeypatch: pytest.MonkeyPatch, *stanzas: str, together: bool = False) -> None:
+def fail_rewrites_with(monkeypatch: pytest.MonkeyPatch, *stanzas: str, all_required: bool = False) -> None:
     """Make rewrites fail for services with any of these stanzas, or with all of them."""
 
     def failing(pod: Pod, service: Service, policy_hash: str) -> tuple[PatchOperation, ...]:
-        if (all if together else any)(getattr(service, stanza) is not None for stanza in stanzas):
+        if (all if all_required else any)(getattr(service, stanza) is not None for stanza in stanzas):
             raise ZeroDivisionError
         return rewrite(pod, service, policy_hash)
 
@@ -159,7 +159,7 @@ BOTH = "placement: {nodeSelector: {a: b}}, resources: {container: {max: {cpu: 8}
 
 
 @pytest.mark.parametrize(
-    ("stanzas", "together", "blamed"),
+    ("stanzas", "all_required", "expected_stanzas"),
     [
         (("placement",), False, ["placement"]),
         (("resources",), False, ["resources"]),
@@ -168,10 +168,10 @@ BOTH = "placement: {nodeSelector: {a: b}}, resources: {container: {max: {cpu: 8}
     ],
 )
 def test_flaw_names_the_stanza_that_causes_it(
-    monkeypatch: pytest.MonkeyPatch, stanzas: tuple[str, ...], *, together: bool, blamed: list[str]
+    monkeypatch: pytest.MonkeyPatch, stanzas: tuple[str, ...], *, all_required: bool, expected_stanzas: list[str]
 ) -> None:
-    fail_rewrites_with(monkeypatch, *stanzas, together=together)
-    assert [flaw.stanza for flaw in prove(policy_of(BOTH)).flaws] == blamed
+    fail_rewrites_with(monkeypatch, *stanzas, all_required=all_required)
+    assert [flaw.stanza for flaw in prove(policy_of(BOTH)).flaws] == expected_stanzas
 
 
 def test_every_service_with_equal_bad_rules_has_a_flaw(monkeypatch: pytest.MonkeyPatch) -> None:

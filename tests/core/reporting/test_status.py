@@ -476,8 +476,8 @@ def test_a_half_open_breaker_shows_its_probes(monkeypatch: pytest.MonkeyPatch) -
 
 def test_reopened_breaker_shows_its_first_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
-    again = replace(OPEN, reason="probe failed", tripped_at_us=NOW_US - 400_000_000, early=0, failed=())
-    lines = rendered_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, again)}).splitlines()
+    reopened = replace(OPEN, reason="probe failed", tripped_at_us=NOW_US - 400_000_000, early=0, failed=())
+    lines = rendered_page(snapshots={"payment-api": ServiceSnapshot(NOW_US, {}, reopened)}).splitlines()
     assert (
         "payment-api: OPEN since 2027-01-15T07:59:31.000Z until 2027-01-15T08:02:30.500Z (generation 4): probe failed;"
         " tripped at 2027-01-15T07:53:20.000Z by quotaExceeded: 10 within 1m"

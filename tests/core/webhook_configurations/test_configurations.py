@@ -56,8 +56,8 @@ matches = st.one_of(
 
 def policy_of(*services: Json, **more: Any) -> Policy:
     written = [{"name": f"s{place}", **service} for place, service in enumerate(services)]
-    whole = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": written, **more}
-    return msgspec.convert(whole, Policy)
+    document = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": written, **more}
+    return msgspec.convert(document, Policy)
 
 
 policies = st.builds(
