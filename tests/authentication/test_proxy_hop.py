@@ -75,7 +75,7 @@ class Way:
     def another_hop(self, believes: str) -> Iterator[Hop]:
         """Run the same proxy, which trusts callers of a further CA."""
         folder = self.folder / "another"
-        with hop(self.hop.name.split("-")[0], self.forwarding, self.server.admission, folder, believes=believes) as one:
+        with hop(self.hop.name.split("-")[0], self.forwarding, self.server.admission, folder, more_cas=believes) as one:
             yield one
 
 

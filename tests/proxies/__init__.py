@@ -1,4 +1,4 @@
-"""Real proxies before a real server: Envoy, nginx and HAProxy from pinned wheels, set up as the shipped examples."""
+"""Real proxies in front of a real server: Envoy, nginx and HAProxy from pinned wheels, with the shipped examples."""
 
 from tests.proxies.hop import Hop, hop
 from tests.proxies.inventory import names

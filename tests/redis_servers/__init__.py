@@ -1,4 +1,4 @@
-"""Real Redis and Valkey servers for the tests: fetched once, started on loopback, always ended."""
+"""Real Redis and Valkey servers for tests: downloaded once, started on loopback, always stopped."""
 
 from tests.redis_servers.cluster import RedisCluster
 from tests.redis_servers.inventory import RedisProgram, names, program, programs, usual_names

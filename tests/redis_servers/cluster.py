@@ -18,7 +18,7 @@ _KEYS_MAX = 1000
 
 
 class RedisCluster:
-    """Use it as a context manager. `options` are every node's, `of_each` more; `replicas` follow the first master."""
+    """Use it as a context manager. `node_options` are for one node each; `replicas` copy the first master."""
 
     def __init__(
         self,
@@ -26,16 +26,16 @@ class RedisCluster:
         folder: Path,
         *options: str,
         replicas: int = 0,
-        of_each: Sequence[Sequence[str]] = (),
+        node_options: Sequence[Sequence[str]] = (),
         **access: Any,
     ) -> None:
-        told = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(_NODE_TIMEOUT_MS))
-        told = (*told, "--repl-diskless-sync-delay", "0", *options)
+        common_options = ("--cluster-enabled", "yes", "--cluster-node-timeout", str(_NODE_TIMEOUT_MS))
+        common_options = (*common_options, "--repl-diskless-sync-delay", "0", *options)
         self.nodes = [
-            RedisServer(program, folder / f"node-{number}", *told, *more, **access)
-            for number, more in enumerate(of_each or [()] * (_MASTERS + replicas))
+            RedisServer(program, folder / f"node-{number}", *common_options, *more, **access)
+            for number, more in enumerate(node_options or [()] * (_MASTERS + replicas))
         ]
-        """The masters at the start, then the replicas."""
+        """The initial masters, then the replicas."""
         self._stack = ExitStack()
 
     @property
@@ -43,22 +43,22 @@ class RedisCluster:
         return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes[:_MASTERS])
 
     def owner(self, tag: str) -> RedisServer:
-        """Return the node that has the keys of a tag, as the first one that runs sees it."""
+        """Return the node that serves the slot of a tag, according to the first running node."""
         slot = key_slot(f"{{{tag}}}".encode())
-        asked = next(node for node in self.nodes if node.alive)
-        for first, last, (_, port, *_), *_ in _slots(asked):
+        running = next(node for node in self.nodes if node.alive)
+        for first, last, (_, port, *_), *_ in _slots(running):
             if first <= slot <= last:
                 return next(node for node in self.nodes if node.port == port)
-        raise AssertionError(f"nobody has slot {slot}")
+        raise AssertionError(f"no node serves slot {slot}")
 
     def begin_move(self, tag: str, to: RedisServer) -> None:
-        """Begin to hand a tag's slot over: new keys are made there, the others are still here."""
+        """Begin to migrate the slot of a tag: new keys are created in `to`, existing ones are still in the owner."""
         slot, owner = key_slot(f"{{{tag}}}".encode()), self.owner(tag)
         to.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", _id(owner))
         owner.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", _id(to))
 
     def end_move(self, tag: str, to: RedisServer) -> None:
-        """Bring what is left there, and say so to everybody."""
+        """Migrate the remaining keys of the slot, and assign it to `to` on all nodes."""
         slot, owner = key_slot(f"{{{tag}}}".encode()), self.owner(tag)
         for key in owner.cli("CLUSTER", "GETKEYSINSLOT", slot, _KEYS_MAX):
             owner.cli("MIGRATE", "127.0.0.1", to.port, key, 0, 5000)
@@ -67,7 +67,7 @@ class RedisCluster:
                 node.cli("CLUSTER", "SETSLOT", slot, "NODE", _id(to))
 
     def wait_for_failover(self, former: RedisServer) -> None:
-        """Wait until the nodes that run serve all slots, none of them by `former`."""
+        """Wait until all slots are served by nodes other than `former`."""
 
         def served() -> bool:
             return all(
@@ -95,7 +95,7 @@ class RedisCluster:
                     number * REDIS_CLUSTER_HASH_SLOTS // _MASTERS, (number + 1) * REDIS_CLUSTER_HASH_SLOTS // _MASTERS
                 )
                 node.cli("CLUSTER", "ADDSLOTS", *share)
-            until(self._have_met, "the nodes know each other")
+            until(self._meet, "all nodes know each other")
             for node in self.nodes[_MASTERS:]:
                 node.cli("CLUSTER", "REPLICATE", _id(first))
             for node in self.nodes:
@@ -108,8 +108,8 @@ class RedisCluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
 
-    def _have_met(self) -> bool:
-        """Introduce each node that knows no other: a starved one forgets an introduction that it could not end."""
+    def _meet(self) -> bool:
+        """Send CLUSTER MEET to each node that knows no other: a slow node drops a handshake that times out."""
         first, *others = self.nodes
         for node in others:
             if int(node.cli("CLUSTER INFO")["cluster_known_nodes"]) == 1:

@@ -1,7 +1,7 @@
-"""Fixtures for any test folder: `pytest_plugins = ("tests.redis_servers.fixtures",)` in the test module brings them.
+"""Fixtures for any test folder: a test module imports them with `pytest_plugins = ("tests.redis_servers.fixtures",)`.
 
-Each runs its test once on every server. Take `redis_server` where the data are all that a test touches; take
-`own_redis_server` to stop, pause or configure one. Likewise `redis_cluster`, whose slots a test may move.
+Each runs its test once on every server. `redis_server` is for tests that only change data, `own_redis_server` for tests
+that stop, pause or configure the server. A test may move slots of `redis_cluster`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,13 +18,13 @@ from tests.redis_servers.server import RedisServer
 
 @pytest.fixture(scope="session", params=names())
 def redis_program(request: pytest.FixtureRequest) -> RedisProgram:
-    """Return each of the servers in turn."""
+    """Return each server program in turn."""
     return program(request.param)
 
 
 @pytest.fixture(scope="session")
 def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RedisServer]]:
-    """Return a running server by its name, the same one for all tests, without data or scripts."""
+    """Return a running server by its name, shared by all tests, without data or scripts."""
     running: dict[str, RedisServer] = {}
     with ExitStack() as stack:
 
@@ -54,9 +54,9 @@ def own_redis_server(redis_program: RedisProgram, tmp_path: Path) -> Iterator[Re
 
 @pytest.fixture(scope="session")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RedisCluster]]:
-    """Return a running Cluster by its servers' name, the same one for all tests, without data or scripts.
+    """Return a running Cluster by the name of its servers, shared by all tests, without data or scripts.
 
-    It knows the documented user, `podgate` with the password CLUSTER_PASSWORD, and everybody else may do anything.
+    It has the documented user `podgate` with the password CLUSTER_PASSWORD; `default` may run any command.
     """
     running: dict[str, RedisCluster] = {}
     with ExitStack() as stack:

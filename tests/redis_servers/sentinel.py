@@ -15,7 +15,7 @@ _FAILOVER_TIMEOUT_MS = 2000
 
 
 class SentinelServer(RedisServer):
-    """The same program as a Sentinel of one primary. `options` are lines of its configuration."""
+    """A Sentinel that monitors one primary. `options` are lines of its configuration."""
 
     _READY = "+monitor master"
 
@@ -26,13 +26,13 @@ class SentinelServer(RedisServer):
         self._watched = f"{SERVICE} 127.0.0.1 {primary_port} {quorum}"
 
     def primary_port(self) -> int:
-        """Return the port of whom it names."""
+        """Return the port of the primary that it reports."""
         with self.client() as client:
             return int(client.sentinel_get_master_addr_by_name(SERVICE)[1])
 
     def _command(self) -> list[str | Path]:
-        told = self.folder / "sentinel.conf"
-        told.write_text(
+        configuration = self.folder / "sentinel.conf"
+        configuration.write_text(
             "\n".join(
                 (
                     f"bind 127.0.0.1\nport {self.port}",
@@ -44,11 +44,11 @@ class SentinelServer(RedisServer):
                 )
             )
         )
-        return ["env", "LC_ALL=C", self.program.path, told, "--sentinel"]
+        return ["env", "LC_ALL=C", self.program.path, configuration, "--sentinel"]
 
 
 class SentinelGroup:
-    """Use it as a context manager. `options` are both servers', `sentinel_options` lines of each Sentinel."""
+    """Use it as a context manager. `options` are for both servers, `sentinel_options` lines for each Sentinel."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class SentinelGroup:
         self._count = sentinels
         self._stack = ExitStack()
         self.servers: list[RedisServer] = []
-        """The first one is the primary at the start."""
+        """The initial primary is the first one."""
         self.sentinels: list[SentinelServer] = []
 
     @property
@@ -79,7 +79,7 @@ class SentinelGroup:
 
     @property
     def primary(self) -> RedisServer:
-        """Whom the first Sentinel names."""
+        """The primary that the first Sentinel reports."""
         return next(server for server in self.servers if server.port == self.sentinels[0].primary_port())
 
     @property
@@ -87,17 +87,17 @@ class SentinelGroup:
         return next(server for server in self.servers if server is not self.primary)
 
     def wait_for_failover(self, former: RedisServer) -> RedisServer:
-        """Wait until all Sentinels name another primary than `former`, and that it is one; return it."""
+        """Wait until all Sentinels report a new primary whose role is master; return it."""
 
         def agreed() -> bool:
-            said = {sentinel.primary_port() for sentinel in self.sentinels}
-            return len(said) == 1 and self.primary is not former and _replication(self.primary)["role"] == "master"
+            ports = {sentinel.primary_port() for sentinel in self.sentinels}
+            return len(ports) == 1 and self.primary is not former and _replication(self.primary)["role"] == "master"
 
-        until(agreed, "the Sentinels agree on another primary")
+        until(agreed, "the Sentinels agree on a new primary")
         return self.primary
 
     def wait_for_replica(self, server: RedisServer) -> None:
-        """Wait until `server` follows another one, whose data it has."""
+        """Wait until `server` is a synchronized replica."""
         until(lambda: _replication(server).get("master_link_status") == "up", f"{server.port} is a replica")
 
     def __enter__(self) -> Self:
@@ -117,7 +117,9 @@ class SentinelGroup:
                 )
                 self.sentinels.append(stack.enter_context(sentinel))
             for sentinel in self.sentinels:
-                until(lambda told=sentinel: self._knows_all(told), "a Sentinel knows the replica and the others")
+                until(
+                    lambda sentinel=sentinel: self._knows_all(sentinel), "a Sentinel knows the replica and the others"
+                )
             self._stack = stack.pop_all()
         return self
 
@@ -129,8 +131,8 @@ class SentinelGroup:
 
     def _knows_all(self, sentinel: SentinelServer) -> bool:
         with sentinel.client() as client:
-            told = client.sentinel_master(SERVICE)
-        return bool(told["num-slaves"] == 1 and told["num-other-sentinels"] == self._count - 1)
+            primary = client.sentinel_master(SERVICE)
+        return bool(primary["num-slaves"] == 1 and primary["num-other-sentinels"] == self._count - 1)
 
 
 def _replication(server: RedisServer) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One running server on a free loopback port: stopped, killed, paused, restarted, and ended with the test."""
+"""One Redis or Valkey server on a free loopback port, which a test may stop, kill, pause and restart."""
 
 import os
 import shutil
@@ -15,15 +15,15 @@ from tests.redis_servers.inventory import RedisProgram
 from tests.timeouts import HANG_SECONDS
 
 _PORTS = range(12_000, 22_000)
-"""A Cluster's bus has a port 10,000 higher, which is below those of outgoing connections as well."""
+"""The bus port of a Cluster node is 10,000 higher; it is still below the ephemeral ports."""
 _ANSWER_TIMEOUT_SECONDS = 10
 
 
 class RedisServer:
-    """A server in `folder`, which is deleted with it. Use it as a context manager: leaving ends everything.
+    """A server in `folder`. Use it as a context manager: the exit stops the server and deletes the folder.
 
-    It keeps nothing on disk unless `options`, which are its command line, say so: `"--appendonly", "yes"`. `username`
-    and `password` are whom `cli` and `client` speak as, where `options` ask for that.
+    It writes nothing to disk unless `options`, its command line, enable that: `"--appendonly", "yes"`. `cli` and
+    `client` authenticate with `username` and `password`.
     """
 
     _READY = "Ready to accept connections"
@@ -52,63 +52,63 @@ class RedisServer:
 
     @property
     def pid(self) -> int:
-        return self._held.pid(self._name)
+        return self._started_processes.pid(self._name)
 
     @property
     def alive(self) -> bool:
         return self._processes is not None and self._processes.alive(self._name)
 
     def log(self) -> str:
-        """Return what the server said since it was started last."""
-        return self._held.log(self._name, 1000)
+        """Return the log of the server since its last start."""
+        return self._started_processes.log(self._name, 1000)
 
     def client(self, **settings: Any) -> redis.Redis:
         """Return a client; close it, or use it as a context manager."""
-        told = {"socket_timeout": _ANSWER_TIMEOUT_SECONDS, "retry": None, **self._access, **settings}
-        return redis.Redis(host="127.0.0.1", port=self.port, **told)
+        arguments = {"socket_timeout": _ANSWER_TIMEOUT_SECONDS, "retry": None, **self._access, **settings}
+        return redis.Redis(host="127.0.0.1", port=self.port, **arguments)
 
     def cli(self, *command: Any, **settings: Any) -> Any:
-        """Return the answer to one command, on a connection of its own."""
+        """Run one command on a new connection; return its reply."""
         with self.client(**settings) as client:
             return client.execute_command(*command)
 
     def start(self) -> None:
-        """Start it, and wait until it serves. The port stays the same from the first start on."""
+        """Start it, and wait until it is ready. Later starts use the same port."""
         if self._processes is None:
             self.folder.mkdir(parents=True)
             self._processes = Processes(self.folder)
         try:
-            while not self._started():
+            while not self._try_start():
                 pass
         except BaseException:
             self.close()
             raise
 
     def stop(self) -> None:
-        """End it as an orderly shutdown does; a paused one too."""
+        """Shut it down in order, even while it is paused."""
         self.resume()
-        self._held.stop(self._name)
+        self._started_processes.stop(self._name)
 
     def kill(self) -> None:
-        """End it as a crash does; a paused one too."""
-        self._held.stop(self._name, kill=True)
+        """Kill it, even while it is paused."""
+        self._started_processes.stop(self._name, kill=True)
 
     def pause(self) -> None:
-        """Stop it from running at all: its connections stay, and new ones are accepted by the kernel alone."""
-        self._held.require(self._name)
+        """Suspend its process: its connections stay open, and only the kernel accepts new ones."""
+        self._started_processes.require(self._name)
         if not self._is_paused:
             os.kill(self.pid, signal.SIGSTOP)
-            os.waitpid(self.pid, os.WUNTRACED)  # a signal sent is not a process stopped
+            os.waitpid(self.pid, os.WUNTRACED)  # the signal takes effect asynchronously
         self._is_paused = True
 
     def resume(self) -> None:
-        """Let it run again; nothing where it was not paused."""
-        self._held.require(self._name)
+        """Continue its process; without effect if it is not paused."""
+        self._started_processes.require(self._name)
         os.kill(self.pid, signal.SIGCONT)
         self._is_paused = False
 
     def restart(self, *, keep_data: bool) -> None:
-        """Stop it, if it runs, and start it again, with its data or with none; scripts are gone either way."""
+        """Stop it if it runs, and start it again with or without its data; scripts are lost in both cases."""
         if self.alive:
             self.resume()
             if keep_data:
@@ -118,10 +118,10 @@ class RedisServer:
             self._forget()
         self.start()
         if "--save" not in self._options:
-            (self.folder / "dump.rdb").unlink(missing_ok=True)  # else a later crash would bring this moment back
+            (self.folder / "dump.rdb").unlink(missing_ok=True)  # else a start after a later crash would load it
 
     def close(self) -> None:
-        """End it at once and delete its folder."""
+        """Kill it and delete its folder."""
         if self._processes is not None:
             self._processes.close()
             self._processes = None
@@ -133,20 +133,20 @@ class RedisServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _started(self) -> bool:
-        """Start it; False where somebody has taken the port, and another may be tried."""
+    def _try_start(self) -> bool:
+        """Start it; return False if another process has taken the new port."""
         is_new = not self.port
         if is_new:
             self.port = _free_port()
         self._starts += 1
         self._is_paused = False
-        self._held.start(self._name, self._command())
+        self._started_processes.start(self._name, self._command())
         deadline = time.monotonic() + HANG_SECONDS
         while self._READY not in self.log():
             if not self.alive:
                 if not is_new or "Address already in use" not in self.log():
-                    self._held.require(self._name)
-                self._held.stop(self._name)
+                    self._started_processes.require(self._name)
+                self._started_processes.stop(self._name)
                 self.port = 0
                 return False
             if time.monotonic() > deadline:
@@ -155,26 +155,26 @@ class RedisServer:
         return True
 
     def _command(self) -> list[str | Path]:
-        # Redis ends over a locale that the machine does not have, and takes the last of what is told twice.
+        # Redis exits if the machine lacks the locale. Of repeated options the last one applies.
         command = ["env", "LC_ALL=C", self.program.path, "--bind", "127.0.0.1", "--port", str(self.port)]
         return [*command, "--save", "", "--appendonly", "no", *self._options]
 
     def _forget(self) -> None:
         for path in self.folder.glob("appendonly*"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()  # 6.2 has a file, its successors a folder
+            shutil.rmtree(path) if path.is_dir() else path.unlink()  # a file in 6.2, a folder in later versions
         (self.folder / "dump.rdb").unlink(missing_ok=True)
 
     @property
     def _name(self) -> str:
-        return f"{self.program.name}-{self._starts}"  # so that each start has a log of its own
+        return f"{self.program.name}-{self._starts}"  # so that each start has its own log
 
     @property
-    def _held(self) -> Processes:
+    def _started_processes(self) -> Processes:
         assert self._processes is not None, f"{self.program.name} was not started"
         return self._processes
 
 
 def _free_port() -> int:
-    """Return a port that nothing listens on; another process may be faster, then its user tries again."""
+    """Return a port that nothing listens on now; another process may still take it."""
     [port] = free_ports(1, _PORTS)
     return port

@@ -1,4 +1,4 @@
-"""TLS termination in front of a server, because the wheels' servers are built without it."""
+"""TLS termination in front of a server, because the servers in the wheels are built without TLS."""
 
 import asyncio
 import socket
@@ -10,42 +10,42 @@ from tests.redis_servers.server import RedisServer
 
 _CHUNK_BYTES = 1 << 16
 _HANDSHAKE = b"\x16"
-"""What every TLS connection begins with, and no Redis command."""
+"""First byte of every TLS connection, and of no Redis command."""
 
 
 @asynccontextmanager
 async def behind_tls(server: RedisServer, context: ssl.SSLContext) -> AsyncIterator[str]:
-    """Yield the rediss:// URL of `server`; `context` is what the server side speaks TLS with."""
+    """Yield a rediss:// URL of `server`; `context` is of the server side."""
     listening = socket.create_server(("127.0.0.1", 0))
-    async with gate(listening, server, context):
+    async with tls_proxy(listening, server, context):
         yield f"rediss://127.0.0.1:{listening.getsockname()[1]}/0"
 
 
 @asynccontextmanager
-async def gate(
+async def tls_proxy(
     listening: socket.socket, server: RedisServer, context: ssl.SSLContext, *, plain: bool = False
 ) -> AsyncIterator[None]:
-    """Pass on what comes by TLS to a socket, which is closed in the end; with `plain` also what comes without.
+    """Forward TLS connections from a listening socket to `server`, with `plain` also connections without TLS.
 
-    Sentinels and the nodes of a Cluster tell everybody one address, and among themselves they speak without TLS here.
+    Sentinels and nodes of a Cluster announce one address to all, and here they connect to each other without TLS.
     """
     listening.setblocking(False)  # noqa: FBT003  the standard library's
-    passing: set[asyncio.Task[None]] = set()
+    connections: set[asyncio.Task[None]] = set()
 
     async def accept() -> None:
         while True:
             accepted, _ = await asyncio.get_running_loop().sock_accept(listening)
             task = asyncio.create_task(_serve(accepted, server, context, plain=plain))
-            passing.add(task)
-            task.add_done_callback(passing.discard)
+            connections.add(task)
+            task.add_done_callback(connections.discard)
 
-    accepting = asyncio.create_task(accept())
+    accept_task = asyncio.create_task(accept())
     try:
         yield
     finally:
-        for task in (ending := [accepting, *passing]):
+        for task in (tasks := [accept_task, *connections]):
             task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         listening.close()
 
 
@@ -53,22 +53,22 @@ async def _serve(accepted: socket.socket, server: RedisServer, context: ssl.SSLC
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
-    used = context if not plain or await _first_byte(accepted) == _HANDSHAKE else None
+    used_context = context if not plain or await _first_byte(accepted) == _HANDSHAKE else None
     try:
-        transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=used)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=used_context)
     except OSError:
-        accepted.close()  # whoever breaks off has no more to hear
+        accepted.close()  # the client has disconnected
         return
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     try:
         with suppress(OSError):
-            await _pass(reader, writer, server.port)
+            await _forward(reader, writer, server.port)
     finally:
         transport.abort()
 
 
 async def _first_byte(accepted: socket.socket) -> bytes:
-    """Return what a connection begins with, and leave it there."""
+    """Return the first byte of a connection without consuming it."""
     accepted.setblocking(False)  # noqa: FBT003  the standard library's
     while True:
         try:
@@ -77,17 +77,17 @@ async def _first_byte(accepted: socket.socket) -> bytes:
             await asyncio.sleep(0.001)
 
 
-async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    """Pass a connection on until either side ends it: TLS cannot end one direction alone."""
-    there, onward = await asyncio.open_connection("127.0.0.1", port)
-    pumps = [asyncio.create_task(_pump(reader, onward)), asyncio.create_task(_pump(there, writer))]
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    """Forward a connection until either side closes it: TLS cannot close one direction alone."""
+    server_reader, server_writer = await asyncio.open_connection("127.0.0.1", port)
+    pumps = [asyncio.create_task(_pump(reader, server_writer)), asyncio.create_task(_pump(server_reader, writer))]
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
-        onward.transport.abort()
+        server_writer.transport.abort()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

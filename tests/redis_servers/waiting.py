@@ -1,4 +1,4 @@
-"""Waits for states on which servers agree among themselves."""
+"""Waiting for states that servers reach together."""
 
 import time
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from tests.timeouts import HANG_SECONDS
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Return when `holds`; a server that does not answer yet does not hold."""
+    """Wait until `holds` returns true; an error of Redis counts as false."""
     deadline = time.monotonic() + HANG_SECONDS
     while True:
         try:
             if holds():
                 return
-            trouble = ""
+            error_text = ""
         except RedisError as error:
-            trouble = f": {error}"
+            error_text = f": {error}"
         if time.monotonic() > deadline:
-            raise ComponentError(f"not in {HANG_SECONDS} s: {what}{trouble}")
+            raise ComponentError(f"not in {HANG_SECONDS} s: {what}{error_text}")
         time.sleep(0.02)

@@ -13,7 +13,7 @@ from tests.adapters.redis_store.test_transport import KEY, linked
 from tests.harness.identity import Pki
 from tests.redis_servers import SERVICE, RedisCluster, RedisServer, program
 from tests.redis_servers.sentinel import SentinelServer
-from tests.redis_servers.tls import gate
+from tests.redis_servers.tls import tls_proxy
 from webhook.ports.store_url import StoreFiles
 
 PROGRAM = "redis-8.2"
@@ -43,8 +43,8 @@ async def test_sentinels_and_their_primary_are_reached_by_tls(
         sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         primary_port, sentinel_port = (listener.getsockname()[1] for listener in sockets)
         sentinel = stack.enter_context(SentinelServer(program(PROGRAM), tmp_path / "sentinel", primary_port, 1))
-        await stack.enter_async_context(gate(sockets[0], primary, context, plain=True))
-        await stack.enter_async_context(gate(sockets[1], sentinel, context))
+        await stack.enter_async_context(tls_proxy(sockets[0], primary, context, plain=True))
+        await stack.enter_async_context(tls_proxy(sockets[1], sentinel, context))
         url = f"rediss+sentinel://127.0.0.1:{sentinel_port}/{SERVICE}"
         async with linked(url, client_files) as link:
             assert await link.run([KEY], b"a") == b"a"
@@ -61,9 +61,9 @@ async def test_cluster_nodes_are_reached_by_tls(
     ports = [listener.getsockname()[1] for listener in sockets]
     async with AsyncExitStack() as stack:
         options = [("--cluster-announce-port", str(port)) for port in ports]
-        cluster = stack.enter_context(RedisCluster(program(PROGRAM), tmp_path / "cluster", of_each=options))
+        cluster = stack.enter_context(RedisCluster(program(PROGRAM), tmp_path / "cluster", node_options=options))
         for listener, node in zip(sockets, cluster.nodes, strict=True):
-            await stack.enter_async_context(gate(listener, node, context))
+            await stack.enter_async_context(tls_proxy(listener, node, context))
         async with linked(f"rediss+cluster://127.0.0.1:{ports[0]}", client_files) as link:
             for tag in "abcdef":
                 assert await link.run([f"podgate:{{{tag}}}"], tag.encode()) == tag.encode()
