@@ -1,4 +1,4 @@
-"""Objects of a cluster in memory, with the interface that tasks use, over years of virtual time."""
+"""In-memory API server for tasks: Secrets, ConfigMaps and webhook configurations."""
 
 import base64
 import copy
@@ -27,17 +27,17 @@ GROUP = "/apis/admissionregistration.k8s.io/v1"
 
 
 class Objects(Api):
-    """By their paths. `unreadable` are refused to whoever asks."""
+    """Objects by their paths. A GET of a path in `unreadable` fails with 403."""
 
     def __init__(self) -> None:
         self.may_write = lambda: True
         self.unreadable: set[str] = set()
         self._by_path: dict[str, Json] = {}
         self._version = 0
-        for place in CONFIGURATIONS:
+        for configuration in CONFIGURATIONS:
             service = {"name": "podgate", "namespace": "podgate-system", "port": 443}
             entry = {"name": "a.podgate.io", "clientConfig": {"service": service, "caBundle": ""}}
-            self.put(f"{GROUP}/{place}", {"metadata": {"name": "podgate"}, "webhooks": [entry]})
+            self.put(f"{GROUP}/{configuration}", {"metadata": {"name": "podgate"}, "webhooks": [entry]})
 
     async def get(self, path: str) -> Json | None:
         if path in self.unreadable:
@@ -51,100 +51,100 @@ class Objects(Api):
         self.put(path, body)
 
     async def replace(self, path: str, body: Json) -> None:
-        self._be_current(path, body)
+        self._check_version(path, body)
         self.put(path, body)
 
     async def patch(self, path: str, body: Json) -> None:
-        self._be_current(path, body)
-        whole = copy.deepcopy(self._by_path[path])
-        noted = (whole["metadata"].get("annotations") or {}) | body["metadata"]["annotations"]
-        whole["metadata"]["annotations"] = {name: value for name, value in noted.items() if value is not None}
+        self._check_version(path, body)
+        stored = copy.deepcopy(self._by_path[path])
+        annotations = (stored["metadata"].get("annotations") or {}) | body["metadata"]["annotations"]
+        stored["metadata"]["annotations"] = {name: value for name, value in annotations.items() if value is not None}
         for entry in body.get("webhooks", []):
-            client = next(one for one in whole["webhooks"] if one["name"] == entry["name"])["clientConfig"]
+            client = next(webhook for webhook in stored["webhooks"] if webhook["name"] == entry["name"])["clientConfig"]
             if "service" in client:
                 client["service"].update(entry["clientConfig"].get("service", {}))
             client.update({"caBundle": entry["clientConfig"].get("caBundle", client["caBundle"])})
-        self.put(path, whole)
+        self.put(path, stored)
 
-    def _be_current(self, path: str, body: Json) -> None:
+    def _check_version(self, path: str, body: Json) -> None:
         if self._by_path[path]["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
             raise OvertakenError(path)
 
-    # --- by hand ---
+    # --- direct access of tests ---
 
     def put(self, path: str, body: Json) -> None:
         self._version += 1
-        whole = copy.deepcopy(body)
-        whole["metadata"]["resourceVersion"] = str(self._version)
-        self._by_path[path] = whole
+        stored = copy.deepcopy(body)
+        stored["metadata"]["resourceVersion"] = str(self._version)
+        self._by_path[path] = stored
 
-    def whole(self, path: str) -> Json:
+    def stored(self, path: str) -> Json:
         return copy.deepcopy(self._by_path[path])
 
     def secret(self, name: str) -> dict[str, bytes]:
         return {key: base64.b64decode(text) for key, text in self._by_path[f"{SECRETS}/{name}"]["data"].items()}
 
     def change(self, name: str, data: Mapping[str, bytes | None]) -> None:
-        """Write keys of a Secret; one that is None is taken away."""
-        whole = self.whole(f"{SECRETS}/{name}")
+        """Write keys of a Secret; None deletes a key."""
+        stored = self.stored(f"{SECRETS}/{name}")
         for key, value in data.items():
             if value is None:
-                del whole["data"][key]
+                del stored["data"][key]
             else:
-                whole["data"][key] = base64.b64encode(value).decode()
-        self.put(f"{SECRETS}/{name}", whole)
+                stored["data"][key] = base64.b64encode(value).decode()
+        self.put(f"{SECRETS}/{name}", stored)
 
-    def disown(self, name: str) -> None:
+    def remove_label(self, name: str) -> None:
         self._label(name, {})
 
     def label(self, name: str) -> None:
         self._label(name, LABELS)
 
     def _label(self, name: str, labels: Mapping[str, str]) -> None:
-        whole = self.whole(f"{SECRETS}/{name}")
-        whole["metadata"]["labels"] = dict(labels)
-        self.put(f"{SECRETS}/{name}", whole)
+        stored = self.stored(f"{SECRETS}/{name}")
+        stored["metadata"]["labels"] = dict(labels)
+        self.put(f"{SECRETS}/{name}", stored)
 
-    def trust(self, place: str, bundle: bytes, injected_from: str | None = None) -> None:
-        """Have all entries of a configuration trust this bundle, as somebody, or cert-manager, has written it."""
-        whole = self.whole(f"{GROUP}/{place}")
-        whole["metadata"]["annotations"] = {INJECTED_FROM: injected_from} if injected_from is not None else {}
-        for entry in whole["webhooks"]:
+    def set_bundle(self, configuration: str, bundle: bytes, injected_from: str | None = None) -> None:
+        """Set the caBundle of all webhooks of a configuration, as a user or cert-manager does."""
+        stored = self.stored(f"{GROUP}/{configuration}")
+        stored["metadata"]["annotations"] = {INJECTED_FROM: injected_from} if injected_from is not None else {}
+        for entry in stored["webhooks"]:
             entry["clientConfig"]["caBundle"] = base64.b64encode(bundle).decode()
-        self.put(f"{GROUP}/{place}", whole)
+        self.put(f"{GROUP}/{configuration}", stored)
 
-    def trusted(self, place: str) -> frozenset[x509.Certificate]:
-        """Return whom the first entry of a configuration trusts."""
-        [entry, *_] = self.whole(f"{GROUP}/{place}")["webhooks"]
+    def trusted(self, configuration: str) -> frozenset[x509.Certificate]:
+        """Return the CAs in the caBundle of the first webhook of a configuration."""
+        [entry, *_] = self.stored(f"{GROUP}/{configuration}")["webhooks"]
         return certificates(base64.b64decode(entry["clientConfig"]["caBundle"]))
 
-    def lead(self, port: int) -> None:
-        """Have all webhooks lead to this port."""
-        for place in CONFIGURATIONS:
-            whole = self.whole(f"{GROUP}/{place}")
-            whole["webhooks"][0]["clientConfig"]["service"]["port"] = port
-            self.put(f"{GROUP}/{place}", whole)
+    def set_port(self, port: int) -> None:
+        """Set the port of the service in all webhooks."""
+        for configuration in CONFIGURATIONS:
+            stored = self.stored(f"{GROUP}/{configuration}")
+            stored["webhooks"][0]["clientConfig"]["service"]["port"] = port
+            self.put(f"{GROUP}/{configuration}", stored)
 
     @property
     def ports(self) -> set[int]:
-        wholes = [self.whole(f"{GROUP}/{place}") for place in CONFIGURATIONS]
-        return {whole["webhooks"][0]["clientConfig"]["service"]["port"] for whole in wholes}
+        configurations = [self.stored(f"{GROUP}/{configuration}") for configuration in CONFIGURATIONS]
+        return {stored["webhooks"][0]["clientConfig"]["service"]["port"] for stored in configurations}
 
 
 async def settle(api: Objects, tasks: Sequence[Task], now: datetime) -> tuple[list[str], list[str]]:
-    """Do all that is due; return what was done, and the troubles that are left."""
-    did: list[str] = []
-    troubles: list[str] = []
+    """Reconcile until no task has an action left; return the actions and the remaining errors."""
+    actions: list[str] = []
+    errors: list[str] = []
     for task in tasks:
         for _ in range(50):
             result = await task.reconcile(api, now)
-            did += [f"{result.action.what}: {result.action.text}"] if result.action is not None else []
+            actions += [f"{result.action.what}: {result.action.text}"] if result.action is not None else []
             if result.is_over:
                 break
         else:
-            raise AssertionError(f"no end of it: {did}")
-        troubles += result.errors
-    return did, troubles
+            raise AssertionError(f"the actions do not end: {actions}")
+        errors += result.errors
+    return actions, errors
 
 
 def expiry(pem: bytes) -> datetime:

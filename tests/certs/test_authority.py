@@ -42,11 +42,11 @@ def test_every_certificate_has_subject_and_authority_key_identifiers(
     authority: Authority, leaves: list[x509.Certificate]
 ) -> None:
     ca = authority.key_pair.certificate
-    own = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    ca_identifier = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
     for certificate in [ca, *leaves]:
         assert certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
-        named = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
-        assert named.key_identifier == own
+        authority_identifier = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+        assert authority_identifier.key_identifier == ca_identifier
         assert signed_by(certificate, ca)
 
 
@@ -67,29 +67,29 @@ def test_leaf_expires_no_later_than_its_authority() -> None:
 
 
 def test_generations_of_an_authority_have_different_names(authority: Authority) -> None:
-    again = Authority.create(now=NOW)
-    assert again.key_pair.certificate.subject != authority.key_pair.certificate.subject
+    reissued = Authority.create(now=NOW)
+    assert reissued.key_pair.certificate.subject != authority.key_pair.certificate.subject
 
 
 def test_strict_verification_accepts_what_is_issued(tmp_path: Path) -> None:
-    """Python 3.13 verifies so by default."""
+    """Python 3.13 uses VERIFY_X509_STRICT by default."""
     authority = Authority.create()
     write_key_pair(authority.key_pair, tmp_path / "ca.crt", tmp_path / "ca.key")
     server = authority.issue_server("localhost", server_names("localhost"))
     client = authority.issue_client("kube-apiserver")
     for name, leaf in (("server", server), ("client", client)):
         write_key_pair(leaf, tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
-    sides = [_strict(side, tmp_path) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)]
+    contexts = [_strict(peer, tmp_path) for peer in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)]
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    there = sides[0].wrap_bio(to_server, to_client, server_side=True)
-    here = sides[1].wrap_bio(to_client, to_server, server_hostname="localhost")
-    for side in (here, there, here):
+    server_side = contexts[0].wrap_bio(to_server, to_client, server_side=True)
+    client_side = contexts[1].wrap_bio(to_client, to_server, server_hostname="localhost")
+    for peer in (client_side, server_side, client_side):
         try:
-            side.do_handshake()
+            peer.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    there.do_handshake()
-    assert there.getpeercert(binary_form=True) is not None
+    server_side.do_handshake()
+    assert server_side.getpeercert(binary_form=True) is not None
 
 
 def _strict(protocol: int, folder: Path) -> ssl.SSLContext:

@@ -33,15 +33,15 @@ def bootstrap(folder: Path) -> Done:
 
 
 def test_bootstrap_creates_missing_objects_once(cluster: Objects, tmp_path: Path) -> None:
-    done = bootstrap(tmp_path)
-    assert (done.code, done.err) == (0, "")
-    assert "podgate-tls: issued by" in done.out
+    result = bootstrap(tmp_path)
+    assert (result.code, result.err) == (0, "")
+    assert "podgate-tls: issued by" in result.out
     assert set(cluster.secret(CLIENT)) == {"tls.crt", "tls.key", "ca.crt"}
     assert bootstrap(tmp_path) == Done(0, "nothing to do: everything exists\n", "")
 
 
 def test_bootstrap_keeps_the_port_certificates_of_the_leader(cluster: Objects, tmp_path: Path) -> None:
-    """It is told nothing of --caller-ports, and with the doors the certificate in use would change in place."""
+    """It does not know --caller-ports; without the port certificates, the certificate in use would change in place."""
     asyncio.run(settle(cluster, [CaController(PLAN), PortSwitch((443, 444))], datetime.now(UTC)))
     before = cluster.secret(CLIENT)
     assert {*PEMS, PORTS} < set(before)
@@ -52,14 +52,14 @@ def test_bootstrap_keeps_the_port_certificates_of_the_leader(cluster: Objects, t
 def test_bootstrap_reports_completeness_only_after_reading(cluster: Objects, tmp_path: Path) -> None:
     bootstrap(tmp_path)
     cluster.unreadable.add(f"{SECRETS}/{CLIENT}")
-    done = bootstrap(tmp_path)
-    assert (done.code, done.out) == (1, "")
-    assert f"{CLIENT}: HTTP 403: grant the right" in done.err
+    result = bootstrap(tmp_path)
+    assert (result.code, result.out) == (1, "")
+    assert f"{CLIENT}: HTTP 403: grant the right" in result.err
 
 
 def test_without_a_cluster_bootstrap_requests_a_kubeconfig_and_no_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PODGATE_KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
-    done = podgate("certs", "bootstrap")
-    assert (done.code, done.out) == (2, "")
-    assert done.error == "--kubeconfig: missing, and this is no Pod with a service account's token: name the cluster"
+    result = podgate("certs", "bootstrap")
+    assert (result.code, result.out) == (2, "")
+    assert result.error == "--kubeconfig: missing, and this is no Pod with a service account's token: name the cluster"

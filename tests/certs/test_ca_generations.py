@@ -12,18 +12,18 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def generation() -> Generation:
-    made = Authority.create(now=NOW).key_pair
-    return Generation(made.certificate, made.key, NOW, None)
+    key_pair = Authority.create(now=NOW).key_pair
+    return Generation(key_pair.certificate, key_pair.key, NOW, None)
 
 
 def test_ca_generations_round_trip_and_the_newest_is_first_in_the_bundle() -> None:
     old, new = replace(generation(), key=None, leaves_end=NOW), generation()
-    again = read(written((old, new)), "here")
-    assert [replace(one, key=None) for one in again] == [old, replace(new, key=None)]
-    assert again[0].key is None
-    assert again[1].key is not None
-    assert again[1].key.public_key() == new.certificate.public_key()
-    assert bundle(again) == pem(new.certificate, old.certificate)
+    generations = read(written((old, new)), "here")
+    assert [replace(generation_row, key=None) for generation_row in generations] == [old, replace(new, key=None)]
+    assert generations[0].key is None
+    assert generations[1].key is not None
+    assert generations[1].key.public_key() == new.certificate.public_key()
+    assert bundle(generations) == pem(new.certificate, old.certificate)
     assert read(written(()), "here") == ()
 
 

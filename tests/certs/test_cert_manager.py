@@ -1,4 +1,4 @@
-"""The objects for cert-manager fit the readers of their Secrets. cert-manager itself does not run here."""
+"""The objects for cert-manager match the readers of their Secrets. cert-manager itself does not run here."""
 
 import re
 from pathlib import Path
@@ -17,12 +17,14 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 
 
 def objects(path: str) -> dict[str, dict[str, Any]]:
-    found = yaml.safe_load_all((MANIFESTS / path).read_text())
-    return {f"{one['kind']}/{one['metadata']['name']}": one for one in found}
+    documents = yaml.safe_load_all((MANIFESTS / path).read_text())
+    return {f"{document['kind']}/{document['metadata']['name']}": document for document in documents}
 
 
 def test_cert_manager_secrets_are_those_of_server_and_api_server() -> None:
-    certificates = {name: one for name, one in objects("cert-manager/60-certificates.yaml").items() if "Cert" in name}
+    certificates = {
+        name: document for name, document in objects("cert-manager/60-certificates.yaml").items() if "Cert" in name
+    }
     serving, caller = (
         certificates["Certificate/podgate-serving"]["spec"],
         certificates["Certificate/podgate-apiserver"]["spec"],
@@ -36,40 +38,42 @@ def test_cert_manager_secrets_are_those_of_server_and_api_server() -> None:
 
 
 def test_ca_keeps_its_key_because_the_injector_publishes_one_ca() -> None:
-    found = objects("cert-manager/60-certificates.yaml")
-    assert found["Certificate/podgate-ca"]["spec"]["privateKey"]["rotationPolicy"] == "Never"
+    documents = objects("cert-manager/60-certificates.yaml")
+    assert documents["Certificate/podgate-ca"]["spec"]["privateKey"]["rotationPolicy"] == "Never"
     kind, name = "Certificate", CERTIFICATE.removeprefix(f"{NAMESPACE}/")
-    assert f"{kind}/{name}" in found
-    for one in found.values():
-        issuer = one["spec"].get("issuerRef")
-        assert issuer is None or f"{issuer['kind']}/{issuer['name']}" in found
+    assert f"{kind}/{name}" in documents
+    for document in documents.values():
+        issuer = document["spec"].get("issuerRef")
+        assert issuer is None or f"{issuer['kind']}/{issuer['name']}" in documents
 
 
 def test_leader_rights_equal_those_of_the_documented_section() -> None:
-    """No more than to look at the three configurations and to annotate them."""
+    """It may only get and patch the three webhook configurations."""
     page = (MANIFESTS.parent / "docs/certificates.md").read_text()
     section = page.partition("\n## cert-manager\n")[2].partition("\n## ")[0]
     files = re.findall(r"^kubectl apply -f manifests/(\S+)", section, re.MULTILINE)
-    granted = {name: one for file in files for name, one in objects(file).items()}
+    granted = {name: document for file in files for name, document in objects(file).items()}
     role = granted.pop("ClusterRole/podgate-certificates")
     allowed = {
         f"{kind}/{name}" for rule in role["rules"] for kind in rule["resources"] for name in rule["resourceNames"]
     }
     assert allowed == set(CONFIGURATIONS)
     assert [rule["verbs"] for rule in role["rules"]] == [["get", "patch"]] * 2
-    assert {one["roleRef"]["name"] for one in granted.values()} == {"podgate-certificates"}
-    assert [one["subjects"][0]["name"] for one in granted.values()] == ["podgate-controller", "podgate"]
+    assert {document["roleRef"]["name"] for document in granted.values()} == {"podgate-certificates"}
+    assert [document["subjects"][0]["name"] for document in granted.values()] == ["podgate-controller", "podgate"]
     assert {name.partition("/")[0] for name in granted} == {"ClusterRoleBinding"}
 
 
 @pytest.mark.parametrize("folder", ["certificates", "certificates-in-memory"])
 def test_every_role_in_a_folder_is_applied_by_its_kustomization(folder: str) -> None:
-    listed = yaml.safe_load((MANIFESTS / folder / "kustomization.yaml").read_text())["resources"]
-    assert [one for one in listed if "/" not in one] == sorted(path.name for path in (MANIFESTS / folder).glob("1*"))
+    resources = yaml.safe_load((MANIFESTS / folder / "kustomization.yaml").read_text())["resources"]
+    assert [path for path in resources if "/" not in path] == sorted(
+        path.name for path in (MANIFESTS / folder).glob("1*")
+    )
 
 
 def test_cert_manager_leaves_have_the_default_lifetime_and_renewal() -> None:
     for name in ("serving", "apiserver"):
         spec = objects("cert-manager/60-certificates.yaml")[f"Certificate/podgate-{name}"]["spec"]
-        hours, before = (int(spec[key].removesuffix("h")) for key in ("duration", "renewBefore"))
-        assert (hours, hours / before) == (336, 3)
+        hours, renew_before = (int(spec[key].removesuffix("h")) for key in ("duration", "renewBefore"))
+        assert (hours, hours / renew_before) == (336, 3)

@@ -18,11 +18,11 @@ from webhook.errors import UserError
 
 def run(*words: object) -> str:
     """Run a command that succeeds; return what it printed."""
-    done = CliRunner().invoke(root, [str(word) for word in words])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
+    result = CliRunner().invoke(root, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 def issue(folder: Path, *words: object) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def test_leaves_are_replaced_only_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["--san", "dns:a"], "--san without --server"),
         (["--server", "a b"], "'a b' is not a valid SAN"),
@@ -75,10 +75,10 @@ def test_leaves_are_replaced_only_on_request(tmp_path: Path) -> None:
         (["--ca-cert", "none", "--ca-key", "none"], "none: cannot be read"),
     ],
 )
-def test_invalid_arguments_are_reported_and_write_nothing(tmp_path: Path, words: list[str], says: str) -> None:
+def test_invalid_arguments_are_reported_and_write_nothing(tmp_path: Path, words: list[str], message: str) -> None:
     with pytest.raises(UserError) as refused:
         issue(tmp_path / "out", *words)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.remedy
     assert not (tmp_path / "out").exists()
 
@@ -95,15 +95,15 @@ def test_inspect_describes_a_file_as_text_and_json(tmp_path: Path) -> None:
     printed = run("certs", "inspect", tmp_path / "server.crt", "--ca", tmp_path / "ca.crt")
     assert "dns:localhost" in printed
     assert "30.0 days left" in printed
-    (alone,) = json.loads(run("certs", "inspect", tmp_path / "server.crt", "-o", "json"))
-    assert alone["verified_by"] is None
+    (certificate,) = json.loads(run("certs", "inspect", tmp_path / "server.crt", "-o", "json"))
+    assert certificate["verified_by"] is None
     with pytest.raises(UserError, match="holds no certificate"):
         run("certs", "inspect", tmp_path / "ca.key")
 
 
 def test_inspect_reports_a_certificate_that_is_not_valid_now(tmp_path: Path) -> None:
     authority, now = Authority.create(), datetime.now(UTC)
-    for name, start, says in (
+    for name, start, message in (
         ("just now", now - timedelta(days=1, seconds=30), "(EXPIRED 0.0 days ago)"),
         ("long ago", now - timedelta(days=4), "(EXPIRED 3.0 days ago)"),
         ("to come", now + timedelta(days=2), "(NOT YET VALID, from "),
@@ -111,23 +111,35 @@ def test_inspect_reports_a_certificate_that_is_not_valid_now(tmp_path: Path) -> 
         path = tmp_path / f"{name}.crt"
         leaf = authority.issue_client("a", lifetime=timedelta(days=1), now=start)
         path.write_bytes(leaf.certificate.public_bytes(Encoding.PEM))
-        assert says in run("certs", "inspect", path), name
+        assert message in run("certs", "inspect", path), name
         assert "days left" not in run("certs", "inspect", path)
 
 
-WHO = ("--issuer", "i", "--audience", "podgate", "--subject", "s")
+CLAIMS = ("--issuer", "i", "--audience", "podgate", "--subject", "s")
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256", "PS256", "EdDSA"])
 def test_a_token_verifies_with_the_key_set(tmp_path: Path, algorithm: str) -> None:
     key = tmp_path / "token.key"
-    words = ("token", "issue", "--key", key, *WHO, "--client-id", "c", "--expires-in", "10m", "--algorithm", algorithm)
+    words = (
+        "token",
+        "issue",
+        "--key",
+        key,
+        *CLAIMS,
+        "--client-id",
+        "c",
+        "--expires-in",
+        "10m",
+        "--algorithm",
+        algorithm,
+    )
     issued = run(*words, "--new-key").strip()
-    again = run(*words, "--new-key").strip()
+    reissued = run(*words, "--new-key").strip()
     assert key.stat().st_mode & 0o777 == 0o600
     rsa_words = ("--rsa-algorithm", algorithm) if algorithm in ("RS256", "PS256") else ()
     (jwk,) = json.loads(run("token", "jwks", key, *rsa_words))["keys"]
-    for text in (issued, again):
+    for text in (issued, reissued):
         claims = jwt.decode(text, jwt.PyJWK(jwk), algorithms=[algorithm], audience="podgate", issuer="i")
         assert (claims["sub"], claims["client_id"], claims["exp"] - claims["iat"]) == ("s", "c", 600)
 
@@ -135,9 +147,9 @@ def test_a_token_verifies_with_the_key_set(tmp_path: Path, algorithm: str) -> No
 def test_a_key_may_be_bound_to_its_issuer(tmp_path: Path) -> None:
     key = tmp_path / "token.key"
     run("token", "issue", "--key", key, "--new-key", "--issuer", "i", "--audience", "a", "--subject", "s")
-    (free,) = json.loads(run("token", "jwks", key))["keys"]
+    (unbound,) = json.loads(run("token", "jwks", key))["keys"]
     (bound,) = json.loads(run("token", "jwks", key, "--issuer", "https://i"))["keys"]
-    assert bound == {**free, "iss": "https://i"}
+    assert bound == {**unbound, "iss": "https://i"}
     read = read_key_set(json.dumps({"keys": [bound]}).encode(), "set", may_bind=True)
     assert read.keys[bound["kid"]].issuer == "https://i"
 
@@ -145,35 +157,35 @@ def test_a_key_may_be_bound_to_its_issuer(tmp_path: Path) -> None:
 def test_token_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     out = tmp_path / "token"
     for _ in range(2):
-        assert run("token", "issue", "--key", tmp_path / "k", "--new-key", *WHO, "--out", out) == ""
+        assert run("token", "issue", "--key", tmp_path / "k", "--new-key", *CLAIMS, "--out", out) == ""
     assert out.stat().st_mode & 0o777 == 0o600
     assert out.read_text().count(".") == 2
 
 
 def test_a_token_may_be_bound_to_a_certificate(tmp_path: Path) -> None:
     issue(tmp_path, "--client", "a")
-    text = run("token", "issue", "--key", tmp_path / "k", "--new-key", *WHO, "--bind-to", tmp_path / "a.crt")
+    text = run("token", "issue", "--key", tmp_path / "k", "--new-key", *CLAIMS, "--bind-to", tmp_path / "a.crt")
     claims = jwt.decode(text.strip(), options={"verify_signature": False})
     assert claims["cnf"] == certificate_binding(read_certificates(tmp_path / "a.crt")[0])
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
-        (["issue", "--key", "{none}", *WHO], "no such key"),
-        (["issue", "--key", "{text}", *WHO], "holds no private key"),
-        (["issue", "--key", "{key}", *WHO, "--algorithm", "RS256"], "does not sign RS256"),
-        (["issue", "--key", "{key}", *WHO, "--expires-in", "soon"], "--expires-in 'soon'"),
-        (["issue", "--key", "{key}", *WHO, "--expires-in", "5ms"], "shorter than a second"),
+        (["issue", "--key", "{none}", *CLAIMS], "no such key"),
+        (["issue", "--key", "{text}", *CLAIMS], "holds no private key"),
+        (["issue", "--key", "{key}", *CLAIMS, "--algorithm", "RS256"], "does not sign RS256"),
+        (["issue", "--key", "{key}", *CLAIMS, "--expires-in", "soon"], "--expires-in 'soon'"),
+        (["issue", "--key", "{key}", *CLAIMS, "--expires-in", "5ms"], "shorter than a second"),
         (["jwks", "{none}"], "cannot be read"),
         (["jwks", "{text}"], "holds no key in PEM"),
         (["jwks", "{key}", "{key}", "--kid", "k"], "--kid with several keys"),
     ],
 )
-def test_invalid_token_arguments_are_reported(tmp_path: Path, words: list[str], says: str) -> None:
+def test_invalid_token_arguments_are_reported(tmp_path: Path, words: list[str], message: str) -> None:
     issue(tmp_path)
     (tmp_path / "text").write_text("text")
     places = {"none": tmp_path / "none", "text": tmp_path / "text", "key": tmp_path / "ca.key"}
     with pytest.raises(UserError) as refused:
         run("token", *(word.format(**places) for word in words))
-    assert says in str(refused.value)
+    assert message in str(refused.value)

@@ -11,25 +11,25 @@ from certs.files import read_certificates, read_key_pair, read_private_key, writ
 def test_files_round_trip_and_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     credentials = Authority.create().key_pair
     crt, key = tmp_path / "new" / "a.crt", tmp_path / "new" / "a.key"
-    before = os.umask(0)  # the mode must not depend on the caller's habits
+    before = os.umask(0)  # the mode must not depend on the caller's umask
     try:
         write_key_pair(credentials, crt, key)
     finally:
         os.umask(before)
     assert (crt.stat().st_mode & 0o777, key.stat().st_mode & 0o777) == (0o644, 0o600)
-    again = read_key_pair(crt, key)
-    assert again.certificate == credentials.certificate
-    assert again.key.private_numbers() == credentials.key.private_numbers()
+    key_pair = read_key_pair(crt, key)
+    assert key_pair.certificate == credentials.certificate
+    assert key_pair.key.private_numbers() == credentials.key.private_numbers()
     assert sorted(path.name for path in crt.parent.iterdir()) == ["a.crt", "a.key"]
 
 
-@pytest.mark.parametrize("there", ["a.crt", "a.key"])
-def test_files_are_not_replaced_silently_or_written_in_part(tmp_path: Path, there: str) -> None:
-    (tmp_path / there).write_text("somebody's")
+@pytest.mark.parametrize("existing", ["a.crt", "a.key"])
+def test_files_are_not_replaced_silently_or_written_in_part(tmp_path: Path, existing: str) -> None:
+    (tmp_path / existing).write_text("somebody's")
     with pytest.raises(CertsError, match="already exists"):
         write_key_pair(Authority.create().key_pair, tmp_path / "a.crt", tmp_path / "a.key")
-    assert (tmp_path / there).read_text() == "somebody's"
-    assert [path.name for path in tmp_path.iterdir()] == [there]
+    assert (tmp_path / existing).read_text() == "somebody's"
+    assert [path.name for path in tmp_path.iterdir()] == [existing]
 
 
 def test_dangling_link_counts_as_existing(tmp_path: Path) -> None:
@@ -42,9 +42,9 @@ def test_dangling_link_counts_as_existing(tmp_path: Path) -> None:
 def test_replacement_is_atomic_for_readers(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write(path, b"old", secret=False)
-    with path.open("rb") as reading:
+    with path.open("rb") as stream:
         write(path, b"new", secret=True, replace=True)
-        assert reading.read() == b"old"
+        assert stream.read() == b"old"
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o600
 

@@ -1,4 +1,4 @@
-"""`podgate certs rotate`: the rotation over a folder, as cron runs it."""
+"""`podgate certs rotate`: rotation of the certificates in a folder, as a cron job runs it."""
 
 import json
 import ssl
@@ -19,11 +19,11 @@ from tests.certs.test_commands import issue, run
 from webhook.errors import UserError
 
 DAY = timedelta(days=1)
-LIVES = Lifetimes(100 * DAY, 30 * DAY, DAY)
+LIFETIMES = Lifetimes(100 * DAY, 30 * DAY, DAY)
 
 
-def rotated(folder: Path, now: datetime) -> list[str]:
-    return [f"{did.file} {did.text}" for did in CaFolder(folder, LIVES).rotate(now)]
+def rotate(folder: Path, now: datetime) -> list[str]:
+    return [f"{action.file} {action.text}" for action in CaFolder(folder, LIFETIMES).rotate(now)]
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def pki(tmp_path: Path) -> Path:
 
 def test_two_years_of_daily_runs_keep_leaves_valid_and_remove_old_cas(pki: Path) -> None:
     now, cas = datetime.now(UTC), set()
-    names = [read_certificates(pki / f"{stem}.crt")[0] for stem in ("server", "kube-apiserver")]
+    old_leaves = [read_certificates(pki / f"{stem}.crt")[0] for stem in ("server", "kube-apiserver")]
     for _ in range(730):
         now += DAY
-        rotated(pki, now)
+        rotate(pki, now)
         trusted = read_certificates(pki / "ca.crt")
         cas |= set(trusted)
         for stem in ("server", "kube-apiserver"):
@@ -47,27 +47,29 @@ def test_two_years_of_daily_runs_keep_leaves_valid_and_remove_old_cas(pki: Path)
             assert leaf.certificate.not_valid_after_utc > now + DAY
             assert any(signed_by(leaf.certificate, ca) and ca.not_valid_after_utc > now for ca in trusted)
         signer = read_key_pair(pki / "ca.crt", pki / "ca.key")
-        assert signer.certificate.public_key() == signer.key.public_key(), "what `certs issue` signs with"
+        assert signer.certificate.public_key() == signer.key.public_key(), "`certs issue` signs with this pair"
         assert len(trusted) <= 3
         assert trusted[0].not_valid_after_utc > now
     assert len(cas) > 8
-    for stem, former in zip(("server", "kube-apiserver"), names, strict=True):
-        latter = read_certificates(pki / f"{stem}.crt")[0]
-        assert latter.subject == former.subject
+    for stem, old_leaf in zip(("server", "kube-apiserver"), old_leaves, strict=True):
+        new_leaf = read_certificates(pki / f"{stem}.crt")[0]
+        assert new_leaf.subject == old_leaf.subject
         kinds = (x509.SubjectAlternativeName, x509.ExtendedKeyUsage)
         for kind in kinds:
-            assert latter.extensions.get_extension_for_class(kind) == former.extensions.get_extension_for_class(kind)
+            assert new_leaf.extensions.get_extension_for_class(kind) == old_leaf.extensions.get_extension_for_class(
+                kind
+            )
 
 
 def test_new_ca_is_published_a_day_before_it_signs(pki: Path) -> None:
     now = datetime.now(UTC)
     old = read_certificates(pki / "ca.crt")[0]
-    while not (lines := [line for line in rotated(pki, now) if "ca.crt holds 2 CA(s)" in line]):
+    while not (lines := [line for line in rotate(pki, now) if "ca.crt holds 2 CA(s)" in line]):
         now += DAY / 4
     assert "distribute it to servers and clients" in lines[0]
     assert signed_by(read_certificates(pki / "server.crt")[0], old)
-    assert not any("a new CA has taken over" in line for line in rotated(pki, now + DAY * 0.9))
-    switched = rotated(pki, now + DAY)
+    assert not any("a new CA has taken over" in line for line in rotate(pki, now + DAY * 0.9))
+    switched = rotate(pki, now + DAY)
     assert sum("a new CA has taken over" in line for line in switched) == 2
     assert [ca == old for ca in read_certificates(pki / "ca.crt")] == [False, True]
 
@@ -75,7 +77,7 @@ def test_new_ca_is_published_a_day_before_it_signs(pki: Path) -> None:
 def test_interrupted_rotation_is_repaired_by_the_next_run(pki: Path) -> None:
     issue(pki / "other", "--server", "podgate.podgate-system.svc")
     (pki / "server.key").write_bytes((pki / "other/server.key").read_bytes())
-    [line] = rotated(pki, datetime.now(UTC))
+    [line] = rotate(pki, datetime.now(UTC))
     assert line.startswith("server.crt renewed")
     assert "its key is missing or does not match" in line
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -85,17 +87,17 @@ def test_interrupted_rotation_is_repaired_by_the_next_run(pki: Path) -> None:
 def test_cas_in_the_initial_bundle_stay_until_they_expire(pki: Path) -> None:
     now = datetime.now(UTC)
     own = read_certificates(pki / "ca.crt")
-    hand_kept, expired = (
-        Authority.create(name, 50 * DAY, now=at).key_pair.certificate
-        for name, at in (("by-hand", now), ("past", now - 60 * DAY))
+    manual_ca, expired = (
+        Authority.create(name, 50 * DAY, now=valid_from).key_pair.certificate
+        for name, valid_from in (("by-hand", now), ("past", now - 60 * DAY))
     )
-    (pki / "ca.crt").write_bytes(ca_generations.pem(*own, hand_kept, expired, hand_kept))
-    rotated(pki, now)
-    assert read_certificates(pki / "ca.crt") == [*own, hand_kept]
-    rotated(pki, now + 49 * DAY)
-    assert hand_kept in read_certificates(pki / "ca.crt")
-    rotated(pki, now + 51 * DAY)
-    assert hand_kept not in read_certificates(pki / "ca.crt")
+    (pki / "ca.crt").write_bytes(ca_generations.pem(*own, manual_ca, expired, manual_ca))
+    rotate(pki, now)
+    assert read_certificates(pki / "ca.crt") == [*own, manual_ca]
+    rotate(pki, now + 49 * DAY)
+    assert manual_ca in read_certificates(pki / "ca.crt")
+    rotate(pki, now + 51 * DAY)
+    assert manual_ca not in read_certificates(pki / "ca.crt")
 
 
 def test_rotate_command_prints_done_and_planned_actions(pki: Path) -> None:
@@ -107,13 +109,13 @@ def test_rotate_command_prints_done_and_planned_actions(pki: Path) -> None:
         (pki / "b" / f"stranger.{kind}").rename(pki / f"stranger.{kind}")
     (pki / "server.key").write_bytes((pki / "kube-apiserver.key").read_bytes())
     before = (pki / "server.crt").read_bytes()
-    would = run("certs", "rotate", "--out", pki, "--dry-run")
-    assert would.startswith(f"would: {pki}/server.crt: renewed, until")
-    assert f"{pki}/stranger.crt: signed by no CA of this folder, left alone" in would
+    planned = run("certs", "rotate", "--out", pki, "--dry-run")
+    assert planned.startswith(f"would: {pki}/server.crt: renewed, until")
+    assert f"{pki}/stranger.crt: signed by no CA of this folder, left alone" in planned
     assert (pki / "server.crt").read_bytes() == before
-    did = json.loads(run("certs", "rotate", "--out", pki, "-o", "json"))
-    assert [row["file"] for row in did["done"]] == [f"{pki}/server.crt"]
-    assert did["strangers"] == ["stranger.crt"]
+    report = json.loads(run("certs", "rotate", "--out", pki, "-o", "json"))
+    assert [row["file"] for row in report["done"]] == [f"{pki}/server.crt"]
+    assert report["strangers"] == ["stranger.crt"]
     assert (pki / "server.crt").read_bytes() != before
     assert {path.name: path.stat().st_mode & 0o777 for path in pki.glob("*.key")} == dict.fromkeys(
         ("ca.key", "server.key", "kube-apiserver.key", "stranger.key"), 0o600
@@ -130,4 +132,4 @@ def test_invalid_folder_is_reported_with_a_remedy(tmp_path: Path, pki: Path) -> 
     assert refused.value.remedy == "write at least 60"
     (pki / "rotation.json").write_text("{}")
     with pytest.raises(CertsError, match=r"rotation\.json: not a list of CA generations"):
-        CaFolder(pki, LIVES)
+        CaFolder(pki, LIFETIMES)

@@ -1,4 +1,4 @@
-"""Rotation over virtual time: with interruptions and late readers, both ends always verify each other."""
+"""Rotation of CAs over virtual time: both peers always verify each other despite interruptions and late readers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from certs.authority import BACKDATED, Authority, server_names
 from certs.lifetimes import Lifetimes, renewal
 from certs.rotation import Adopt, Drop, Issue, Make, MarkPublished, Publish, Step, due
-from tests.certs.ca_simulation import LEAF, NAME, PLACES, START, World, mishap, names_of
+from tests.certs.ca_simulation import LEAF, NAME, PLACES, START, CaSimulation, faulty_round, names_of
 from tests.core.strategies import examples
 
 DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -25,103 +25,105 @@ lifetimes = st.builds(
 )
 
 
-def at_rest(lives: Lifetimes) -> World:
-    """Return a world that has just been set up, and whose readers have read."""
-    simulation = World(lives, min(lives.settle, lives.leaf / 10))
+def settled_simulation(lifetimes_used: Lifetimes) -> CaSimulation:
+    """Return a simulation after the first round, when all readers have its result."""
+    simulation = CaSimulation(lifetimes_used, min(lifetimes_used.settle, lifetimes_used.leaf / 10))
     simulation.settle()
-    simulation.disturb()
-    simulation.pass_by(simulation.calm_at - simulation.now)
+    simulation.postpone_checks()
+    simulation.advance(simulation.settled_at - simulation.now)
     return simulation
 
 
 @examples(25)
-@given(lives=lifetimes, seed=st.integers(0, 2**32))
-def test_leaf_always_verifies_against_every_published_bundle(lives: Lifetimes, seed: int) -> None:
-    random = Random(seed)  # noqa: S311  nothing secret comes of it
-    simulation = at_rest(lives)
-    end, missed = simulation.now + 2 * lives.ca + lives.leaf, 0
+@given(lifetimes_used=lifetimes, seed=st.integers(0, 2**32))
+def test_leaf_always_verifies_against_every_published_bundle(lifetimes_used: Lifetimes, seed: int) -> None:
+    random = Random(seed)  # noqa: S311  not for secrets
+    simulation = settled_simulation(lifetimes_used)
+    end, missed = simulation.now + 2 * lifetimes_used.ca + lifetimes_used.leaf, 0
     while simulation.now < end:
-        simulation.pass_by(lives.leaf / 25 * (0.2 + random.random()))
-        assert simulation.failing() == ""
+        simulation.advance(lifetimes_used.leaf / 25 * (0.2 + random.random()))
+        assert simulation.failure() == ""
         for _ in range(random.randrange(3)):
-            mishap(simulation, random)
-            assert simulation.failing() == ""
+            faulty_round(simulation, random)
+            assert simulation.failure() == ""
         missed = missed + 1 if missed < 2 and random.random() < 0.2 else 0
         if not missed:
             simulation.settle(random.choice)
-            assert simulation.failing() == ""
+            assert simulation.failure() == ""
 
 
 @examples(25)
-@given(lives=lifetimes, seed=st.integers(0, 2**32), jumps=st.lists(st.floats(-3, 3), min_size=1, max_size=6))
+@given(lifetimes_used=lifetimes, seed=st.integers(0, 2**32), jumps=st.lists(st.floats(-3, 3), min_size=1, max_size=6))
 def test_one_round_recovers_from_a_suspend_or_a_clock_correction(
-    lives: Lifetimes, seed: int, jumps: list[float]
+    lifetimes_used: Lifetimes, seed: int, jumps: list[float]
 ) -> None:
-    random = Random(seed)  # noqa: S311  nothing secret comes of it
-    simulation = at_rest(lives)
+    random = Random(seed)  # noqa: S311  not for secrets
+    simulation = settled_simulation(lifetimes_used)
     for jump in jumps:
-        simulation.now = max(START, simulation.now + lives.ca * jump)
-        simulation.forget_the_past()
+        simulation.now = max(START, simulation.now + lifetimes_used.ca * jump)
+        simulation.forget_history()
         simulation.settle(random.choice)
-        simulation.disturb()
+        simulation.postpone_checks()
         for _ in range(40):
-            simulation.pass_by(lives.leaf / 40)
+            simulation.advance(lifetimes_used.leaf / 40)
             simulation.settle()
-            assert simulation.failing() == ""
+            assert simulation.failure() == ""
 
 
 def test_new_ca_is_published_before_its_first_leaf_and_the_old_removed_after_its_last() -> None:
-    """Checklist, 1."""
-    simulation = at_rest(USUAL)
-    [old] = simulation.line.now
-    seen = []
+    simulation = settled_simulation(USUAL)
+    [old] = simulation.generations.now
+    switches = []
     while old.certificate in {ca for cell in simulation.places.values() for ca in cell.now}:
-        simulation.pass_by(timedelta(hours=6))
+        simulation.advance(timedelta(hours=6))
         while steps := simulation.due():
             step = steps[0]
-            former = simulation.leaf.now
-            simulation.take(step)
+            old_leaf = simulation.leaf.now
+            simulation.apply(step)
             if isinstance(step, Issue) and step.signer.certificate != old.certificate:
                 assert all(step.signer.certificate in cell.now for cell in simulation.places.values())
-                seen.append((simulation.now, former))
+                switches.append((simulation.now, old_leaf))
     assert isinstance(simulation.done[-len(simulation.places) - 1][1], Drop)
-    switched_at, last = seen[0]
-    assert last is not None
-    assert last.certificate.not_valid_after_utc <= simulation.now < last.certificate.not_valid_after_utc + DAY
+    switched_at, last_old_leaf = switches[0]
+    assert last_old_leaf is not None
+    assert (
+        last_old_leaf.certificate.not_valid_after_utc
+        <= simulation.now
+        < last_old_leaf.certificate.not_valid_after_utc + DAY
+    )
     assert simulation.now - switched_at > USUAL.leaf / 4
 
 
 def test_unwritable_bundle_prevents_a_new_ca_from_signing_and_no_renewal() -> None:
-    """Checklist, 1: read back from every configuration."""
-    simulation = at_rest(USUAL)
-    [old] = simulation.line.now
+    """A CA counts as published only when it was read back from every configuration."""
+    simulation = settled_simulation(USUAL)
+    [old] = simulation.generations.now
     while simulation.now < START + 364 * DAY:
-        simulation.pass_by(timedelta(hours=12))
+        simulation.advance(timedelta(hours=12))
         for _ in range(20):
             steps = [step for step in simulation.due() if step != Publish("policy")]
             if not steps:
                 break
-            simulation.take(steps[0])
-        assert simulation.failing() == ""
-    assert len(simulation.line.now) == 2
+            simulation.apply(steps[0])
+        assert simulation.failure() == ""
+    assert len(simulation.generations.now) == 2
     assert {step.signer.certificate for _, step in simulation.done if isinstance(step, Issue)} == {old.certificate}
-    ends = [leaf.certificate.not_valid_after_utc for _, leaf in simulation.leaf.versions if leaf is not None]
-    assert len(set(ends)) == len(ends), "a leaf that lives no longer than the one before is no renewal"
+    expiries = [leaf.certificate.not_valid_after_utc for _, leaf in simulation.leaf.versions if leaf is not None]
+    assert len(set(expiries)) == len(expiries), "each renewal has a later expiry"
 
 
 def test_leaves_are_renewed_at_two_thirds_with_jitter_and_backdated_an_hour() -> None:
-    """Checklist, 2."""
-    shares, simulation = set(), World(USUAL, USUAL.settle)
+    shares, simulation = set(), CaSimulation(USUAL, USUAL.settle)
     simulation.settle()
     for _ in range(200):
         leaf = simulation.leaf.now
         assert leaf is not None
         certificate = leaf.certificate
-        born = certificate.not_valid_before_utc + BACKDATED
-        life = certificate.not_valid_after_utc - born
+        issued_at = certificate.not_valid_before_utc + BACKDATED
+        lifetime = certificate.not_valid_after_utc - issued_at
         assert certificate.not_valid_before_utc == simulation.now - BACKDATED
-        assert life == USUAL.leaf
-        shares.add(round((renewal(certificate) - born) / life, 3))
+        assert lifetime == USUAL.leaf
+        shares.add(round((renewal(certificate) - issued_at) / lifetime, 3))
         simulation.leaf.versions[-1] = (
             simulation.now,
             Authority.create(now=simulation.now).issue_server(NAME, server_names(NAME), USUAL.leaf, simulation.now),
@@ -142,25 +144,25 @@ def test_leaf_read_every_five_minutes_is_renewed_with_six_minutes_left() -> None
 
 
 def test_ca_is_replaced_before_it_shortens_a_leaf() -> None:
-    """Checklist, 2; and two outages of others: a CA that expired before its leaf, a rotator that turned only once."""
-    for lives in (USUAL, SHORT, Lifetimes.of(30 * DAY, 15 * DAY, MINUTE)):
-        simulation = at_rest(lives)
-        while simulation.now < START + 6 * lives.ca:
-            simulation.pass_by(lives.leaf / 60)
+    """A leaf that a CA's expiry shortens is a known cause of outages."""
+    for lifetimes_used in (USUAL, SHORT, Lifetimes.of(30 * DAY, 15 * DAY, MINUTE)):
+        simulation = settled_simulation(lifetimes_used)
+        while simulation.now < START + 6 * lifetimes_used.ca:
+            simulation.advance(lifetimes_used.leaf / 60)
             simulation.settle()
             leaf = simulation.leaf.now
             assert leaf is not None
             if simulation.leaf.versions[-1][0] == simulation.now:
-                assert leaf.certificate.not_valid_after_utc - simulation.now == lives.leaf
+                assert leaf.certificate.not_valid_after_utc - simulation.now == lifetimes_used.leaf
         made = [at for at, step in simulation.done if isinstance(step, Make)]
         assert 6 <= len(made) <= 26
-        assert len(simulation.line.now) <= 4
+        assert len(simulation.generations.now) <= 4
 
 
 def test_nothing_is_renewed_needlessly() -> None:
-    simulation = at_rest(USUAL)
+    simulation = settled_simulation(USUAL)
     while simulation.now < START + 365 * DAY:
-        simulation.pass_by(timedelta(hours=1))
+        simulation.advance(timedelta(hours=1))
         simulation.settle()
     issued = [step for _, step in simulation.done if isinstance(step, Issue)]
     assert 365 / 14 * 1.3 < len(issued) < 365 / 14 * 1.75
@@ -168,95 +170,94 @@ def test_nothing_is_renewed_needlessly() -> None:
 
 
 def test_changed_bundle_is_due_at_once() -> None:
-    """Checklist, 6."""
-    simulation = at_rest(USUAL)
+    simulation = settled_simulation(USUAL)
     foreign = Authority.create().key_pair.certificate
     for drifted in (frozenset(), frozenset({foreign}), simulation.places["policy"].now | {foreign}):
         simulation.places["policy"].write(simulation.now, drifted)
         assert simulation.due() == (Publish("policy"),)
         simulation.settle()
-        assert simulation.places["policy"].now == {one.certificate for one in simulation.line.now}
+        assert simulation.places["policy"].now == {generation.certificate for generation in simulation.generations.now}
 
 
 def test_new_ca_missing_from_a_bundle_restarts_its_wait() -> None:
-    simulation = at_rest(USUAL)
-    while len(simulation.line.now) == 1:
-        simulation.pass_by(timedelta(hours=6))
+    simulation = settled_simulation(USUAL)
+    while len(simulation.generations.now) == 1:
+        simulation.advance(timedelta(hours=6))
         simulation.settle()
-    [old, new] = simulation.line.now
+    [old, new] = simulation.generations.now
     assert new.published_at == simulation.now
     simulation.places["policy"].write(simulation.now, frozenset({old.certificate}))
-    simulation.pass_by(USUAL.settle)
+    simulation.advance(USUAL.settle)
     assert simulation.due() == (MarkPublished(new, None),)
     simulation.settle()
-    assert simulation.line.now[1].published_at == simulation.now
-    assert not simulation.line.now[1].is_signing
-    simulation.pass_by(USUAL.settle)
+    assert simulation.generations.now[1].published_at == simulation.now
+    assert not simulation.generations.now[1].is_signing
+    simulation.advance(USUAL.settle)
     simulation.settle()
-    assert simulation.line.now[1].is_signing
-    assert simulation.line.now[0].key is None, "what signs no more needs no key"
+    assert simulation.generations.now[1].is_signing
+    assert simulation.generations.now[0].key is None, "a CA that no longer signs needs no key"
 
 
 def test_unrecorded_ca_stays_trusted_while_its_leaf_is_valid() -> None:
-    """Somebody has deleted the CA's Secret: a new one takes over, and no call fails."""
-    simulation = at_rest(USUAL)
-    [lost] = simulation.line.now
-    simulation.line.write(simulation.now, ())
-    former = simulation.leaf.now
-    while simulation.leaf.now is former:
+    """A deleted CA Secret loses the record: a new CA replaces the lost one without a failed call."""
+    simulation = settled_simulation(USUAL)
+    [lost] = simulation.generations.now
+    simulation.generations.write(simulation.now, ())
+    old_leaf = simulation.leaf.now
+    while simulation.leaf.now is old_leaf:
         simulation.settle()
-        assert simulation.failing() == ""
-        simulation.pass_by(USUAL.settle / 4)
-    assert [one.certificate == lost.certificate for one in simulation.line.now] == [True, False]
+        assert simulation.failure() == ""
+        simulation.advance(USUAL.settle / 4)
+    assert [generation.certificate == lost.certificate for generation in simulation.generations.now] == [True, False]
     assert simulation.now - START < timedelta(minutes=5)
-    simulation.pass_by(USUAL.leaf)
+    simulation.advance(USUAL.leaf)
     simulation.settle()
     assert lost.certificate not in simulation.places["policy"].now
 
 
 def test_with_an_unreadable_bundle_a_leaf_of_an_unknown_ca_stays_in_use() -> None:
-    """That place may trust it: what would be published or issued instead is not."""
-    simulation = at_rest(USUAL)
-    [lost] = simulation.line.now
-    simulation.line.write(simulation.now, ())
-    unread = {"unread": frozenset(PLACES), "places": dict.fromkeys(PLACES, (frozenset(),))}
-    assert due(replace(simulation.view(), **unread), USUAL, simulation.now) == (Make(),)
-    simulation.take(Make())
-    blind = replace(simulation.view(), **unread)
-    assert due(blind, USUAL, simulation.now) == tuple(Publish(place) for place in sorted(PLACES))
-    steps = due(blind, USUAL, simulation.now + USUAL.leaf)
+    """An unreadable bundle may trust the unknown CA, so nothing is published or issued instead."""
+    simulation = settled_simulation(USUAL)
+    [lost] = simulation.generations.now
+    simulation.generations.write(simulation.now, ())
+    unreadable = {"unread": frozenset(PLACES), "places": dict.fromkeys(PLACES, (frozenset(),))}
+    assert due(replace(simulation.view(), **unreadable), USUAL, simulation.now) == (Make(),)
+    simulation.apply(Make())
+    unreadable_view = replace(simulation.view(), **unreadable)
+    assert due(unreadable_view, USUAL, simulation.now) == tuple(Publish(place) for place in sorted(PLACES))
+    steps = due(unreadable_view, USUAL, simulation.now + USUAL.leaf)
     assert [step.reason for step in steps if isinstance(step, Issue)] == ["it is not valid now"]
     simulation.settle()
-    assert [one.certificate == lost.certificate for one in simulation.line.now] == [True, False]
-    assert simulation.failing() == ""
+    assert [generation.certificate == lost.certificate for generation in simulation.generations.now] == [True, False]
+    assert simulation.failure() == ""
 
 
 def test_ca_of_a_previous_leaf_stays_trusted_until_that_expires() -> None:
-    """The line is lost, and once more just after another CA has taken over: somebody may still show the first leaf."""
-    simulation = at_rest(USUAL)
-    [lost] = simulation.line.now
-    former = simulation.leaf.now
-    assert former is not None
-    simulation.line.write(simulation.now, ())
+    """The record is lost twice: a late reader may still present the leaf of the first CA."""
+    simulation = settled_simulation(USUAL)
+    [lost] = simulation.generations.now
+    old_leaf = simulation.leaf.now
+    assert old_leaf is not None
+    simulation.generations.write(simulation.now, ())
     simulation.settle()
-    simulation.pass_by(USUAL.settle)
+    simulation.advance(USUAL.settle)
     simulation.settle()
-    assert simulation.leaf.now is not former
-    simulation.line.write(simulation.now, ())
+    assert simulation.leaf.now is not old_leaf
+    simulation.generations.write(simulation.now, ())
 
     def steps(now: datetime) -> Sequence[Step]:
-        return due(replace(simulation.view(), used=(former.certificate,)), USUAL, now)
+        return due(replace(simulation.view(), used=(old_leaf.certificate,)), USUAL, now)
 
     [first] = steps(simulation.now)
-    simulation.take(first)
-    ends = former.certificate.not_valid_after_utc
-    assert steps(simulation.now) == (Adopt(lost.certificate, ends),)
-    assert not [step for step in steps(ends) if isinstance(step, Adopt)]
+    simulation.apply(first)
+    expiry = old_leaf.certificate.not_valid_after_utc
+    assert steps(simulation.now) == (Adopt(lost.certificate, expiry),)
+    assert not [step for step in steps(expiry) if isinstance(step, Adopt)]
 
 
 def test_leaf_that_lacks_a_name_is_reissued() -> None:
-    """Checklist, 9: whatever the API server calls us by."""
-    simulation = at_rest(USUAL)
+    """The certificate needs every name that the API server uses."""
+    simulation = settled_simulation(USUAL)
     simulation.names = (*simulation.names, *server_names("192.0.2.7"))
     [step] = simulation.due()
     assert isinstance(step, Issue)
@@ -267,7 +268,7 @@ def test_leaf_that_lacks_a_name_is_reissued() -> None:
 
 
 def test_unusual_lifetimes_are_warnings_and_impossible_ones_errors() -> None:
-    """Checklist, 2: leaves of 7 to 30 days."""
+    """Leaves of 7 to 30 days are usual."""
     assert (USUAL.remarks(), USUAL.mistake()) == ((), "")
     assert "less than 7 days" in SHORT.remarks()[0]
     assert "more than 30 days" in Lifetimes.of(365 * DAY, 90 * DAY, MINUTE).remarks()[0]

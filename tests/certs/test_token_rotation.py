@@ -21,14 +21,14 @@ HOUR, DAY = 3600, 86400
 START = 1_800_000_000
 ISSUER = Issuer("https://podgate", "podgate", "kube-apiserver", "kube-apiserver", HOUR, DAY)
 SHORT = replace(ISSUER, token_seconds=600, key_seconds=600)
-LOOK_SECONDS = 10
-CALLER_LATE_SECONDS = 80
-"""A node's writer looks every 20 s, kube-apiserver reads every minute."""
+POLL_SECONDS = 10
+CALLER_DELAY_SECONDS = 80
+"""The writer on the node polls every 20 s, kube-apiserver reads the file every minute."""
 
 
 @dataclass
-class World:
-    """What is kept, what is published and the token in use; and all that late readers may still have."""
+class TokenSimulation:
+    """The recorded keys, the published key set and the token in use, with the earlier versions of late readers."""
 
     issuer: Issuer = ISSUER
     now: int = START
@@ -36,61 +36,61 @@ class World:
     key_set: str = "{}"
     token: str | None = None
     key_sets: list[tuple[int, str]] = field(default_factory=list)
-    """Each with the moment when the next one took its place."""
+    """Each with the time of its replacement."""
     tokens: list[tuple[int, str]] = field(default_factory=list)
-    excused_until: int = 0
+    unchecked_until: int = 0
 
     def step(self) -> TokenStep | None:
         view = TokenState(self.keys, published(self.key_set.encode()), self.token)
         return next_step(view, self.issuer, self.now)
 
     def write(self, step: TokenStep, parts: int = 3) -> None:
-        """Write as many of a step's parts, in their order, as are written before a kill."""
-        todo: list[Callable[[], None]] = []
+        """Write the first parts of a step, in their order, as an interrupted process does."""
+        writes: list[Callable[[], None]] = []
         if step.keys is not None:
-            todo.append(lambda: setattr(self, "keys", read(written(step.keys or ()), "here")))
+            writes.append(lambda: setattr(self, "keys", read(written(step.keys or ()), "here")))
         if step.key_set is not None:
-            todo.append(lambda: self.publish(step.key_set or ""))
+            writes.append(lambda: self.publish(step.key_set or ""))
         if step.token is not None:
-            todo.append(lambda: self.hand_out(step.token or ""))
-        for one in todo[:parts]:
-            one()
+            writes.append(lambda: self.set_token(step.token or ""))
+        for write in writes[:parts]:
+            write()
 
     def publish(self, text: str) -> None:
         self.key_sets.append((self.now, self.key_set))
         self.key_set = text
 
-    def hand_out(self, text: str) -> None:
+    def set_token(self, text: str) -> None:
         if self.token is not None:
             self.tokens.append((self.now, self.token))
         else:
-            self.excused_until = self.now + self.issuer.settle_seconds  # nobody has called before
+            self.unchecked_until = self.now + self.issuer.settle_seconds  # no caller had a token before
         self.token = text
 
-    def look(self) -> list[str]:
-        taken: list[str] = []
+    def reconcile(self) -> list[str]:
+        texts: list[str] = []
         while (step := self.step()) is not None:
             self.write(step)
-            taken.append(step.text)
-            assert len(taken) < 20, taken
-        return taken
+            texts.append(step.text)
+            assert len(texts) < 20, texts
+        return texts
 
     def check(self) -> None:
-        """Every token that a caller may hold verifies with every key set that a server may have."""
-        if self.now < self.excused_until or self.token is None:
+        """Check that every token of a late caller verifies with every key set of a late server."""
+        if self.now < self.unchecked_until or self.token is None:
             return
-        read_late = self.now - self.issuer.settle_seconds
-        sets = [self.key_set, *(text for until, text in self.key_sets if until > read_late)]
-        held = [self.token, *(text for until, text in self.tokens if until > self.now - CALLER_LATE_SECONDS)]
-        for token in held:
+        oldest_read = self.now - self.issuer.settle_seconds
+        sets = [self.key_set, *(text for until, text in self.key_sets if until > oldest_read)]
+        caller_tokens = [self.token, *(text for until, text in self.tokens if until > self.now - CALLER_DELAY_SECONDS)]
+        for token in caller_tokens:
             if expires_at(token) > self.now:
                 for text in sets:
                     assert verifies(token, text), f"at {self.now - START}"
 
-    def live(self, seconds: int, every_seconds: int = LOOK_SECONDS) -> None:
-        """Look as the loop does, for so long."""
+    def run(self, seconds: int, every_seconds: int = POLL_SECONDS) -> None:
+        """Reconcile periodically, as the loop does."""
         for _ in range(0, seconds, every_seconds):
-            self.look()
+            self.reconcile()
             self.check()
             self.now += every_seconds
 
@@ -98,14 +98,16 @@ class World:
 @lru_cache(1000)
 def verifies(token: str, key_set: str) -> bool:
     kid = jwt.get_unverified_header(token)["kid"]
-    return any(one["kid"] == kid and good(token, tuple(one.items())) for one in published(key_set.encode()))
+    return any(
+        key["kid"] == kid and has_valid_signature(token, tuple(key.items())) for key in published(key_set.encode())
+    )
 
 
 @lru_cache(1000)
-def good(token: str, jwk: tuple[tuple[str, str], ...]) -> bool:
-    whenever = {"verify_exp": False, "verify_iat": False, "verify_aud": False}
+def has_valid_signature(token: str, jwk: tuple[tuple[str, str], ...]) -> bool:
+    options = {"verify_exp": False, "verify_iat": False, "verify_aud": False}
     try:
-        jwt.decode(token, jwt.PyJWK(dict(jwk)), algorithms=list(ALGORITHMS), options=whenever)  # type: ignore[arg-type]  # a TypedDict
+        jwt.decode(token, jwt.PyJWK(dict(jwk)), algorithms=list(ALGORITHMS), options=options)  # type: ignore[arg-type]  # a TypedDict
     except jwt.InvalidSignatureError:
         return False
     return True
@@ -113,8 +115,8 @@ def good(token: str, jwk: tuple[tuple[str, str], ...]) -> bool:
 
 def claims(token: str | None) -> dict[str, object]:
     assert token is not None
-    found: dict[str, object] = jwt.decode(token, options={"verify_signature": False})
-    return found
+    decoded: dict[str, object] = jwt.decode(token, options={"verify_signature": False})
+    return decoded
 
 
 @lru_cache(1000)
@@ -122,18 +124,18 @@ def expires_at(token: str) -> int:
     return int(str(claims(token)["exp"]))
 
 
-def kids(simulation: World) -> list[str]:
-    return [one.kid for one in simulation.keys]
+def kids(simulation: TokenSimulation) -> list[str]:
+    return [key.kid for key in simulation.keys]
 
 
 # --- step by step ---
 
 
 def test_first_round_creates_and_publishes_a_key_and_signs() -> None:
-    simulation = World()
-    taken = simulation.look()
+    simulation = TokenSimulation()
+    texts = simulation.reconcile()
     [kid] = kids(simulation)
-    assert taken == [
+    assert texts == [
         f"made key {kid}",
         "published 1 key(s)",
         f"key {kid} is published",
@@ -149,57 +151,57 @@ def test_first_round_creates_and_publishes_a_key_and_signs() -> None:
         "iat": START,
         "exp": START + HOUR,
     }
-    assert simulation.look() == []
+    assert simulation.reconcile() == []
 
 
 def test_token_is_renewed_at_a_tenth_of_its_lifetime() -> None:
-    simulation = World()
-    simulation.look()
+    simulation = TokenSimulation()
+    simulation.reconcile()
     first = simulation.token
     simulation.now += HOUR // 10 - 1
-    assert simulation.look() == []
+    assert simulation.reconcile() == []
     simulation.now += 1
-    assert [text.rpartition(": ")[2] for text in simulation.look()] == ["the token in use is due for renewal"]
+    assert [text.rpartition(": ")[2] for text in simulation.reconcile()] == ["the token in use is due for renewal"]
     assert simulation.token != first
 
 
 def test_new_key_signs_once_read_by_all_and_the_old_one_is_removed_with_its_last_token() -> None:
-    simulation = World()
-    simulation.live(DAY)
+    simulation = TokenSimulation()
+    simulation.run(DAY)
     [old] = kids(simulation)
-    simulation.live(LOOK_SECONDS)
+    simulation.run(POLL_SECONDS)
     assert kids(simulation)[0] == old
     [_, new] = kids(simulation)
-    assert {one["kid"] for one in published(simulation.key_set.encode())} == {old, new}
+    assert {key["kid"] for key in published(simulation.key_set.encode())} == {old, new}
     settle = ISSUER.settle_seconds
-    simulation.live(settle - 2 * LOOK_SECONDS)
+    simulation.run(settle - 2 * POLL_SECONDS)
     assert signer(simulation) == old
-    simulation.live(HOUR // 10 + 2 * LOOK_SECONDS)
+    simulation.run(HOUR // 10 + 2 * POLL_SECONDS)
     assert signer(simulation) == new
-    assert simulation.keys[0].key is None, "what is not there cannot be stolen"
+    assert simulation.keys[0].key is None, "the private key is deleted"
     last = simulation.keys[0].tokens_end
     assert last is not None
-    simulation.live(last - simulation.now)
+    simulation.run(last - simulation.now)
     assert kids(simulation) == [old, new]
-    simulation.live(150)
+    simulation.run(150)
     assert kids(simulation) == [new]
-    assert {one["kid"] for one in published(simulation.key_set.encode())} == {new}
+    assert {key["kid"] for key in published(simulation.key_set.encode())} == {new}
 
 
-def signer(simulation: World) -> str:
+def signer(simulation: TokenSimulation) -> str:
     assert simulation.token is not None
     return str(jwt.get_unverified_header(simulation.token)["kid"])
 
 
 def test_key_missing_from_the_set_restarts_its_wait() -> None:
-    simulation = World()
-    simulation.live(DAY + ISSUER.settle_seconds - LOOK_SECONDS)
+    simulation = TokenSimulation()
+    simulation.run(DAY + ISSUER.settle_seconds - POLL_SECONDS)
     old, new = kids(simulation)
     simulation.publish(set_of(simulation.keys[:1]))
     tampered_at = simulation.now
-    simulation.live(ISSUER.settle_seconds - LOOK_SECONDS)
+    simulation.run(ISSUER.settle_seconds - POLL_SECONDS)
     assert signer(simulation) == old
-    simulation.live(HOUR // 10 + 2 * LOOK_SECONDS)
+    simulation.run(HOUR // 10 + 2 * POLL_SECONDS)
     assert signer(simulation) == new
     signed_at = claims(simulation.token)["iat"]
     assert isinstance(signed_at, int)
@@ -207,13 +209,13 @@ def test_key_missing_from_the_set_restarts_its_wait() -> None:
 
 
 def test_token_in_use_stays_valid_when_the_record_is_lost() -> None:
-    simulation = World()
-    simulation.live(HOUR)
+    simulation = TokenSimulation()
+    simulation.run(HOUR)
     old = signer(simulation)
     simulation.keys = ()
-    assert simulation.look()[0] == f"adopted key {old}: it has signed the token in use"
+    assert simulation.reconcile()[0] == f"adopted key {old}: it has signed the token in use"
     assert kids(simulation)[0] == old
-    simulation.live(2 * HOUR)
+    simulation.run(2 * HOUR)
     assert old not in kids(simulation)
     assert signer(simulation) == kids(simulation)[0]
 
@@ -222,52 +224,52 @@ def test_token_in_use_stays_valid_when_the_record_is_lost() -> None:
 def test_manually_issued_token_is_adopted_without_interruption(algorithm: str) -> None:
     key = new_key(algorithm)
     jwk = public_jwk(key.public_key(), algorithm)
-    del jwk["use" if algorithm == "PS256" else "alg"]  # other tools leave them out
-    simulation = World(key_set=key_set([jwk]))
+    del jwk["use" if algorithm == "PS256" else "alg"]  # other tools omit them
+    simulation = TokenSimulation(key_set=key_set([jwk]))
     simulation.token = sign(key, {**ISSUER.claims(START - 60), "iat": START - 60, "exp": START + 12 * HOUR}, algorithm)
-    simulation.look()
+    simulation.reconcile()
     assert verifies(simulation.token, simulation.key_set)
-    simulation.live(ISSUER.settle_seconds - LOOK_SECONDS)
+    simulation.run(ISSUER.settle_seconds - POLL_SECONDS)
     assert signer(simulation) == jwk["kid"]
-    simulation.live(2 * LOOK_SECONDS)
+    simulation.run(2 * POLL_SECONDS)
     assert signer(simulation) != jwk["kid"]
     assert jwk["kid"] in kids(simulation)
 
 
 @pytest.mark.parametrize("bound", [{}, {"iss": "https://podgate"}])
 def test_token_in_use_verifies_before_and_after_its_adoption(bound: dict[str, str]) -> None:
-    """A key that names an issuer is the only one for it: all must name theirs, or none."""
+    """If one key of a set names an issuer, only keys that name it may sign for it."""
     key = new_key("ES256")
-    simulation = World(key_set=key_set([{**public_jwk(key.public_key()), **bound}]))
+    simulation = TokenSimulation(key_set=key_set([{**public_jwk(key.public_key()), **bound}]))
     simulation.token = sign(key, {**ISSUER.claims(START), "exp": START + 12 * HOUR})
     for _ in range(3):
-        simulation.look()
-        assert is_taken(simulation)
-        simulation.live(ISSUER.settle_seconds + LOOK_SECONDS)
+        simulation.reconcile()
+        assert is_accepted(simulation)
+        simulation.run(ISSUER.settle_seconds + POLL_SECONDS)
     assert signer(simulation) == kids(simulation)[-1]
-    assert is_taken(simulation)
+    assert is_accepted(simulation)
 
 
-def is_taken(simulation: World) -> bool:
-    """Whether the server that reads this set lets in whoever has this token."""
-    found = read_key_set(simulation.key_set.encode(), "jwks.json", may_bind=True)
+def is_accepted(simulation: TokenSimulation) -> bool:
+    """Whether a server with this key set accepts the token."""
+    key_set_read = read_key_set(simulation.key_set.encode(), "jwks.json", may_bind=True)
     issuer = str(claims(simulation.token)["iss"])
-    return found.keys[signer(simulation)].issuer == (issuer if issuer in claimed_by(found.keys) else None)
+    return key_set_read.keys[signer(simulation)].issuer == (issuer if issuer in claimed_by(key_set_read.keys) else None)
 
 
 def test_adopted_key_keeps_its_issuer_and_another_key_signs_for_the_new_one() -> None:
-    simulation = World()
-    simulation.look()
+    simulation = TokenSimulation()
+    simulation.reconcile()
     old = signer(simulation)
     simulation.issuer = replace(ISSUER, issuer="https://other")
-    simulation.live(ISSUER.settle_seconds - LOOK_SECONDS)
+    simulation.run(ISSUER.settle_seconds - POLL_SECONDS)
     assert signer(simulation) == old
-    assert is_taken(simulation)
-    simulation.live(2 * LOOK_SECONDS)
+    assert is_accepted(simulation)
+    simulation.run(2 * POLL_SECONDS)
     assert signer(simulation) != old
     assert claims(simulation.token)["iss"] == "https://other"
-    assert is_taken(simulation)
-    assert {one["kid"]: one["iss"] for one in published(simulation.key_set.encode())} == {
+    assert is_accepted(simulation)
+    assert {key["kid"]: key["iss"] for key in published(simulation.key_set.encode())} == {
         old: "https://podgate",
         signer(simulation): "https://other",
     }
@@ -283,31 +285,31 @@ def test_adopted_key_keeps_its_issuer_and_another_key_signs_for_the_new_one() ->
     ],
 )
 def test_damaged_key_set_is_published_again(rows: list[object]) -> None:
-    simulation = World()
-    simulation.look()
-    right = simulation.key_set
-    simulation.key_set = json.dumps({"keys": [*json.loads(right)["keys"], *rows]})
-    assert simulation.look() == ["published 1 key(s)"]
-    assert json.loads(simulation.key_set) == json.loads(right)
+    simulation = TokenSimulation()
+    simulation.reconcile()
+    expected = simulation.key_set
+    simulation.key_set = json.dumps({"keys": [*json.loads(expected)["keys"], *rows]})
+    assert simulation.reconcile() == ["published 1 key(s)"]
+    assert json.loads(simulation.key_set) == json.loads(expected)
 
 
-@pytest.mark.parametrize("spoilt", [{"exp": "soon"}, {"iat": "soon"}, {"exp": 1e400}, {"exp": [1]}, {"iss": None}])
-def test_token_with_invalid_claims_is_replaced(spoilt: dict[str, object]) -> None:
-    simulation = World()
+@pytest.mark.parametrize("replaced", [{"exp": "soon"}, {"iat": "soon"}, {"exp": 1e400}, {"exp": [1]}, {"iss": None}])
+def test_token_with_invalid_claims_is_replaced(replaced: dict[str, object]) -> None:
+    simulation = TokenSimulation()
     key = new_key("ES256")
     simulation.key_set = key_set([public_jwk(key.public_key())])
-    token_claims = {**ISSUER.claims(START), **spoilt}
+    token_claims = {**ISSUER.claims(START), **replaced}
     simulation.token = sign(key, {name: value for name, value in token_claims.items() if value is not None})
-    assert simulation.look()[-1].endswith("no valid token is in use")
+    assert simulation.reconcile()[-1].endswith("no valid token is in use")
     assert verifies(simulation.token, simulation.key_set)
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", sign(new_key("ES256"), {"iat": START, "exp": START + HOUR})])
 def test_unverifiable_token_is_replaced(token: str) -> None:
-    simulation = World()
-    simulation.look()
+    simulation = TokenSimulation()
+    simulation.reconcile()
     simulation.token = token
-    assert len(simulation.look()) == 1
+    assert len(simulation.reconcile()) == 1
     assert verifies(simulation.token, simulation.key_set)
 
 
@@ -316,37 +318,37 @@ def test_unverifiable_token_is_replaced(token: str) -> None:
     [{"audience": "other"}, {"subject": "other"}, {"client_id": None}, {"token_seconds": 1800}],
 )
 def test_token_is_reissued_when_its_claims_change(change: dict[str, object]) -> None:
-    simulation = World()
-    simulation.look()
+    simulation = TokenSimulation()
+    simulation.reconcile()
     simulation.issuer = replace(ISSUER, **change)  # type: ignore[arg-type]  # of the right types
-    assert len(simulation.look()) == 1
-    assert simulation.look() == []
+    assert len(simulation.reconcile()) == 1
+    assert simulation.reconcile() == []
 
 
 def test_token_from_the_future_is_replaced_after_a_clock_correction() -> None:
-    simulation = World()
-    simulation.look()
+    simulation = TokenSimulation()
+    simulation.reconcile()
     simulation.now -= 10 * 60
-    assert [text.rpartition(": ")[2] for text in simulation.look()] == ["the token in use is due for renewal"]
+    assert [text.rpartition(": ")[2] for text in simulation.reconcile()] == ["the token in use is due for renewal"]
     assert claims(simulation.token)["iat"] == simulation.now
 
 
 def test_key_published_in_the_future_restarts_its_wait_after_a_clock_correction() -> None:
-    simulation = World()
-    simulation.live(DAY - HOUR)
+    simulation = TokenSimulation()
+    simulation.run(DAY - HOUR)
     simulation.now += 7 * DAY
-    simulation.look()
+    simulation.reconcile()
     old = signer(simulation)
     simulation.now -= 7 * DAY
-    simulation.key_sets, simulation.tokens = [], []  # their moments have not come
-    simulation.live(ISSUER.settle_seconds + HOUR // 10 + 2 * LOOK_SECONDS)
+    simulation.key_sets, simulation.tokens = [], []  # they are in the future now
+    simulation.run(ISSUER.settle_seconds + HOUR // 10 + 2 * POLL_SECONDS)
     assert signer(simulation) != old
 
 
-def memory(**fault: object) -> str:
-    """Return what is kept of one key, with a fault."""
+def record(**fields: object) -> str:
+    """Return the record of one key, with replaced fields."""
     row = {"jwk": {"kid": "x", "iss": "y"}, "key": None, "publishedAt": None, "tokensEnd": None}
-    return json.dumps({"keys": [{**row, "madeAt": "2026-01-01T00:00:00Z", **fault}]})
+    return json.dumps({"keys": [{**row, "madeAt": "2026-01-01T00:00:00Z", **fields}]})
 
 
 @pytest.mark.parametrize(
@@ -357,9 +359,9 @@ def memory(**fault: object) -> str:
         '{"keys": [{}]}',
         '{"keys": [{"jwk": 1}]}',
         '{"keys": 1}',
-        memory(jwk=1),
-        memory(jwk={}),
-        memory(key=1),
+        record(jwk=1),
+        record(jwk={}),
+        record(key=1),
     ],
 )
 def test_invalid_record_is_reported_and_not_overwritten(text: str) -> None:
@@ -367,10 +369,10 @@ def test_invalid_record_is_reported_and_not_overwritten(text: str) -> None:
         read(text.encode(), "Secret x")
 
 
-def test_a_key_with_another_keys_public_half_is_refused() -> None:
-    mixed = replace(made(START, "https://podgate"), jwk=public_jwk(new_key("ES256").public_key()))
+def test_key_with_the_public_part_of_another_key_is_rejected() -> None:
+    mismatched = replace(made(START, "https://podgate"), jwk=public_jwk(new_key("ES256").public_key()))
     with pytest.raises(CertsError):
-        read(written((mixed,)), "Secret x")
+        read(written((mismatched,)), "Secret x")
 
 
 def test_a_key_must_outlive_its_tokens() -> None:
@@ -382,11 +384,11 @@ def test_a_key_must_outlive_its_tokens() -> None:
 
 
 def test_key_set_stays_small_over_weeks_of_rotation() -> None:
-    simulation = World(replace(ISSUER, token_seconds=12 * HOUR))
+    simulation = TokenSimulation(replace(ISSUER, token_seconds=12 * HOUR))
     seen: set[str] = set()
     for _ in range(14 * 24 * 4):
-        simulation.live(LOOK_SECONDS)
-        simulation.now += HOUR // 4 - LOOK_SECONDS
+        simulation.run(POLL_SECONDS)
+        simulation.now += HOUR // 4 - POLL_SECONDS
         seen |= set(kids(simulation))
         assert len(simulation.keys) <= 3
     assert len(seen) >= 12
@@ -407,7 +409,7 @@ ACTIONS = st.lists(
 def test_every_issued_token_verifies_with_every_key_set_in_force(
     actions: list[tuple[str, int, int]], issuer: Issuer
 ) -> None:
-    simulation = World(issuer)
+    simulation = TokenSimulation(issuer)
     for action, parts, amount in actions:
         match action:
             case "killed":
@@ -417,22 +419,24 @@ def test_every_issued_token_verifies_with_every_key_set_in_force(
                 simulation.now += amount * issuer.key_seconds // 100
             case "tampered":
                 simulation.publish("{}")
-                simulation.excused_until = simulation.now + issuer.settle_seconds
+                simulation.unchecked_until = simulation.now + issuer.settle_seconds
             case "forgotten" if (
-                len({one.kid for one in simulation.keys if one.is_signing}) == 1
-            ):  # else it cannot but lose one
+                len({key.kid for key in simulation.keys if key.is_signing}) == 1
+            ):  # else one signing key is lost
                 simulation.keys = ()
                 if (
                     simulation.token is not None and expires_at(simulation.token) <= simulation.now
-                ):  # nobody was let in anyway
-                    simulation.excused_until = simulation.now + issuer.settle_seconds
+                ):  # the token is rejected anyway
+                    simulation.unchecked_until = simulation.now + issuer.settle_seconds
             case "set back":
                 simulation.now -= min(amount, 4)
         if action in {"tampered", "forgotten"}:
-            simulation.look()
-        simulation.live(amount, 20)
-    simulation.live(2 * issuer.settle_seconds + issuer.token_seconds + 200, 30)
-    last = max(at for at, one in enumerate(simulation.keys) if one.is_signing)
-    assert all((one.tokens_end or 0) + 150 > simulation.now for one in simulation.keys[:last]), "keys do leave"
+            simulation.reconcile()
+        simulation.run(amount, 20)
+    simulation.run(2 * issuer.settle_seconds + issuer.token_seconds + 200, 30)
+    last = max(at for at, key in enumerate(simulation.keys) if key.is_signing)
+    assert all((key.tokens_end or 0) + 150 > simulation.now for key in simulation.keys[:last]), (
+        "expired keys are removed"
+    )
     assert simulation.token is not None
     assert expires_at(simulation.token) > simulation.now

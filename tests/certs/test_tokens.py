@@ -43,8 +43,8 @@ def test_algorithm_of_another_key_type_is_rejected() -> None:
 
 @pytest.mark.parametrize("kind", ["P-384", "RSA 1024"])
 def test_unsupported_key_types_are_rejected(kind: str) -> None:
-    weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 - must be refused
-    key = weak if kind == "RSA 1024" else ec.generate_private_key(ec.SECP384R1())
+    weak_key = rsa.generate_private_key(public_exponent=65537, key_size=1024)  # noqa: S505 - must be rejected
+    key = weak_key if kind == "RSA 1024" else ec.generate_private_key(ec.SECP384R1())
     with pytest.raises(CertsError, match="keys of this type"):
         algorithm_of(key)
 

@@ -7,5 +7,5 @@ from tests.compose import image
 
 @pytest.fixture(scope="session")
 def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that holds what the image holds: `opt/podgate`, without a tool of the tests."""
+    """Return a folder with the content of the image: `opt/podgate`, without test tools."""
     return image.build(tmp_path_factory.mktemp("image"))

@@ -1,4 +1,4 @@
-"""The image's content, built here: the Dockerfile's build stage, run on local folders."""
+"""The content of the image, built by running the build stage of the Dockerfile on local folders."""
 
 import hashlib
 import os
@@ -16,30 +16,32 @@ from tests.compose.sources import Instruction
 
 
 def build(folder: Path) -> Path:
-    """Do what the build stage does; return the folder that holds its file system."""
+    """Run the build stage; return the folder with its file system."""
     stage = sources.stages()[0]
-    dependencies = 1 + next(index for index, one in enumerate(stage) if one.word == "RUN")
+    dependencies = 1 + next(index for index, instruction in enumerate(stage) if instruction.word == "RUN")
     _copy_layer(_layer(stage[:dependencies]), folder)
-    _do(stage[dependencies:], folder, folder / _workdir(stage))
+    _execute(stage[dependencies:], folder, folder / _workdir(stage))
     return folder
 
 
 def _layer(instructions: Sequence[Instruction]) -> Path:
-    """Return what these make: kept from run to run, as Docker does, until they or the files that they copy change."""
-    files = [path for one in instructions if one.word == "COPY" for path, _ in _copied(one.listed)]
-    told = [sys.version, *map(repr, instructions), *(path.read_text() for path in files)]
-    digest = hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
+    """Return the file system after these instructions, cached by instructions and copied files."""
+    files = [
+        path for instruction in instructions if instruction.word == "COPY" for path, _ in _copied(instruction.listed)
+    ]
+    inputs = [sys.version, *map(repr, instructions), *(path.read_text() for path in files)]
+    digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
     layer, made = cache() / f"image-{digest}", cache() / f"image-{digest}.made"
     with locked(layer):
         if not made.exists():
             shutil.rmtree(layer, ignore_errors=True)
-            _do(instructions, layer, layer / _workdir(instructions))
+            _execute(instructions, layer, layer / _workdir(instructions))
             made.touch()
     return layer
 
 
 def _copy_layer(layer: Path, folder: Path) -> None:
-    """Copy it to where its programs have another path: what they and the environment itself say of it is changed."""
+    """Copy a layer, and replace its path in the scripts of its virtual environment."""
     shutil.copytree(layer, folder, symlinks=True, dirs_exist_ok=True)
     for path in folder.glob("opt/*/bin/*"):
         if not path.is_symlink():
@@ -51,7 +53,7 @@ def _workdir(instructions: Sequence[Instruction]) -> str:
     return workdir.lstrip("/")
 
 
-def _do(instructions: Sequence[Instruction], folder: Path, source: Path) -> None:
+def _execute(instructions: Sequence[Instruction], folder: Path, source: Path) -> None:
     source.mkdir(parents=True, exist_ok=True)
     for instruction in instructions:
         match instruction.word:
@@ -64,23 +66,23 @@ def _do(instructions: Sequence[Instruction], folder: Path, source: Path) -> None
             case "FROM" | "WORKDIR":
                 pass
             case _:
-                raise AssertionError(f"{instruction}: teach the tests what it does")
+                raise AssertionError(f"{instruction}: not implemented in the tests")
 
 
 def _copied(words: Sequence[str]) -> list[tuple[Path, Path]]:
-    """Return each file that a COPY brings, and what it is called in the working directory."""
+    """Return each file that a COPY copies, and its path in the working directory."""
     *names, target = words
-    found = []
+    copied = []
     for name in names:
         for path in sorted([sources.ROOT / name, *(sources.ROOT / name).glob("**/*")]):
-            if path.is_file() and sources.reaches_the_build(path.relative_to(sources.ROOT).as_posix()):
-                inside = path.relative_to(sources.ROOT / name) if (sources.ROOT / name).is_dir() else Path(name)
-                found.append((path, target / inside))
-    return found
+            if path.is_file() and sources.is_in_build_context(path.relative_to(sources.ROOT).as_posix()):
+                relative = path.relative_to(sources.ROOT / name) if (sources.ROOT / name).is_dir() else Path(name)
+                copied.append((path, target / relative))
+    return copied
 
 
 def _run(command: str, source: Path) -> None:
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("PODGATE_", "PYTHON"))}
-    own["PATH"] = f"{Path(sys.executable).parent}:{own['PATH']}"  # whose `python` is the image's
-    done = subprocess.run(["sh", "-c", command], cwd=source, env=own, check=False, capture_output=True, text=True)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PODGATE_", "PYTHON"))}
+    variables["PATH"] = f"{Path(sys.executable).parent}:{variables['PATH']}"  # its `python` is that of the image
+    done = subprocess.run(["sh", "-c", command], cwd=source, env=variables, check=False, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

@@ -1,7 +1,7 @@
-"""docker-compose.yml without containers: a service is a process, a volume a folder, a name an address of loopback.
+"""docker-compose.yml without containers: services are processes, volumes are folders, names are loopback addresses.
 
-The commands are the file's own. Only what a container would give is put into them: `/pki` becomes a folder of ours,
-`podgate:8443` the address where that service listens.
+The commands are those of the file. Only mounts and names are replaced in them: `/pki` by a local folder, `podgate:8443`
+by the address that the service listens on.
 """
 
 import json
@@ -20,11 +20,11 @@ from tests.compose.sources import Service
 from tests.redis_servers import RedisServer, program
 from tests.timeouts import HANG_SECONDS
 
-_REDIS_PORT = 6379  # the image's own
+_REDIS_PORT = 6379  # the port in the image
 
 
 class Composition:
-    """The services that were started; use it as a context manager: leaving ends everything."""
+    """The running services. Use it as a context manager: the exit stops them."""
 
     def __init__(self, image: Path, folder: Path) -> None:
         self._image = image
@@ -44,7 +44,7 @@ class Composition:
         self._redis.close()
 
     def up(self, name: str) -> None:
-        """Start a service that is not up yet, after all that it needs, each waited for as the file says."""
+        """Start a service and its dependencies, each with the condition in the file; without effect if it is up."""
         if self._is_up(name):
             return
         service = self._services[name]
@@ -70,7 +70,7 @@ class Composition:
         self._is_set_up = True
 
     def stop(self, name: str) -> int:
-        """End a service as `docker compose stop` would; return its exit code."""
+        """Stop a service as `docker compose stop` does; return its exit code."""
         process = self._processes._running[name]
         self._processes.stop(name)
         return process.returncode
@@ -79,7 +79,7 @@ class Composition:
         return self._processes.log(name, 10_000)
 
     def wait(self, seen: Callable[[], bool], what: str, *names: str) -> None:
-        """Wait until something is seen, as long as these services are alive."""
+        """Wait until `seen` returns true; fail if one of these services exits."""
         deadline = time.monotonic() + HANG_SECONDS
         while not seen():
             self._processes.require(*names)
@@ -91,7 +91,7 @@ class Composition:
         return self._volumes / name
 
     def plain(self, name: str, path: str) -> str:
-        """Return what a server's plain port shows."""
+        """Return the response of a server's plain port."""
         with urlopen(f"http://{self._addresses[name, 8081]}{path}", timeout=HANG_SECONDS) as response:
             shown: bytes = response.read()
         return shown.decode()
@@ -100,26 +100,26 @@ class Composition:
         return int(self._redis.cli("DBSIZE"))
 
     def restart_redis(self) -> None:
-        """Restart it as `docker compose restart` would: its folder stays."""
+        """Restart Redis as `docker compose restart` does: its folder stays."""
         self._redis.stop()
         self._redis.start()
 
     def _is_up(self, name: str) -> bool:
-        known = {"redis": self._redis.alive, "setup": self._is_set_up}
-        return known.get(name, name in self._processes.names)
+        is_up_by_name = {"redis": self._redis.alive, "setup": self._is_set_up}
+        return is_up_by_name.get(name, name in self._processes.names)
 
     def _wait_for_health(self, name: str) -> None:
         service = self._services[name]
         if name == "redis":
             program_name, *words = service.health_check
-            assert program_name == "redis-cli", "the tests have a client of their own in its place"
+            assert program_name == "redis-cli", "the tests run its arguments with their own client"
             self.wait(lambda: self._redis.cli(*words) is True, name)
         else:
             command = self._command(service, service.health_check)
             self.wait(lambda: subprocess.run(command, check=False, capture_output=True).returncode == 0, name, name)
 
     def _learn_addresses(self, service: Service) -> None:
-        """Ask a server's log where it listens: it was given free ports, in place of those of its container."""
+        """Read a server's addresses from its log: it listens on free ports instead of the container's."""
         ports = service.listens
 
         def listening() -> list[str]:
@@ -127,42 +127,42 @@ class Composition:
 
         if ports:
             self.wait(lambda: bool(listening()), f"{service.name} to listen", service.name)
-            said = json.loads(listening()[-1])
+            addresses = json.loads(listening()[-1])
             for flag, kind in {"--listen": "admission", "--plain-listen": "plain"}.items():
-                self._addresses[service.name, ports[flag]] = said[kind][0]
+                self._addresses[service.name, ports[flag]] = addresses[kind][0]
 
     def _command(self, service: Service, words: list[str]) -> list[str]:
-        """Return what to run for `words` in the service's container: its own environment and nobody else's.
+        """Return the command for `words` with the environment of the service's container only.
 
-        Only the store's deadline is longer: nothing here is about time.
+        Only the store's deadline is longer, so that a slow machine fails no test.
         """
-        own = {
+        variables = {
             "PATH": "$PATH",
             "PODGATE_STORE_DEADLINE": "30s",
             **(sources.environment() if service.is_ours else {}),
             **service.environment,
         }
-        told = [f"{name}={self._here(service, value)}" for name, value in own.items()]
-        told = [one.replace("$PATH", os.environ["PATH"]) for one in told]
-        return ["env", "-i", *told, *(self._here(service, word) for word in words)]
+        assignments = [f"{name}={self._localized(service, value)}" for name, value in variables.items()]
+        assignments = [text.replace("$PATH", os.environ["PATH"]) for text in assignments]
+        return ["env", "-i", *assignments, *(self._localized(service, word) for word in words)]
 
-    def _here(self, service: Service, word: str) -> str:
-        """Put in what a container would give: folders for mounts, addresses of loopback for names."""
-        folders = {inside: self._outside(source) for inside, source in service.mounts.items()}
+    def _localized(self, service: Service, word: str) -> str:
+        """Replace mounts by folders, and names by loopback addresses."""
+        folders = {container_path: self._local_path(source) for container_path, source in service.mounts.items()}
         if service.is_ours:
             folders["/opt"] = self._image / "opt"
-        for inside, outside in folders.items():
-            word = re.sub(rf"(?<![\w./-]){re.escape(inside)}(?![\w.-])", str(outside), word)
+        for container_path, local_path in folders.items():
+            word = re.sub(rf"(?<![\w./-]){re.escape(container_path)}(?![\w.-])", str(local_path), word)
         word = re.sub(r"(?<=listen=)0\.0\.0\.0:\d+$", "127.0.0.1:0", word)
         for (name, port), address in self._addresses.items():
             hosts = rf"(?:{name}|127\.0\.0\.1)" if name == service.name else name
             word = re.sub(rf"(?<=//){hosts}:{port}\b", address, word)
         return word
 
-    def _outside(self, source: str) -> Path:
+    def _local_path(self, source: str) -> Path:
         if not source.startswith("."):
             return self.volume(source)
-        # By a name without spaces, which a container's path has none of either: the commands' shells would stumble.
+        # A link without spaces in its path, because the shell scripts of the commands do not quote paths.
         link = self._volumes / source.removeprefix("./").replace("/", "-")
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.is_symlink():
@@ -171,9 +171,9 @@ class Composition:
 
 
 def _redis(service: Service, folder: Path) -> RedisServer:
-    """Return a server of the image's version, of those that the tests run on, with the service's options."""
+    """Return the server of the tests that has the image's version, with the options of the service."""
     version = re.match(r"redis:(\d+\.\d+)-", service.image)
-    assert version is not None, f"{service.image}: the tests have no such server"
+    assert version is not None, f"{service.image}: not one of the servers of the tests"
     name, *options = service.command
     assert name == "redis-server"
     return RedisServer(program(f"redis-{version[1]}"), folder, *options)

@@ -1,4 +1,4 @@
-"""The shipped Dockerfile, .dockerignore and docker-compose.yml, read: services, instructions, what a build is given."""
+"""The shipped Dockerfile, .dockerignore and docker-compose.yml, parsed: services, instructions, build context."""
 
 import fnmatch
 import json
@@ -37,7 +37,7 @@ class Service:
 
     @property
     def command(self) -> list[str]:
-        """What its container runs: `entrypoint`, or that of our image, and `command`; a `$$` is a `$`."""
+        """The command of its container: `entrypoint`, or that of our image, and `command`; `$$` is `$`."""
         before = self.given.get("entrypoint", last("ENTRYPOINT").listed if self.is_ours else [])
         return [str(word).replace("$$", "$") for word in (*before, *self.given["command"])]
 
@@ -47,7 +47,7 @@ class Service:
 
     @property
     def podgate_commands(self) -> list[list[str]]:
-        """The arguments of each `podgate` that it runs, those in a shell script included."""
+        """The arguments of each `podgate` command, also of those in a shell script."""
         first, *others = self.command
         if first == "podgate":
             return [others]
@@ -56,13 +56,13 @@ class Service:
 
     @property
     def listens(self) -> dict[str, int]:
-        """The flags that say where it listens, and the ports; each on every address of its container."""
-        found = (re.fullmatch(r"(--(?:plain-)?listen)=0\.0\.0\.0:(\d+)", word) for word in self.command)
-        return {told[1]: int(told[2]) for told in found if told}
+        """The flags of listening addresses, and their ports, on all addresses of the container."""
+        matches = (re.fullmatch(r"(--(?:plain-)?listen)=0\.0\.0\.0:(\d+)", word) for word in self.command)
+        return {match[1]: int(match[2]) for match in matches if match}
 
     @property
     def mounts(self) -> dict[str, str]:
-        """Folders of the container, and the volume or the folder of the project that is mounted there."""
+        """Folders of the container, and the volume or folder of the project that is mounted on each."""
         return {volume.split(":")[1]: volume.split(":")[0] for volume in self.given.get("volumes", [])}
 
     @property
@@ -73,8 +73,8 @@ class Service:
 
     @property
     def needs(self) -> dict[str, str]:
-        """Services that come before it, and what is waited for."""
-        return {name: told["condition"] for name, told in self.given.get("depends_on", {}).items()}
+        """The services that it depends on, and the condition of each."""
+        return {name: dependency["condition"] for name, dependency in self.given.get("depends_on", {}).items()}
 
 
 def services() -> dict[str, Service]:
@@ -82,21 +82,21 @@ def services() -> dict[str, Service]:
 
 
 def own_image() -> str:
-    """Return the name of the image that is built here."""
+    """Return the name of the image that docker-compose.yml builds."""
     [name] = [str(given["image"]) for given in composition()["services"].values() if "build" in given]
     return name
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of the Dockerfile: `RUN`, and what follows."""
+    """One instruction of the Dockerfile: a word such as `RUN`, and its arguments."""
 
     word: str
     rest: str
 
     @property
     def listed(self) -> list[str]:
-        """What follows as words: a JSON list, or what is divided by spaces."""
+        """The arguments as words: from a JSON list, or split at spaces."""
         words: list[str] = json.loads(self.rest) if self.rest.startswith("[") else shlex.split(self.rest)
         return words
 
@@ -105,30 +105,34 @@ def stages() -> list[list[Instruction]]:
     """Return the instructions of the Dockerfile, a list for each FROM."""
     lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
     whole = re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines()
-    found = [Instruction(*line.split(maxsplit=1)) for line in whole if line.strip()]
-    starts = [index for index, instruction in enumerate(found) if instruction.word == "FROM"]
-    return [found[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    instructions = [Instruction(*line.split(maxsplit=1)) for line in whole if line.strip()]
+    starts = [index for index, instruction in enumerate(instructions) if instruction.word == "FROM"]
+    return [instructions[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
 def last(word: str) -> Instruction:
-    """Return the image's own instruction of that kind."""
-    [found] = [instruction for instruction in stages()[-1] if instruction.word == word]
-    return found
+    """Return the only instruction of that kind in the last stage."""
+    [instruction] = [instruction for instruction in stages()[-1] if instruction.word == word]
+    return instruction
 
 
 def environment() -> dict[str, str]:
-    """Return what the image sets: variables, with `$PATH` for the one that was there."""
+    """Return the environment variables of the image; `$PATH` stands for the previous one."""
     return dict(word.split("=", 1) for word in last("ENV").listed)
 
 
-def reaches_the_build(path: str) -> bool:
-    """Whether .dockerignore lets a path of the project into the build: the last line that says something holds."""
+def is_in_build_context(path: str) -> bool:
+    """Whether .dockerignore includes a path in the build context: the last matching line applies."""
     parts = path.split("/")
-    above = {"/".join(parts[: length + 1]) for length in range(len(parts))}
-    let_in = True
+    prefixes = {"/".join(parts[: length + 1]) for length in range(len(parts))}
+    is_included = True
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         pattern = line.removeprefix("!").removeprefix("**/")
-        tried = set(parts) if "**/" in line else above
-        if line and not line.startswith("#") and any(fnmatch.fnmatchcase(one, pattern) for one in tried):
-            let_in = line.startswith("!")
-    return let_in
+        candidates = set(parts) if "**/" in line else prefixes
+        if (
+            line
+            and not line.startswith("#")
+            and any(fnmatch.fnmatchcase(candidate, pattern) for candidate in candidates)
+        ):
+            is_included = line.startswith("!")
+    return is_included

@@ -1,4 +1,4 @@
-"""docker-compose.yml, parsed: it agrees with the command line, the manifests and the examples."""
+"""docker-compose.yml agrees with the command line, the manifests and the examples."""
 
 import copy
 import hashlib
@@ -25,12 +25,12 @@ OURS = ("setup", "podgate", "replica")
 SERVERS = ("podgate", "replica")
 
 
-def objections(document: Any) -> list[str]:
+def schema_errors(document: Any) -> list[str]:
     schema = json.loads((SCHEMA / "compose-spec.json").read_text())
     return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(document)]
 
 
-def read(arguments: list[str]) -> click.Context:
+def parse(arguments: list[str]) -> click.Context:
     """Parse a command line as `podgate` would, without running it."""
     context = root.make_context("podgate", list(arguments))
     while isinstance(context.command, click.Group):
@@ -47,8 +47,8 @@ def seconds(duration: str) -> float:
 # --- a Compose file ---
 
 
-def test_the_schema_has_no_objection() -> None:
-    assert objections(sources.composition()) == []
+def test_compose_file_is_valid() -> None:
+    assert schema_errors(sources.composition()) == []
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,19 @@ def test_the_schema_has_no_objection() -> None:
         ("podgate", "read_only", ["true"]),
     ],
 )
-def test_the_schema_objects_to_a_mistake(service: str, key: str, value: Any) -> None:
+def test_schema_rejects_an_invalid_service(service: str, key: str, value: Any) -> None:
     document = copy.deepcopy(sources.composition())
     document["services"][service][key] = value
-    assert objections(document) != []
+    assert schema_errors(document) != []
 
 
-def test_the_schema_is_the_one_that_its_note_says() -> None:
+def test_schema_has_the_documented_digest() -> None:
     digest = hashlib.sha256((SCHEMA / "compose-spec.json").read_bytes()).hexdigest()
     assert f"`{digest}`" in (SCHEMA / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", sources.services())
-def test_what_a_service_names_is_there(name: str) -> None:
+def test_services_volumes_and_files_of_a_service_exist(name: str) -> None:
     document, service = sources.composition(), sources.services()[name]
     assert set(service.needs) <= set(document["services"])
     for source in service.mounts.values():
@@ -89,21 +89,23 @@ def test_images_have_a_version_and_no_registry(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("setup", 3), ("podgate", 1), ("replica", 1)])
-def test_each_command_is_one_that_podgate_understands(name: str, count: int) -> None:
+def test_podgate_parses_each_command(name: str, count: int) -> None:
     commands = sources.services()[name].podgate_commands
     assert len(commands) == count
     for command in commands:
-        read(command)
+        parse(command)
 
 
-def test_a_flag_that_podgate_does_not_have_is_noticed() -> None:
+def test_unknown_flag_is_rejected() -> None:
     with pytest.raises(click.UsageError, match="--polcy"):
-        read([*sources.services()["podgate"].podgate_commands[0], "--polcy=x"])
+        parse([*sources.services()["podgate"].podgate_commands[0], "--polcy=x"])
 
 
-def test_the_token_lives_as_long_as_a_server_accepts() -> None:
-    told = next(words for words in sources.services()["setup"].podgate_commands if words[:2] == ["token", "issue"])
-    lifetime = read(told).params["expires_in"]
+def test_token_lifetime_is_within_the_maximum_of_the_server() -> None:
+    token_command = next(
+        words for words in sources.services()["setup"].podgate_commands if words[:2] == ["token", "issue"]
+    )
+    lifetime = parse(token_command).params["expires_in"]
     assert seconds(lifetime) <= seconds("24h"), "--max-token-lifetime"
 
 
@@ -111,7 +113,7 @@ def test_the_token_lives_as_long_as_a_server_accepts() -> None:
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_server_listens_where_it_does_in_a_cluster(name: str) -> None:
+def test_server_listens_on_the_same_addresses_as_in_a_cluster(name: str) -> None:
     service = sources.services()[name]
     flags = dict(word.split("=", 1) for word in service.command if word.startswith("--"))
     [container] = pod_spec()["containers"]
@@ -122,7 +124,7 @@ def test_a_server_listens_where_it_does_in_a_cluster(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_server_is_healthy_when_it_would_be_ready_in_a_cluster(name: str) -> None:
+def test_health_check_requests_the_path_of_the_readiness_probe(name: str) -> None:
     service = sources.services()[name]
     [container] = pod_spec()["containers"]
     path = container["readinessProbe"]["httpGet"]["path"]
@@ -130,7 +132,7 @@ def test_a_server_is_healthy_when_it_would_be_ready_in_a_cluster(name: str) -> N
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_server_has_the_time_to_stop_and_the_rights_that_it_has_in_a_cluster(name: str) -> None:
+def test_server_has_the_grace_period_and_privileges_of_the_deployment(name: str) -> None:
     service = sources.services()[name]
     [container] = pod_spec()["containers"]
     context = container["securityContext"]
@@ -141,7 +143,7 @@ def test_a_server_has_the_time_to_stop_and_the_rights_that_it_has_in_a_cluster(n
     assert service.given["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_only_one_server_is_published_and_only_to_this_machine() -> None:
+def test_only_one_server_publishes_its_ports_and_only_on_loopback() -> None:
     published = {
         name: service.given["ports"] for name, service in sources.services().items() if "ports" in service.given
     }
@@ -149,17 +151,18 @@ def test_only_one_server_is_published_and_only_to_this_machine() -> None:
     assert published == {"podgate": [f"127.0.0.1:{port}:{port}" for port in ports]}
 
 
-def test_a_replica_differs_in_nothing_else() -> None:
-    own = {"ports", "profiles", "networks"}
+def test_replica_differs_only_in_ports_profiles_and_networks() -> None:
+    ignored_keys = {"ports", "profiles", "networks"}
     podgate, replica = (
-        {key: value for key, value in sources.services()[name].given.items() if key not in own} for name in SERVERS
+        {key: value for key, value in sources.services()[name].given.items() if key not in ignored_keys}
+        for name in SERVERS
     )
     assert podgate == replica
     assert "podgate" in sources.services()["replica"].given["networks"]["default"]["aliases"]
 
 
-def test_whoever_reads_keys_is_their_owner() -> None:
-    """They are written by the image's user, and readable by it alone."""
+def test_services_that_mount_the_keys_run_as_their_owner() -> None:
+    """Only the image's user may read the keys."""
     for name, service in sources.services().items():
         if "pki" in service.mounts.values():
             assert service.given.get("user", sources.last("USER").rest) == sources.last("USER").rest, name
@@ -169,20 +172,20 @@ def test_whoever_reads_keys_is_their_owner() -> None:
 # --- the examples ---
 
 
-def test_the_policy_is_good() -> None:
+def test_policy_loads_without_warnings() -> None:
     assert load((EXAMPLES / "compose" / "policy.yaml").read_bytes(), Purpose.SERVE).warnings == ()
 
 
-def test_the_traffics_pod_is_as_the_mutating_half_leaves_it(*, refresh_goldens: bool) -> None:
+def test_pod_of_the_traffic_equals_the_output_of_the_mutating_webhook(*, refresh_goldens: bool) -> None:
     path, policy = EXAMPLES / "compose" / "review.json", EXAMPLES / "compose" / "policy.yaml"
-    told = [EXAMPLES / "review.json", "--policy", policy, "--output", "json"]
+    arguments = [EXAMPLES / "review.json", "--policy", policy, "--output", "json"]
     podgate = Path(sys.executable).with_name("podgate")
-    done = subprocess.run([podgate, "review", *told], check=True, capture_output=True, text=True)
+    done = subprocess.run([podgate, "review", *arguments], check=True, capture_output=True, text=True)
     expected = json.loads(done.stdout)["pod"]
     if refresh_goldens:
-        wanted = expected["metadata"]["annotations"]["podgate.io/policy-hash"]
-        path.write_text(re.sub(r'(?<="podgate.io/policy-hash": ")\w+', wanted, path.read_text()))
+        policy_hash = expected["metadata"]["annotations"]["podgate.io/policy-hash"]
+        path.write_text(re.sub(r'(?<="podgate.io/policy-hash": ")\w+', policy_hash, path.read_text()))
     pod = json.loads(path.read_text())["request"]["object"]
     assert pod["metadata"].pop("name").startswith(pod["metadata"]["generateName"])
-    assert re.fullmatch("[0-]+", pod["metadata"].pop("uid")), "the traffic gives each its own"
+    assert re.fullmatch("[0-]+", pod["metadata"].pop("uid")), "the traffic sets the UID of each Pod"
     assert pod == expected

@@ -1,4 +1,4 @@
-"""The Dockerfile: it builds what the manifests start, from the lock, without test tools."""
+"""The Dockerfile builds the image of the manifests from the lock, without test tools."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ def name_of(requirement: str) -> str:
 
 
 def locked(name: str) -> dict[str, frozenset[str]]:
-    """Return the packages of a lock: `name==version ; marker`, and the hashes."""
+    """Return the packages of a lock, `name==version ; marker`, and their hashes."""
     packages = re.split(r"\n(?=[a-z0-9])", (ROOT / name).read_text().strip())
     return {
         package.splitlines()[0].rstrip(" \\"): frozenset(re.findall(r"--hash=(\S+)", package)) for package in packages
@@ -33,19 +33,19 @@ def locked(name: str) -> dict[str, frozenset[str]]:
 
 def installed(image: Path) -> set[str]:
     [folder] = image.glob("opt/podgate/lib/python*/site-packages")
-    return {found.metadata["Name"].lower().replace("_", "-") for found in distributions(path=[str(folder)])}
+    return {package.metadata["Name"].lower().replace("_", "-") for package in distributions(path=[str(folder)])}
 
 
-# --- what it says ---
+# --- instructions ---
 
 
-def test_every_stage_is_of_the_python_that_the_project_asks_for() -> None:
+def test_every_stage_has_the_required_python_version() -> None:
     versions = {stage[0].rest.split()[0] for stage in sources.stages()}
     needed = project()["project"]["requires-python"].removeprefix(">=")
     assert versions == {f"python:{needed}-slim"}
 
 
-def test_it_runs_as_the_manifests_say() -> None:
+def test_image_has_the_user_ports_and_command_of_the_manifests() -> None:
     context = pod_spec()["securityContext"]
     assert sources.last("USER").rest == f"{context['runAsUser']}:{context['runAsGroup']}"
     [container] = pod_spec()["containers"]
@@ -54,43 +54,43 @@ def test_it_runs_as_the_manifests_say() -> None:
     assert set(sources.last("ENTRYPOINT").listed) <= set(project()["project"]["scripts"])
 
 
-def test_its_labels_are_the_projects() -> None:
+def test_labels_are_those_of_the_project() -> None:
     labels = dict(word.split("=", 1) for word in sources.last("LABEL").listed)
     about = project()["project"]
-    wanted = {"title": about["name"], "version": about["version"], "licenses": about["license"]}
-    assert {key: labels[f"org.opencontainers.image.{key}"] for key in wanted} == wanted
+    expected = {"title": about["name"], "version": about["version"], "licenses": about["license"]}
+    assert {key: labels[f"org.opencontainers.image.{key}"] for key in expected} == expected
     assert labels["org.opencontainers.image.description"] in about["description"]
     [container] = pod_spec()["containers"]
     assert container["image"] == sources.own_image() == f"{about['name']}:{about['version']}"
 
 
-def test_the_folder_of_the_keys_belongs_to_its_user() -> None:
+def test_folder_of_the_keys_belongs_to_the_image_user() -> None:
     user, group = sources.last("USER").rest.split(":")
-    made = sources.last("RUN").listed
-    assert {f"--owner={user}", f"--group={group}", "--directory"} <= set(made)
-    assert sources.services()["setup"].mounts == {made[-1]: "pki"}
+    install_command = sources.last("RUN").listed
+    assert {f"--owner={user}", f"--group={group}", "--directory"} <= set(install_command)
+    assert sources.services()["setup"].mounts == {install_command[-1]: "pki"}
 
 
 @pytest.mark.parametrize(
     "path",
     [".git/config", ".venv/bin/python", "pki/ca.key", "tests/conftest.py", "webhook/__pycache__/x.pyc", "docs/x"],
 )
-def test_the_build_is_given_nothing_of_this(path: str) -> None:
-    assert not sources.reaches_the_build(path)
+def test_build_context_excludes_secrets_tests_and_caches(path: str) -> None:
+    assert not sources.is_in_build_context(path)
 
 
-def test_the_build_is_given_what_it_copies() -> None:
-    copied = [name for one in sources.stages()[0] if one.word == "COPY" for name in one.listed[:-1]]
+def test_build_context_includes_every_copied_path() -> None:
+    copied = [name for step in sources.stages()[0] if step.word == "COPY" for name in step.listed[:-1]]
     assert {"webhook", "certs", "requirements.serve.lock"} <= set(copied)
     for name in copied:
         assert (ROOT / name).exists()
-        assert sources.reaches_the_build(name), name
+        assert sources.is_in_build_context(name), name
 
 
-# --- its lock ---
+# --- the lock ---
 
 
-def test_its_lock_is_the_part_of_the_whole_that_a_server_needs() -> None:
+def test_lock_of_the_image_is_the_server_part_of_the_whole_lock() -> None:
     whole, part = locked("requirements.lock"), locked("requirements.serve.lock")
     assert {name: whole.get(name) for name in part} == part
     names = {name_of(name) for name in part}
@@ -99,24 +99,24 @@ def test_its_lock_is_the_part_of_the_whole_that_a_server_needs() -> None:
     assert names & tools == {"setuptools"}, "the backend that installs the project"
 
 
-def test_both_locks_are_made_together() -> None:
+def test_make_lock_writes_both_locks() -> None:
     recipe = (ROOT / "Makefile").read_text().partition("\nlock:\n")[2].partition("\n\n")[0]
     assert re.findall(r" -o (\S+)$", recipe, re.MULTILINE) == ["requirements.lock", "requirements.serve.lock"]
 
 
-# --- what it makes ---
+# --- the image ---
 
 
-def test_the_image_holds_what_a_server_needs_and_no_tool(image_folder: Path) -> None:
-    found = installed(image_folder)
-    assert {"podgate", *(name_of(name) for name in project()["project"]["dependencies"])} <= found
+def test_image_contains_the_server_dependencies_and_no_tools(image_folder: Path) -> None:
+    packages = installed(image_folder)
+    assert {"podgate", *(name_of(name) for name in project()["project"]["dependencies"])} <= packages
     tools = {name_of(name) for name in project()["dependency-groups"]["dev"]}
-    assert found & {"pip", *tools} == set()
-    assert found <= {"podgate", *(name_of(name) for name in locked("requirements.serve.lock"))}
+    assert packages & {"pip", *tools} == set()
+    assert packages <= {"podgate", *(name_of(name) for name in locked("requirements.serve.lock"))}
 
 
-def test_the_image_holds_every_file_of_the_packages(image_folder: Path) -> None:
-    """An editable install finds files beside the modules that a wheel leaves out unless it is told of them."""
+def test_image_contains_every_file_of_the_packages(image_folder: Path) -> None:
+    """A wheel omits data files that are not declared; an editable install finds them anyway."""
     [folder] = image_folder.glob("opt/podgate/lib/python*/site-packages")
     files = {
         path.relative_to(ROOT)

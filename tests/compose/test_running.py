@@ -1,4 +1,4 @@
-"""The commands of docker-compose.yml, run as plain processes."""
+"""The commands of docker-compose.yml, run as local processes."""
 
 import json
 from collections.abc import Iterator
@@ -19,15 +19,15 @@ def composition(image_folder: Path, tmp_path_factory: pytest.TempPathFactory) ->
     with Composition(image_folder, tmp_path_factory.mktemp("composition")) as running:
         running.up("traffic")
         yield running
-    assert files(image_folder) == before, "a read-only root file system would have been written to"
+    assert files(image_folder) == before, "no process writes to the read-only root file system"
 
 
-def answers(composition: Composition) -> list[str]:
-    """Return what came of each Pod that the traffic asked for: `Admitted`, or the code of its denial."""
+def results(composition: Composition) -> list[str]:
+    """Return the result of each Pod of the traffic: `Admitted`, or the code of its denial."""
     lines = [line for line in composition.log("traffic").splitlines() if line.startswith("{") and line.endswith("}")]
     responses = [json.loads(line)["response"] for line in lines]
-    assert all("warnings" not in response for response in responses), "a Pod as the mutating half left it"
-    return ["Admitted" if one["allowed"] else one["status"]["message"].partition(":")[0] for one in responses]
+    assert all("warnings" not in response for response in responses), "the Pod has all that the mutating webhook sets"
+    return ["Admitted" if row["allowed"] else row["status"]["message"].partition(":")[0] for row in responses]
 
 
 def breaker_is_open(composition: Composition, server: str) -> bool:
@@ -37,44 +37,44 @@ def breaker_is_open(composition: Composition, server: str) -> bool:
 
 def test_traffic_is_admitted_until_the_quota_is_used_up_and_denials_open_the_breaker(composition: Composition) -> None:
     composition.wait(lambda: breaker_is_open(composition, "podgate"), "the breaker to open", "traffic", "podgate")
-    composition.wait(lambda: "BreakerOpen" in answers(composition), "a denial by the breaker", "traffic", "podgate")
-    seen = answers(composition)
-    before = seen[: seen.index("QuotaExceeded")]
+    composition.wait(lambda: "BreakerOpen" in results(composition), "a denial by the breaker", "traffic", "podgate")
+    all_results = results(composition)
+    before = all_results[: all_results.index("QuotaExceeded")]
     assert before == ["Admitted"] * len(before)
     assert len(before) >= 3
-    assert seen.index("QuotaExceeded") < seen.index("BreakerOpen")
+    assert all_results.index("QuotaExceeded") < all_results.index("BreakerOpen")
 
 
-def test_a_replica_that_nobody_has_asked_shows_the_same_breaker(composition: Composition) -> None:
+def test_replica_without_requests_shows_the_same_breaker(composition: Composition) -> None:
     composition.up("replica")
     composition.wait(lambda: breaker_is_open(composition, "replica"), "the breaker to open", "traffic", "replica")
     assert composition.keys_in_redis() > 0
 
 
-def test_a_second_up_keeps_ca_and_signing_key_and_the_traffic_goes_on(composition: Composition) -> None:
+def test_second_setup_keeps_ca_and_signing_key_and_the_traffic_continues(composition: Composition) -> None:
     kept, renewed = ("ca.crt", "ca.key", "token.key", "jwks.json"), ("server.crt", "kube-apiserver.crt", "token")
     before = {name: (composition.volume("pki") / name).read_bytes() for name in (*kept, *renewed)}
     composition.set_up()
     after = {name: (composition.volume("pki") / name).read_bytes() for name in before}
     assert {name for name in before if before[name] != after[name]} == set(renewed)
-    answered = len(answers(composition))
-    composition.wait(lambda: len(answers(composition)) > answered + 1, "more answers", "traffic", "podgate")
+    count = len(results(composition))
+    composition.wait(lambda: len(results(composition)) > count + 1, "more answers", "traffic", "podgate")
 
 
-def test_keys_and_tokens_are_for_their_owner_alone(composition: Composition) -> None:
+def test_keys_and_tokens_are_readable_by_their_owner_only(composition: Composition) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in composition.volume("pki").iterdir()}
     assert {name for name, mode in modes.items() if mode == 0o600} == {
         *("ca.key", "server.key", "kube-apiserver.key", "token.key", "token"),
     }
 
 
-def test_a_server_that_is_reported_to_stop_ends_well(composition: Composition) -> None:
+def test_stopped_server_exits_with_code_zero(composition: Composition) -> None:
     composition.up("replica")
     assert composition.stop("replica") == 0
     assert '"stopped"' in composition.log("replica")
 
 
-def test_counters_outlive_a_restart_of_redis(composition: Composition) -> None:
+def test_counters_survive_a_restart_of_redis(composition: Composition) -> None:
     composition.wait(lambda: composition.keys_in_redis() > 0, "a Pod to be counted", "traffic", "podgate")
     composition.stop("traffic")
     composition.restart_redis()

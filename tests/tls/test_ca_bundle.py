@@ -19,32 +19,32 @@ def pki(tmp_path: Path) -> Pki:
     return Pki.create(tmp_path / "pki")
 
 
-def bundle_of(path: Path, *pkis: Pki) -> Path:
+def write_bundle(path: Path, *pkis: Pki) -> Path:
     path.write_bytes(b"".join((pki.folder / "ca.crt").read_bytes() for pki in pkis))
     return path
 
 
-def test_a_leaf_verifies_by_every_bundle_that_holds_its_ca_and_by_no_other(pki: Pki, tmp_path: Path) -> None:
+def test_serving_certificate_verifies_only_against_bundles_with_its_ca(pki: Pki, tmp_path: Path) -> None:
     other, files = Pki.create(tmp_path / "other"), TlsFiles(pki.paths)
-    for name, pkis, is_believed in (
+    for name, pkis, is_trusted in (
         ("own", (pki,), True),
         ("old and new", (other, pki), True),
         ("another", (other,), False),
     ):
-        bundle = bundle_of(tmp_path / "bundle.crt", *pkis)
+        bundle = write_bundle(tmp_path / "bundle.crt", *pkis)
         obstacle = CaBundleFile(bundle, lambda: files.context).obstacle()
-        assert (obstacle is None) == is_believed, name
+        assert (obstacle is None) == is_trusted, name
     assert obstacle is not None
     assert obstacle.startswith(f"the serving certificate does not verify against {bundle}: ")
     assert obstacle.endswith("certificate in certificate chain")
 
 
-def test_a_new_leaf_and_a_new_bundle_are_looked_at_at_once(pki: Pki, tmp_path: Path) -> None:
+def test_new_certificate_and_new_bundle_are_verified_at_once(pki: Pki, tmp_path: Path) -> None:
     other, files = Pki.create(tmp_path / "other"), TlsFiles(pki.paths)
-    bundle = bundle_of(tmp_path / "bundle.crt", pki)
+    bundle = write_bundle(tmp_path / "bundle.crt", pki)
     published = CaBundleFile(bundle, lambda: files.context)
     assert published.obstacle() is None
-    bundle_of(bundle, other)
+    write_bundle(bundle, other)
     published.reload()
     assert published.obstacle() is not None
     served = TlsFiles(other.paths)
@@ -53,49 +53,49 @@ def test_a_new_leaf_and_a_new_bundle_are_looked_at_at_once(pki: Pki, tmp_path: P
     assert published.obstacle() is None
 
 
-def test_a_bad_bundle_is_named_and_one_that_turns_bad_changes_nothing(pki: Pki, tmp_path: Path) -> None:
-    files, told = TlsFiles(pki.paths), list[str | None]()
+def test_invalid_bundle_is_named_and_a_later_invalid_one_changes_nothing(pki: Pki, tmp_path: Path) -> None:
+    files, messages = TlsFiles(pki.paths), list[str | None]()
     text = tmp_path / "text"
     text.write_text("text")
     with pytest.raises(UserError, match="text: holds no CA in PEM"):
         CaBundleFile(text, lambda: files.context)
-    published = CaBundleFile(bundle_of(text, pki), lambda: files.context, told.append)
+    published = CaBundleFile(write_bundle(text, pki), lambda: files.context, messages.append)
     text.write_text("")
     published.reload()
     assert published.obstacle() is None
-    assert told == [None, f"{text}: holds no CA in PEM"]
+    assert messages == [None, f"{text}: holds no CA in PEM"]
 
 
-def test_the_first_ca_to_expire_is_shown(pki: Pki, tmp_path: Path) -> None:
+def test_earliest_expiry_of_the_cas_is_shown(pki: Pki, tmp_path: Path) -> None:
     files, soon = TlsFiles(pki.paths), Authority.create("soon", timedelta(days=1)).key_pair.certificate
-    bundle = bundle_of(tmp_path / "bundle.crt", pki)
+    bundle = write_bundle(tmp_path / "bundle.crt", pki)
     bundle.write_bytes(bundle.read_bytes() + soon.public_bytes(Encoding.PEM))
     published = CaBundleFile(bundle, lambda: files.context)
     assert published.value.not_after_seconds == int(soon.not_valid_after_utc.timestamp())
 
 
-async def test_a_server_is_ready_only_while_its_certificate_verifies_by_the_published_bundle(tmp_path: Path) -> None:
+async def test_server_is_ready_only_while_its_certificate_verifies_against_the_published_bundle(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     other = Pki.create(tmp_path / "other")
-    bundle = bundle_of(tmp_path / "bundle.crt", other)
-    words = f"the serving certificate does not verify against {bundle}"
+    bundle = write_bundle(tmp_path / "bundle.crt", other)
+    message = f"the serving certificate does not verify against {bundle}"
     async with serving(files, "--serving-ca", str(bundle), "--drain", "0s") as server:
         status, text = await server.get("/readyz")
-        assert (status, text.startswith(words)) == (503, True)
+        assert (status, text.startswith(message)) == (503, True)
         (reason,) = json.loads((await server.get("/status"))[1])["notReady"]
-        assert reason.startswith(words)
-        bundle_of(bundle, other, files.pki)
+        assert reason.startswith(message)
+        write_bundle(bundle, other, files.pki)
         await eventually(lambda: _is_ready(server))
         assert json.loads((await server.get("/status"))[1])["notReady"] == []
         bundle.write_text("spoilt")
         await server.until('podgate_file_reloads_total{file="published bundle",result="failure"}', 1)
         await server.until('podgate_file_last_reload_successful{file="published bundle"}', 0)
         files_shown = json.loads((await server.get("/status"))[1])["files"]
-        assert {one["name"]: one["error"] for one in files_shown if one["error"]} == {
+        assert {file["name"]: file["error"] for file in files_shown if file["error"]} == {
             "published bundle": f"{bundle}: holds no CA in PEM"
         }
         assert (await server.get("/readyz"))[0] == 200
-        names = {one["name"] for one in json.loads((await server.get("/status"))[1])["certificates"]}
+        names = {file["name"] for file in json.loads((await server.get("/status"))[1])["certificates"]}
         assert names == {"serving", "serving-ca", "client-ca"}
 
 

@@ -28,28 +28,28 @@ def pki(tmp_path: Path) -> Pki:
     return Pki.create(tmp_path / "pki")
 
 
-def test_a_key_that_may_not_be_read_is_named(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may read everything, so the system's word is put into its mouth."""
-    readable = Path.open
+def test_unreadable_key_is_named(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is simulated, because root may read every file."""
+    original_open = Path.open
 
-    def refusing(path: Path, *arguments: Any, **named: Any) -> Any:
+    def refusing_open(path: Path, *arguments: Any, **keywords: Any) -> Any:
         if path == pki.paths.key:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return readable(path, *arguments, **named)
+        return original_open(path, *arguments, **keywords)
 
-    monkeypatch.setattr(Path, "open", refusing)
+    monkeypatch.setattr(Path, "open", refusing_open)
     with pytest.raises(UserError, match=r"server\.key: cannot be read: Permission denied"):
         TlsFiles(pki.paths)
 
 
-def test_a_bad_file_is_named_with_its_fault(pki: Pki, tmp_path: Path) -> None:
+def test_invalid_file_is_named_with_its_error(pki: Pki, tmp_path: Path) -> None:
     other = Pki.create(tmp_path / "other")
     client, text = pki.client(), tmp_path / "text"
     pki.context(client)
     client_crt = next(path for path in pki.folder.glob("*.crt") if path.stem not in ("ca", "server"))
     text.write_text("text")
     good = pki.paths
-    for paths, says in (
+    for paths, message in (
         (TlsPaths(tmp_path / "none", good.key, good.client_ca), "none: cannot be read"),
         (TlsPaths(text, good.key, good.client_ca), "text: holds no certificate in PEM"),
         (TlsPaths(good.certificate, text, good.client_ca), "make no certificate with its key"),
@@ -60,10 +60,10 @@ def test_a_bad_file_is_named_with_its_fault(pki: Pki, tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError) as refused:
             TlsFiles(paths)
-        assert says in str(refused.value)
+        assert message in str(refused.value)
 
 
-def test_a_serving_certificate_with_extensions_that_are_none_is_named(pki: Pki) -> None:
+def test_serving_certificate_with_invalid_extensions_is_named(pki: Pki) -> None:
     good = pki.renew_server().certificate
     key = ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateBuilder().subject_name(good.subject).issuer_name(good.issuer).serial_number(1)
@@ -77,14 +77,14 @@ def test_a_serving_certificate_with_extensions_that_are_none_is_named(pki: Pki) 
 
 
 def _issue(pki: Pki, days_ago: int) -> int:
-    """Replace the server's leaf by one that lives, or lived, for a day; return when it ends."""
+    """Replace the serving certificate by one with a lifetime of one day; return its expiry."""
     issued_at = datetime.now(UTC) - timedelta(days=days_ago)
     leaf = pki.authority.issue_server("localhost", (), timedelta(days=1), now=issued_at)
     write_key_pair(leaf, pki.paths.certificate, pki.paths.key, replace=True)
     return int(leaf.certificate.not_valid_after_utc.timestamp())
 
 
-def test_an_expired_serving_certificate_takes_no_good_ones_place(pki: Pki) -> None:
+def test_expired_serving_certificate_does_not_replace_a_valid_one(pki: Pki) -> None:
     files = TlsFiles(pki.paths)
     before = files.context
     _issue(pki, 2)
@@ -93,25 +93,27 @@ def test_an_expired_serving_certificate_takes_no_good_ones_place(pki: Pki) -> No
     assert "not now" in str(files.error)
 
 
-def test_one_that_has_expired_is_shown_until_a_good_one_comes_where_there_was_none_before(pki: Pki) -> None:
-    ended_seconds = _issue(pki, 3)
+def test_initially_expired_serving_certificate_is_replaced_only_by_a_valid_one(pki: Pki) -> None:
+    expiry_seconds = _issue(pki, 3)
     files = TlsFiles(pki.paths)
-    assert files.value.leaf_not_after_seconds == ended_seconds
+    assert files.value.leaf_not_after_seconds == expiry_seconds
     _issue(pki, 2)
     files.reload()
-    assert files.value.leaf_not_after_seconds == ended_seconds, "one dead leaf is as good as another"
+    assert files.value.leaf_not_after_seconds == expiry_seconds, (
+        "an expired certificate does not replace an expired one"
+    )
     renewed_seconds = _issue(pki, 0)
     files.reload()
     assert (files.value.leaf_not_after_seconds, files.error) == (renewed_seconds, None)
 
 
-def test_a_serving_certificate_of_tomorrow_ends_the_start(pki: Pki) -> None:
+def test_serving_certificate_that_is_not_yet_valid_fails_the_start(pki: Pki) -> None:
     _issue(pki, -1)
     with pytest.raises(UserError, match="not now"):
         TlsFiles(pki.paths)
 
 
-def test_the_context_speaks_tls_1_3_with_client_certificates_and_no_tickets(pki: Pki) -> None:
+def test_context_requires_tls_1_3_and_client_certificates_and_sends_no_tickets(pki: Pki) -> None:
     context = server_context(pki.paths)
     assert context.minimum_version == ssl.TLSVersion.TLSv1_3
     assert context.verify_mode == ssl.CERT_REQUIRED
@@ -127,40 +129,40 @@ def test_expiry_is_shown(pki: Pki) -> None:
     assert files.value.client_ca_not_after_seconds == int(ca.not_valid_after_utc.timestamp())
 
 
-def test_files_that_do_not_fit_each_other_leave_the_last_good_context(pki: Pki) -> None:
-    told: list[str | None] = []
-    files = TlsFiles(pki.paths, told.append)
+def test_mismatched_certificate_and_key_keep_the_last_good_context(pki: Pki) -> None:
+    messages: list[str | None] = []
+    files = TlsFiles(pki.paths, messages.append)
     before, key = files.context, pki.paths.key.read_bytes()
     pki.renew_server()
     new_key = pki.paths.key.read_bytes()
-    pki.paths.key.write_bytes(key)  # the certificate has been written, its key not yet
+    pki.paths.key.write_bytes(key)  # the certificate is new, its key is still the old one
     files.reload()
     files.reload()
     assert files.context is before
-    assert (files.generation, told) == (1, [None, files.error])
+    assert (files.generation, messages) == (1, [None, files.error])
     assert "make no certificate with its key" in str(files.error)
     pki.paths.key.write_bytes(new_key)
     files.reload()
     assert files.context is not before
     assert files.generation == 2
     assert files.error is None
-    assert told[2:] == [None]
+    assert messages[2:] == [None]
 
 
-def test_bad_files_that_become_the_good_ones_of_before_are_reported_as_good(pki: Pki) -> None:
-    told: list[str | None] = []
-    files, good = TlsFiles(pki.paths, told.append), pki.paths.key.read_bytes()
+def test_restored_files_are_reported_as_good_again(pki: Pki) -> None:
+    messages: list[str | None] = []
+    files, good = TlsFiles(pki.paths, messages.append), pki.paths.key.read_bytes()
     pki.paths.key.write_text("spoilt")
     files.reload()
     pki.paths.key.write_bytes(good)
     files.reload()
     files.reload()
-    assert [wrong is None for wrong in told] == [True, False, True]
+    assert [error is None for error in messages] == [True, False, True]
     assert files.generation == 1
 
 
-def test_what_openssl_reads_after_us_must_be_what_we_have_read(pki: Pki, tmp_path: Path) -> None:
-    """A Secret is replaced between two readings of it: neither the leaf nor the trust may be another than checked."""
+def test_files_that_change_before_openssl_reads_them_are_rejected(pki: Pki, tmp_path: Path) -> None:
+    """OpenSSL reads the files a second time. It must load the certificate and the CAs that were checked."""
     paths = pki.paths
     assert paths.client_ca is not None
     contents = [path.read_bytes() for path in (paths.certificate, paths.key, paths.client_ca)]
@@ -174,44 +176,42 @@ def test_what_openssl_reads_after_us_must_be_what_we_have_read(pki: Pki, tmp_pat
         load(paths, contents)
 
 
-async def test_files_that_are_replaced_while_they_are_read_are_read_again(
-    pki: Pki, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str | None] = []
-    files = TlsFiles(pki.paths, told.append)
+async def test_files_replaced_during_a_read_are_read_again(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages: list[str | None] = []
+    files = TlsFiles(pki.paths, messages.append)
     before = files._read()
     pki.renew_server()
     after = files._read()
     torn = (before[0], *after[1:])
     readings = iter((torn, after, after))
     monkeypatch.setattr(files, "_read", lambda: next(readings))
-    looking = asyncio.create_task(files.run(0))
+    reload_task = asyncio.create_task(files.run(0))
     async with asyncio.timeout(HANG_SECONDS):
-        while files.generation == 1:  # noqa: ASYNC110 - it happens in another task
+        while files.generation == 1:  # noqa: ASYNC110 - another task changes it
             await asyncio.sleep(0)
-    looking.cancel()
-    assert told == [None, None]
+    reload_task.cancel()
+    assert messages == [None, None]
 
 
-def test_a_bundle_of_expired_cas_alone_takes_no_good_ones_place(pki: Pki, tmp_path: Path) -> None:
-    dead = Authority.create("dead", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).key_pair.certificate
+def test_bundle_of_expired_cas_does_not_replace_one_with_valid_cas(pki: Pki, tmp_path: Path) -> None:
+    expired = Authority.create("dead", timedelta(days=1), datetime.now(UTC) - timedelta(days=2)).key_pair.certificate
     bundle = tmp_path / "bundle.crt"
-    bundle.write_bytes(dead.public_bytes(Encoding.PEM))
+    bundle.write_bytes(expired.public_bytes(Encoding.PEM))
     paths = TlsPaths(pki.paths.certificate, pki.paths.key, bundle)
-    files, ended_seconds = TlsFiles(paths), int(dead.not_valid_after_utc.timestamp())
-    assert files.value.callers_end_seconds == ended_seconds, "at the start it is taken: who renews it may be in here"
-    living = pki.authority.key_pair.certificate
-    bundle.write_bytes(dead.public_bytes(Encoding.PEM) + (pki.folder / "ca.crt").read_bytes())
+    files, expiry_seconds = TlsFiles(paths), int(expired.not_valid_after_utc.timestamp())
+    assert files.value.callers_end_seconds == expiry_seconds, "the initial bundle is accepted even if expired"
+    valid_ca = pki.authority.key_pair.certificate
+    bundle.write_bytes(expired.public_bytes(Encoding.PEM) + (pki.folder / "ca.crt").read_bytes())
     files.reload()
-    assert files.value.client_ca_not_after_seconds == ended_seconds
-    assert files.value.callers_end_seconds == int(living.not_valid_after_utc.timestamp())
-    bundle.write_bytes(dead.public_bytes(Encoding.PEM))
+    assert files.value.client_ca_not_after_seconds == expiry_seconds
+    assert files.value.callers_end_seconds == int(valid_ca.not_valid_after_utc.timestamp())
+    bundle.write_bytes(expired.public_bytes(Encoding.PEM))
     files.reload()
     assert "bundle.crt: all its CAs have expired" in str(files.error)
-    assert files.value.callers_end_seconds == int(living.not_valid_after_utc.timestamp())
+    assert files.value.callers_end_seconds == int(valid_ca.not_valid_after_utc.timestamp())
 
 
-async def test_without_cas_of_clients_nobody_is_asked_for_a_certificate(pki: Pki) -> None:
+async def test_without_client_cas_no_client_certificate_is_required(pki: Pki) -> None:
     files = TlsFiles(TlsPaths(pki.paths.certificate, pki.paths.key, None))
     async with loopback(hello, lambda: files.context) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context())
@@ -220,7 +220,7 @@ async def test_without_cas_of_clients_nobody_is_asked_for_a_certificate(pki: Pki
         await writer.wait_closed()
 
 
-async def test_a_new_certificate_is_shown_to_the_next_connection_and_disturbs_no_live_one(pki: Pki) -> None:
+async def test_new_certificate_applies_to_new_connections_and_keeps_existing_ones(pki: Pki) -> None:
     files = TlsFiles(pki.paths)
     context = pki.context(pki.client())
     async with loopback(hello, lambda: files.context) as running:
@@ -238,7 +238,7 @@ async def test_a_new_certificate_is_shown_to_the_next_connection_and_disturbs_no
             await writer.wait_closed()
 
 
-async def test_clients_of_a_removed_authority_are_refused_from_then_on(pki: Pki, tmp_path: Path) -> None:
+async def test_clients_of_a_removed_ca_are_refused(pki: Pki, tmp_path: Path) -> None:
     clients = Pki.create(tmp_path / "clients")
     paths = TlsPaths(pki.paths.certificate, pki.paths.key, tmp_path / "bundle.crt")
     bundle = tmp_path / "bundle.crt"
@@ -282,7 +282,7 @@ def test_no_session_can_be_resumed(pki: Pki) -> None:
 
 
 def _resume(port: int, context: ssl.SSLContext) -> tuple[bool, bool]:
-    """Offer the session of a first connection to a second; return whether it held a ticket, whether it was resumed."""
+    """Try to resume a session; return whether it has a ticket, and whether it was resumed."""
     session = None
     for _ in range(2):
         with (
@@ -297,8 +297,8 @@ def _resume(port: int, context: ssl.SSLContext) -> tuple[bool, bool]:
     return session.has_ticket, reused
 
 
-def test_a_key_that_tls_1_3_cannot_use_fails_the_trial_handshake(pki: Pki, tmp_path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256K1())  # OpenSSL loads it without a word
+def test_key_unusable_with_tls_1_3_fails_the_trial_handshake(pki: Pki, tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256K1())  # OpenSSL loads it without an error
     good = pki.renew_server().certificate
     builder = x509.CertificateBuilder(extensions=list(good.extensions))
     builder = builder.subject_name(good.subject).issuer_name(good.issuer).serial_number(1).public_key(key.public_key())
