@@ -21,12 +21,12 @@ from webhook.core.breaker.record import ALONE, BreakerEnvironment
 SECOND_US = 1_000_000
 ERRORS = ErrorRatePlan(percent=95, interval_us=SECOND_US, consecutive=3, minimum=10)
 SLOW = LatencyPlan(mean_us=2 * SECOND_US, interval_us=SECOND_US, consecutive=5, minimum=1)
-REFUSED = QuotaEventPlan(count=3, within_us=60 * SECOND_US, by_controller=True)
+QUOTA_EVENTS = QuotaEventPlan(count=3, within_us=60 * SECOND_US, by_controller=True)
 USUAL = BreakerPlan(
     has_outcomes=True,
     error_rate=ERRORS,
     latency=SLOW,
-    quota=REFUSED,
+    quota=QUOTA_EVENTS,
     open_for_us=180 * SECOND_US,
     probes=3,
     probe_timeout_us=300 * SECOND_US,
@@ -35,7 +35,7 @@ WITHOUT_OUTCOMES = BreakerPlan(
     has_outcomes=False,
     error_rate=None,
     latency=None,
-    quota=REFUSED,
+    quota=QUOTA_EVENTS,
     open_for_us=180 * SECOND_US,
     probes=2,
     probe_timeout_us=300 * SECOND_US,
@@ -83,7 +83,7 @@ class Breaker:
     ) -> None:
         self.record_outcomes(now_us, Outcomes.one(ok=ok, latency_us=latency_us, uid=uid, generation=generation), source)
 
-    def refused(self, now_us: int, source: str) -> None:
+    def quota_event(self, now_us: int, source: str) -> None:
         self._take(machine.quota_event(self.record, self.plan, now_us, named(source), self.environment))
 
     def charge(self, now_us: int, uid: str, source: str = "") -> bool:
@@ -120,7 +120,7 @@ def tripped(plan: BreakerPlan = USUAL, at_us: int = SECOND_US) -> Breaker:
     """Return a breaker in OPEN, by quota events of controllers a, b and c."""
     breaker = Breaker(plan)
     for source in "abc":
-        breaker.refused(at_us, source)
+        breaker.quota_event(at_us, source)
     assert breaker.record.state is State.OPEN
     return breaker
 

@@ -11,12 +11,12 @@ from webhook.core.admission.validation import check
 from webhook.core.policy.model import Service
 
 
-def found_wrong(pair: Pair, after: Json) -> list[str]:
+def oracle_faults(pair: Pair, after: Json) -> list[str]:
     """Return the faults that the oracle finds in a rewritten Pod."""
     return faults(pair.pod, after, pair.placement, "s", HASH, pair.policy.resources)
 
 
-def not_needed(pair: Pair) -> list[str]:
+def unneeded_operations(pair: Pair) -> list[str]:
     """Return the operations that the patch does not need.
 
     Operations on containers are not checked: Podgate also writes requests that the API server would default.
@@ -27,7 +27,7 @@ def not_needed(pair: Pair) -> list[str]:
         if left_out[0]["path"].startswith(("/spec/containers/", "/spec/initContainers/")):
             continue
         reduced = applied_or_none(pair.pod, rest)
-        if reduced is not None and not found_wrong(pair, reduced):
+        if reduced is not None and not oracle_faults(pair, reduced):
             found.append(f"not needed: {left_out}")
     return found
 

@@ -71,10 +71,10 @@ class CountingStore(MemoryStore):
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
-        self.asked: list[Acquire] = []
+        self.requests: list[Acquire] = []
 
     async def acquire(self, request: Acquire) -> Receipt:
-        self.asked.append(request)
+        self.requests.append(request)
         return await super().acquire(request)
 
 

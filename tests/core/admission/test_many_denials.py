@@ -19,7 +19,7 @@ async def tripped() -> Gate:
     gate = Gate(LOADED)
     for uid in ("u1", "u2"):
         await gate.validate(object=gate.owned(uid))
-    gate.store.asked.clear()
+    gate.store.requests.clear()
     return gate
 
 
@@ -40,7 +40,7 @@ async def test_denial_message_is_constant_while_the_breaker_is_open() -> None:
         messages.append(await denial_message(gate, f"v{len(messages)}"))
     assert len(set(messages)) == 1
     assert "is open until 2027-01-15T08:01:00.000Z (" in messages[0]
-    assert gate.store.asked == []
+    assert gate.store.requests == []
 
 
 async def test_second_trip_has_another_denial_message() -> None:
@@ -64,4 +64,4 @@ async def test_expired_breaker_view_denies_no_pod_without_the_store(passed_us: i
     assert "is open until 2027-01-15T08:01:00.000Z" in await denial_message(gate, "v1")
     gate.clock.set(NOW_US + passed_us)
     await gate.validate(object=gate.owned("u3"))
-    assert [request.uid for request in gate.store.asked] == ["u3"]
+    assert [request.uid for request in gate.store.requests] == ["u3"]

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from tests.core.oracle_comparison import disagreements, found_wrong, not_needed
+from tests.core.oracle_comparison import disagreements, oracle_faults, unneeded_operations
 from tests.core.pairs import accepted, drawn
 from tests.core.rewriting import patch_of, rewritten
 from tests.core.strategies import Pair, examples, pairs, whole_pairs
@@ -13,7 +13,7 @@ def problems(pair: Pair) -> list[str]:
     after = rewritten(pair.pod, pair.service)
     second_patch = patch_of(after, pair.service)
     not_idempotent = [f"not idempotent: {second_patch}"] if second_patch else []
-    return [*found_wrong(pair, after), *disagreements(after, pair), *not_needed(pair), *not_idempotent]
+    return [*oracle_faults(pair, after), *disagreements(after, pair), *unneeded_operations(pair), *not_idempotent]
 
 
 @examples(150)

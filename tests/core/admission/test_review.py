@@ -125,7 +125,7 @@ async def test_unreadable_amount_is_a_bad_review(amount: str, text: str) -> None
         await gate.validate(object=wrong)
     assert text in str(error.value)
     assert "AdmissionReview.request.object.spec" in str(error.value)
-    assert gate.store.asked == []
+    assert gate.store.requests == []
 
 
 async def rewritten(gate: Gate, raw: Json) -> Json:
@@ -156,7 +156,7 @@ async def test_other_operations_and_subresources_of_pods_are_admitted(
     decision = (await gate.ask(half, operation=operation, subResource=sub_resource, object=sent)).decision
     assert decision.allowed
     assert decision.verdict is Verdict.UNMATCHED
-    assert (decision.patch, gate.store.asked) == ((), [])
+    assert (decision.patch, gate.store.requests) == ((), [])
 
 
 def test_last_of_duplicate_json_keys_is_used() -> None:

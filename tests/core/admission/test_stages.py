@@ -72,7 +72,7 @@ async def test_a_pod_denied_for_its_fields_is_not_charged(gate: Gate) -> None:
     decision = await gate.validate(object=gate.owned("u1", schedulerName="theirs"))
     assert (decision.verdict, decision.status.code, decision.status.reason) == (Verdict.DENY, 403, "Forbidden")
     assert decision.status.message.startswith("PlacementConflict: service web: spec.schedulerName is 'theirs'")
-    assert gate.store.asked == []
+    assert gate.store.requests == []
 
 
 async def test_a_pod_denied_by_quota_is_not_charged_in_part(gate: Gate) -> None:
@@ -97,7 +97,7 @@ async def test_the_mutating_half_never_denies(invalid: Json, operation: str) -> 
     gate = Gate(policy_of(POLICY, "unmatched: Deny"))
     decision = await gate.mutate(object=invalid, oldObject=gate.owned("u"), operation=operation)
     assert decision.allowed
-    assert gate.store.asked == []
+    assert gate.store.requests == []
     assert operation == "CREATE" or decision.patch == ()
 
 
@@ -165,7 +165,7 @@ async def test_an_ordinary_update_is_admitted_uncharged(gate: Gate) -> None:
     new["metadata"]["labels"]["version"] = "2"
     decision = await update(gate, gate.owned("u", **PLACED), new)
     assert decision.verdict is Verdict.ADMIT
-    assert gate.store.asked == []
+    assert gate.store.requests == []
 
 
 async def test_a_pod_being_deleted_is_always_admitted(gate: Gate) -> None:
@@ -175,7 +175,7 @@ async def test_a_pod_being_deleted_is_always_admitted(gate: Gate) -> None:
     resize = await update(
         gate, gate.owned("u", **requesting("1")), {**new, "spec": requesting("100")}, subResource="resize"
     )
-    assert (resize.verdict, gate.store.asked) == (Verdict.ADMIT, [])
+    assert (resize.verdict, gate.store.requests) == (Verdict.ADMIT, [])
 
 
 async def test_deletion_timestamp_is_ignored_on_create(gate: Gate) -> None:
@@ -198,7 +198,7 @@ async def test_placement_of_a_gated_pod_may_not_be_loosened(gate: Gate, new: Jso
     old = gate.owned("u", **PLACED, schedulingGates=[{"name": "g"}])
     decision = await update(gate, old, gate.owned("u", **new))
     assert decision.allowed is allowed
-    assert gate.store.asked == []
+    assert gate.store.requests == []
 
 
 # resize
@@ -230,7 +230,7 @@ async def test_a_forged_label_cannot_charge_a_service_of_another_namespace(gate:
     new = pod({"app": "mine", LABEL: "other"}, uid="u", **requesting("5"))
     decision = await update(gate, old, new, subResource="resize")
     assert (decision.verdict, decision.service) == (Verdict.UNMATCHED, None)
-    assert gate.store.asked == []
+    assert gate.store.requests == []
 
 
 async def test_resize_of_an_unlabelled_pod_is_charged_to_its_owner(gate: Gate) -> None:
@@ -320,7 +320,7 @@ async def test_unmatched_decides_on_an_unowned_pod_in_the_namespace_of_a_service
     assert (decision.verdict, len(decision.warnings)) == (verdict, warnings)
     assert (await gate.validate(namespace="free", object=pod(uid="u"))).verdict is Verdict.UNMATCHED
     assert (await gate.validate(namespace="kube-system", object=pod(uid="u"))).verdict is Verdict.EXEMPT
-    assert gate.store.asked == []
+    assert gate.store.requests == []
 
 
 @pytest.mark.parametrize(("mode", "warnings"), [("Warn", 2), ("Audit", 0)])
@@ -340,12 +340,12 @@ async def test_open_breaker_denies_without_a_call_to_the_store(gate: Gate) -> No
         assert (await gate.validate(object=gate.owned(f"u{number}", **PLACED))).allowed
     for number in range(2):
         assert (await gate.validate(object=gate.owned(f"v{number}", **PLACED))).status.code == 429
-    calls_before = len(gate.store.asked)
+    calls_before = len(gate.store.requests)
     gate.clock.set(NOW_US + 20_000_001)
     decision = await gate.validate(object=gate.owned("w", **PLACED))
     assert (decision.status.code, decision.findings[0].code) == (503, Code.BREAKER_OPEN)
     assert "is open until 2027-01-15T08:01:00.000Z" in decision.status.message
-    assert len(gate.store.asked) == calls_before
+    assert len(gate.store.requests) == calls_before
     update_of_old = await update(gate, gate.owned("u0", **PLACED), gate.owned("u0", **PLACED))
     assert update_of_old.allowed, "the breaker does not apply to existing Pods"
 
@@ -378,7 +378,7 @@ async def test_only_kube_controllers_set_the_owner_as_event_source(
     sent = gate.owned("u", **PLACED)
     sent["metadata"]["ownerReferences"] = references
     await gate.validate(object=sent, userInfo={"username": user})
-    assert gate.store.asked[0].event_source == (source or f"user:{user}")
+    assert gate.store.requests[0].event_source == (source or f"user:{user}")
 
 
 DAEMON_SETS = "system:serviceaccount:kube-system:daemon-set-controller"

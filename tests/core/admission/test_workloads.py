@@ -75,7 +75,7 @@ async def review_workload(loaded: LoadedPolicy, pod_template: Json, *kind: str, 
     gate = Gate(loaded)
     decision = await gate.validate(**request(pod_template, *kind, **more))
     assert decision.allowed
-    assert gate.store.asked == []
+    assert gate.store.requests == []
     return decision
 
 
@@ -242,9 +242,9 @@ async def test_open_breaker_and_exhausted_quota_have_no_warning() -> None:
     placed["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     codes = [(await gate.validate(object=gate.owned(f"u{n}", **placed))).status.code for n in range(3)]
     assert codes == [200, 429, 503], "quota, then breaker"
-    calls_before = len(gate.store.asked)
+    calls_before = len(gate.store.requests)
     decision = await gate.validate(**request(template()))
-    assert (decision.allowed, decision.warnings, len(gate.store.asked)) == (True, (), calls_before)
+    assert (decision.allowed, decision.warnings, len(gate.store.requests)) == (True, (), calls_before)
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])

@@ -106,9 +106,9 @@ def test_the_earliest_trip_wins_and_error_rate_on_a_tie() -> None:
 def test_third_controller_denied_within_the_period_trips_at_once() -> None:
     breaker = Breaker()
     for at_us, source in enumerate("aabab"):
-        breaker.refused(at_us, source)
+        breaker.quota_event(at_us, source)
     assert breaker.record.state is State.CLOSED
-    breaker.refused(60 * SECOND_US - 1, "c")
+    breaker.quota_event(60 * SECOND_US - 1, "c")
     assert breaker.record.state is State.OPEN
     assert breaker.moves[-1].at_us == 60 * SECOND_US - 1
     assert breaker.record.reason == "quotaExceeded: 3 controllers refused within 60s"
@@ -116,11 +116,11 @@ def test_third_controller_denied_within_the_period_trips_at_once() -> None:
 
 def test_quota_event_no_longer_counts_after_the_period() -> None:
     breaker = Breaker()
-    breaker.refused(0, "a")
-    breaker.refused(1, "b")
-    breaker.refused(60 * SECOND_US, "c")
+    breaker.quota_event(0, "a")
+    breaker.quota_event(1, "b")
+    breaker.quota_event(60 * SECOND_US, "c")
     assert breaker.record.state is State.CLOSED
-    breaker.refused(60 * SECOND_US, "a")
+    breaker.quota_event(60 * SECOND_US, "a")
     assert breaker.record.state is State.OPEN
 
 
@@ -128,8 +128,8 @@ def test_repeated_denials_of_one_controller_trip_by_request_only() -> None:
     by_request = plan_of(quota=QuotaEventPlan(3, 60 * SECOND_US, by_controller=False))
     counting_controllers, counting_requests = Breaker(), Breaker(by_request)
     for at_us in range(3):
-        counting_controllers.refused(at_us, "a")
-        counting_requests.refused(at_us, "a")
+        counting_controllers.quota_event(at_us, "a")
+        counting_requests.quota_event(at_us, "a")
     assert counting_controllers.record.state is State.CLOSED
     assert counting_requests.record.state is State.OPEN
     assert counting_requests.record.reason == "quotaExceeded: 3 requests refused within 60s"
@@ -140,7 +140,7 @@ def test_quota_events_outside_closed_change_nothing(make: object) -> None:
     breaker = make()  # type: ignore[operator]
     before, now_us = breaker.record, breaker.record.since_us
     for source in "xyz":
-        breaker.refused(now_us, source)
+        breaker.quota_event(now_us, source)
     assert breaker.record == before
 
 
@@ -262,14 +262,14 @@ def test_transition_clears_outcomes_and_quota_events() -> None:
     for second in range(2):
         breaker.outcomes(second * SECOND_US, good=0, bad=10)
     for source in "abc":
-        breaker.refused(2 * SECOND_US, source)
+        breaker.quota_event(2 * SECOND_US, source)
     now_us = breaker.record.open_until_us
     for uid in "abc":
         breaker.charge(now_us, uid)
         breaker.outcome(now_us, ok=True, uid=uid)
     assert breaker.record.windows == EMPTY
-    breaker.refused(now_us, "a")
-    breaker.refused(now_us, "b")
+    breaker.quota_event(now_us, "a")
+    breaker.quota_event(now_us, "b")
     assert breaker.record.state is State.CLOSED
 
 
@@ -315,7 +315,7 @@ def test_restarted_breaker_is_closed_in_the_next_generation() -> None:
 
 def test_an_outcome_settles_one_lease_only() -> None:
     breaker = Breaker(plan_of(quota=QuotaEventPlan(1, 25, by_controller=False), open_for_us=1, has_outcomes=True))
-    breaker.refused(0, "a")
+    breaker.quota_event(0, "a")
     breaker.charge(1, "same")
     breaker.charge(1, "same")
     breaker.outcome(1, ok=True, latency_us=0)

@@ -165,7 +165,7 @@ def test_quota_events_of_more_than_sixteen_controllers_leave_no_early_probes() -
     for count, early in ((16, 3), (17, 0)):
         breaker = Breaker(replace(USUAL, quota=QuotaEventPlan(count, SECOND_US, by_controller=True)))
         for number in range(count):
-            breaker.refused(0, f"c{number}")
+            breaker.quota_event(0, f"c{number}")
         assert breaker.view(0).early == early
 
 

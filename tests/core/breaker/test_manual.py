@@ -29,7 +29,7 @@ def test_a_forced_state_alone_decides_admission(state: State, *, admitted: bool,
         before = breaker.record
         assert breaker.charge(UNTIL_US - 1, "x", "new") is admitted
         for source in "defg":
-            breaker.refused(now_us, source)
+            breaker.quota_event(now_us, source)
         breaker.outcomes(now_us, good=5, bad=50, latency_us=9 * SECOND_US)
         assert breaker.record == before, "it counts no outcomes and quota events, and leases no probes"
         assert breaker.view(UNTIL_US - 1).state is state
@@ -121,7 +121,7 @@ def test_reset_of_the_same_time_is_applied_once() -> None:
     assert breaker.apply_override(NOW_US, NOW_US) is State.CLOSED
     assert breaker.moves[-1].reason == "reset manually"
     for at_us, source in enumerate("abc", NOW_US + 5):
-        breaker.refused(at_us, source)
+        breaker.quota_event(at_us, source)
     assert breaker.apply_override(NOW_US + 20, NOW_US) is State.OPEN
 
 
@@ -134,10 +134,10 @@ def test_reset_older_than_the_trip_is_ignored() -> None:
 def test_reset_in_closed_clears_the_counts_and_keeps_the_generation() -> None:
     breaker = Breaker()
     for source in "ab":
-        breaker.refused(5, source)
+        breaker.quota_event(5, source)
     breaker.apply_override(7, 6)
     assert (breaker.record.generation, breaker.record.windows, breaker.moves) == (0, EMPTY, [])
-    breaker.refused(8, "c")
+    breaker.quota_event(8, "c")
     breaker.apply_override(9, 6)
     assert breaker.record.windows != EMPTY, "the same reset is not applied again"
 
@@ -180,25 +180,25 @@ def test_quota_events_of_suppressed_sources_do_not_count_until_it_ends() -> None
     breaker = Breaker()
     for source in "abxy":
         breaker.suppress_quota_events(NOW_US, "a", "b", "a")
-        breaker.refused(NOW_US, source)
+        breaker.quota_event(NOW_US, source)
     assert breaker.record.state is State.CLOSED
     assert len(breaker.record.excused) == 2
     later = Breaker(record=breaker.record)
-    breaker.refused(NOW_US + EXCUSED_US - 1, "a")
+    breaker.quota_event(NOW_US + EXCUSED_US - 1, "a")
     assert breaker.record.state is State.CLOSED
     for source in "abc":
-        later.refused(NOW_US + EXCUSED_US, source)
+        later.quota_event(NOW_US + EXCUSED_US, source)
     assert later.record.state is State.OPEN
 
 
 def test_suppression_discards_counted_quota_events_of_its_source() -> None:
     breaker = Breaker()
-    breaker.refused(NOW_US, "a")
-    breaker.refused(NOW_US, "b")
+    breaker.quota_event(NOW_US, "a")
+    breaker.quota_event(NOW_US, "b")
     breaker.suppress_quota_events(NOW_US + 1, "a")
-    breaker.refused(NOW_US + 2, "c")
+    breaker.quota_event(NOW_US + 2, "c")
     assert breaker.record.state is State.CLOSED
-    breaker.refused(NOW_US + 3, "d")
+    breaker.quota_event(NOW_US + 3, "d")
     assert breaker.record.state is State.OPEN
 
 
@@ -210,7 +210,7 @@ def test_suppression_of_too_many_sources_applies_to_every_source() -> None:
     assert [one.source for one in breaker.record.excused] == [EVERY_SOURCE]
     breaker.suppress_quota_events(NOW_US + 1, "yet another")
     for source in "abcdef":
-        breaker.refused(NOW_US + 2, source)
+        breaker.quota_event(NOW_US + 2, source)
     assert (breaker.record.state, breaker.record.windows) == (State.CLOSED, EMPTY)
 
 
@@ -219,7 +219,7 @@ def test_suppression_outlasts_a_reset() -> None:
     breaker.suppress_quota_events(NOW_US, "a")
     breaker.apply_override(NOW_US + 1, NOW_US + 1)
     for source in "ayz":
-        breaker.refused(NOW_US + 2, source)
+        breaker.quota_event(NOW_US + 2, source)
     assert breaker.record.state is State.CLOSED
 
 
@@ -228,7 +228,7 @@ def test_suppression_outlasts_a_reset() -> None:
 
 def test_trip_at_open_max_is_reported_and_clears_the_windows() -> None:
     breaker = Breaker(replace(TRIPS_AT_ONCE, open_max=2), environment=BreakerEnvironment(opened=lambda: 2))
-    breaker.refused(5, "a")
+    breaker.quota_event(5, "a")
     breaker.outcome(6, ok=False)
     assert breaker.at(SECOND_US) is State.CLOSED
     (move,) = breaker.moves

@@ -96,7 +96,7 @@ class Pair(NamedTuple):
                 breaker.record_outcomes(now_us, reported, source)
                 assert model.record_outcomes(reported, named(source)) is (breaker.record is not before)
             case ("refused", source):
-                breaker.refused(now_us, source)
+                breaker.quota_event(now_us, source)
                 model.quota_event(named(source))
             case ("charge", uid, source):
                 assert machine.admits(

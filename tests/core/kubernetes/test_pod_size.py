@@ -77,7 +77,7 @@ async def test_oversized_pod_is_refused_by_the_validating_half_only(gate: Gate, 
     assert validated.status.code == 403
     assert validated.status.message.startswith("PodTooLarge: service web: the Pod has ")
     assert validated.status.message.endswith("are read: write fewer")
-    assert not gate.store.asked
+    assert not gate.store.requests
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_largest_allowed_pod_is_rewritten_and_validated(gate: Gate) -> Non
     assert len(mutated.patch) > CONTAINERS_MAX
     patched = jsonpatch.apply_patch(sent, msgspec.to_builtins(mutated.patch))
     assert (await gate.validate(object=patched)).verdict is Verdict.ADMIT
-    assert gate.store.asked[-1].cost["requests.cpu"] == CONTAINERS_MAX * (CONTAINERS_MAX + 1) // 2
+    assert gate.store.requests[-1].cost["requests.cpu"] == CONTAINERS_MAX * (CONTAINERS_MAX + 1) // 2
     refused = await gate.validate(object=sent)
     assert refused.status.message.startswith("PlacementUnfulfilled: ")
     assert f"and {CONTAINERS_MAX - 1} more" in refused.status.message

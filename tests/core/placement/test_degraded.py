@@ -8,7 +8,7 @@ from hypothesis import given
 
 from tests.core.generating.policies import Governed, governed
 from tests.core.generating.vocabulary import PREFERRED, REQUIRED
-from tests.core.oracle_comparison import found_wrong
+from tests.core.oracle_comparison import oracle_faults
 from tests.core.placement.examples import IN_ZONES, ZONES, pod
 from tests.core.rewriting import applied, read, rewritten
 from tests.core.strategies import HASH, ZONE, Json, Pair, examples, pairs, service_of
@@ -70,7 +70,7 @@ def test_degraded_rewrite_equals_that_of_the_policy_without_preferences(pair: Pa
     required = without_preferences(pair.placement)
     patch = rewrite(read(pair.pod), pair.service, HASH, degraded=True)
     assert patch == rewrite(read(pair.pod), required.service, HASH)
-    assert found_wrong(Pair(pair.pod, required), applied(pair.pod, patch)) == []
+    assert oracle_faults(Pair(pair.pod, required), applied(pair.pod, patch)) == []
 
 
 @examples(100)

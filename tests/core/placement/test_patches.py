@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from tests.core.oracle_comparison import found_wrong, not_needed
+from tests.core.oracle_comparison import oracle_faults, unneeded_operations
 from tests.core.pairs import usual
 from tests.core.rewriting import patch_of, plain, rewritten
 from tests.core.strategies import (
@@ -26,7 +26,7 @@ from webhook.core.policy_spec import Mode
 @examples(120)
 @given(pairs)
 def test_rewrite_fulfils_user_and_policy_and_changes_nothing_else(pair: Pair) -> None:
-    assert found_wrong(pair, rewritten(pair.pod, pair.service)) == []
+    assert oracle_faults(pair, rewritten(pair.pod, pair.service)) == []
 
 
 @examples(120)
@@ -38,7 +38,7 @@ def test_rewrite_is_idempotent(pair: Pair) -> None:
 @examples(60)
 @given(pairs)
 def test_every_operation_and_every_copied_term_is_needed(pair: Pair) -> None:
-    assert not_needed(pair) == []
+    assert unneeded_operations(pair) == []
 
 
 @examples(120)

@@ -36,7 +36,7 @@ async def tripped_gate(loaded: LoadedPolicy = LOADED) -> Gate:
     for controller in ("r1", "r2"):
         denied = await validated(gate, f"big-{controller}", controller, cpu="5")
         assert not denied.allowed
-    gate.store.asked.clear()
+    gate.store.requests.clear()
     return gate
 
 
@@ -54,7 +54,7 @@ def changed(
 async def test_open_breaker_denies_failed_controllers_and_users_without_the_store(controller: str, user: str) -> None:
     gate = await tripped_gate()
     decision = await validated(gate, "u", controller, user)
-    assert (decision.status.code, gate.store.asked) == (503, [])
+    assert (decision.status.code, gate.store.requests) == (503, [])
     assert [finding.code for finding in decision.findings] == [Code.BREAKER_OPEN]
 
 
@@ -84,15 +84,15 @@ async def test_without_early_probes_every_controller_is_denied_without_the_store
     assert view is not None
     gate.store.known_breaker = lambda _: replace(view, early=0, failed=())  # type: ignore[method-assign]  # all probes are leased
     decision = await validated(gate, "u", "r3")
-    assert (decision.allowed, gate.store.asked) == (False, [])
+    assert (decision.allowed, gate.store.requests) == (False, [])
 
 
 async def test_forced_open_breaker_denies_every_controller_until_its_end() -> None:
     gate = Gate(changed(forcing=Forcing(State.FORCED_OPEN, NOW_US + 60_000_000, "INC-1")))
     assert not (await validated(gate, "s", "r3")).allowed, "the store denies it before the state is cached"
-    gate.store.asked.clear()
+    gate.store.requests.clear()
     decision = await validated(gate, "u", "r3")
-    assert (decision.status.code, gate.store.asked) == (503, [])
+    assert (decision.status.code, gate.store.requests) == (503, [])
     assert "was forced open until 2027-01-15T08:01:00.000Z" in decision.status.message
     gate.clock.set(NOW_US + 60_000_000)
     assert (await validated(gate, "v", "r3")).allowed, "the forcing has expired"
