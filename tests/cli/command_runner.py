@@ -23,7 +23,7 @@ TRACE = "Traceback (most recent call last)"
 
 @dataclass(frozen=True)
 class Done:
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -35,7 +35,7 @@ class Done:
 
     @property
     def error(self) -> str:
-        """Return the one error line; whoever asks for it claims that there is exactly one."""
+        """Return the only error line; assert that there is exactly one."""
         (line,) = self.err.splitlines()
         assert line.startswith("error: "), line
         return line.removeprefix("error: ")
@@ -43,11 +43,11 @@ class Done:
 
 def podgate(*arguments: str | Path, stdin: str | bytes = "") -> Done:
     """Run `podgate` in this process."""
-    given = io.TextIOWrapper(io.BytesIO(stdin if isinstance(stdin, bytes) else stdin.encode()))
+    stdin_stream = io.TextIOWrapper(io.BytesIO(stdin if isinstance(stdin, bytes) else stdin.encode()))
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["podgate", *map(str, arguments)]),
-        mock.patch.object(sys, "stdin", given),
+        mock.patch.object(sys, "stdin", stdin_stream),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         pytest.raises(SystemExit) as ending,

@@ -40,8 +40,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def plain(file: Path) -> dict[str, Any]:
-    """Return what the one entry does, without until and reason."""
+def entry_fields(file: Path) -> dict[str, Any]:
+    """Return the fields of the only entry, without until and reason."""
     [entry] = load(file.read_bytes()).entries
     return {key: value for key, value in entry.plain().items() if key not in {"service", "until", "reason", "by"}}
 
@@ -50,35 +50,35 @@ def plain(file: Path) -> dict[str, Any]:
 def test_open_and_close_force_a_state_for_a_time(file: Path, verb: str, word: str) -> None:
     done = podgate("breaker", verb, "payment-api", *FOR)
     assert done.code == 0, done.err
-    assert plain(file) == {"breaker": word}
+    assert entry_fields(file) == {"breaker": word}
     assert done.out.startswith(f"payment-api: breaker: {word} until ")
     assert done.out.endswith(f": INC-1 (by {getuser()})\n")
-    assert podgate("breaker", verb, "payment-api", "--reason", "x").code == 2, "for how long must be said"
+    assert podgate("breaker", verb, "payment-api", "--reason", "x").code == 2, "a duration is required"
 
 
-def test_reset_carries_its_moment_and_frees_what_was_forced(file: Path) -> None:
+def test_reset_records_its_time_and_releases_a_forced_breaker(file: Path) -> None:
     assert podgate("breaker", "open", "payment-api", *FOR).code == 0
     assert podgate("breaker", "reset", "payment-api", "--reason", "INC-1 over").code == 0
     [entry] = load(file.read_bytes()).entries
-    assert set(plain(file)) == {"breaker", "resetAt"}
-    assert plain(file)["breaker"] == "Automatic"
+    assert set(entry_fields(file)) == {"breaker", "resetAt"}
+    assert entry_fields(file)["breaker"] == "Automatic"
     assert entry.reset_at_us is not None
     assert entry.reset_at_us < entry.until_us
 
 
-def all_of(file: Path) -> list[set[str]]:
-    """Return what each entry does."""
+def fields_of_entries(file: Path) -> list[set[str]]:
+    """Return the names of each entry's fields."""
     return [set(entry.plain()) - {"service", "until", "reason", "by"} for entry in load(file.read_bytes()).entries]
 
 
-def test_a_hand_on_a_breaker_stands_beside_what_else_is_done_and_takes_the_place_of_the_former_hand(file: Path) -> None:
+def test_breaker_override_is_kept_beside_others_and_replaces_the_former_one(file: Path) -> None:
     assert podgate("override", "payment-api", "--quota-factor", "2", *FOR).code == 0
     assert podgate("breaker", "open", "payment-api", *FOR).code == 0
-    assert all_of(file) == [{"quotaFactor"}, {"breaker"}]
+    assert fields_of_entries(file) == [{"quotaFactor"}, {"breaker"}]
     assert podgate("breaker", "reset", "payment-api", *FOR).code == 0
-    assert all_of(file) == [{"quotaFactor"}, {"breaker", "resetAt"}]
+    assert fields_of_entries(file) == [{"quotaFactor"}, {"breaker", "resetAt"}]
     assert podgate("breaker", "open", "payment-api", *FOR, "--merge").code == 0
-    assert all_of(file) == [{"quotaFactor", "breaker", "resetAt"}]
+    assert fields_of_entries(file) == [{"quotaFactor", "breaker", "resetAt"}]
 
 
 GRANT = ("quota", "grant", "payment-api", "--window", "1m", "--hard", "pods=5")
@@ -86,7 +86,7 @@ GRANT = ("quota", "grant", "payment-api", "--window", "1m", "--hard", "pods=5")
 
 @pytest.mark.parametrize("first", [GRANT, ("breaker", "reset", "payment-api"), ("quota", "reset", "payment-api")])
 @pytest.mark.parametrize("second", [GRANT, ("breaker", "reset", "payment-api"), ("quota", "reset", "payment-api")])
-def test_a_grant_and_a_reset_are_given_in_any_order_and_each_says_who_did_it(
+def test_grants_and_resets_combine_in_any_order_and_record_their_author(
     file: Path, first: tuple[str, ...], second: tuple[str, ...]
 ) -> None:
     assert podgate(*first, "--for", "30m", "--reason", "INC-1").code == 0
@@ -103,7 +103,7 @@ def test_a_grant_and_a_reset_are_given_in_any_order_and_each_says_who_did_it(
     assert {entry.by for entry in entries} == {getuser()}
 
 
-def test_an_opened_breaker_is_listed_among_overrides_and_cleared_as_any(file: Path) -> None:
+def test_opened_breaker_is_listed_and_cleared_as_an_override(file: Path) -> None:
     podgate("breaker", "open", "payment-api", *FOR)
     [shown] = json.loads(podgate("override", "--list").out)
     assert shown["breaker"] == "ForcedOpen"
@@ -112,7 +112,7 @@ def test_an_opened_breaker_is_listed_among_overrides_and_cleared_as_any(file: Pa
 
 
 @pytest.mark.parametrize("verb", ["open", "close", "reset"])
-def test_no_such_service_is_4_and_one_without_a_breaker_2(file: Path, verb: str) -> None:
+def test_unknown_service_exits_4_and_one_without_a_breaker_2(file: Path, verb: str) -> None:
     done = podgate("breaker", verb, "nope", *FOR)
     assert (done.code, done.error) == (4, "no service 'nope': the policy has payment-api, free")
     done = podgate("breaker", verb, "free", *FOR)
@@ -128,12 +128,12 @@ CLOSED = replace(HALF_OPEN, state=State.CLOSED, reason="3 probes succeeded")
 SINCE = TRIPPED = "2027-01-15T07:59:31.000Z"
 
 
-def listed(view: BreakerView | None, *arguments: str) -> str:
-    looks = {name: look for name, look in SNAPSHOTS.items() if name != "payment-api"}
+def list_output(view: BreakerView | None, *arguments: str) -> str:
+    snapshots = {name: found for name, found in SNAPSHOTS.items() if name != "payment-api"}
     if view is not None:
-        looks["payment-api"] = ServiceSnapshot(NOW_US, {}, view)
-    looks["web"] = ServiceSnapshot(NOW_US)
-    with plain_port(msgspec.json.encode(server_document(snapshot(snapshots=looks)))) as url:
+        snapshots["payment-api"] = ServiceSnapshot(NOW_US, {}, view)
+    snapshots["web"] = ServiceSnapshot(NOW_US)
+    with plain_port(msgspec.json.encode(server_document(snapshot(snapshots=snapshots)))) as url:
         done = podgate("breaker", "list", "--server", url, *arguments)
     assert done.code == 0, done.err
     return done.out
@@ -159,7 +159,7 @@ def listed(view: BreakerView | None, *arguments: str) -> str:
     ],
     ids=lambda value: getattr(value, "state", None),
 )
-def test_the_list_says_since_when_how_long_and_why_and_leaves_out_who_has_no_breaker(
+def test_list_shows_since_recovery_and_reason_of_each_breaker(
     view: BreakerView | None,
     state: str | None,
     since: str | None,
@@ -167,7 +167,7 @@ def test_the_list_says_since_when_how_long_and_why_and_leaves_out_who_has_no_bre
     seconds: int | None,
     reason: str,
 ) -> None:
-    assert json.loads(listed(view)) == [
+    assert json.loads(list_output(view)) == [
         {
             "service": "payment-api",
             "state": state,
@@ -179,12 +179,12 @@ def test_the_list_says_since_when_how_long_and_why_and_leaves_out_who_has_no_bre
     ]
 
 
-def test_on_a_terminal_it_is_one_table() -> None:
-    assert listed(OPEN, "-o", "table") == (
+def test_table_has_one_row_per_breaker() -> None:
+    assert list_output(OPEN, "-o", "table") == (
         "SERVICE      STATE  SINCE                     TRIGGERED AT              SECONDS TO RECOVERY  REASON\n"
         f"payment-api  OPEN   {SINCE}  {TRIPPED}  151                  quotaExceeded: 10 within 1m\n"
     )
 
 
-def test_who_cannot_reach_a_server_is_reported() -> None:
+def test_unreachable_server_exits_2() -> None:
     assert podgate("breaker", "list", "--server", "http://127.0.0.1:1").code == 2

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.command_runner import BIN, TRACE, Done, installed
 from tests.redis_servers import RedisServer, program, usual_names
 
-pytestmark = pytest.mark.usefixtures("demos")  # the stories go on while the short tests run
+pytestmark = pytest.mark.usefixtures("demos")  # the demos run during the short tests
 
 STORY = (
     r"without a client certificate: no TLS connection",
@@ -52,14 +52,14 @@ def children_of(parent: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Demo:
-    """One that runs, with the folder that it makes its own in."""
+    """A running demo, and the parent of its folder."""
 
     process: subprocess.Popen[str]
     temporary: Path
 
     @classmethod
     def start(cls, temporary: Path, *arguments: str, **environment: str) -> "Demo":
-        """Start one as a terminal does, in a process group of its own."""
+        """Start a demo in its own process group, as a terminal does."""
         process = subprocess.Popen(
             [BIN / "podgate", "demo", *arguments],
             stdout=subprocess.PIPE,
@@ -75,7 +75,7 @@ class Demo:
         return Done(self.process.returncode, out, err)
 
     def end(self) -> None:
-        """End it in order, wherever a test has left it: its server ends with it."""
+        """Terminate the demo: its server ends with it."""
         self.process.terminate()
         with self.process:
             pass
@@ -83,7 +83,7 @@ class Demo:
 
 @dataclass(frozen=True)
 class Demos:
-    """All that tell their whole story, at the same time: each spends nearly all of it waiting."""
+    """All complete demos, run at the same time: each mostly waits."""
 
     once: Demo
     staying: Demo
@@ -103,22 +103,22 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demos]:
             server = stack.enter_context(RedisServer(program(name), tmp_path_factory.mktemp(name) / "server"))
             return started("--once", "--redis", server.url), server
 
-        theirs = "a setting of some real server, none of the demo's business"
+        foreign_store = "a setting of a real server, which the demo ignores"
         yield Demos(
-            started("--once", PODGATE_STORE=theirs), started(), {name: in_redis(name) for name in usual_names()}
+            started("--once", PODGATE_STORE=foreign_store), started(), {name: in_redis(name) for name in usual_names()}
         )
 
 
 def read_until(demo: Demo, words: str) -> str:
-    """Return what it says up to a line with these words, or up to its end."""
+    """Return the output up to a line with these words, or up to its end."""
     assert demo.process.stdout is not None
-    told = ""
+    output = ""
     for line in demo.process.stdout:
-        told += line
+        output += line
         if words in line:
             break
     assert leftovers(demo.temporary)
-    return told
+    return output
 
 
 def assert_gone(demo: Demo, server: int) -> None:
@@ -131,7 +131,7 @@ def assert_gone(demo: Demo, server: int) -> None:
     assert leftovers(demo.temporary) == []
 
 
-def test_a_redis_that_does_not_answer_ends_the_demo() -> None:
+def test_unreachable_redis_ends_the_demo() -> None:
     done = installed("demo", "--once", "--redis", "redis://127.0.0.1:1")
     assert done.code == 2
     assert done.error.startswith("--redis: ")
@@ -139,9 +139,7 @@ def test_a_redis_that_does_not_answer_ends_the_demo() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_a_demo_that_is_interrupted_takes_its_server_and_its_folder_along(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_interrupted_demo_ends_its_server_and_removes_its_folder(tmp_path: Path, number: signal.Signals) -> None:
     demo = Demo.start(tmp_path)
     read_until(demo, "alg none")
     (server,) = children_of(demo.process.pid)
@@ -149,7 +147,7 @@ def test_a_demo_that_is_interrupted_takes_its_server_and_its_folder_along(
     assert_gone(demo, server)
 
 
-def test_the_demo_reports_its_story_in_order_and_leaves_nothing_behind(demos: Demos) -> None:
+def test_demo_prints_its_story_in_order_and_leaves_nothing(demos: Demos) -> None:
     done = demos.once.done()
     assert "counters are in this process" in done.out
     assert_story(done)
@@ -168,23 +166,23 @@ def assert_story(done: Done) -> None:
 
 
 @pytest.mark.parametrize("name", usual_names())
-def test_the_same_story_comes_true_in_redis(demos: Demos, name: str) -> None:
+def test_story_holds_with_counters_in_redis(demos: Demos, name: str) -> None:
     demo, redis_server = demos.in_redis[name]
     done = demo.done()
     assert "counters are in Redis, for all replicas" in done.out
     assert_story(done)
     keys = redis_server.cli("KEYS", "podgate:{payment-api}:v1:demo-*")
     assert keys
-    assert all(redis_server.cli("PTTL", key) > 0 for key in keys), "all of it is gone by itself"
+    assert all(redis_server.cli("PTTL", key) > 0 for key in keys), "all keys expire"
 
 
-def test_a_demo_that_stays_up_says_what_to_try_and_ends_cleanly(demos: Demos) -> None:
+def test_running_demo_shows_commands_and_ends_on_interrupt(demos: Demos) -> None:
     """A terminal's Ctrl-C reaches demo and server at once: they are one process group."""
     demo = demos.staying
-    told = read_until(demo, "policy lint")
+    output = read_until(demo, "policy lint")
     (folder,) = leftovers(demo.temporary)
-    address = re.search(r"status --server (http://\S+)", told)
-    assert address, told
+    address = re.search(r"status --server (http://\S+)", output)
+    assert address, output
     status = installed("status", "--server", address[1])
     assert (status.code, "payment-api" in status.out) == (0, True), status
     assert installed("policy", "lint", folder / "policy.yaml").code == 0

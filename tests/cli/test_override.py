@@ -46,8 +46,8 @@ def entries(file: Path) -> dict[str, Override]:
     return {entry.service: entry for entry in load(file.read_bytes()).entries}
 
 
-def plain(file: Path, service: str = "payment-api") -> dict[str, Any]:
-    """Return what an entry does, without until and reason."""
+def entry_fields(file: Path, service: str = "payment-api") -> dict[str, Any]:
+    """Return the fields of an entry, without until and reason."""
     found = entries(file)[service].plain()
     return {key: value for key, value in found.items() if key not in {"service", "until", "reason", "by"}}
 
@@ -56,37 +56,37 @@ def override(*arguments: str) -> Done:
     return podgate("override", "payment-api", *arguments)
 
 
-def test_an_override_is_written_where_there_was_none(file: Path) -> None:
+def test_override_is_written_to_a_new_file(file: Path) -> None:
     done = override("--quota-factor", "1.5", "--mode", "quota=Audit", "--mode", "breaker=Warn", *FOR)
     assert done.code == 0
-    assert plain(file) == {"quotaFactor": "1.5", "modes": {"quota": "Audit", "breaker": "Warn"}}
+    assert entry_fields(file) == {"quotaFactor": "1.5", "modes": {"quota": "Audit", "breaker": "Warn"}}
     assert entries(file)["payment-api"].reason == "INC-1"
     assert done.out.startswith("payment-api: quotaFactor: '1.5', modes: {quota: Audit, breaker: Warn} until ")
     assert done.err == f"written to {file}\n"
 
 
-def test_for_and_until_say_when_it_ends(file: Path) -> None:
-    before = overrides_now()
+def test_for_and_until_set_the_end(file: Path) -> None:
+    before = command_now_us()
     override("--quota-factor", "2", "--for", "1h30m", "--reason", "x")
     assert entries(file)["payment-api"].until_us >= before + 5_400_000_000
     override("--quota-factor", "2", "--until", LATE, "--reason", "x", "--replace")
     assert entries(file)["payment-api"].until == LATE
 
 
-def overrides_now() -> int:
-    from webhook.cli.options.override_options import now_us  # noqa: PLC0415  the clock that the command goes by
+def command_now_us() -> int:
+    from webhook.cli.options.override_options import now_us  # noqa: PLC0415  the clock of the command
 
     return now_us()
 
 
-def test_what_others_have_written_stays_and_what_has_expired_goes(file: Path) -> None:
+def test_other_entries_are_kept_and_expired_ones_removed(file: Path) -> None:
     file.write_text(OTHERS)
     assert override("--quota-factor", "2", *FOR).code == 0
     assert set(entries(file)) == {"ledger", "payment-api"}
     assert entries(file)["ledger"].until == LATE
 
 
-def test_a_live_override_is_shown_and_not_overwritten_by_accident(file: Path) -> None:
+def test_live_override_is_not_overwritten_without_merge(file: Path) -> None:
     override("--quota-factor", "3", "--until", LATE, "--reason", "INC-1")
     before = file.read_bytes()
     done = override("--quota-factor", "4", *FOR)
@@ -96,46 +96,46 @@ def test_a_live_override_is_shown_and_not_overwritten_by_accident(file: Path) ->
     assert file.read_bytes() == before
 
 
-def test_merge_keeps_what_is_done_already_and_replace_does_not(file: Path) -> None:
+def test_merge_keeps_other_fields_and_replace_does_not(file: Path) -> None:
     override("--quota-factor", "3", "--until", LATE, "--reason", "INC-1")
     assert override("--mode", "quota=Audit", "--until", LATE, "--reason", "INC-2", "--merge").code == 0
-    assert plain(file) == {"quotaFactor": 3, "modes": {"quota": "Audit"}}
+    assert entry_fields(file) == {"quotaFactor": 3, "modes": {"quota": "Audit"}}
     assert entries(file)["payment-api"].reason == "INC-2"
     assert override("--mode", "quota=Warn", *FOR, "--replace").code == 0
-    assert plain(file) == {"modes": {"quota": "Warn"}}
+    assert entry_fields(file) == {"modes": {"quota": "Warn"}}
 
 
-def test_a_grant_adds_to_a_window_and_merges_by_resource(file: Path) -> None:
+def test_grant_adds_to_a_window_and_merges_by_resource(file: Path) -> None:
     grant = ("quota", "grant", "payment-api", "--window")
     assert podgate(*grant, "1m", "--hard", "pods=100", "--hard", "cpu=2", *FOR).code == 0
     assert podgate(*grant, "60s", "--hard", "pods=50", *FOR, "--merge").code == 0
     assert podgate(*grant, "1h", "--hard", "pods=1", *FOR, "--merge").code == 0
-    assert plain(file)["grant"] == [
+    assert entry_fields(file)["grant"] == [
         {"window": "1m", "hard": {"cpu": "2", "pods": "50"}},
         {"window": "1h", "hard": {"pods": "1"}},
     ]
 
 
-def test_a_reset_carries_its_moment_and_waits_ten_minutes_for_the_controller(file: Path) -> None:
-    before = overrides_now() // 1000 * 1000
+def test_reset_records_its_time_and_lasts_ten_minutes(file: Path) -> None:
+    before = command_now_us() // 1000 * 1000
     assert podgate("quota", "reset", "payment-api", "--window", "1m", "--reason", "INC-1").code == 0
     entry = entries(file)["payment-api"]
     assert entry.quota_reset is not None
-    assert before <= entry.quota_reset.at_us <= overrides_now() + 1000
+    assert before <= entry.quota_reset.at_us <= command_now_us() + 1000
     assert entry.until_us >= entry.quota_reset.at_us + 600_000_000 - 1_000_000
-    assert plain(file)["quotaReset"]["window"] == "1m"
+    assert entry_fields(file)["quotaReset"]["window"] == "1m"
 
 
-def test_a_reset_beside_an_override_does_not_shorten_it(file: Path) -> None:
+def test_reset_does_not_shorten_an_override_unless_requested(file: Path) -> None:
     override("--quota-factor", "3", "--until", LATE, "--reason", "INC-1")
     assert podgate("quota", "reset", "payment-api", "--reason", "INC-1 again", "--merge").code == 0
     assert entries(file)["payment-api"].until == LATE
-    assert set(plain(file)) == {"quotaFactor", "quotaReset"}
+    assert set(entry_fields(file)) == {"quotaFactor", "quotaReset"}
     assert podgate("quota", "reset", "payment-api", "--for", "1m", "--reason", "x", "--merge").code == 0
-    assert entries(file)["payment-api"].until_us < microseconds(LATE), "it was asked for"
+    assert entries(file)["payment-api"].until_us < microseconds(LATE), "it was requested"
 
 
-def test_clearing_ends_one_override(file: Path) -> None:
+def test_clear_ends_one_override(file: Path) -> None:
     file.write_text(OTHERS)
     override("--quota-factor", "3", *FOR)
     done = override("--clear")
@@ -145,7 +145,7 @@ def test_clearing_ends_one_override(file: Path) -> None:
     assert (again.code, again.out) == (0, f"payment-api: there was no override in {file}\n")
 
 
-def test_the_list_shows_what_is_live(file: Path) -> None:
+def test_list_shows_live_overrides(file: Path) -> None:
     assert podgate("override", "--list", "-o", "table").out == "no override is in force\n"
     file.write_text(OTHERS)
     table = podgate("override", "--list", "-o", "table").out.splitlines()
@@ -178,16 +178,14 @@ def test_the_list_shows_what_is_live(file: Path) -> None:
         ((), "nothing to do: give --quota-factor or --mode, or --clear or --list"),
     ],
 )
-def test_a_mistake_is_reported_in_one_line_and_writes_nothing(
-    file: Path, arguments: tuple[str, ...], printed: str
-) -> None:
+def test_usage_error_is_one_line_and_writes_nothing(file: Path, arguments: tuple[str, ...], printed: str) -> None:
     done = override(*arguments)
     assert done.code == 2
     assert printed in done.error
     assert not file.exists()
 
 
-def test_a_service_is_wanted(file: Path) -> None:
+def test_missing_service_is_a_usage_error(file: Path) -> None:
     done = podgate("override", "--quota-factor", "2", *FOR)
     assert (done.code, file.exists()) == (2, False)
     assert "SERVICE" in done.error
@@ -204,7 +202,7 @@ def test_a_service_is_wanted(file: Path) -> None:
         (("quota", "reset", "payment-api", "--window", "2m"), 2, "quotaReset: the service has no window 2m"),
     ],
 )
-def test_what_would_do_nothing_under_the_policy_is_refused(
+def test_override_without_effect_under_the_policy_is_refused(
     file: Path, arguments: tuple[str, ...], code: int, printed: str
 ) -> None:
     done = podgate(*arguments, *FOR, "--policy", file.parent / "policy.yaml")
@@ -213,7 +211,7 @@ def test_what_would_do_nothing_under_the_policy_is_refused(
     assert not file.exists()
 
 
-def test_clearing_a_service_that_is_in_no_policy_any_more_works(file: Path) -> None:
+def test_service_absent_from_the_policy_can_be_cleared(file: Path) -> None:
     file.write_text(OTHERS)
     policy = ("--policy", file.parent / "policy.yaml")
     assert podgate("override", "ledger", "--clear", *policy).code == 0
@@ -227,7 +225,7 @@ def test_clearing_a_service_that_is_in_no_policy_any_more_works(file: Path) -> N
         (OTHERS.splitlines()[0] + "\n" + OTHERS.splitlines()[0], ":2:13: [1].service: ledger: a second live entry"),
     ],
 )
-def test_overrides_that_are_bad_already_are_not_touched(file: Path, text: str, printed: str) -> None:
+def test_invalid_existing_overrides_are_not_changed(file: Path, text: str, printed: str) -> None:
     file.write_text(text)
     done = override("--quota-factor", "2", *FOR)
     assert done.code == 2
@@ -236,22 +234,22 @@ def test_overrides_that_are_bad_already_are_not_touched(file: Path, text: str, p
     assert file.read_text() == text
 
 
-def test_somebody_elses_change_in_between_is_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_change_of_another_writer_is_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = overrides_file.FileOverridesStore.read
     others = iter([OTHERS])
 
-    async def interrupted(book: overrides_file.FileOverridesStore) -> bytes:
-        found = await read(book)
+    async def read_before_change(store: overrides_file.FileOverridesStore) -> bytes:
+        found = await read(store)
         for text in others:
             await asyncio.to_thread(file.write_text, text)
         return found
 
-    monkeypatch.setattr(overrides_file.FileOverridesStore, "read", interrupted)
+    monkeypatch.setattr(overrides_file.FileOverridesStore, "read", read_before_change)
     assert override("--quota-factor", "2", *FOR).code == 0
     assert set(entries(file)) == {"ledger", "payment-api"}
 
 
-def test_a_kubeconfig_that_is_not_there_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kubeconfig_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PODGATE_OVERRIDES")
     nowhere = file.parent / "nowhere"
     monkeypatch.setenv("KUBECONFIG", str(nowhere))

@@ -15,12 +15,12 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_the_example_holds_all_that_an_entry_may_do() -> None:
+def test_example_uses_every_field_of_an_entry() -> None:
     [entry] = load(blocks("yaml")[0].encode()).entries
     assert set(ACTIONS) < set(entry.plain())
 
 
-def test_each_command_can_be_typed(tmp_path: Path) -> None:
+def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
     for number, line in enumerate(blocks("sh")[0].splitlines()):
         _, *arguments = shlex.split(line.replace("2026-", "2099-"))
         if arguments[:2] != ["quota", "show"]:

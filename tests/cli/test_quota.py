@@ -13,7 +13,7 @@ from webhook.core.reporting.status import server_document
 DOCUMENT = msgspec.json.encode(server_document(snapshot(overrides=OVERRIDES)))
 
 
-def test_it_shows_limits_of_the_service_and_its_pool_and_what_is_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_shows_limits_of_service_and_pool_and_the_override(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("click.style", lambda text, **_: text)
     with plain_port(DOCUMENT) as url:
         done = podgate("quota", "show", "payment-api", "--server", url, "-o", "table")
@@ -34,7 +34,7 @@ payment-api: override quotaFactor: '1.5' until 2027-01-15T08:10:00Z (10m left): 
     )
 
 
-def test_away_from_a_terminal_it_is_json() -> None:
+def test_default_output_without_a_terminal_is_json() -> None:
     with plain_port(DOCUMENT) as url:
         done = podgate("quota", "show", "payment-api", "--server", url)
     shown = json.loads(done.out)
@@ -44,12 +44,12 @@ def test_away_from_a_terminal_it_is_json() -> None:
     assert shown["override"]["reason"] == "INC-1"
 
 
-def test_a_service_without_a_pool_has_none() -> None:
+def test_service_without_a_pool_shows_none() -> None:
     with plain_port(DOCUMENT) as url:
         assert json.loads(podgate("quota", "show", "web", "--server", url).out)["pool"] is None
 
 
-def test_no_such_service_is_4_and_no_server_2() -> None:
+def test_unknown_service_exits_4_and_unreachable_server_2() -> None:
     with plain_port(DOCUMENT) as url:
         done = podgate("quota", "show", "nope", "--server", url)
     assert (done.code, done.error) == (4, "no service 'nope': the policy in force has payment-api, ledger, web")

@@ -19,7 +19,7 @@ POLICY = policy_text(
 HEADING = ["file", "place", "kind", "namespace", "name"]
 
 
-def test_the_diff_of_a_recorded_pod_that_has_a_uid_shows_no_line_that_merely_moved() -> None:
+def test_diff_of_a_recorded_pod_with_a_uid_has_no_moved_lines() -> None:
     given = pod()
     given["metadata"] |= {"uid": "u", "annotations": {"zone": "b"}}
     out, _ = shown("diff", recorded("CREATE", object=given))
@@ -90,14 +90,14 @@ WORKLOADS = ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet",
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-def test_every_workload_is_judged_by_the_pod_that_it_makes(kind: str) -> None:
+def test_workload_is_judged_by_its_generated_pod(kind: str) -> None:
     (line,) = review(owned(kind))
     assert list(line) == KEYS
     assert (line["decision"], line["allowed"], line["status"], line["service"]) == ("Admit", True, {"code": 200}, "web")
     assert line["pod"]["spec"]["schedulerName"] == "podgate-scheduler"
     metadata = line["pod"]["metadata"]
     assert metadata["generateName"] == GENERATED_FROM.get(kind, "web-")
-    assert metadata.get("name") == ("web-0" if kind == "StatefulSet" else None), "no name that only stands in for one"
+    assert metadata.get("name") == ("web-0" if kind == "StatefulSet" else None), "no placeholder as a name"
     assert "uid" not in metadata
     assert line["dependsOn"] == []
     assert {step["half"] for step in line["trace"]} == {"mutate", "validate"}
@@ -110,7 +110,7 @@ CANARY = policy_text(
 )
 
 
-def test_a_job_is_owned_by_the_service_that_asks_for_its_name() -> None:
+def test_job_is_owned_by_the_service_that_selects_its_name() -> None:
     wanted = "podSelector: {matchLabels: {job-name: web}}"
     Path("policy.yaml").write_text(policy_text(f"- {{name: jobs, match: {{namespaces: [shop], {wanted}}}}}\n"))
     job, deployment = review(owned("Job"), owned("Deployment"))
@@ -119,7 +119,7 @@ def test_a_job_is_owned_by_the_service_that_asks_for_its_name() -> None:
     assert (deployment["decision"], deployment["service"]) == ("Unmatched", None)
 
 
-def test_what_depends_on_a_label_that_is_not_known_yet_gets_no_verdict() -> None:
+def test_unknown_label_that_decides_the_owner_gives_no_verdict() -> None:
     Path("policy.yaml").write_text(CANARY)
     deployment = owned("Deployment")
     deployment["spec"]["template"]["spec"]["schedulerName"] = "theirs"
@@ -137,7 +137,7 @@ def test_what_depends_on_a_label_that_is_not_known_yet_gets_no_verdict() -> None
     assert line["pod"]["metadata"]["labels"] == {"app": "web", "pod-template-hash": "<pod-template-hash>"}
 
 
-def test_what_every_possible_service_denies_is_denied() -> None:
+def test_denial_by_every_possible_service_is_denied() -> None:
     Path("policy.yaml").write_text(CANARY.replace("{app: web}}}}", "{app: web}}}, placement: {schedulerName: mine}}"))
     deployment = owned("Deployment")
     deployment["spec"]["template"]["spec"]["schedulerName"] = "theirs"
@@ -146,10 +146,10 @@ def test_what_every_possible_service_denies_is_denied() -> None:
     assert [one["denied"] for one in line["dependsOn"]] == [True, True]
     out, err = shown("diff", deployment)
     assert "# Deployment shop/web: Depends, denied in any case\n" in out
-    assert err == "1 reviewed: Depends 1 (1 denied in any case)\n", "exit code 3 has its reason in sight"
+    assert err == "1 reviewed: Depends 1 (1 denied in any case)\n", "the summary explains exit code 3"
 
 
-def test_a_person_is_shown_what_it_depends_on() -> None:
+def test_diff_shows_dependencies_of_a_verdict() -> None:
     Path("policy.yaml").write_text(CANARY)
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "diff", stdin=json.dumps(owned("Deployment")))
     assert done.out == (
@@ -159,11 +159,11 @@ def test_a_person_is_shown_what_it_depends_on() -> None:
     )
 
 
-def test_every_kind_that_the_server_reviews_is_known_here() -> None:
+def test_every_reviewed_kind_is_supported() -> None:
     assert {f"{kind.lower()}s" for kind in (*WORKLOADS, "DaemonSet")} >= {source.resource for source in WORKLOAD_KINDS}
 
 
-def test_a_daemon_set_is_exempt_and_pods_of_nobody_are_unmatched() -> None:
+def test_daemon_set_is_exempt_and_unowned_pod_unmatched() -> None:
     lines = review(owned("DaemonSet"), pod("elsewhere"), pod("kube-system"))
     assert [(line["decision"], line["service"], line["patch"]) for line in lines] == [
         ("Exempt", None, []),
@@ -172,7 +172,7 @@ def test_a_daemon_set_is_exempt_and_pods_of_nobody_are_unmatched() -> None:
     ]
 
 
-def test_a_denial_says_why_and_nothing_is_charged_in_between() -> None:
+def test_denial_has_a_reason_and_reviews_charge_nothing() -> None:
     lines = review(pod(), pod(), owned("Job", cpu=4), pod(nodeSelector={"disk": "hdd"}))
     assert [line["decision"] for line in lines] == ["Admit", "Admit", "Deny", "Deny"]
     assert (lines[2]["status"]["code"], lines[2]["status"]["reason"]) == (429, "TooManyRequests")
@@ -181,14 +181,14 @@ def test_a_denial_says_why_and_nothing_is_charged_in_between() -> None:
     assert "disk" in lines[3]["status"]["message"]
 
 
-def test_lists_and_documents_give_one_line_an_object_in_order() -> None:
+def test_lists_and_documents_give_one_line_per_object_in_order() -> None:
     listed = {"kind": "List", "items": [pod(), {"kind": "PodList", "items": [pod("elsewhere")]}, owned("Job")]}
     typed = {"kind": "DeploymentList", "items": [{key: owned("Deployment")[key] for key in ("metadata", "spec")}]}
     lines = review(listed, "", "# nothing but a comment", typed)
     assert [line["decision"] for line in lines] == ["Admit", "Unmatched", "Admit", "Admit"]
 
 
-def test_what_makes_no_pods_is_left_out_and_named() -> None:
+def test_object_without_pods_is_skipped_and_named() -> None:
     text = json.dumps({"kind": "List", "items": [{"kind": "Service", "metadata": {"name": "s"}}, pod(), {"kind": "X"}]})
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text)
     assert (done.code, len(done.lines)) == (0, 1)
@@ -199,7 +199,7 @@ def test_what_makes_no_pods_is_left_out_and_named() -> None:
     ]
 
 
-def test_byte_order_mark_line_ends_timestamps_and_nulls_are_read_as_kubectl_reads_them() -> None:
+def test_encoding_timestamps_and_nulls_are_read_like_kubectl() -> None:
     text = (
         "kind: Deployment\r\nmetadata: {name: web, namespace: shop, creationTimestamp: 2024-01-01T00:00:00Z}\r\n"
         "spec:\r\n  template:\r\n    metadata: {creationTimestamp: null, labels: {app: web}, annotations: {1: x}}\r\n"
@@ -213,14 +213,14 @@ def test_byte_order_mark_line_ends_timestamps_and_nulls_are_read_as_kubectl_read
     assert dated["pod"]["metadata"]["creationTimestamp"] == "2024-01-01T00:00:00Z"
 
 
-def test_a_template_without_metadata_makes_a_pod_without_labels() -> None:
+def test_template_without_metadata_makes_a_pod_without_labels() -> None:
     job = owned("Job")
     del job["spec"]["template"]["metadata"]
     (line,) = review(job)
     assert line["decision"] == "Unmatched"
 
 
-def test_a_recorded_create_goes_through_both_halves() -> None:
+def test_recorded_create_passes_both_halves_without_charges() -> None:
     (line,) = review(recorded("CREATE", object=pod()))
     assert (line["decision"], line["pod"]["spec"]["nodeSelector"]) == ("Admit", {"disk": "ssd"})
     twice = review(
@@ -231,7 +231,7 @@ def test_a_recorded_create_goes_through_both_halves() -> None:
     assert (line["decision"], line["status"]["code"]) == ("Deny", 429)
 
 
-def test_a_recorded_update_delete_or_subresource_is_judged_as_what_it_is() -> None:
+def test_recorded_update_delete_and_subresource_are_judged_as_such() -> None:
     tampered = pod()
     tampered["metadata"]["labels"] = {"app": "web", "podgate.io/service": "other"}
     deleted, bound, updated, guarded, foreign = review(
@@ -248,7 +248,7 @@ def test_a_recorded_update_delete_or_subresource_is_judged_as_what_it_is() -> No
     assert (foreign["decision"], foreign["pod"]) == ("Unmatched", {})
 
 
-def test_a_recorded_review_of_a_workload_is_advised_as_its_author_was() -> None:
+def test_recorded_workload_review_gives_advice() -> None:
     deployments = {"group": "apps", "version": "v1", "resource": "deployments"}
     wrong = owned("Deployment")
     wrong["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "hdd"}
@@ -303,7 +303,7 @@ def test_bad_input_is_one_line_and_exit_2(text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere.yaml", "empty"])
-def test_files_that_cannot_be_read_are_named(name: str) -> None:
+def test_unreadable_file_is_named(name: str) -> None:
     for arguments in ([name, "--policy", "policy.yaml"], ["pod.yaml", "--policy", name]):
         Path("pod.yaml").write_text(json.dumps(pod()))
         Path("empty").mkdir(exist_ok=True)
@@ -312,13 +312,13 @@ def test_files_that_cannot_be_read_are_named(name: str) -> None:
         assert done.error.startswith(f"{name}: ")
 
 
-def test_a_file_in_utf_16_is_reported_how_to_save_it() -> None:
+def test_utf_16_file_error_says_how_to_save_it() -> None:
     Path("pod.yaml").write_text(json.dumps(pod()), "utf-16")
     done = podgate("review", "pod.yaml", "--policy", "policy.yaml")
     assert (done.code, done.error) == (2, "pod.yaml: not UTF-8: save the file as UTF-8")
 
 
-def test_a_bad_policy_is_reported_whole() -> None:
+def test_bad_policy_is_reported_in_full() -> None:
     Path("bad.yaml").write_text(POLICY.replace("match:", "mach:"))
     done = podgate("review", "-", "--policy", "bad.yaml", stdin=json.dumps(pod()))
     first, *problems = done.err.splitlines()
@@ -344,7 +344,7 @@ NAMESPACES = {
 
 
 @pytest.mark.parametrize("form", NAMESPACES)
-def test_labels_of_namespaces_come_from_either_form(form: str) -> None:
+def test_namespace_labels_are_read_from_either_form(form: str) -> None:
     Path("namespaces.yaml").write_text(NAMESPACES[form])
     lines = review(pod("team-a"), pod("team-b"), pod("team-c"), more=("--namespaces", "namespaces.yaml"))
     assert [line["service"] for line in lines] == ["teams", None, None]
@@ -364,7 +364,7 @@ def test_labels_of_namespaces_come_from_either_form(form: str) -> None:
         "{": "a value or a closing bracket is missing",
     }.items(),
 )
-def test_bad_namespaces_are_named(text: str, reason: str) -> None:
+def test_bad_namespaces_file_is_named(text: str, reason: str) -> None:
     Path("namespaces.yaml").write_text(text)
     error = refused(json.dumps(pod("team-a")), "--namespaces", "namespaces.yaml")
     assert error.startswith("namespaces.yaml: ")
@@ -378,7 +378,7 @@ def shown(form: str, *documents: Json, explain: bool = False) -> tuple[str, str]
     return done.out, done.err
 
 
-def test_the_diff_shows_what_changes_and_names_each_object() -> None:
+def test_diff_shows_changes_and_names_each_object() -> None:
     out, _ = shown("diff", pod(), owned("DaemonSet"), pod(cpu=4))
     assert "\n+  schedulerName: podgate-scheduler" in out
     assert "# Pod shop/p: Admit (service web)\n" in out
@@ -388,7 +388,7 @@ def test_the_diff_shows_what_changes_and_names_each_object() -> None:
     assert "\x1b" not in out, "no colours where there is no terminal"
 
 
-def test_the_patch_applies_and_the_yaml_is_the_result() -> None:
+def test_patch_and_yaml_give_the_same_result() -> None:
     line = json.loads(shown("patch", pod())[0])
     assert {"op": "add", "path": "/spec/schedulerName", "value": "podgate-scheduler"} in line["patch"]
     Path("result.yaml").write_text(shown("yaml", pod())[0])
@@ -401,7 +401,7 @@ def test_the_patch_applies_and_the_yaml_is_the_result() -> None:
     ], "only what is Podgate's own"
 
 
-def test_a_line_with_a_patch_says_of_which_object_and_whether_it_would_be_admitted() -> None:
+def test_patch_line_names_its_object_and_verdict() -> None:
     out, _ = shown("patch", pod(), owned("Job", cpu=4), pod(nodeSelector={"disk": "hdd"}))
     lines = [json.loads(line) for line in out.splitlines()]
     assert [list(line) for line in lines] == [[*HEADING, "decision", "allowed", "status", "patch"]] * 3
@@ -417,8 +417,8 @@ def test_a_line_with_a_patch_says_of_which_object_and_whether_it_would_be_admitt
     ]
 
 
-def test_a_pod_that_names_its_node_is_denied_and_one_from_a_cluster_is_not() -> None:
-    """What `kubectl get -o yaml` shows is the scheduler's choice."""
+def test_pod_with_a_node_name_is_denied_unless_read_from_a_cluster() -> None:
+    """In `kubectl get -o yaml`, the node is the scheduler's choice."""
     (line,) = review(pod(nodeName="node-1"))
     assert (line["decision"], line["status"]["message"].partition(":")[0]) == ("Deny", "NodeNameSet")
     (line,) = review({**pod(nodeName="node-1"), "status": {"phase": "Running"}})
@@ -437,7 +437,7 @@ def test_warnings_are_shown() -> None:
 
 
 @pytest.mark.parametrize("form", ["diff", "yaml"])
-def test_explain_says_stage_by_stage_what_was_found(form: str) -> None:
+def test_explain_shows_findings_by_stage(form: str) -> None:
     out, _ = shown(form, pod(), explain=True)
     assert "#   mutate   own      service web\n" in out
     assert "#   validate charge   not charged (dry run)\n" in out
@@ -446,14 +446,14 @@ def test_explain_says_stage_by_stage_what_was_found(form: str) -> None:
 OURS = ("metadata.labels[podgate.io/service]", "metadata.annotations[podgate.io/policy-hash]")
 
 
-def test_explain_keeps_lines_for_programs_lines_and_speaks_on_stderr() -> None:
+def test_explain_writes_to_stderr_beside_patch_lines() -> None:
     plain, _ = shown("patch", pod())
     out, err = shown("patch", pod(), explain=True)
     assert out == plain
     assert "#   validate charge   not charged (dry run)\n" in err
 
 
-def test_explained_lines_have_the_reasons_as_further_entries_of_the_trace() -> None:
+def test_explain_adds_reasons_to_the_trace_of_json_lines() -> None:
     (plain,) = map(json.loads, shown("json", pod(nodeSelector={"disk": "hdd"}))[0].splitlines())
     (line,) = map(json.loads, shown("json", pod(nodeSelector={"disk": "hdd"}), explain=True)[0].splitlines())
     assert {key: value for key, value in line.items() if key != "trace"} == {
@@ -478,7 +478,7 @@ def test_explained_lines_have_the_reasons_as_further_entries_of_the_trace() -> N
 
 
 @pytest.mark.parametrize("form", ["diff", "json"])
-def test_what_clamp_lowers_is_a_warning_by_the_containers_name(form: str) -> None:
+def test_clamp_warning_names_the_container(form: str) -> None:
     Path("policy.yaml").write_text(RANGED.replace("container:", "whenOutside: Clamp, container:"))
     given = owned("Deployment")
     container = {"name": "vllm", "resources": {"limits": {"memory": "10Gi"}}}
@@ -489,11 +489,11 @@ def test_what_clamp_lowers_is_a_warning_by_the_containers_name(form: str) -> Non
     assert "/spec/" not in out.partition("#   mutate   rewrite")[2]
 
 
-def test_explain_names_every_rule_under_the_stages_that_rewrite_and_check() -> None:
+def test_explain_lists_every_rule_by_stage() -> None:
     out, _ = shown("diff", pod(nodeSelector={"disk": "hdd"}), explain=True)
     (denial,) = [line.removeprefix("# 403 Forbidden: ") for line in out.splitlines() if "# 403" in line]
-    told = out[out.index("#   mutate   rewrite") :].splitlines()
-    assert told == [
+    explanation = out[out.index("#   mutate   rewrite") :].splitlines()
+    assert explanation == [
         "#   mutate   rewrite  3 operations",
         f"#     + service                       {', '.join(OURS)}",
         "#     + placement.schedulerName       spec.schedulerName",
@@ -505,8 +505,8 @@ def test_explain_names_every_rule_under_the_stages_that_rewrite_and_check() -> N
     ]
 
 
-def test_a_recorded_pod_with_everything_that_the_api_server_gives_is_explained_as_a_new_one() -> None:
-    """The class is replaced, and its number is filled in anew between the two halves."""
+def test_recorded_pod_with_server_fields_is_explained_as_new() -> None:
+    """The class is replaced, and its priority is set again between the two halves."""
     Path("policy.yaml").write_text(POLICY.replace("nodeSelector: {disk: ssd}}", "priorityClassName: high}", 1))
     given = pod(priorityClassName="default", priority=7)
     given["metadata"] |= {"uid": "u", "managedFields": [{"fieldsV1": {"f:spec": {"f:containers": {}}}}]}
@@ -516,16 +516,16 @@ def test_a_recorded_pod_with_everything_that_the_api_server_gives_is_explained_a
     assert "placement.priorityClassName: holds" in [entry["found"] for entry in line["trace"]]
 
 
-def test_the_stage_itself_reports_of_the_qos_class() -> None:
+def test_explain_shows_the_qos_class_change() -> None:
     Path("policy.yaml").write_text(
         POLICY.replace("placement:", "resources: {container: {max: {cpu: 1}}}, placement:", 1)
     )
     out, _ = shown("diff", pod(), explain=True)
-    told = [line.removeprefix("#   mutate   rewrite  ") for line in out.splitlines() if "mutate   rewrite" in line]
-    assert told == ["QoS class: BestEffort to Burstable", "5 operations"]
+    findings = [line.removeprefix("#   mutate   rewrite  ") for line in out.splitlines() if "mutate   rewrite" in line]
+    assert findings == ["QoS class: BestEffort to Burstable", "5 operations"]
 
 
-def test_what_is_not_asked_about_is_not_explained() -> None:
+def test_exempt_or_unchanged_object_has_no_explanation() -> None:
     (line,) = review(recorded("UPDATE", object=LABELLED, oldObject=LABELLED), more=("--explain",))
     (plain,) = review(recorded("UPDATE", object=LABELLED, oldObject=LABELLED))
     assert line == plain
@@ -533,7 +533,7 @@ def test_what_is_not_asked_about_is_not_explained() -> None:
     assert out.endswith("#   validate own      exempt by daemonSet\n")
 
 
-def test_a_label_that_is_taken_off_has_its_reason_beside_it() -> None:
+def test_removed_label_has_its_reason_beside_it() -> None:
     forged = pod("elsewhere")
     forged["metadata"]["labels"] = {"a": "b", "podgate.io/service": "web"}
     out, _ = shown("diff", forged)
@@ -541,14 +541,14 @@ def test_a_label_that_is_taken_off_has_its_reason_beside_it() -> None:
     assert f"-    podgate.io/service: web  {reason}\n" in out
 
 
-def test_objects_on_one_page_are_kept_apart() -> None:
+def test_objects_are_separated_by_an_empty_line() -> None:
     out, _ = shown("diff", pod(), pod("elsewhere"), pod())
     assert out.count("\n\n") == 2
     assert not out.startswith("\n")
     assert "\n\n# Pod elsewhere/p: Unmatched\n\n--- Pod shop/p\n" in out
 
 
-def test_the_default_form_is_the_diff_without_a_terminal_too() -> None:
+def test_default_form_is_the_diff_without_a_terminal() -> None:
     Path("pod.yaml").write_text(json.dumps(pod()))
     done = installed("review", "pod.yaml", "--policy", "policy.yaml")
     chosen = installed("review", "pod.yaml", "--policy", "policy.yaml", "-o", "diff")
@@ -557,7 +557,7 @@ def test_the_default_form_is_the_diff_without_a_terminal_too() -> None:
     assert "\x1b" not in done.out
 
 
-def test_a_short_file_that_unfolds_without_end_is_refused(tmp_path: Path) -> None:
+def test_exponentially_expanding_file_is_refused(tmp_path: Path) -> None:
     levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 9))
     bomb = tmp_path / "bomb.yaml"
     bomb.write_text("kind: Pod\nl0: &l0 [x]\n" + levels)
@@ -567,17 +567,17 @@ def test_a_short_file_that_unfolds_without_end_is_refused(tmp_path: Path) -> Non
     assert "expands to more than 1000000 values" in done.err
 
 
-def test_objects_without_a_namespace_are_judged_in_the_one_that_is_reported(tmp_path: Path) -> None:
+def test_namespace_option_applies_to_objects_without_namespace(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     manifest = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
     judged = {}
-    for words in ((), ("-n", "shop")):
-        done = podgate("review", "-", "--policy", tmp_path / "policy.yaml", "-o", "json", *words, stdin=manifest)
-        judged[words] = done.lines[0]["pod"]["metadata"]["namespace"]
+    for options in ((), ("-n", "shop")):
+        done = podgate("review", "-", "--policy", tmp_path / "policy.yaml", "-o", "json", *options, stdin=manifest)
+        judged[options] = done.lines[0]["pod"]["metadata"]["namespace"]
     assert judged == {(): "default", ("-n", "shop"): "shop"}
 
 
-def test_what_is_bad_is_reported_and_does_not_hide_the_rest(tmp_path: Path) -> None:
+def test_errors_do_not_hide_other_objects(tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text(json.dumps(pod()))
     bad = pod(tolerations=[{"key": "a", "tolerationSeconds": "soon"}])
@@ -595,7 +595,7 @@ def test_what_is_bad_is_reported_and_does_not_hide_the_rest(tmp_path: Path) -> N
     ]
 
 
-def test_broken_syntax_is_found_by_document_line_and_column() -> None:
+def test_syntax_error_has_document_line_and_column() -> None:
     error = refused("kind: Pod\n---\nkind: [\n  Pod: }\n")
     assert error.startswith("-: document 2: line 4, column 8: a value or a closing bracket is missing: write it")
     assert refused("[" * 1500) == "-: not YAML: nested too deeply: flatten it"
@@ -613,7 +613,7 @@ def test_broken_syntax_is_found_by_document_line_and_column() -> None:
         ({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}, "makes no Pods"),
     ],
 )
-def test_kinds_of_others_are_not_taken_for_kubernetes_own(document: Json, reason: str) -> None:
+def test_foreign_kinds_are_not_taken_for_kubernetes_kinds(document: Json, reason: str) -> None:
     text = json.dumps({"kind": "List", "items": [document, pod()]})
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text)
     assert (done.code, len(done.lines)) == (0, 1)
@@ -630,19 +630,19 @@ def test_kinds_of_others_are_not_taken_for_kubernetes_own(document: Json, reason
         ("PodTemplate", "apps/v1", "v1"),
     ],
 )
-def test_a_version_that_no_api_server_serves_names_the_present_one(kind: str, written: str, served: str) -> None:
+def test_unserved_api_version_names_the_served_one(kind: str, written: str, served: str) -> None:
     error = refused(json.dumps({**owned(kind), "apiVersion": written}))
     assert error == f"-: {kind}: apiVersion: {written}: no API server serves it: write {served}"
 
 
-def test_one_rule_is_reported_as_one() -> None:
+def test_single_rule_is_worded_in_the_singular() -> None:
     rule = "- {name: web, match: {namespaces: [shop]}, placement: {nodeSelector: {disk: ssd}}}\n"
     Path("policy.yaml").write_text(policy_text(rule))
     assert "= the one rule holds\n" in shown("diff", pod(), explain=True)[0]
     assert "= the one rule does not hold\n" in shown("diff", pod(nodeSelector={"disk": "hdd"}), explain=True)[0]
 
 
-def test_a_name_can_do_nothing_to_a_terminal() -> None:
+def test_control_characters_of_a_name_are_escaped() -> None:
     strange = pod()
     strange["metadata"]["name"] = "p\x1b[31m\n\x07"
     out, _ = shown("diff", strange)
@@ -698,7 +698,7 @@ def with_garbage(spec: Json, path: tuple[str | int, ...], garbage: object) -> Js
     return changed
 
 
-def test_garbage_in_any_field_of_scheduling_is_one_line_that_names_the_object_and_the_field() -> None:
+def test_garbage_in_a_scheduling_field_is_one_line_with_object_and_field() -> None:
     cases = [(path, garbage) for path in places(WHOLE) for garbage in GARBAGE]
     template_at = ("spec", "template", "spec")
     items = [with_garbage(owned("Deployment"), template_at, with_garbage(WHOLE, *case)) for case in cases]
@@ -723,7 +723,7 @@ def test_garbage_in_any_field_of_scheduling_is_one_line_that_names_the_object_an
 MAPS = "nodeSelector|matchLabels|requests|limits|overhead"
 
 
-def test_an_amount_that_nobody_can_read_is_found_in_its_container() -> None:
+def test_unreadable_amount_is_located_in_its_container() -> None:
     strange = pod()
     strange["spec"]["initContainers"] = [{"name": "i"}, {"name": "j", "resources": {"limits": {"cpu": "a lot"}}}]
     error = refused(json.dumps(strange))
@@ -744,7 +744,7 @@ def test_an_amount_that_nobody_can_read_is_found_in_its_container() -> None:
         (True, "true: expected an amount: write a number with an optional suffix, such as 500m, 4 or 16Gi"),
     ],
 )
-def test_an_amount_that_a_range_cannot_read_names_its_field_and_one_remedy(amount: object, complaint: str) -> None:
+def test_unreadable_amount_in_a_range_names_field_and_remedy(amount: object, complaint: str) -> None:
     Path("policy.yaml").write_text(RANGED)
     strange = owned("Job")
     template = strange["spec"]["template"]["spec"]
@@ -754,7 +754,7 @@ def test_an_amount_that_a_range_cannot_read_names_its_field_and_one_remedy(amoun
 
 
 @pytest.mark.parametrize("amount", ["1e100", "1e300", "1e308", "1e309", "9007199254740993.5", "10e9999999"])
-def test_a_bare_number_of_any_size_is_judged_as_it_was_written(amount: str) -> None:
+def test_bare_number_of_any_size_is_judged_as_written(amount: str) -> None:
     Path("policy.yaml").write_text(RANGED)
     text = json.dumps({**pod(), "spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "@"}}}]}})
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text.replace('"@"', amount))
@@ -765,7 +765,7 @@ def test_a_bare_number_of_any_size_is_judged_as_it_was_written(amount: str) -> N
         assert line["pod"]["spec"]["containers"][0]["resources"]["requests"] == {"memory": amount}
 
 
-def test_labels_of_a_namespace_are_not_asked_for_where_an_earlier_service_owns_the_pod() -> None:
+def test_namespace_labels_are_not_needed_if_an_earlier_service_owns_the_pod() -> None:
     Path("policy.yaml").write_text(
         policy_text(
             "- {name: web, match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}}\n"
@@ -778,5 +778,5 @@ def test_labels_of_a_namespace_are_not_asked_for_where_an_earlier_service_owns_t
 
 
 @pytest.mark.parametrize("name", ["Shop", "a.b", "-a", "a" * 64, "", "a b", "ä", "a\n"])
-def test_a_namespace_that_no_cluster_can_have_is_refused(name: str) -> None:
+def test_impossible_namespace_is_refused(name: str) -> None:
     assert refused(json.dumps(pod()), "-n", name).startswith(f"--namespace: {name!r}: not a DNS-1123 label: give ")

@@ -13,15 +13,15 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "review.md").read_text()
 
 
-def test_the_example_is_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_is_the_output_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    command, diff, told = re.findall(r"^```\w*\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[:3]
+    command, diff, messages = re.findall(r"^```\w*\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[:3]
     program, *arguments = shlex.split(command)
     done = podgate(*arguments)
-    assert (program, done.code, done.out, done.err) == ("podgate", 0, diff, told)
+    assert (program, done.code, done.out, done.err) == ("podgate", 0, diff, messages)
 
 
-def test_the_keys_of_a_line_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_a_line_are_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "docs" / "examples" / "review")
     for form in ("json", "patch"):
         (line,) = podgate("review", "payment-api.yaml", "--policy", "policy.yaml", "-o", form).lines
@@ -29,5 +29,5 @@ def test_the_keys_of_a_line_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         assert re.findall(r"`(\w+)`", row)[: len(line)] == list(line)
 
 
-def test_the_bound_is_named() -> None:
+def test_size_limit_is_documented() -> None:
     assert f"at most {LARGEST_BYTES >> 20} MiB of a file" in PAGE

@@ -44,14 +44,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["policy", "nonsense"], "No such command 'nonsense': see podgate policy --help"),
     ],
 )
-def test_a_usage_error_is_one_line_with_a_remedy_and_exit_2(arguments: list[str], reason: str) -> None:
+def test_usage_error_is_one_line_with_a_remedy_and_exit_2(arguments: list[str], reason: str) -> None:
     done = podgate(*arguments)
     assert (done.code, done.out) == (2, "")
     assert reason in done.error
 
 
 @pytest.mark.parametrize("group", [[], ["policy"], ["certs"], ["token"]], ids=" ".join)
-def test_without_a_command_the_help_is_shown_on_stderr(group: list[str]) -> None:
+def test_command_group_without_a_command_shows_help_on_stderr(group: list[str]) -> None:
     done = podgate(*group)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("Usage: podgate")
@@ -59,62 +59,62 @@ def test_without_a_command_the_help_is_shown_on_stderr(group: list[str]) -> None
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=" ".join)
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_teaches_and_succeeds(command: list[str], flag: str) -> None:
+def test_help_prints_usage_and_exits_0(command: list[str], flag: str) -> None:
     done = podgate(*command, flag)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("Usage: podgate")
 
 
-def test_the_help_of_replay_shows_a_line_of_every_kind() -> None:
+def test_replay_help_shows_a_line_of_every_kind() -> None:
     out = podgate("replay", "--help").out
     for kind in ("pod", "outcome", "deleted", "refused", "status", "namespaceLabels", "policy"):
         assert f'"{kind}": ' in out
 
 
 @pytest.mark.parametrize("name", ["podgate", "kubectl-podgate"])
-def test_the_version_is_reported_by_both_names(name: str) -> None:
+def test_version_is_printed_under_both_names(name: str) -> None:
     done = installed("--version", name=name)
     assert (done.code, done.err) == (0, "")
     assert done.out.split()[0] == "podgate"
 
 
-def test_help_loads_no_web_server() -> None:
+def test_help_imports_no_web_server() -> None:
     code = "import sys, webhook.cli as cli\ntry: cli.main()\nexcept SystemExit: print('aiohttp' in sys.modules)"
     for arguments in (["--help"], ["serve", "--help"], ["controller", "--help"]):
         done = subprocess.run([BIN / "python", "-c", code, *arguments], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "False"
 
 
-def on_a_terminal(*arguments: object) -> str:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([BIN / "podgate", *map(str, arguments)], stdout=theirs, stderr=theirs):
-        os.close(theirs)
-        said = b""
+def terminal_output(*arguments: object) -> str:
+    reading_end, terminal_end = pty.openpty()
+    with subprocess.Popen([BIN / "podgate", *map(str, arguments)], stdout=terminal_end, stderr=terminal_end):
+        os.close(terminal_end)
+        output = b""
         while True:
             try:
-                chunk = os.read(ours, 4096)
-            except OSError:  # Linux says EIO where the other end has gone
+                chunk = os.read(reading_end, 4096)
+            except OSError:  # Linux returns EIO after the other end is closed
                 break
             if not chunk:
                 break
-            said += chunk
-    os.close(ours)
-    return said.decode()
+            output += chunk
+    os.close(reading_end)
+    return output.decode()
 
 
-def test_colours_and_the_diff_are_for_terminals_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_for_terminals_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     (tmp_path / "pod.yaml").write_text("{kind: Pod, metadata: {name: p, namespace: shop}, spec: {}}")
     command = ["review", tmp_path / "pod.yaml", "--policy", tmp_path / "policy.yaml"]
-    assert "\x1b[32m+  nodeSelector:" in on_a_terminal(*command)
+    assert "\x1b[32m+  nodeSelector:" in terminal_output(*command)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in on_a_terminal(*command)
+    assert "\x1b" not in terminal_output(*command)
     monkeypatch.delenv("NO_COLOR")
     for form in ("diff", "yaml"):
         assert "\x1b" not in installed(*command, "-o", form).out
 
 
-def test_a_reader_that_goes_away_counts_no_complaint(tmp_path: Path) -> None:
+def test_closed_output_pipe_causes_no_error(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     (tmp_path / "events.jsonl").write_text('{"at": 0, "status": "web"}\n' * 5000)
     command = [f"{BIN}/podgate", "replay", f"{tmp_path}/events.jsonl", "--policy", f"{tmp_path}/policy.yaml"]
@@ -127,7 +127,7 @@ def test_a_reader_that_goes_away_counts_no_complaint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["review", "replay"])
-def test_a_full_disk_and_a_closed_standard_input_are_said_in_one_line(tmp_path: Path, command: str) -> None:
+def test_full_disk_and_closed_stdin_are_one_line_errors(tmp_path: Path, command: str) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     text = {
         "review": "{kind: Pod, metadata: {name: p, namespace: shop}, spec: {}}",
@@ -140,13 +140,13 @@ def test_a_full_disk_and_a_closed_standard_input_are_said_in_one_line(tmp_path: 
     ):
         done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (code, "")
-        (told,) = done.stderr.splitlines()[-1:] if command == "review" else done.stderr.splitlines()
-        assert told.startswith("error: ")
-        assert reason in told
+        (message,) = done.stderr.splitlines()[-1:] if command == "review" else done.stderr.splitlines()
+        assert message.startswith("error: ")
+        assert reason in message
 
 
 @pytest.mark.parametrize("depth", [300, 450, 900, 5000])
-def test_what_is_nested_too_deeply_is_said_in_one_line(folder: Path, depth: int) -> None:
+def test_deep_nesting_is_a_one_line_error(folder: Path, depth: int) -> None:
     assert folder.is_dir()
     pod = '{"kind": "Pod", "metadata": {"name": "p", "namespace": "shop"}, "spec": {"x": %s}}' % (
         "[" * depth + "]" * depth
@@ -200,8 +200,8 @@ BRIEF = settings(examples(50), suppress_health_check=[HealthCheck.function_scope
 
 @BRIEF
 @given(words=st.lists(WORDS, max_size=5))
-def test_no_arguments_bring_a_stack_trace(folder: Path, words: list[str]) -> None:
-    done = podgate(*words)  # an exception that is not caught would come out here
+def test_random_arguments_cause_no_stack_trace(folder: Path, words: list[str]) -> None:
+    done = podgate(*words)  # an uncaught exception would be raised here
     assert folder.is_dir()
     assert done.code in {0, 1, 2, 3, 4}
     if done.code == 2:
@@ -211,7 +211,7 @@ def test_no_arguments_bring_a_stack_trace(folder: Path, words: list[str]) -> Non
 
 @BRIEF
 @given(text=st.one_of(st.text(), st.binary(max_size=40)))
-def test_no_file_brings_a_stack_trace(folder: Path, text: str | bytes) -> None:
+def test_random_files_cause_no_stack_trace(folder: Path, text: str | bytes) -> None:
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     (folder / "any").write_bytes(raw)
     for arguments in (
@@ -226,7 +226,7 @@ def test_no_file_brings_a_stack_trace(folder: Path, text: str | bytes) -> None:
 
 @BRIEF
 @given(kind=KINDS, fields=OBJECTS)
-def test_no_object_brings_a_stack_trace(folder: Path, kind: str, fields: dict[str, object]) -> None:
+def test_random_objects_cause_no_stack_trace(folder: Path, kind: str, fields: dict[str, object]) -> None:
     assert folder.is_dir()
     head = {"apiVersion": "admission.k8s.io/v1"} if kind == "AdmissionReview" else {}
     for form in ("diff", "json"):
@@ -240,8 +240,10 @@ def test_no_object_brings_a_stack_trace(folder: Path, kind: str, fields: dict[st
     events=st.lists(st.dictionaries(st.sampled_from(EVENT_KEYS), VALUES, max_size=4), max_size=3),
     pod=OBJECTS,
 )
-def test_no_event_brings_a_stack_trace(folder: Path, events: list[dict[str, object]], pod: dict[str, object]) -> None:
+def test_random_events_cause_no_stack_trace(
+    folder: Path, events: list[dict[str, object]], pod: dict[str, object]
+) -> None:
     assert folder.is_dir()
-    asks = {"at": 0, "namespace": "shop", "pod": {"metadata": {}, "spec": {}, **pod}}
-    text = "".join(json.dumps(event) + "\n" for event in (asks, *events))
+    first_event = {"at": 0, "namespace": "shop", "pod": {"metadata": {}, "spec": {}, **pod}}
+    text = "".join(json.dumps(event) + "\n" for event in (first_event, *events))
     assert podgate("replay", "-", "--policy", "policy.yaml", stdin=text).code in {0, 2}

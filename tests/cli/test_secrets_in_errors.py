@@ -24,7 +24,7 @@ kind: Pod
 metadata: {name: p, namespace: a}
 spec: {containers: [{name: c, image: i}]}
 """
-WHO = "--issuer i --audience a --subject s"
+IDENTITY_FLAGS = "--issuer i --audience a --subject s"
 SERVE = "serve --policy POLICY"
 GOOD = "serve --identities IDS --jwks JWKS --tls-cert CRT --tls-key KEY --client-ca CA"
 COMMANDS = (
@@ -50,9 +50,9 @@ COMMANDS = (
     "token inspect FILE -o json",
     "token inspect TOKEN --jwks FILE",
     "token jwks FILE",
-    f"token issue --key FILE {WHO}",
-    f"token issue --key KEY {WHO} --bind-to FILE",
-    f"token rotate --out FOLDER {WHO}",
+    f"token issue --key FILE {IDENTITY_FLAGS}",
+    f"token issue --key KEY {IDENTITY_FLAGS} --bind-to FILE",
+    f"token rotate --out FOLDER {IDENTITY_FLAGS}",
     "certs inspect FILE",
     "certs inspect CA --ca FILE",
     "certs issue --out FREE --ca-cert FILE --ca-key KEY --client a",
@@ -75,8 +75,8 @@ COMMANDS = (
 )
 
 
-class Place:
-    """Good files of every kind, and a folder whose files all are the wrong one."""
+class CommandFiles:
+    """Valid files of every kind, and a folder whose files all have the given content."""
 
     def __init__(self, folder: Path, text: str) -> None:
         pki, one = Pki.create(folder / "pki"), signer()
@@ -105,8 +105,8 @@ class Place:
         return [str(self._files.get(word, word)) for word in command.split()]
 
 
-def said(words: list[str]) -> str:
-    """Run a command; return all that a user would see of it, who must not see a stack."""
+def run_command(words: list[str]) -> str:
+    """Run a command; return its visible output, which must have no stack trace."""
     done = CliRunner().invoke(root, words)
     error = done.exception
     if isinstance(error, UserError):
@@ -119,10 +119,10 @@ def said(words: list[str]) -> str:
 
 @pytest.mark.parametrize("kind", PLANTED)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_wrong_file_is_refused_without_a_word_of_it(tmp_path: Path, command: str, kind: str) -> None:
+def test_wrong_file_error_shows_no_secret_of_it(tmp_path: Path, command: str, kind: str) -> None:
     planted = PLANTED[kind]
-    heard = said(Place(tmp_path, planted.text).words(command))
-    assert planted.shown_in(heard) == set(), heard
+    output = run_command(CommandFiles(tmp_path, planted.text).words(command))
+    assert planted.shown_in(output) == set(), output
 
 
 URLS = (
@@ -152,11 +152,11 @@ TAKING_URLS = (
 
 @pytest.mark.parametrize("command", TAKING_URLS)
 @pytest.mark.parametrize("url", URLS)
-def test_a_url_is_refused_without_its_password(tmp_path: Path, command: str, url: str) -> None:
-    words = [url if word == "URL" else word for word in Place(tmp_path, "").words(command)]
-    heard = said(words)
-    assert heard
-    assert Planted("", (PASSWORD,)).shown_in(heard) == set(), heard
+def test_refused_url_is_shown_without_its_password(tmp_path: Path, command: str, url: str) -> None:
+    words = [url if word == "URL" else word for word in CommandFiles(tmp_path, "").words(command)]
+    output = run_command(words)
+    assert output
+    assert Planted("", (PASSWORD,)).shown_in(output) == set(), output
 
 
 FILE_SETTINGS = [item.name for item in fields(Settings) if item.metadata["read"] in {readers.file, readers.path}]
@@ -165,7 +165,7 @@ OTHERS = [item.name for item in fields(Settings) if item.name not in FILE_SETTIN
 
 @pytest.mark.parametrize("name", [*FILE_SETTINGS, *OTHERS])
 @pytest.mark.parametrize("kind", ["a private key", "a kubeconfig", "a JWT", "a .env file"])
-def test_a_secret_in_the_place_of_a_setting_is_not_shown(name: str, kind: str) -> None:
+def test_secret_as_a_setting_is_not_shown(name: str, kind: str) -> None:
     planted = PLANTED[kind]
     with pytest.raises(UserError) as refused:
         parse({}, {variable_of(name): planted.text.strip()})
@@ -173,7 +173,7 @@ def test_a_secret_in_the_place_of_a_setting_is_not_shown(name: str, kind: str) -
 
 
 @pytest.mark.parametrize("name", FILE_SETTINGS)
-def test_a_password_in_the_place_of_the_file_that_holds_it_is_not_shown(name: str) -> None:
+def test_password_as_a_file_setting_is_not_shown(name: str) -> None:
     with pytest.raises(UserError) as refused:
         parse({}, {variable_of(name): PASSWORD})
     assert PASSWORD not in str(refused.value)

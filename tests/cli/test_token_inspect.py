@@ -15,16 +15,16 @@ KEY, OTHER = new_key("ES256"), new_key("ES256")
 JWK = public_jwk(KEY.public_key())
 IAT = int(time.time()) // 3600 * 3600
 CLAIMS = {"iss": "https://podgate", "aud": "podgate", "sub": "kube", "iat": IAT, "exp": IAT + 5400, "jti": "1"}
-TELLING_LENGTH = 12
-"""So many letters of a token in a row do not come into an output by chance."""
+REVEALING_LENGTH = 12
+"""So many consecutive letters of a token do not appear in an output by chance."""
 
 
 def shows(done: Done, text: str) -> bool:
     printed = done.out + done.err
-    return any(text[at : at + TELLING_LENGTH] in printed for at in range(len(text) - TELLING_LENGTH + 1))
+    return any(text[at : at + REVEALING_LENGTH] in printed for at in range(len(text) - REVEALING_LENGTH + 1))
 
 
-def inspected(text: str, *flags: str | Path) -> Done:
+def inspect_token(text: str, *flags: str | Path) -> Done:
     """Inspect a token from standard input: it is never shown."""
     done = podgate("token", "inspect", "-", *flags, stdin=text)
     assert not shows(done, text)
@@ -37,14 +37,14 @@ def jwks(tmp_path: Path) -> Path:
     return path
 
 
-def verified(text: str, jwks: Path) -> tuple[str | None, str | None]:
-    done = inspected(text, "--jwks", jwks, "-o", "json")
+def verdict_on(text: str, jwks: Path) -> tuple[str | None, str | None]:
+    done = inspect_token(text, "--jwks", jwks, "-o", "json")
     assert (done.code, done.err) == (0, "")
     [row] = json.loads(done.out)
     return row["verifiedBy"], row["reason"]
 
 
-def test_it_says_what_the_token_says_and_which_key_verifies_it(tmp_path: Path, jwks: Path) -> None:
+def test_inspect_shows_claims_and_the_verifying_key(tmp_path: Path, jwks: Path) -> None:
     text = sign(KEY, CLAIMS)
     (tmp_path / "token").write_text(text + "\n")
     done = podgate("token", "inspect", tmp_path / "token", "--jwks", jwks)
@@ -71,8 +71,8 @@ def moment(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def test_scripts_get_the_same_as_json() -> None:
-    [row] = json.loads(inspected(sign(KEY, CLAIMS), "-o", "json").out)
+def test_json_output_has_the_same_content() -> None:
+    [row] = json.loads(inspect_token(sign(KEY, CLAIMS), "-o", "json").out)
     assert 0 < row.pop("secondsLeft") <= 5400
     header = {"alg": "ES256", "kid": JWK["kid"], "typ": "JWT"}
     assert row == {
@@ -80,7 +80,7 @@ def test_scripts_get_the_same_as_json() -> None:
         "header": header,
         "claims": CLAIMS,
         "validUntil": moment(IAT + 5400),
-    }, "of keys nothing is said where none are given"
+    }, "without keys there is no verdict"
 
 
 @pytest.mark.parametrize(
@@ -93,47 +93,50 @@ def test_scripts_get_the_same_as_json() -> None:
         ({"a\x1b[31m": 1}, r"a\u001b[31m"),
     ],
 )
-def test_odd_claims_are_shown_as_they_are_and_move_no_terminal(claims: dict[str, Any], says: str) -> None:
-    done = inspected(sign(KEY, {**CLAIMS, **claims}))
+def test_odd_claims_are_shown_escaped(claims: dict[str, Any], says: str) -> None:
+    done = inspect_token(sign(KEY, {**CLAIMS, **claims}))
     assert done.code == 0
     assert says in done.out
     assert "\x1b" not in done.out
 
 
-def test_it_says_why_no_key_of_the_set_verifies_it(jwks: Path) -> None:
+def test_inspect_shows_why_no_key_verifies_the_token(jwks: Path) -> None:
     good = sign(KEY, CLAIMS)
-    assert verified(good, jwks) == (JWK["kid"], None)
-    assert verified(sign(KEY, {**CLAIMS, "iat": IAT - 9000, "exp": IAT - 7200}), jwks) == (JWK["kid"], None), "expired"
+    assert verdict_on(good, jwks) == (JWK["kid"], None)
+    assert verdict_on(sign(KEY, {**CLAIMS, "iat": IAT - 9000, "exp": IAT - 7200}), jwks) == (JWK["kid"], None), (
+        "expired"
+    )
     assert (
-        verified(sign(OTHER, CLAIMS), jwks)[1] == f"kid {public_jwk(OTHER.public_key())['kid']!r} is not in the key set"
+        verdict_on(sign(OTHER, CLAIMS), jwks)[1]
+        == f"kid {public_jwk(OTHER.public_key())['kid']!r} is not in the key set"
     )
     forged = sign(OTHER, CLAIMS, kid=JWK["kid"])
-    assert verified(forged, jwks) == (None, f"kid {JWK['kid']!r}, ES256: Signature verification failed")
+    assert verdict_on(forged, jwks) == (None, f"kid {JWK['kid']!r}, ES256: Signature verification failed")
     _, payload, signature = good.split(".")
     none = base64.urlsafe_b64encode(b'{"alg": "none"}').decode().rstrip("=")
-    assert verified(f"{none}.{payload}.{signature}", jwks)[1] == "alg 'none' is not among ES256, RS256, PS256, EdDSA"
+    assert verdict_on(f"{none}.{payload}.{signature}", jwks)[1] == "alg 'none' is not among ES256, RS256, PS256, EdDSA"
     jwks.write_text(key_set([{**JWK, "iss": "https://other"}]))
-    assert verified(good, jwks) == (None, f"kid {JWK['kid']!r} is not valid for iss 'https://podgate'")
+    assert verdict_on(good, jwks) == (None, f"kid {JWK['kid']!r} is not valid for iss 'https://podgate'")
     bound = {**public_jwk(OTHER.public_key()), "iss": "https://podgate"}
     jwks.write_text(key_set([JWK, bound]))
-    assert verified(good, jwks)[0] is None, "another key alone speaks for that issuer"
-    assert verified(sign(OTHER, CLAIMS), jwks) == (bound["kid"], None)
+    assert verdict_on(good, jwks)[0] is None, "only another key is valid for that issuer"
+    assert verdict_on(sign(OTHER, CLAIMS), jwks) == (bound["kid"], None)
 
 
-def test_a_fault_of_the_key_set_is_a_warning_and_one_that_is_none_an_error(jwks: Path) -> None:
+def test_bad_key_is_a_warning_and_bad_key_set_an_error(jwks: Path) -> None:
     jwks.write_text(json.dumps({"keys": [JWK, {"kty": "oct", "kid": "s"}]}))
-    done = inspected(sign(KEY, CLAIMS), "--jwks", jwks)
+    done = inspect_token(sign(KEY, CLAIMS), "--jwks", jwks)
     assert (done.code, done.out.count("verified by  kid")) == (0, 1)
     assert done.err.startswith(f"warning: {jwks}: keys[1] (kid 's'): kty is 'oct'")
     jwks.write_text("[]")
-    done = inspected(sign(KEY, CLAIMS), "--jwks", jwks)
+    done = inspect_token(sign(KEY, CLAIMS), "--jwks", jwks)
     assert (done.code, done.out) == (2, "")
     assert f"{jwks}: " in done.error
 
 
 @pytest.mark.parametrize("form", ["{}", "Bearer {}", "eyJhbGciOiJFUzI1NiJ9.broken"])
 @pytest.mark.parametrize("before", [[], ["-"], ["-", "--jwks"]])
-def test_a_token_among_the_arguments_is_refused_and_not_shown(before: list[str], form: str) -> None:
+def test_token_as_an_argument_is_refused_and_not_shown(before: list[str], form: str) -> None:
     text = form.format(sign(KEY, CLAIMS))
     done = podgate("token", "inspect", *before, text)
     assert done.code == 2
@@ -152,19 +155,19 @@ def test_a_token_among_the_arguments_is_refused_and_not_shown(before: list[str],
         base64.urlsafe_b64encode(b'{"alg": NaN}').decode().rstrip("=") + ".e30.c2lnbmF0dXJl",
     ],
 )
-def test_what_is_no_token_is_refused_and_not_shown(text: str) -> None:
-    done = inspected(text)
+def test_invalid_token_is_refused_and_not_shown(text: str) -> None:
+    done = inspect_token(text)
     assert (done.code, done.out) == (2, "")
     assert done.error == "standard input: holds no JWT: give the token alone: three parts with a dot between each two"
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
     done = podgate("token", "inspect", tmp_path / "none")
     assert done.code == 2
     assert done.error.startswith(f"{tmp_path / 'none'}: cannot be read: No such file")
 
 
-def test_the_installed_command_reads_what_is_piped_in() -> None:
+def test_installed_command_reads_standard_input() -> None:
     done = installed("token", "inspect", "-", stdin=sign(KEY, CLAIMS))
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("standard input\n")

@@ -12,14 +12,23 @@ from certs.files import folder_lock
 from tests.cli.command_runner import BIN, Done, podgate
 from tests.timeouts import HANG_SECONDS
 
-WHO = ("--issuer", "https://podgate", "--audience", "podgate", "--subject", "kube-apiserver", "--client-id", "c")
+IDENTITY_FLAGS = (
+    "--issuer",
+    "https://podgate",
+    "--audience",
+    "podgate",
+    "--subject",
+    "kube-apiserver",
+    "--client-id",
+    "c",
+)
 
 
 def rotate(folder: Path, *more: str) -> Done:
-    return podgate("token", "rotate", "--out", folder, *WHO, *more)
+    return podgate("token", "rotate", "--out", folder, *IDENTITY_FLAGS, *more)
 
 
-def test_the_first_run_makes_all_and_the_next_one_nothing(tmp_path: Path) -> None:
+def test_first_run_creates_all_files_and_the_next_none(tmp_path: Path) -> None:
     done = rotate(tmp_path / "issuer")
     assert (done.code, done.err) == (0, "")
     assert [line.split()[0] for line in done.out.splitlines()] == ["made", "published", "key", "signed"]
@@ -34,7 +43,7 @@ def test_the_first_run_makes_all_and_the_next_one_nothing(tmp_path: Path) -> Non
     assert rotate(tmp_path / "issuer").out == ""
 
 
-def test_a_dry_run_says_what_is_due_and_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_lists_due_changes_and_writes_nothing(tmp_path: Path) -> None:
     done = rotate(tmp_path / "issuer", "--dry-run")
     assert done.code == 0
     assert all(line.startswith("due: ") for line in done.out.splitlines())
@@ -42,7 +51,7 @@ def test_a_dry_run_says_what_is_due_and_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "issuer").exists()
 
 
-def test_a_token_that_is_to_live_for_another_time_is_issued_again_with_the_same_key(tmp_path: Path) -> None:
+def test_changed_lifetime_reissues_the_token_with_the_same_key(tmp_path: Path) -> None:
     rotate(tmp_path)
     before = (tmp_path / "jwks.json").read_text()
     done = rotate(tmp_path, "--expires-in", "2h")
@@ -50,8 +59,8 @@ def test_a_token_that_is_to_live_for_another_time_is_issued_again_with_the_same_
     assert (tmp_path / "jwks.json").read_text() == before
 
 
-def test_a_second_one_waits_until_the_first_is_done(tmp_path: Path) -> None:
-    command = [str(BIN / "podgate"), "token", "rotate", "--out", str(tmp_path), *WHO]
+def test_second_run_waits_for_the_first(tmp_path: Path) -> None:
+    command = [str(BIN / "podgate"), "token", "rotate", "--out", str(tmp_path), *IDENTITY_FLAGS]
     with folder_lock(tmp_path):
         second = subprocess.Popen(command, stdout=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):
@@ -62,7 +71,7 @@ def test_a_second_one_waits_until_the_first_is_done(tmp_path: Path) -> None:
     assert (tmp_path / "token").exists()
 
 
-def test_keys_that_are_none_are_said_and_stay(tmp_path: Path) -> None:
+def test_invalid_key_file_is_named_and_kept(tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text("{}")
     done = rotate(tmp_path)
     assert done.code == 2
@@ -78,7 +87,7 @@ def test_keys_that_are_none_are_said_and_stay(tmp_path: Path) -> None:
         (("--expires-in", "2h", "--key-lifetime", "1h"), "--key-lifetime 1h: a key lifetime of 3600 s is shorter"),
     ],
 )
-def test_lifetimes_that_cannot_go_well_are_refused(tmp_path: Path, more: tuple[str, ...], reason: str) -> None:
+def test_inconsistent_lifetimes_are_refused(tmp_path: Path, more: tuple[str, ...], reason: str) -> None:
     done = rotate(tmp_path / "issuer", *more)
     assert done.code == 2
     assert reason in done.error
