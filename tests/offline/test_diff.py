@@ -53,14 +53,14 @@ def as_diff(before: Json, after: Json, *more: Any) -> str:
 
 @FEWER
 @given(pairs)
-def test_the_diff_applies_and_makes_the_one_of_the_other(pair: Pair) -> None:
+def test_diff_applies_and_gives_the_rewritten_pod(pair: Pair) -> None:
     after = rewritten(pair.pod, pair.service)
     assert patched(lines(pair.pod), rows(pair.pod, after)) == lines(after)
 
 
 @FEWER
 @given(pairs)
-def test_every_remark_of_an_explanation_finds_its_line(pair: Pair) -> None:
+def test_every_remark_of_an_explanation_has_a_line(pair: Pair) -> None:
     after = rewritten(pair.pod, pair.service)
     notes = explain(pair.pod, pair.service, HASH)
     remarks = {DiffRemark(mark.pointer, mark.is_removal, note.rule, "") for note in notes for mark in note.marks}
@@ -87,7 +87,7 @@ def test_every_remark_of_an_explanation_finds_its_line(pair: Pair) -> None:
         1.5,
     ],
 )
-def test_yaml_reads_back_as_it_was(value: Any) -> None:
+def test_yaml_is_parsed_to_the_same_value(value: Any) -> None:
     document = {"a": value, "b": [value, {"c": value}], str(value): {}}
     text = as_yaml(document)
     assert yaml.safe_load(text) == document
@@ -106,14 +106,14 @@ DOCUMENTS = st.dictionaries(
 
 @examples(300)
 @given(DOCUMENTS)
-def test_the_layout_is_what_pyyaml_would_have_written(document: Json) -> None:
+def test_layout_equals_that_of_pyyaml(document: Json) -> None:
     whole = yaml_text._dumped(document)
-    assert as_yaml(document) == whole.removesuffix("...\n")  # a mark that nobody needs: it follows kept line ends
+    assert as_yaml(document) == whole.removesuffix("...\n")  # an end mark without use: it follows kept line ends
 
 
 @examples(100)
 @given(DOCUMENTS)
-def test_a_span_holds_its_value_and_nothing_else(document: Json) -> None:
+def test_span_contains_exactly_its_value(document: Json) -> None:
     layout = yaml_text.YamlLayout(document)
     for at, value in document.items():
         start, end = layout.spans[pointer(at)]
@@ -135,7 +135,7 @@ def calls_for_diff_of(containers: int) -> int:
         calls += event == "call"
 
     before, after = pod("1Gi"), pod("2Gi")
-    as_diff(before, after)  # the caches know each scalar then
+    as_diff(before, after)  # fills the caches of scalars
     sys.setprofile(count)
     try:
         as_diff(before, after)
@@ -144,12 +144,12 @@ def calls_for_diff_of(containers: int) -> int:
     return calls
 
 
-def test_the_work_for_a_diff_grows_as_the_pod_does() -> None:
+def test_work_for_a_diff_grows_linearly_with_the_pod() -> None:
     small, large = calls_for_diff_of(20), calls_for_diff_of(200)
     assert large < 12 * small
 
 
-def test_yaml_has_no_anchors_and_scripts_stay_readable() -> None:
+def test_yaml_has_no_anchors_and_block_style_scripts() -> None:
     shared = {"x": "y"}
     text = as_yaml({"a": shared, "b": shared, "run": "set -e\nexec it\n", "long": "word " * 60})
     assert text == f"a:\n  x: y\nb:\n  x: y\nrun: |\n  set -e\n  exec it\nlong: '{'word ' * 60}'\n"
@@ -172,14 +172,14 @@ REMARKS = [
 HEAD = "--- Pod p\n+++ Pod p (rewritten)\n@@ -1,7 +1,8 @@\n spec:\n   nodeSelector:\n"
 
 
-def test_what_really_changed_is_marked_and_not_what_only_looks_alike() -> None:
+def test_only_real_changes_are_marked() -> None:
     assert as_diff(BEFORE, AFTER) == HEAD + (
         "-    disk: hdd\n+    disk: ssd\n-  priority: 7\n   tolerations:\n   - key: a\n     operator: Exists\n"
         "+  - key: b\n+    operator: Exists\n"
     )
 
 
-def test_reasons_stand_beside_the_first_line_of_a_change_in_one_column() -> None:
+def test_reasons_are_aligned_beside_the_first_line_of_a_change() -> None:
     assert as_diff(BEFORE, AFTER, REMARKS) == HEAD + (
         "-    disk: hdd\n"
         "+    disk: ssd  # selector: overrides hdd\n"
@@ -193,7 +193,7 @@ def test_reasons_stand_beside_the_first_line_of_a_change_in_one_column() -> None
 
 
 @pytest.mark.parametrize(
-    ("width", "told"),
+    ("width", "expected"),
     [
         (None, ["+    disk: ssd  # selector: overrides hdd"]),
         (41, ["+    disk: ssd  # selector: overrides hdd"]),
@@ -202,13 +202,13 @@ def test_reasons_stand_beside_the_first_line_of_a_change_in_one_column() -> None
         (25, [" # selector", "+    disk: ssd"]),
     ],
 )
-def test_a_reason_is_shortened_or_moved_above_rather_than_broken(width: int | None, told: list[str]) -> None:
+def test_long_reason_is_shortened_or_moved_above(width: int | None, expected: list[str]) -> None:
     shown = as_diff(BEFORE, AFTER, REMARKS[:1], width).splitlines()
     at = next(index for index, line in enumerate(shown) if "disk: ssd" in line)
-    assert shown[at + 1 - len(told) : at + 1] == told
+    assert shown[at + 1 - len(expected) : at + 1] == expected
 
 
-def test_a_long_line_does_not_push_the_other_reasons_away() -> None:
+def test_long_line_does_not_shift_other_reasons() -> None:
     after = {"a": "x" * 100, "b": "y"}
     remarks = [
         DiffRemark("/a", is_removal=False, short="long", long="long"),
@@ -218,7 +218,7 @@ def test_a_long_line_does_not_push_the_other_reasons_away() -> None:
     assert shown[-2:] == [f"+a: {'x' * 100}  # long", "+b: y  # short"]
 
 
-def test_several_rules_on_one_line_are_all_named_once() -> None:
+def test_several_rules_of_one_line_are_named_once() -> None:
     remarks = [DiffRemark("/a", is_removal=False, short=rule, long=rule) for rule in ("one", "two", "one")]
     assert as_diff({}, {"a": 1}, remarks).endswith("+a: 1  # one, two\n")
 
@@ -235,7 +235,7 @@ def test_several_rules_on_one_line_are_all_named_once() -> None:
         ({"a": None}, {"a": {"x": 1}}, ["-a: null", "+a:", "+  x: 1"]),
     ],
 )
-def test_each_kind_of_change_reads_well(before: Json, after: Json, shown: list[str]) -> None:
+def test_each_kind_of_change_has_a_minimal_diff(before: Json, after: Json, shown: list[str]) -> None:
     assert as_diff(before, after).splitlines()[3:] == shown
 
 
@@ -243,7 +243,7 @@ def test_equal_objects_have_no_diff() -> None:
     assert as_diff(BEFORE, BEFORE, REMARKS) == ""
 
 
-def test_colours_are_of_the_line_and_reasons_are_dim() -> None:
+def test_colours_follow_the_mark_and_reasons_are_dim() -> None:
     shown = yaml_page.as_diff(BEFORE, AFTER, "Pod p", REMARKS)
     assert (
         click.style("+    disk: ssd", fg="green") + "  " + click.style("# selector: overrides hdd", dim=True) in shown

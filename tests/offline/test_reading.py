@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command)[:50])
-def test_a_file_without_end_is_refused_at_the_bound_that_all_share(command: list[str]) -> None:
+def test_endless_file_is_refused_at_the_common_limit(command: list[str]) -> None:
     done = podgate(*command)
     assert (done.code, done.out) == (2, "")
     assert ENDLESS in done.error
@@ -46,13 +46,13 @@ def test_a_file_without_end_is_refused_at_the_bound_that_all_share(command: list
 
 
 @pytest.mark.parametrize("command", ["review", "replay"])
-def test_standard_input_without_end_is_refused_too(command: str) -> None:
+def test_endless_standard_input_is_refused(command: str) -> None:
     done = podgate(command, "-", "--policy", "policy.yaml", stdin=bytes(LARGEST_BYTES + 1))
     assert (done.code, done.out) == (2, "")
     assert "more than 64 MiB" in done.error
 
 
-def test_there_is_one_bound() -> None:
+def test_all_readers_have_one_size_limit() -> None:
     assert certs.files.LARGEST_BYTES == LARGEST_BYTES
 
 
@@ -70,14 +70,14 @@ TWICE = {
 
 
 @pytest.mark.parametrize("text", TWICE)
-def test_a_key_that_is_duplicated_is_refused(text: str) -> None:
+def test_duplicate_key_is_refused(text: str) -> None:
     Path("pod").write_text(text)
     done = podgate("review", "pod", "--policy", "policy.yaml")
     assert (done.code, done.out) == (2, "")
     assert done.error.startswith(TWICE[text])
 
 
-def test_what_a_merge_brings_does_not_stand_twice() -> None:
+def test_merged_keys_are_no_duplicates() -> None:
     Path("pod").write_text(
         "x: &x {image: a, name: b}\ny: &y {<<: *x, image: c}\n"
         "kind: Pod\nmetadata: {name: p, namespace: shop}\nspec: {containers: [{<<: *y, image: d}, *x, *y]}\n"

@@ -42,7 +42,7 @@ def deployment() -> dict[str, Any]:
     return {"kind": "Deployment", "metadata": {"name": "web", "namespace": "payments"}, "spec": {"template": template}}
 
 
-def called_with(server: Serving) -> list[str]:
+def server_flags(server: Serving) -> list[str]:
     folder = server.files.folder
     return [
         *("--server", f"https://{server.admission}", "--ca", str(server.files.pki.paths.client_ca)),
@@ -65,19 +65,19 @@ async def review(*arguments: str, stdin: object) -> Done:
     return Done(process.returncode or 0, out.decode(), err.decode())
 
 
-def listed(*items: dict[str, Any]) -> dict[str, Any]:
+def list_of(*items: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "List", "items": list(items)}
 
 
-async def test_a_server_says_the_same_as_the_policy_does_and_names_the_same_objects(server: Serving) -> None:
-    objects = listed(named("p"), named("q", schedulerName="mine"), deployment())
-    here = await review("--policy", str(server.files.policy), "-o", "json", stdin=objects)
-    there = await review(*called_with(server), "-o", "json", stdin=objects)
-    assert there.code == here.code == 3, there.err
-    assert [line["decision"] for line in there.lines] == ["Admit", "Deny", "Admit"]
-    assert [{**line, "trace": 0} for line in there.lines] == [{**line, "trace": 0} for line in here.lines]
-    assert there.err == here.err == "3 reviewed: Admit 2, Deny 1\n"
-    shown = await review(*called_with(server), "-o", "yaml", stdin=objects)
+async def test_server_gives_the_same_review_as_the_policy(server: Serving) -> None:
+    objects = list_of(named("p"), named("q", schedulerName="mine"), deployment())
+    local = await review("--policy", str(server.files.policy), "-o", "json", stdin=objects)
+    remote = await review(*server_flags(server), "-o", "json", stdin=objects)
+    assert remote.code == local.code == 3, remote.err
+    assert [line["decision"] for line in remote.lines] == ["Admit", "Deny", "Admit"]
+    assert [{**line, "trace": 0} for line in remote.lines] == [{**line, "trace": 0} for line in local.lines]
+    assert remote.err == local.err == "3 reviewed: Admit 2, Deny 1\n"
+    shown = await review(*server_flags(server), "-o", "yaml", stdin=objects)
     assert shown.out == (await review("--policy", str(server.files.policy), "-o", "yaml", stdin=objects)).out
 
 
@@ -93,63 +93,63 @@ services:
 """
 
 
-async def test_what_a_verdict_depends_on_is_reported_by_a_server_too(tmp_path: Path) -> None:
+async def test_server_reports_what_a_verdict_depends_on(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     files.policy.write_text(CANARY)
     refused = deployment()
     refused["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "hdd"}
     async with serving(files) as server:
-        there = await review(*called_with(server), "-o", "json", stdin=refused)
-    here = await review("--policy", str(files.policy), "-o", "json", stdin=refused)
-    assert (there.code, there.lines[0]["decision"], there.lines[0]["allowed"]) == (0, "Depends", None)
-    assert there.lines[0]["dependsOn"] == [
+        remote = await review(*server_flags(server), "-o", "json", stdin=refused)
+    local = await review("--policy", str(files.policy), "-o", "json", stdin=refused)
+    assert (remote.code, remote.lines[0]["decision"], remote.lines[0]["allowed"]) == (0, "Depends", None)
+    assert remote.lines[0]["dependsOn"] == [
         {"service": "canary", "labels": ["pod-template-hash"], "denied": True},
         {"service": "front", "labels": ["pod-template-hash"], "denied": False},
         {"service": None, "labels": [], "denied": False},
     ]
-    assert [{**line, "trace": 0} for line in there.lines] == [{**line, "trace": 0} for line in here.lines]
+    assert [{**line, "trace": 0} for line in remote.lines] == [{**line, "trace": 0} for line in local.lines]
 
 
-async def charges_nothing_and_tells_what_is_used_up(server: Serving) -> None:
-    many = listed(*(named(f"p{index}") for index in range(5)))
-    assert (await review(*called_with(server), "-o", "json", stdin=many)).code == 0
+async def check_reviews_charge_nothing(server: Serving) -> None:
+    many = list_of(*(named(f"p{index}") for index in range(5)))
+    assert (await review(*server_flags(server), "-o", "json", stdin=many)).code == 0
     status = json.loads((await server.get("/status"))[1])
     (window,) = status["services"][0]["windows"]
     assert window["used"] == 0
     for _ in range(3):
         assert (await server.create(Ask(pod(), "payments", str(uuid4()))))["allowed"]
-    done = await review(*called_with(server), "-o", "json", stdin=many)
+    done = await review(*server_flags(server), "-o", "json", stdin=many)
     assert (done.code, {line["status"]["code"] for line in done.lines}) == (3, {429})
     status = json.loads((await server.get("/status"))[1])
-    assert status["services"][0]["breaker"]["state"] == "CLOSED", "five dry denials are none that a breaker counts"
+    assert status["services"][0]["breaker"]["state"] == "CLOSED", "a breaker counts no denials of dry runs"
     assert status["services"][0]["windows"][0]["used"] == 3
 
 
-async def test_nothing_is_charged_and_what_is_used_up_already_is_reported(server: Serving) -> None:
-    await charges_nothing_and_tells_what_is_used_up(server)
+async def test_review_by_server_charges_nothing_and_reports_full_limits(server: Serving) -> None:
+    await check_reviews_charge_nothing(server)
 
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
-async def test_nothing_is_charged_in_redis_either(tmp_path: Path, redis_server: RedisServer) -> None:
+async def test_review_by_server_charges_nothing_in_redis(tmp_path: Path, redis_server: RedisServer) -> None:
     async with serving(files_in(tmp_path), "--store", redis_server.url, "--store-deadline", "30s") as running:
-        await charges_nothing_and_tells_what_is_used_up(running)
+        await check_reviews_charge_nothing(running)
 
 
-async def test_where_no_verdict_can_be_given_a_server_gives_none_either(tmp_path: Path) -> None:
+async def test_server_gives_no_verdict_on_an_unknown_label(tmp_path: Path) -> None:
     by_hash = POLICY.replace(
         "match: {namespaces: [payments]}",
         "match: {namespaces: [payments], podSelector: {matchLabels: {pod-template-hash: 5d4f8c7b9d}}}",
         1,
     )
     async with serving(files_in(tmp_path, by_hash)) as server:
-        done = await review(*called_with(server), "-o", "json", stdin=deployment())
-        here = await review("--policy", str(server.files.policy), "-o", "json", stdin=deployment())
-    (there,), (line,) = done.lines, here.lines
-    assert (done.code, there["decision"], there["allowed"]) == (0, "Depends", None)
-    assert {**there, "trace": 0, "dependsOn": 0} == {**line, "trace": 0, "dependsOn": 0}
+        done = await review(*server_flags(server), "-o", "json", stdin=deployment())
+        local = await review("--policy", str(server.files.policy), "-o", "json", stdin=deployment())
+    (remote,), (line,) = done.lines, local.lines
+    assert (done.code, remote["decision"], remote["allowed"]) == (0, "Depends", None)
+    assert {**remote, "trace": 0, "dependsOn": 0} == {**line, "trace": 0, "dependsOn": 0}
 
 
-async def test_a_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
+async def test_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
     resource = {"group": "", "version": "v1", "resource": "pods"}
     request = {
         "uid": "r1",
@@ -161,13 +161,13 @@ async def test_a_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
         "dryRun": False,
     }
     recorded = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    done = await review(*called_with(server), "-o", "json", stdin=recorded)
+    done = await review(*server_flags(server), "-o", "json", stdin=recorded)
     assert (done.code, done.lines[0]["decision"]) == (0, "Admit")
     assert json.loads((await server.get("/status"))[1])["services"][0]["windows"][0]["used"] == 0
 
 
-async def test_explain_says_by_which_policy(server: Serving) -> None:
-    done = await review(*called_with(server), "--explain", stdin=named("p"))
+async def test_explain_names_the_service_and_policy_of_the_server(server: Serving) -> None:
+    done = await review(*server_flags(server), "--explain", stdin=named("p"))
     assert "\n#   mutate   server   service: payment-api\n" in done.out
     assert "\n#   validate server   policy-hash: " in done.out
 
@@ -179,8 +179,8 @@ def without(arguments: list[str], *options: str) -> list[str]:
     return arguments
 
 
-async def test_who_may_not_ask_is_reported_what_to_give_and_a_wrong_object_which_field(server: Serving) -> None:
-    usual, folder = called_with(server), server.files.folder
+async def test_refused_caller_and_wrong_field_have_a_remedy(server: Serving) -> None:
+    usual, folder = server_flags(server), server.files.folder
     refused = await review(*without(usual, "--token-file"), stdin=named("p"))
     assert (refused.code, refused.out) == (2, "")
     assert "/mutate: HTTP 401: " in refused.error
@@ -192,15 +192,15 @@ async def test_who_may_not_ask_is_reported_what_to_give_and_a_wrong_object_which
     assert wrong.error.startswith("-: Pod payments/p: spec.tolerations[0].tolerationSeconds: ")
 
 
-async def test_a_server_that_is_not_trusted_or_not_there_or_none_of_podgate_is_named(server: Serving) -> None:
-    usual = called_with(server)
+async def test_untrusted_unreachable_and_foreign_servers_are_named(server: Serving) -> None:
+    usual = server_flags(server)
     strange = await review(*without(usual, "--ca"), stdin=named("p"))
     assert strange.code == 2
     assert "/mutate: self-signed certificate in certificate chain: check the URL, and --ca" in strange.error
     named_wrong = await review(*usual, "--tls-server-name", "elsewhere.example", stdin=named("p"))
     assert named_wrong.code == 2
     assert "elsewhere.example" in named_wrong.error
-    two = listed(named("p"), named("q", schedulerName="mine"))
+    two = list_of(named("p"), named("q", schedulerName="mine"))
     gone = await review(*without(usual, "--server"), "--server", "https://127.0.0.1:1", stdin=two)
     assert (gone.code, gone.error.startswith("https://127.0.0.1:1/mutate: ")) == (2, True)
     assert "/mutate: Connection refused: check the URL" in gone.error
@@ -209,7 +209,7 @@ async def test_a_server_that_is_not_trusted_or_not_there_or_none_of_podgate_is_n
     plain = await review(*without(usual, "--server"), "--server", f"https://{server.plain}", stdin=two)
     assert (plain.code, "/mutate: wrong version number: check the URL" in plain.error) == (2, True)
     for done in (strange, named_wrong, gone, bare, plain):
-        assert "ssl" not in done.error, "words for a person, and no object of a library"
+        assert "ssl" not in done.error, "a message without names of a library"
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ async def test_a_server_that_is_not_trusted_or_not_there_or_none_of_podgate_is_n
         (["--server", "https://s", "--token-file", "secret"], "secret: holds no token: give a file with one JWT"),
     ],
 )
-async def test_options_that_make_no_sense_are_one_line_that_shows_no_secret(
+async def test_invalid_options_are_one_line_without_secrets(
     arguments: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -29,7 +29,7 @@ TEMPLATES = {
 OURS = {"podgate.io/service": "web", "podgate.io/policy-hash": "0123456789abcdef"}
 
 
-def made(kind: str, labels: Json | None = None, annotations: Json | None = None) -> Json:
+def manifest(kind: str, labels: Json | None = None, annotations: Json | None = None) -> Json:
     """Build an object of a kind around one Pod."""
     metadata: Json = {"labels": {"app": "web", **(labels or {})}}
     if annotations:
@@ -41,14 +41,14 @@ def made(kind: str, labels: Json | None = None, annotations: Json | None = None)
     return {"kind": kind, **inner}
 
 
-def part(document: Json, kind: str) -> Json:
+def template_of(document: Json, kind: str) -> Json:
     for step in TEMPLATES[kind]:
         document = document[step]
     return document
 
 
-def committed(document: Json) -> tuple[str, Json]:
-    """Return the text and what stands in it, without the comments that YAML does not see."""
+def review_yaml(document: Json) -> tuple[str, Json]:
+    """Return the text, and its parsed value without comments."""
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "yaml", stdin=json.dumps(document))
     assert done.code == 0, done.err
     found: Json = yaml.safe_load(done.out)
@@ -62,10 +62,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
-def test_the_yaml_is_the_object_of_the_file_with_its_pods_spec_rewritten(kind: str) -> None:
-    document = made(kind)
-    _, found = committed(document)
-    spec = part(found, kind).pop("spec")
+def test_yaml_is_the_input_object_with_its_pod_spec_rewritten(kind: str) -> None:
+    document = manifest(kind)
+    _, found = review_yaml(document)
+    spec = template_of(found, kind).pop("spec")
     assert spec["nodeSelector"] == {"disk": "ssd"}
     assert spec["priorityClassName"] == "high"
     assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}], "no toleration that its controller adds"
@@ -75,52 +75,52 @@ def test_the_yaml_is_the_object_of_the_file_with_its_pods_spec_rewritten(kind: s
     )
     (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert list(term) == ["matchExpressions"], "no field that its controller adds"
-    part(document, kind).pop("spec")
-    assert found == document, "all else is as it was"
+    template_of(document, kind).pop("spec")
+    assert found == document, "all other fields are unchanged"
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
-def test_the_yaml_of_the_yaml_is_the_same(kind: str) -> None:
-    _, found = committed(made(kind))
-    text, again = committed(found)
+def test_review_of_its_own_yaml_changes_nothing(kind: str) -> None:
+    _, found = review_yaml(manifest(kind))
+    text, again = review_yaml(found)
     assert again == found
-    assert "# warning" not in text, "nothing of it is replaced any more"
+    assert "# warning" not in text, "nothing is replaced again"
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Pod"])
-def test_podgates_own_label_and_annotation_are_not_to_be_committed(kind: str) -> None:
+def test_label_and_annotation_of_podgate_are_removed(kind: str) -> None:
     labels = {"podgate.io/service": "web"}
-    carrying = made(kind, labels, {"podgate.io/policy-hash": "0123456789abcdef"})
-    _, found = committed(carrying)
-    metadata = part(found, kind)["metadata"]
+    carrying = manifest(kind, labels, {"podgate.io/policy-hash": "0123456789abcdef"})
+    _, found = review_yaml(carrying)
+    metadata = template_of(found, kind)["metadata"]
     assert metadata["labels"] == {"app": "web"}
     assert "annotations" not in metadata
-    _, kept = committed(made(kind, labels, {"podgate.io/policy-hash": "x", "mine": "1"}))
-    assert part(kept, kind)["metadata"]["annotations"] == {"mine": "1"}
+    _, kept = review_yaml(manifest(kind, labels, {"podgate.io/policy-hash": "x", "mine": "1"}))
+    assert template_of(kept, kind)["metadata"]["annotations"] == {"mine": "1"}
 
 
-def test_the_label_of_a_service_is_taken_out_of_a_template_whose_pods_nobody_owns() -> None:
-    forged = made("Deployment", {"podgate.io/service": "web", "app": "other"})
-    _, found = committed(forged)
+def test_service_label_is_removed_from_a_template_of_unowned_pods() -> None:
+    forged = manifest("Deployment", {"podgate.io/service": "web", "app": "other"})
+    _, found = review_yaml(forged)
     del forged["spec"]["template"]["metadata"]["labels"]["podgate.io/service"]
     assert found == forged
 
 
-def test_what_is_exempt_stays_as_it_is() -> None:
-    exempt = made("Deployment", {"podgate.io/service": "web"})
+def test_exempt_object_is_unchanged() -> None:
+    exempt = manifest("Deployment", {"podgate.io/service": "web"})
     exempt["metadata"]["namespace"] = "kube-system"
-    assert committed(exempt)[1] == exempt
+    assert review_yaml(exempt)[1] == exempt
 
 
-def test_a_denied_object_is_marked_as_denied() -> None:
+def test_denied_object_is_marked_as_denied() -> None:
     Path("policy.yaml").write_text(POLICY.replace("default: Override", "default: Deny"))
-    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "yaml", stdin=json.dumps(made("Deployment")))
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "yaml", stdin=json.dumps(manifest("Deployment")))
     assert done.code == 3
     assert "\n# Deployment shop/web: Deny (service web)\n# 403 Forbidden: PlacementConflict" in done.out
 
 
 def live(owner: Json | None = None, annotations: Json | None = None, **spec: Any) -> Json:
-    pod = made("Pod", annotations=annotations)
+    pod = manifest("Pod", annotations=annotations)
     pod["metadata"] |= {"uid": "u", "resourceVersion": "7", **({"ownerReferences": [owner]} if owner else {})}
     return {**pod, "spec": {**pod["spec"], **spec}, "status": {"phase": "Running"}}
 
@@ -129,7 +129,7 @@ def owner(kind: str, *, controller: bool = True) -> Json:
     return {"apiVersion": "apps/v1", "kind": kind, "name": "web-1", "uid": "o", "controller": controller}
 
 
-def made_by(kind: str) -> str:
+def hint_of(kind: str) -> str:
     return (
         f"read from a cluster, made by {kind} web-1: reviewed as requested by its controller."
         f" Review what it is made from: kubectl -n shop get {kind.lower()}.apps web-1 -o yaml | podgate review -"
@@ -137,7 +137,7 @@ def made_by(kind: str) -> str:
 
 
 LIVE = {
-    "written": (made("Pod"), "Admit", ""),
+    "written": (manifest("Pod"), "Admit", ""),
     "bare": (live(), "Admit", "read from a cluster: reviewed as a new Pod"),
     "mirror": (
         live(annotations={"kubernetes.io/config.mirror": "x"}, nodeName="node-1"),
@@ -147,12 +147,12 @@ LIVE = {
     "of a DaemonSet": (
         live(owner("DaemonSet")),
         "Exempt",
-        made_by("DaemonSet"),
+        hint_of("DaemonSet"),
     ),
     "of a ReplicaSet": (
         live(owner("ReplicaSet")),
         "Admit",
-        made_by("ReplicaSet"),
+        hint_of("ReplicaSet"),
     ),
     "of another's kind": (live(owner("Rollout")), "Admit", "read from a cluster: reviewed as a new Pod"),
     "of no controller": (
@@ -164,7 +164,7 @@ LIVE = {
 
 
 @pytest.mark.parametrize("case", LIVE)
-def test_a_pod_that_was_read_from_a_cluster_is_judged_as_its_maker_asked_and_says_so(case: str) -> None:
+def test_pod_read_from_a_cluster_is_judged_as_its_controllers_request(case: str) -> None:
     Path("policy.yaml").write_text(POLICY)
     document, verdict, hint = LIVE[case]
     text = json.dumps(document)
@@ -174,15 +174,15 @@ def test_a_pod_that_was_read_from_a_cluster_is_judged_as_its_maker_asked_and_say
     assert (f"# hint: {hint}\n" in shown) is bool(hint)
 
 
-def test_an_owner_that_somebody_wrote_makes_nobody_a_controller() -> None:
+def test_owner_reference_in_a_manifest_sets_no_controller() -> None:
     Path("policy.yaml").write_text(POLICY)
-    written = made("Pod")
+    written = manifest("Pod")
     written["metadata"]["ownerReferences"] = [owner("DaemonSet")]
     (line,) = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=json.dumps(written)).lines
     assert (line["decision"], line["hints"]) == ("Admit", [])
 
 
-def test_who_is_named_asks_for_a_pod_of_a_controller_too() -> None:
+def test_user_option_applies_to_pods_of_a_controller() -> None:
     Path("policy.yaml").write_text(POLICY)
     arguments = ["review", "-", "--policy", "policy.yaml", "-o", "json", "--as", "alice"]
     (line,) = podgate(*arguments, stdin=json.dumps(live(owner("DaemonSet")))).lines

@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("others", [[], [pod("p")]], ids=["alone", "beside a Pod"])
 @pytest.mark.parametrize("form", ["one a file", "many a file", "a list"])
-def test_what_podgate_does_not_handle_is_a_note_wherever_it_stands(form: str, others: list[Json]) -> None:
+def test_unhandled_object_is_a_note_in_any_form_of_input(form: str, others: list[Json]) -> None:
     objects = [SERVICE, *others]
     if form == "one a file":
         for index, one in enumerate(objects):
@@ -61,7 +61,7 @@ def test_what_podgate_does_not_handle_is_a_note_wherever_it_stands(form: str, ot
     assert done.err.splitlines()[-1] == counted
 
 
-def test_a_folder_stands_for_the_manifests_in_it_and_with_r_for_those_in_its_folders() -> None:
+def test_folder_means_its_manifests_and_r_includes_subfolders() -> None:
     for name in ("b.yaml", "a.yml", "c.json", "ignored.txt", "deeper/d.yaml", "deeper/and/e.json"):
         write(f"all/{name}", pod(name))
     flat = ["all/a.yml a.yml", "all/b.yaml b.yaml", "all/c.json c.json"]
@@ -71,7 +71,7 @@ def test_a_folder_stands_for_the_manifests_in_it_and_with_r_for_those_in_its_fol
     assert names(review("all/b.yaml", "-f", "all/c.json", "-f", "all/a.yml")) == [flat[1], flat[2], flat[0]]
 
 
-def test_a_folder_without_manifests_is_an_error_that_hides_nothing() -> None:
+def test_folder_without_manifests_is_an_error_beside_other_results() -> None:
     write("all/p.yaml", pod("p"))
     Path("empty").mkdir()
     done = review("empty", "all")
@@ -79,7 +79,7 @@ def test_a_folder_without_manifests_is_an_error_that_hides_nothing() -> None:
     assert "error: empty: no .yaml, .yml or .json file in it: give a folder with manifests, or -R" in done.err
 
 
-def test_a_kustomization_is_no_manifest_and_what_it_makes_comes_through_a_pipe() -> None:
+def test_kustomization_is_skipped_and_its_output_can_be_piped() -> None:
     write("all/p.yaml", pod("p"))
     Path("all/kustomization.yaml").write_text("resources: [p.yaml]\nnamePrefix: x-\n")
     done = review("all")
@@ -89,7 +89,7 @@ def test_a_kustomization_is_no_manifest_and_what_it_makes_comes_through_a_pipe()
     assert names(review("-f", "-", stdin=made)) == ["- x-p"]
 
 
-def test_nothing_at_all_is_bad_input_and_a_file_without_objects_is_a_note() -> None:
+def test_empty_input_is_an_error_and_a_file_without_objects_a_note() -> None:
     Path("empty.yaml").write_text("# nothing\n---\n")
     write("p.yaml", pod("p"))
     assert review("-", stdin="").error.startswith("-: no object in it: give one of Pod, Deployment")
@@ -110,23 +110,23 @@ def test_standard_input_is_read_once(arguments: list[str]) -> None:
     )
 
 
-def test_namespaces_among_the_objects_are_known_by_their_labels() -> None:
+def test_namespaces_in_the_input_give_their_labels() -> None:
     write("all.yaml", pod("p", "team-a"), pod("q", "team-b"), namespace("team-a", tier="prod"), namespace("team-b"))
     done = review("all.yaml")
     assert [line["service"] for line in done.lines] == ["prod", None]
     assert done.err == "2 reviewed: Admit 1, Unmatched 1\n"
 
 
-def test_a_namespace_alone_is_nothing_to_review_and_no_mistake() -> None:
+def test_namespace_alone_is_valid_and_not_reviewed() -> None:
     write("all.yaml", namespace("team-a"))
     done = review("all.yaml")
     assert (done.code, done.out, done.err) == (0, "", "0 reviewed\n")
 
 
-def test_labels_that_are_reported_win_and_a_contradiction_is_said() -> None:
+def test_namespaces_option_overrides_labels_and_conflicts_are_noted() -> None:
     write("all.yaml", pod("p", "team-a"), namespace("team-a", tier="prod"), namespace("team-a", tier="test"))
-    Path("told.yaml").write_text("team-a: {tier: test}")
-    done = review("all.yaml", "--namespaces", "told.yaml")
+    Path("labels.yaml").write_text("team-a: {tier: test}")
+    done = review("all.yaml", "--namespaces", "labels.yaml")
     assert [line["service"] for line in done.lines] == [None]
     assert done.err.splitlines()[0] == (
         "note: all.yaml: document 2: Namespace team-a: other labels than known before: those of --namespaces are used"
@@ -136,14 +136,14 @@ def test_labels_that_are_reported_win_and_a_contradiction_is_said() -> None:
     assert "document 3: Namespace team-a: other labels than known before: the first ones are used" in done.err
 
 
-def test_the_label_that_the_api_server_writes_is_no_contradiction() -> None:
+def test_label_set_by_the_api_server_is_no_conflict() -> None:
     live = namespace("team-a", **{"tier": "prod", "kubernetes.io/metadata.name": "team-a"})
     write("all.yaml", pod("p", "team-a"), live)
-    Path("told.yaml").write_text("team-a: {tier: prod}")
-    assert review("all.yaml", "--namespaces", "told.yaml").err == "1 reviewed: Admit 1\n"
+    Path("labels.yaml").write_text("team-a: {tier: prod}")
+    assert review("all.yaml", "--namespaces", "labels.yaml").err == "1 reviewed: Admit 1\n"
 
 
-def test_a_bad_label_of_a_namespace_is_an_error() -> None:
+def test_bad_namespace_label_is_an_error() -> None:
     wrong = namespace("team-a")
     wrong["metadata"]["labels"] = {"tier": True}
     write("all.yaml", pod("p"), wrong)
@@ -152,7 +152,7 @@ def test_a_bad_label_of_a_namespace_is_an_error() -> None:
     assert "error: all.yaml: document 2: team-a: tier: True: a label's value is a string" in done.err
 
 
-def test_a_namespace_of_another_api_is_not_taken_for_one() -> None:
+def test_namespace_of_another_api_is_not_used() -> None:
     other = {**namespace("team-a", tier="prod"), "apiVersion": "example.com/v1"}
     write("all.yaml", pod("p", "team-a"), other)
     done = review("all.yaml")
@@ -160,7 +160,7 @@ def test_a_namespace_of_another_api_is_not_taken_for_one() -> None:
     assert "the labels of Namespace 'team-a', which are not known here" in done.err
 
 
-def test_a_user_who_is_reported_asks_for_pods_and_never_for_those_of_a_workload() -> None:
+def test_user_option_applies_to_pods_and_not_to_workloads() -> None:
     template = {"metadata": {"labels": {}}, "spec": {"containers": []}}
     job = {"kind": "Job", "metadata": {"name": "j", "namespace": "shop"}, "spec": {"template": template}}
     write("all.yaml", pod("p"), job)
@@ -170,13 +170,13 @@ def test_a_user_who_is_reported_asks_for_pods_and_never_for_those_of_a_workload(
     assert [line["decision"] for line in asked.lines] == ["Exempt", "Admit"]
 
 
-def test_a_group_alone_is_nobody() -> None:
+def test_group_without_a_user_is_refused() -> None:
     done = review("all.yaml", "--as-group", "system:masters")
     assert (done.code, done.error) == (2, "--as-group needs --as: see podgate review --help")
 
 
 @pytest.mark.parametrize("form", ["diff", "yaml", "json", "patch"])
-def test_every_form_names_the_file_the_object_and_the_verdict_of_each(form: str) -> None:
+def test_every_form_names_file_object_and_verdict(form: str) -> None:
     write("a.yaml", pod("p"), pod("q", nodeSelector={"disk": "hdd"}))
     done = podgate("review", "a.yaml", "--policy", "policy.yaml", "-o", form)
     assert done.code == 3
@@ -206,7 +206,7 @@ def test_every_form_names_the_file_the_object_and_the_verdict_of_each(form: str)
         ("system:serviceaccount:ci:deployer", ("devs",), ["devs", "system:authenticated"]),
     ],
 )
-def test_groups_are_sent_as_impersonation_makes_them_out(user: str, groups: tuple[str, ...], sent: list[str]) -> None:
+def test_groups_follow_the_rules_of_impersonation(user: str, groups: tuple[str, ...], sent: list[str]) -> None:
     ask = Ask(pod("p"), "shop", "uid", user, groups=groups)
     request = admission_review(ask, ask.pod, Half.VALIDATE)["request"]
     assert request["userInfo"] == {"username": user, "groups": sent}
