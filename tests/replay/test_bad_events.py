@@ -15,7 +15,7 @@ GOOD = '{"at": 5, "status": "web"}'
 KINDS = "give exactly one of pod, outcome, deleted, refused, status, namespaceLabels, policy"
 
 
-def asks(**changed: object) -> str:
+def pod_event(**changed: object) -> str:
     event: Json = {"at": 5, "namespace": "shop", "pod": {"metadata": {"labels": {"app": "web"}}, "spec": {}}}
     return json.dumps({key: value for key, value in (event | changed).items() if value != "ABSENT"})
 
@@ -71,32 +71,32 @@ MISTAKES = {
     outcome(generation="4"): 'outcome.generation: "4": Expected `int | null`',
     outcome(latencyMs=3): "Object contains unknown field `latencyMs`",
     '{"at": 5, "outcome": []}': "outcome: []: Expected `object`",
-    asks(namespace="ABSENT"): "pod: Object missing required field `namespace`",
-    asks(namespace=7): "namespace: 7: Expected `str`",
-    asks(namespace=""): 'namespace: "": Expected `str` of length >= 1',
-    asks(uid=""): 'uid: "": Expected `str` of length >= 1',
-    asks(uid=7): "uid: 7: Expected `str | null`",
-    asks(dryRun="no"): 'dryRun: "no": Expected `bool`',
-    asks(dryrun=True): "pod: Object contains unknown field `dryrun`",
-    asks(user=7): "user: 7: Expected `str`",
-    asks(operation="create"): "operation: \"create\": Invalid enum value 'create'",
-    asks(subResource=7): "subResource: 7: Expected `str`",
-    asks(operation="UPDATE", oldPod={}): "oldPod: Object missing required field `metadata`",
-    asks(oldPod=7): "oldPod: 7: Expected `object | null`",
-    asks(pod=7): "pod: 7: Expected `object`",
-    asks(pod={}): "pod: Object missing required field `spec`",
-    asks(pod={"metadata": [], "spec": {}}): "pod.metadata: []: not an object",
-    asks(
+    pod_event(namespace="ABSENT"): "pod: Object missing required field `namespace`",
+    pod_event(namespace=7): "namespace: 7: Expected `str`",
+    pod_event(namespace=""): 'namespace: "": Expected `str` of length >= 1',
+    pod_event(uid=""): 'uid: "": Expected `str` of length >= 1',
+    pod_event(uid=7): "uid: 7: Expected `str | null`",
+    pod_event(dryRun="no"): 'dryRun: "no": Expected `bool`',
+    pod_event(dryrun=True): "pod: Object contains unknown field `dryrun`",
+    pod_event(user=7): "user: 7: Expected `str`",
+    pod_event(operation="create"): "operation: \"create\": Invalid enum value 'create'",
+    pod_event(subResource=7): "subResource: 7: Expected `str`",
+    pod_event(operation="UPDATE", oldPod={}): "oldPod: Object missing required field `metadata`",
+    pod_event(oldPod=7): "oldPod: 7: Expected `object | null`",
+    pod_event(pod=7): "pod: 7: Expected `object`",
+    pod_event(pod={}): "pod: Object missing required field `spec`",
+    pod_event(pod={"metadata": [], "spec": {}}): "pod.metadata: []: not an object",
+    pod_event(
         pod={"metadata": {"labels": "x"}, "spec": {}}
     ): "pod: Expected `object | null`, got `str` - at `$.metadata.labels`",
-    asks(pod={"metadata": {}, "spec": None}): "pod: Expected `object`, got `null` - at `$.spec`",
-    asks(pod=container("abc")): "cpu: 'abc': not a Kubernetes quantity",
-    asks(namespace="team-a"): "namespace: 'team-a': the policy asks for its labels, which are not known here",
+    pod_event(pod={"metadata": {}, "spec": None}): "pod: Expected `object`, got `null` - at `$.spec`",
+    pod_event(pod=container("abc")): "cpu: 'abc': not a Kubernetes quantity",
+    pod_event(namespace="team-a"): "namespace: 'team-a': the policy asks for its labels, which are not known here",
 }
 
 
 @pytest.mark.parametrize(("line", "reason"), MISTAKES.items(), ids=[key[:60] for key in MISTAKES])
-def test_a_bad_line_is_named_with_its_field_and_its_value(tmp_path: Path, line: str, reason: str) -> None:
+def test_bad_line_is_named_with_its_field_and_value(tmp_path: Path, line: str, reason: str) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     (tmp_path / "bad.yaml").write_text(POLICY.replace("name: web", "nmae: web"))
     events = tmp_path / "events.jsonl"
@@ -108,7 +108,7 @@ def test_a_bad_line_is_named_with_its_field_and_its_value(tmp_path: Path, line: 
     assert len(done.lines) == 1, "the line before it was answered, the one after it was not"
 
 
-def test_a_bad_byte_names_its_line(tmp_path: Path) -> None:
+def test_bad_byte_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     (tmp_path / "events.jsonl").write_bytes(GOOD.encode() + b'\n{"at": 5, "status": "\xff"}\n')
     done = podgate("replay", tmp_path / "events.jsonl", "--policy", tmp_path / "policy.yaml")
@@ -117,21 +117,21 @@ def test_a_bad_byte_names_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere.jsonl", "."])
-def test_events_that_cannot_be_read_are_named(tmp_path: Path, name: str) -> None:
+def test_unreadable_events_file_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     done = podgate("replay", tmp_path / name, "--policy", tmp_path / "policy.yaml")
     assert (done.code, done.out) == (2, "")
     assert str(tmp_path / name) in done.error
 
 
-def test_a_store_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_invalid_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     done = podgate("replay", "-", "--policy", tmp_path / "policy.yaml", "--store", "http://localhost")
     assert done.code == 2
     assert done.error.startswith("--store: 'http://localhost': write memory, or the URL of a Redis")
 
 
-def test_namespaces_that_no_policy_can_own_need_no_labels(tmp_path: Path) -> None:
+def test_exempt_namespace_needs_no_labels(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
-    done = podgate("replay", "-", "--policy", tmp_path / "policy.yaml", stdin=asks(namespace="kube-system"))
+    done = podgate("replay", "-", "--policy", tmp_path / "policy.yaml", stdin=pod_event(namespace="kube-system"))
     assert [line["decision"] for line in done.lines] == ["Exempt"]

@@ -1,6 +1,6 @@
 """Sequences over virtual time: each described here, and complete in its golden file.
 
-The windows are 64 s long, so that a bucket is one second: what was counted at 0 is free again at 65.
+The windows are 64 s long, so that a bucket is one second: a charge at 0 has left its window at 65.
 """
 
 import json
@@ -39,7 +39,7 @@ def used(line: Json) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_line_is_as_it_was_written_down(name: str, *, refresh_goldens: bool) -> None:
+def test_every_line_equals_its_golden_file(name: str, *, refresh_goldens: bool) -> None:
     folder = REPLAYS / name
     done = installed("replay", folder / "events.jsonl", "--policy", folder / "policy.yaml")
     assert done.code == 0, done.err
@@ -52,7 +52,7 @@ def test_every_line_is_as_it_was_written_down(name: str, *, refresh_goldens: boo
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_scripts_in_redis_say_the_same_line_by_line_and_leave_nothing(name: str, redis_server: RedisServer) -> None:
+def test_replay_in_redis_gives_the_same_lines_and_leaves_no_keys(name: str, redis_server: RedisServer) -> None:
     folder = REPLAYS / name
     policy = ("--policy", folder / "policy.yaml")
     done = podgate("replay", folder / "events.jsonl", *policy, "--store", redis_server.url)
@@ -61,7 +61,7 @@ def test_the_scripts_in_redis_say_the_same_line_by_line_and_leave_nothing(name: 
     assert redis_server.cli("DBSIZE") == 0
 
 
-def test_a_redis_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_unreachable_redis_is_named(tmp_path: Path) -> None:
     folder = REPLAYS / NAMES[0]
     policy = ("--policy", folder / "policy.yaml")
     for url, words in (
@@ -73,7 +73,7 @@ def test_a_redis_that_does_not_answer_is_named(tmp_path: Path) -> None:
         assert done.error.startswith(words)
 
 
-def test_a_pool_is_one_limit_over_its_members_beside_their_own() -> None:
+def test_pool_limit_applies_beside_the_limits_of_its_members() -> None:
     lines = play("pools")
     denied = {line["uid"]: line["status"]["message"] for line in lines if line.get("allowed") is False}
     assert set(denied) == {"w3", "t1", "t3", "t5"}
@@ -81,8 +81,8 @@ def test_a_pool_is_one_limit_over_its_members_beside_their_own() -> None:
     assert "pool prod: cpu in 64s: hard 2, used 500m, asked 2; could pass from" in denied["t1"]
     for uid in ("t3", "t5"):
         assert "pool prod: pods in 64s: hard 3, used 3, asked 1; could pass from" in denied[uid]
-    [look] = [line for line in lines if line["at"] == 6]
-    assert [(use["of"], use["name"], use["resource"], use["used"]) for use in look["used"]] == [
+    [status] = [line for line in lines if line["at"] == 6]
+    assert [(use["of"], use["name"], use["resource"], use["used"]) for use in status["used"]] == [
         ("service", "web", "pods", 2),
         ("pool", "prod", "pods", 3),
         ("pool", "prod", "cpu", "1500m"),
@@ -90,33 +90,33 @@ def test_a_pool_is_one_limit_over_its_members_beside_their_own() -> None:
     assert codes(lines)[-2:] == [429, 200], "refunded at 7 and filled at 8; at 65 the one of 0 has left"
 
 
-def test_without_the_store_each_service_goes_by_its_own_rule_and_is_counted_afterwards() -> None:
+def test_rules_apply_without_the_store_and_admissions_are_booked_afterwards() -> None:
     lines = play("store_away")
     codes_by_uid: dict[str, list[int]] = {}
     for line in lines:
         if "status" in line:
             codes_by_uid.setdefault(line["uid"], []).append(line["status"]["code"])
     assert {uid: codes_by_uid[uid] for uid in ("local-1", "local-2", "local-3", "local-4")} == {
-        "local-1": [200, 200, 200],  # twice while the store is away, and once more when it knows it
+        "local-1": [200, 200, 200],  # twice while the store is unavailable, and once after the booking
         "local-2": [200],
         "local-3": [429],  # what was left of the service's, and of its pool's
-        "local-4": [200],  # in the place of one that never came to be
+        "local-4": [200],  # in the place of a refunded Pod
     }
     assert codes_by_uid["allow-1"] == codes_by_uid["allow-2"] == [200]
     assert codes_by_uid["deny-1"] == [503]
-    assert [line["used"] for line in lines if line["at"] == 7] == [[]], "nobody knows"
+    assert [line["used"] for line in lines if line["at"] == 7] == [[]], "without the store there is no use to show"
     back = [line for line in lines if line["at"] == 10 and "used" in line]
     assert [(use["of"], use["used"], use["hard"]) for line in back for use in line["used"]] == [
-        ("service", 2, 3),  # both that were let in; what was refunded meanwhile is refunded
+        ("service", 2, 3),  # both admitted Pods, without the refunded one
         ("pool", 2, 4),
         ("service", 3, 1),
     ]
     refunds = [(line["uid"], line["refunded"]) for line in lines if "refunded" in line]
     assert refunds == [("local-2", True), ("before-1", False), ("allow-1", True)]
-    assert codes_by_uid["after-4"] == [429], "local-1 of 2 counts until 67, though the store heard of it at 10"
+    assert codes_by_uid["after-4"] == [429], "local-1 of 2 counts until 67, though it was booked at 10"
 
 
-def test_a_replay_never_counts_with_the_fleet_on_its_redis(redis_server: RedisServer, tmp_path: Path) -> None:
+def test_replay_does_not_use_fleet_counters_of_its_redis(redis_server: RedisServer, tmp_path: Path) -> None:
     folder, policy = REPLAYS / "pools", tmp_path / "policy.yaml"
     text = (folder / "policy.yaml").read_text().replace("name: prod,", "name: prod, scope: Fleet,")
     policy.write_text(text.replace("quota: {", "quota: {scope: Fleet, "))
@@ -129,7 +129,7 @@ def test_a_replay_never_counts_with_the_fleet_on_its_redis(redis_server: RedisSe
     assert redis_server.cli("HLEN", fleets) == 1
 
 
-def test_no_file_of_a_replay_is_forgotten() -> None:
+def test_replay_folders_have_exactly_their_files() -> None:
     for name in NAMES:
         files = {file.name for file in (REPLAYS / name).iterdir()}
         named = {
@@ -138,7 +138,7 @@ def test_no_file_of_a_replay_is_forgotten() -> None:
         assert files == {"policy.yaml", "events.jsonl", "expected.jsonl"} | (named - {None}), name
 
 
-def test_each_line_has_exactly_the_keys_that_are_pinned() -> None:
+def test_each_line_has_exactly_the_documented_keys() -> None:
     keys: dict[str, set[frozenset[str]]] = {"pod": set(), "outcome": set(), "refund": set(), "status": set()}
     marks = {"decision": "pod", "waiting": "status", "refunded": "refund", "service": "outcome"}
     for name in NAMES:
@@ -160,7 +160,7 @@ def test_each_line_has_exactly_the_keys_that_are_pinned() -> None:
     }
 
 
-def test_a_window_fills_and_slides_and_is_free_at_the_stated_moment_and_not_a_microsecond_earlier() -> None:
+def test_window_slides_at_the_stated_microsecond() -> None:
     lines = play("window_slides")
     assert codes(lines) == [200, 200, 200, 429, 429, 200, 200, 429, 429, 200]
     by_uid = {line["uid"]: line for line in lines if "uid" in line}
@@ -173,7 +173,7 @@ def test_a_window_fills_and_slides_and_is_free_at_the_stated_moment_and_not_a_mi
     assert [used(line) for line in lines[-2:]] == [{"pods": 1}, {"pods": 0}]
 
 
-def test_all_resources_of_all_windows_are_charged_or_none() -> None:
+def test_pod_is_charged_to_all_resources_and_windows_or_none() -> None:
     lines = {line.get("uid", line["at"]): line for line in play("all_or_nothing")}
     first = {"pods": 1, "cpu": "600m", "memory": "256Mi"}
     assert used(lines["a"]) == first
@@ -190,21 +190,21 @@ def test_all_resources_of_all_windows_are_charged_or_none() -> None:
     assert used(lines[650]) == {"pods": 0, "cpu": "0", "memory": "0"}
 
 
-def test_a_repeated_uid_is_answered_as_before_and_charged_once() -> None:
+def test_repeated_uid_is_answered_as_before_and_charged_once() -> None:
     lines = play("repeated_uid")
     assert column(lines, "uid", "allowed") == [
         ("a", True),
         ("a", True),
         ("b", False),
         ("a", True),
-        ("b", True),  # what was refused was not remembered: it is judged again
+        ("b", True),  # a denied Pod is judged again
         ("a", True),
         ("b", True),
     ]
     assert [used(line)["pods"] for line in lines] == [1] * 7
 
 
-def test_a_dry_run_charges_nothing_and_trips_nothing_and_takes_no_probe() -> None:
+def test_dry_run_charges_nothing_trips_nothing_and_takes_no_lease() -> None:
     lines = play("dry_run")
     assert codes(lines) == [200, 200, 200, 429, 429, 429, 429, 429, 503, 200, 200, 200]
     assert [used(line)["pods"] for line in lines[:3]] == [0, 0, 1]
@@ -212,7 +212,7 @@ def test_a_dry_run_charges_nothing_and_trips_nothing_and_takes_no_probe() -> Non
     assert [line["breaker"] for line in lines[9:]] == ["HALF_OPEN", "HALF_OPEN", "CLOSED"]
 
 
-def test_a_refund_is_given_once_while_its_bucket_lives_and_an_end_gives_nothing_back() -> None:
+def test_refund_is_done_once_while_its_bucket_counts() -> None:
     lines = play("refund")
     assert codes(lines) == [200, 200, 429, 200, 429, 200]
     assert [(line["uid"], line["refunded"]) for line in lines if "refunded" in line] == [
@@ -225,7 +225,7 @@ def test_a_refund_is_given_once_while_its_bucket_lives_and_an_end_gives_nothing_
     ]
 
 
-def test_quota_trips_by_controllers_each_counted_once_and_accepted_from_kube_controllers_only() -> None:
+def test_distinct_controllers_denied_by_quota_trip_the_breaker() -> None:
     lines = play("tripped_by_controllers")
     states = column(lines, "at", "breaker")
     assert states[:6] == [(at, "CLOSED") for at in (0, 1, 1.5, 2, 2.5, 61.5)]
@@ -234,18 +234,18 @@ def test_quota_trips_by_controllers_each_counted_once_and_accepted_from_kube_con
     assert "3 controllers refused within 60s" in lines[7]["status"]["message"]
     assert column(lines[8:10], "breaker", "openRemaining") == [("OPEN", 0.1), ("HALF_OPEN", 0)]
     assert (lines[10]["status"]["code"], lines[10]["breaker"]) == (429, "HALF_OPEN"), (
-        "a probe that quota refuses is neutral"
+        "a probe denied by quota is neutral"
     )
     assert column(lines[11:], "breaker", "generation") == [("HALF_OPEN", 2), ("CLOSED", 3)]
 
 
-def test_quota_trips_by_requests_for_any_caller() -> None:
+def test_requests_of_any_caller_denied_by_quota_trip_the_breaker() -> None:
     lines = play("tripped_by_requests")
     assert codes(lines) == [200, 429, 429, 429, 503]
     assert column(lines, "breaker", "openRemaining")[-3:] == [("OPEN", None), ("OPEN", 0.5), ("HALF_OPEN", 0)]
 
 
-def test_errors_in_three_intervals_in_a_row_trip_at_the_end_of_the_last() -> None:
+def test_three_bad_intervals_in_a_row_trip_at_the_end_of_the_last() -> None:
     lines = play("tripped_by_errors")
     seen = [(line["at"], line["breaker"], line["openRemaining"]) for line in lines if "waiting" in line][:6]
     assert seen == [
@@ -258,7 +258,7 @@ def test_errors_in_three_intervals_in_a_row_trip_at_the_end_of_the_last() -> Non
     ]
 
 
-def test_an_interval_with_too_few_outcomes_breaks_the_run() -> None:
+def test_interval_with_too_few_outcomes_ends_the_run() -> None:
     lines = play("too_few_errors")
     assert [(line["at"], line["breaker"]) for line in lines if "waiting" in line] == [
         (4, "CLOSED"),
@@ -267,7 +267,7 @@ def test_an_interval_with_too_few_outcomes_breaks_the_run() -> None:
     ]
 
 
-def test_probes_are_leased_settled_reclaimed_and_close_or_reopen() -> None:
+def test_probe_leases_expire_and_outcomes_close_or_reopen() -> None:
     lines = play("tripped_by_errors")
     pods = {(line["uid"], line["at"]): line for line in lines if "decision" in line}
     assert pods["p0", 9]["status"]["code"] == 503
@@ -276,8 +276,8 @@ def test_probes_are_leased_settled_reclaimed_and_close_or_reopen() -> None:
     assert pods["p4", 18.5]["allowed"] is False, "one succeeded, one is out, two are wanted"
     assert pods["p4", 21.599999]["allowed"] is False
     assert pods["p5", 21.6]["allowed"] is True, "the lease of p2 expired after 5 s and is taken over"
-    told = [(line["at"], line["breaker"], line["generation"]) for line in lines if "decision" not in line]
-    assert [entry for entry in told if 17 <= entry[0] <= 34] == [
+    outcomes = [(line["at"], line["breaker"], line["generation"]) for line in lines if "decision" not in line]
+    assert [entry for entry in outcomes if 17 <= entry[0] <= 34] == [
         (17, "HALF_OPEN", 2),  # of a uid that has no lease
         (17, "HALF_OPEN", 2),  # of a generation that has passed, and no success: it would have reopened
         (18, "HALF_OPEN", 2),  # the first success
@@ -288,10 +288,10 @@ def test_probes_are_leased_settled_reclaimed_and_close_or_reopen() -> None:
         (34, "HALF_OPEN", 4),
         (34, "CLOSED", 5),
     ]
-    assert told[-1] == (38, "CLOSED", 5), "three seconds of errors of generation 4 are none of generation 5's"
+    assert outcomes[-1] == (38, "CLOSED", 5), "three seconds of errors of generation 4 are none of generation 5's"
 
 
-def test_a_mean_above_the_threshold_trips_and_one_that_equals_it_does_not() -> None:
+def test_mean_latency_above_the_threshold_trips_and_an_equal_one_does_not() -> None:
     lines = play("tripped_by_latency")
     assert [(line["at"], line["breaker"], line["openRemaining"]) for line in lines if "waiting" in line] == [
         (2.999999, "CLOSED", 0),
@@ -301,10 +301,10 @@ def test_a_mean_above_the_threshold_trips_and_one_that_equals_it_does_not() -> N
     ]
 
 
-def test_counters_and_breaker_survive_a_change_of_policy() -> None:
+def test_counters_and_breaker_survive_a_policy_change() -> None:
     lines = play("policy_changes")
-    looks = [line for line in lines if "waiting" in line]
-    assert [(used(line)["pods"], line["used"][0]["hard"], line["breaker"]) for line in looks] == [
+    statuses = [line for line in lines if "waiting" in line]
+    assert [(used(line)["pods"], line["used"][0]["hard"], line["breaker"]) for line in statuses] == [
         (2, 1, "CLOSED"),
         (2, 5, "OPEN"),
         (3, 5, "CLOSED"),
@@ -313,7 +313,7 @@ def test_counters_and_breaker_survive_a_change_of_policy() -> None:
     assert [line["refunded"] for line in lines if "refunded" in line] == [True], "charged under the policy before last"
 
 
-def test_labels_of_namespaces_decide_whose_pod_it_is_from_the_moment_they_change() -> None:
+def test_changed_namespace_labels_change_the_owner_at_once() -> None:
     lines = play("namespace_selector")
     assert column([line for line in lines if "uid" in line], "uid", "service", "decision") == [
         ("a", "web", "Admit"),
@@ -333,14 +333,14 @@ def test_warn_and_audit_charge_past_the_limit_and_trip_nothing() -> None:
     assert [lines[f"enforce{number}"]["status"]["code"] for number in (1, 2, 3)] == [200, 429, 503]
 
 
-def test_each_namespace_has_counters_of_its_own() -> None:
+def test_each_namespace_has_its_own_counters() -> None:
     lines = play("per_namespace")
     assert codes(lines) == [200, 429, 200, 429, 200, 200]
     assert {use["namespace"]: use["used"] for use in lines[4]["used"]} == {"team-a": 1, "team-b": 1}
     assert [use["namespace"] for use in lines[0]["used"]] == ["team-a"]
 
 
-def test_a_resize_charges_what_rises_above_the_most_that_the_pod_ever_took() -> None:
+def test_resize_charges_above_the_maximum_so_far() -> None:
     lines = play("resize")
     assert [used(line)["cpu"] for line in lines] == [
         "400m",
@@ -358,17 +358,21 @@ def test_a_resize_charges_what_rises_above_the_most_that_the_pod_ever_took() -> 
     assert {used(line)["pods"] for line in lines[:-1]} == {1}
 
 
-def test_the_same_comes_out_of_standard_input() -> None:
+def test_standard_input_gives_the_same_result() -> None:
     folder = REPLAYS / "window_slides"
-    given = (folder / "events.jsonl").read_bytes()
+    raw_events = (folder / "events.jsonl").read_bytes()
     done = podgate(
-        "replay", "-", "--policy", folder / "policy.yaml", stdin=b"\xef\xbb\xbf" + given.replace(b"\n", b"\r\n") + b"\n"
+        "replay",
+        "-",
+        "--policy",
+        folder / "policy.yaml",
+        stdin=b"\xef\xbb\xbf" + raw_events.replace(b"\n", b"\r\n") + b"\n",
     )
     assert done.lines == play("window_slides")
     assert done.err == "12 events: Admit 6, Deny 4, status 2\n"
 
 
-def test_a_pod_without_a_uid_gets_a_fresh_one_each_time() -> None:
+def test_pod_without_a_uid_gets_a_new_one_each_time() -> None:
     events = (REPLAYS / "window_slides/events.jsonl").read_text().splitlines()[:1] * 3
     lines = "".join(json.dumps({**json.loads(line), "uid": None}) + "\n" for line in events)
     done = podgate("replay", "-", "--policy", REPLAYS / "window_slides/policy.yaml", stdin=lines)
@@ -376,7 +380,7 @@ def test_a_pod_without_a_uid_gets_a_fresh_one_each_time() -> None:
     assert [used(line)["pods"] for line in done.lines] == [1, 2, 3]
 
 
-def test_a_pod_is_judged_by_the_policy_it_carries_for_a_minute_and_no_longer(tmp_path: Path) -> None:
+def test_pod_is_judged_by_the_policy_of_its_hash_for_a_minute(tmp_path: Path) -> None:
     head = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
     first = head + "- {name: old, match: {namespaces: [shop]}, placement: {schedulerName: first}}\n"
     second = head + "- {name: new, match: {namespaces: [shop]}, placement: {schedulerName: second}}\n"
@@ -397,7 +401,7 @@ def test_a_pod_is_judged_by_the_policy_it_carries_for_a_minute_and_no_longer(tmp
     assert [line["decision"] for line in done.lines[1:]] == ["Admit", "Admit"]
 
 
-def test_a_namespace_that_counts_for_itself_is_shown_before_anything_counts_there(tmp_path: Path) -> None:
+def test_namespace_is_shown_before_its_first_charge(tmp_path: Path) -> None:
     policy = (REPLAYS / "per_namespace" / "policy.yaml").read_text()
     (tmp_path / "policy.yaml").write_text(policy)
     first = (REPLAYS / "per_namespace" / "events.jsonl").read_text().splitlines()[0]
@@ -407,7 +411,7 @@ def test_a_namespace_that_counts_for_itself_is_shown_before_anything_counts_ther
     assert [(use["used"], use["namespace"]) for use in line["used"]] == [(0, "team-a")]
 
 
-def test_a_resize_is_known_by_the_uid_that_the_pod_carries_and_fresh_uids_avoid_taken_ones(tmp_path: Path) -> None:
+def test_resize_uses_the_uid_of_its_pod_and_new_uids_avoid_used_ones(tmp_path: Path) -> None:
     folder = REPLAYS / "resize"
     pod = {"metadata": {"name": "web", "uid": "mine"}, "spec": {"containers": [{"name": "c"}]}}
     update = {"at": 0, "pod": pod, "namespace": "shop", "operation": "UPDATE", "subResource": "resize"}
@@ -422,16 +426,16 @@ def standing_of(line: Json) -> dict[str, Any]:
     return {use["resource"]: use["used"] for use in line["used"] if use["of"] == "standing"}
 
 
-def test_live_pods_are_limited_roll_over_by_surge_and_make_room_when_they_end() -> None:
+def test_limit_on_live_pods_opens_surge_and_frees_places_of_ended_pods() -> None:
     lines = play("standing")
     asked = {(line["at"], line["uid"]): line["status"]["code"] for line in lines if "decision" in line}
     assert [asked[1, uid] for uid in ("new1", "new2")] == [200, 429]
     assert [asked[2, uid] for uid in ("new2", "new3")] == [200, 429], "one old Pod has ended"
     assert [asked[1200.5, "late"], asked[1201, "late"]] == [429, 200], "surge is closed until there are 3 again"
-    looks = {line["at"]: standing_of(line) for line in lines if "waiting" in line}
-    assert looks[2.5] == {"pods": 4, "cpu": "400m"}
-    assert looks[1201] == {"pods": 3, "cpu": "300m"}, "one that never came to be gives its place back"
-    assert looks[1204] == {"pods": 3, "cpu": "250m"}, "who came and went while the store was away is known"
+    statuses = {line["at"]: standing_of(line) for line in lines if "waiting" in line}
+    assert statuses[2.5] == {"pods": 4, "cpu": "400m"}
+    assert statuses[1201] == {"pods": 3, "cpu": "300m"}, "a refunded Pod frees its place"
+    assert statuses[1204] == {"pods": 3, "cpu": "250m"}, "Pods created and deleted during the outage are known"
     assert [asked[1206, uid] for uid in ("a1", "b1", "a2")] == [200, 200, 403]
     assert [asked[at, uid] for at, uid in ((88000, "a3"), (88001, "a4"))] == [403, 200], "a day later it still lives"
     assert [line["refunded"] for line in lines if line.get("uid") in {"late", "old1"} and "refunded" in line] == [
@@ -440,7 +444,7 @@ def test_live_pods_are_limited_roll_over_by_surge_and_make_room_when_they_end() 
     ]
 
 
-def test_a_resize_is_followed_by_what_stands() -> None:
+def test_resize_changes_the_live_amounts() -> None:
     resized = [line for line in play("standing") if line["at"] == 1202]
     assert [(line["status"]["code"], standing_of(line)["cpu"]) for line in resized] == [
         (200, "500m"),
@@ -449,7 +453,7 @@ def test_a_resize_is_followed_by_what_stands() -> None:
     ]
 
 
-def test_who_came_and_who_ended_while_nothing_limited_live_pods_is_known_when_something_does(tmp_path: Path) -> None:
+def test_pods_of_an_unlimited_period_count_when_a_limit_is_set(tmp_path: Path) -> None:
     head = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n- name: web\n  match: {namespaces: [shop]}\n"
     (tmp_path / "limited.yaml").write_text(head + "  quota: {standing: {hard: {pods: 2}, surge: 0}}\n")
     (tmp_path / "free.yaml").write_text(head)
