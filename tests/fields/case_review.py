@@ -37,13 +37,13 @@ def pod_of(case: Case) -> Pod:
 
 
 def gate_of(stanzas: dict[str, Any]) -> Gate:
-    """Return an interceptor over a policy that was read from its text (JSON is YAML), by all the rules for it."""
+    """Return an interceptor over a policy that was parsed from its text (JSON is YAML) by all rules."""
     return Gate(_loaded(msgspec.json.encode(_HEAD | {"services": [_WHOSE | stanzas]})))
 
 
 @lru_cache(maxsize=256)
 def _loaded(raw: bytes) -> LoadedPolicy:
-    # Without a purpose: no stanza is refused because some command does not act on it yet.
+    # Without a purpose: no stanza is refused for lack of support in one command.
     return LoadedPolicy(load_effective(raw, None).policy, sha256(raw).hexdigest()[:16])
 
 
@@ -56,8 +56,8 @@ async def rewritten(gate: Gate, pod: Pod) -> Pod:
     return patched(before, msgspec.json.decode(answer.body)["response"])
 
 
-async def judged(gate: Gate, pod: Pod) -> Decision:
-    """Return what the validating half says of a Pod that was rewritten."""
+async def decision_on(gate: Gate, pod: Pod) -> Decision:
+    """Return the validating half's decision on a rewritten Pod."""
     ask = Ask(pod, "shop", "uid-1")
     body = msgspec.json.encode(admission_review(ask, with_priority(as_sent_to_validate(ask, pod)), Half.VALIDATE))
     return (await gate.interceptor.review(Half.VALIDATE, body)).decision
@@ -67,7 +67,7 @@ async def outcome(case: Case, stanzas: dict[str, Any]) -> Golden:
     gate, pod = gate_of(stanzas), pod_of(case)
     try:
         after = await rewritten(gate, pod)
-        decision = await judged(gate, after | {"spec": _merged(after["spec"], case.meanwhile)})
+        decision = await decision_on(gate, after | {"spec": _merged(after["spec"], case.meanwhile)})
     except BadReviewError as error:
         return Golden("unchanged", refused=in_words(error))
     found = {mode: [{str(one.code): one.message} for one in decision.findings if one.mode is mode] for mode in Mode}
@@ -81,7 +81,7 @@ async def outcome(case: Case, stanzas: dict[str, Any]) -> Golden:
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that differ, as they are after; null for one that is gone."""
+    """Return the changed fields with their new values; null for a removed one."""
     written = {key: value for key, value in after.items() if key not in before or before[key] != value}
     return written | dict.fromkeys(key for key in before if key not in after)
 

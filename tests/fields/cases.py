@@ -1,7 +1,7 @@
 """The files of this folder: the rules of one policy field, then its cases.
 
-A file is YAML of several documents. The first holds the stanzas of service `web`; each other one is a case: what a
-person wrote, and from `becomes` on its golden part, what we make of it. A refresh writes that part only.
+A file is YAML of several documents. The first holds the stanzas of service `web`; each other one is a case: the
+input, and from `becomes` on its golden part, the result. A refresh writes that part only.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*/*.yaml"))
 
 Kind = Literal["absent", "equal", "compatible", "contradicting", "oddity", "undone"]
-"""How the Pod stands to the policy; `undone`: a later webhook spoils what we wrote."""
+"""How the Pod relates to the policy; `undone`: a later webhook changes what Podgate wrote."""
 NEEDED = frozenset(get_args(Kind)) - {"undone"}
 
 _BETWEEN = "---\n"
@@ -27,7 +27,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # many times faster, wh
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
-    """One Pod of service `web`, in the fields that matter: besides these it has one container, which asks nothing.
+    """One Pod of service `web`, in the relevant fields: besides these it has one container without requests.
 
     `policy` stands in the place of the file's stanzas. `meanwhile`: fields of the spec that somebody else writes
     between our two halves, the API server or a later webhook; null takes one out.
@@ -43,7 +43,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Golden(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What comes of a case.
+    """The result of a case.
 
     `becomes`: the fields of the spec that the mutating half changes, null for one that it takes out. `verdict` is the
     validating half's; what it finds stands under how strictly it is meant: each a code, and the whole message.
@@ -59,7 +59,7 @@ class Golden(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Row(Struct, frozen=True):
-    """A case, with the stanzas that it is judged by and what is written down for it."""
+    """A case, with its stanzas and its golden part."""
 
     case: Case
     stanzas: dict[str, Any]
@@ -67,7 +67,7 @@ class Row(Struct, frozen=True):
 
 
 def path_of(file: Path) -> str:
-    """Return the path in the policy that a file is about: `resources/pod.min.yaml` speaks of resources.pod.min."""
+    """Return a file's path in the policy: `resources/pod.min.yaml` is about resources.pod.min."""
     return f"{file.parent.name}.{file.name.removesuffix('.yaml')}"
 
 
@@ -78,21 +78,21 @@ def rows(file: Path) -> list[Row]:
 
 def _rows(stanzas: dict[str, Any], cases: list[str]) -> Iterator[Row]:
     for text in cases:
-        head, golden = _parted(text)
+        head, golden = _split(text)
         case = msgspec.convert(_read(head), Case)
         written = msgspec.convert(_read(golden), Golden) if golden else None
         yield Row(case, stanzas if case.policy is None else case.policy, written)
 
 
 def refresh(file: Path, found: Mapping[str, Golden]) -> None:
-    """Write the golden parts anew, by the names of their cases; what a person wrote stays as it is."""
+    """Write the golden parts again, by the names of their cases; the other parts are unchanged."""
     first, *cases = file.read_text(encoding="utf-8").split(_BETWEEN)
-    heads = [_parted(text)[0] for text in cases]
+    heads = [_split(text)[0] for text in cases]
     written = [head + in_yaml(msgspec.to_builtins(found[_read(head)["name"]])) for head in heads]
     file.write_text(_BETWEEN.join([first, *written]), encoding="utf-8")
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _split(text: str) -> tuple[str, str]:
     head, mark, golden = text.partition(f"\n{_GOLDEN}")
     return head.rstrip("\n") + "\n", mark.lstrip("\n") + golden
 

@@ -1,6 +1,6 @@
 """Golden pairs: a Pod for one field, its rewrite, and the validating half's findings.
 
-`pytest tests/fields --refresh-goldens` writes every golden part anew: read the difference.
+`pytest tests/fields --refresh-goldens` writes every golden part again: read the difference.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ def readable(file: Path) -> list[Row]:
 
 
 @each_file
-async def test_every_outcome_is_as_written_down(file: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
+async def test_every_outcome_equals_its_golden_part(file: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
     found = {row.case.name: await outcome(row.case, row.stanzas) for row in rows(file)}
     if refresh_goldens:
         refresh(file, found)
@@ -26,7 +26,7 @@ async def test_every_outcome_is_as_written_down(file: Path, refresh_goldens: boo
 
 
 @each_file
-async def test_what_was_rewritten_once_stays_as_it_is(file: Path) -> None:
+async def test_second_rewrite_changes_nothing(file: Path) -> None:
     for row in readable(file):
         gate = gate_of(row.stanzas)
         once = await rewritten(gate, pod_of(row.case))
@@ -34,7 +34,7 @@ async def test_what_was_rewritten_once_stays_as_it_is(file: Path) -> None:
 
 
 @each_file
-async def test_beside_the_spec_only_our_label_and_annotation_are_written(file: Path) -> None:
+async def test_metadata_gets_only_the_label_and_annotation_of_podgate(file: Path) -> None:
     for row in readable(file):
         gate, pod = gate_of(row.stanzas), pod_of(row.case)
         metadata = pod["metadata"] | {

@@ -58,7 +58,7 @@ def _fits(value: Any, room: int) -> bool:
 
 
 def _has_a_sentence(value: Any) -> bool:
-    """Say whether a message of ours is in it: it would have to be quoted, and is full of quotes itself."""
+    """Return whether it contains a message of Podgate: that needs quotes, and has many itself."""
     if isinstance(value, Mapping):
         return any(map(_has_a_sentence, value.values()))
     if isinstance(value, list):
@@ -75,7 +75,7 @@ def _on_one_line(value: Any) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """Return it plain, and in double quotes where it would be read as something else."""
+    """Return the value plain, or in double quotes if it would be parsed as another value."""
     # PyYAML judges by the place: inside a flow list more has to be quoted than elsewhere.
     plain = yaml.safe_dump([value], default_flow_style=True, width=_ENDLESS).strip()[1:-1]
     return json.dumps(value, ensure_ascii=False) if plain.startswith(("'", '"')) else plain

@@ -51,7 +51,7 @@ SERVICES = """
 
 
 class CountingClock(VirtualClock):
-    """Stands still, and counts who looks at it."""
+    """A clock that only tests advance, and that counts its readings."""
 
     readings = 0
 
@@ -60,20 +60,20 @@ class CountingClock(VirtualClock):
         return super().now_us()
 
 
-class Listening(MemoryStore):
-    """A store that writes down what it hears, can be away, and can be slow."""
+class RecordingStore(MemoryStore):
+    """A store that records its calls, and can be unavailable or slow."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock, late_us=300_000)
-        self.heard: list[tuple[str, list[Outcomes]]] = []
-        self.away = False
+        self.received: list[tuple[str, list[Outcomes]]] = []
+        self.is_away = False
         self.free = asyncio.Event()
         self.free.set()
 
     async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
-        self.heard.append((plan.service, list(outcomes)))
+        self.received.append((plan.service, list(outcomes)))
         await self.free.wait()
-        if self.away:
+        if self.is_away:
             raise StoreUnavailableError("timeout: no answer")
         return await super().record_outcomes(plan, outcomes)
 
@@ -87,12 +87,12 @@ class Observed(Observers):
         self.transitions.append(transition)
 
 
-class World:
-    """A reporter's way from its bytes to a breaker, on a clock that stands still."""
+class Simulation:
+    """All parts from a report's bytes to a breaker, on a clock that only tests advance."""
 
     def __init__(self) -> None:
         self.clock = CountingClock(START_US)
-        self.store = Listening(self.clock)
+        self.store = RecordingStore(self.clock)
         self.policy: CompiledPolicy | None = compiled(SERVICES)
         self.observed = Observed()
         self.counts: Counter[tuple[str, ...]] = Counter()
@@ -118,102 +118,102 @@ class World:
         view = self.store.known_breaker(self.plan(service))
         return view.state if view is not None else State.CLOSED
 
-    def passed(self, us: int) -> None:
+    def pass_time(self, us: int) -> None:
         self.clock.set(self.clock.now_us() + us)
 
 
-async def test_many_requests_are_reported_as_one_sum_with_its_age_and_counted() -> None:
-    simulation = World()
+async def test_many_requests_are_reported_as_one_sum_with_its_age() -> None:
+    simulation = Simulation()
     assert await simulation.push(*[("web", False)] * 3, ("web", True), ("api", True)) == (5, [])
-    simulation.passed(100_000)
+    simulation.pass_time(100_000)
     await simulation.buffer.flush()
-    assert sorted(simulation.store.heard) == [
+    assert sorted(simulation.store.received) == [
         ("api", [Outcomes(1, 0, 10_000, age_us=50_000)]),
         ("web", [Outcomes(1, 3, 40_000, age_us=50_000)]),
     ]
     assert simulation.counts == {("web", "Pushed", "error"): 3, ("web", "Pushed", "ok"): 1, ("api", "Pushed", "ok"): 1}
     await simulation.buffer.flush()
-    assert len(simulation.store.heard) == 2
+    assert len(simulation.store.received) == 2
 
 
 async def test_errors_in_three_seconds_trip_the_breaker_and_the_transition_is_reported() -> None:
-    simulation = World()
+    simulation = Simulation()
     for _ in range(5):
         await simulation.push(*[("web", False)] * 10)
-        simulation.passed(100_000)
+        simulation.pass_time(100_000)
         await simulation.buffer.flush()
-        simulation.passed(900_000)
+        simulation.pass_time(900_000)
     assert simulation.state("web") is State.OPEN
     assert simulation.state("api") is State.CLOSED
-    assert [(told.service, told.old, told.new) for told in simulation.observed.transitions] == [
+    assert [(transition.service, transition.old, transition.new) for transition in simulation.observed.transitions] == [
         ("web", State.CLOSED, State.OPEN)
     ]
 
 
-async def test_what_others_are_named_for_is_refused_alike_and_what_is_ones_own_is_taken() -> None:
-    simulation = World()
+async def test_outcomes_of_foreign_and_unknown_services_are_refused_alike() -> None:
+    simulation = Simulation()
     pushes = [("theirs", False), ("web", True), ("ghost", False), ("theirs", False)]
     assert await simulation.push(*pushes) == (1, [0, 2, 3])
     await simulation.buffer.flush()
-    assert [service for service, _ in simulation.store.heard] == ["web"]
+    assert [service for service, _ in simulation.store.received] == ["web"]
     assert simulation.counts["refused", "notNamed"] == 2
     assert simulation.counts["refused", "noService"] == 1
 
 
 async def test_no_more_than_twenty_refusals_are_listed() -> None:
-    accepted, listed = await World().push(*[("theirs", False)] * 30, ("web", True))
+    accepted, listed = await Simulation().push(*[("theirs", False)] * 30, ("web", True))
     assert (accepted, listed) == (1, list(range(20)))
 
 
-async def test_a_batch_of_which_nothing_may_be_pushed_is_refused_with_the_same_words_for_all() -> None:
-    simulation, said = World(), set()
+async def test_batch_without_an_accepted_outcome_is_refused_in_the_same_words() -> None:
+    simulation, messages = Simulation(), set()
     for service in ("theirs", "ghost"):
         with pytest.raises(NotAReporterError) as caught:
             await simulation.push((service, False), (service, False))
-        said.add(str(caught.value).replace(service, "SERVICE"))
+        messages.add(str(caught.value).replace(service, "SERVICE"))
     remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
-    assert said == {f"[0].service: SERVICE: no service of this name accepts outcomes from 'edge': {remedy}"}
+    assert messages == {f"[0].service: SERVICE: no service of this name accepts outcomes from 'edge': {remedy}"}
     await simulation.buffer.flush()
-    assert simulation.store.heard == []
+    assert simulation.store.received == []
 
 
-async def test_of_a_batch_that_is_wrong_in_one_place_nothing_is_taken() -> None:
-    simulation = World()
+async def test_batch_with_one_bad_entry_is_refused_whole() -> None:
+    simulation = Simulation()
     with pytest.raises(BadOutcomesError):
         await simulation.receiver.receive(b'[{"service": "web", "ok": false, "latency": 0}, 7]', EDGE)
     await simulation.buffer.flush()
-    assert simulation.store.heard == []
+    assert simulation.store.received == []
 
 
-async def test_an_empty_batch_is_taken_and_without_a_policy_none_is() -> None:
-    simulation = World()
+async def test_empty_batch_is_accepted_and_none_without_a_policy() -> None:
+    simulation = Simulation()
     assert await simulation.push() == (0, [])
     simulation.policy = None
     with pytest.raises(NoPolicyError):
         await simulation.push(("web", True))
 
 
-async def test_a_disabled_breaker_takes_outcomes_and_counts_none_of_them() -> None:
-    simulation = World()
+async def test_disabled_breaker_accepts_outcomes_and_counts_none() -> None:
+    simulation = Simulation()
     assert await simulation.push(("quiet", False), ("quiet", True)) == (2, [])
     await simulation.buffer.flush()
-    assert simulation.store.heard == []
+    assert simulation.store.received == []
     assert simulation.counts == {("dropped", "quiet", "disabled"): 2}
 
 
-async def test_the_largest_batch_is_taken_whole_and_reported_in_parts_in_its_order() -> None:
-    simulation = World()
+async def test_largest_batch_is_accepted_and_reported_in_ordered_parts() -> None:
+    simulation = Simulation()
     uids = [f"u-{number}" for number in range(1200)]
     body = [{"service": "web", "ok": True, "latency": 0, "uid": uid} for uid in uids]
     await simulation.receiver.receive(json.dumps(body).encode(), EDGE)
     await simulation.buffer.flush()
-    assert [len(outcomes) for _, outcomes in simulation.store.heard] == [100] * 12
-    assert [outcome.uid for _, outcomes in simulation.store.heard for outcome in outcomes] == uids
+    assert [len(outcomes) for _, outcomes in simulation.store.received] == [100] * 12
+    assert [outcome.uid for _, outcomes in simulation.store.received for outcome in outcomes] == uids
 
 
 @pytest.mark.parametrize(("batches", "size"), [(20, 1200), (20, 400)], ids=["large", "small"])
-async def test_however_many_report_all_else_has_its_turn_after_every_part(batches: int, size: int) -> None:
-    simulation, taken = World(), [0]
+async def test_many_reports_yield_to_other_tasks_after_every_part(batches: int, size: int) -> None:
+    simulation, taken = Simulation(), [0]
     body = json.dumps([{"service": "web", "ok": True, "latency": 0}] * size).encode()
     take = simulation.buffer.take
 
@@ -231,11 +231,11 @@ async def test_however_many_report_all_else_has_its_turn_after_every_part(batche
 
 
 @pytest.mark.parametrize(("room", "taken"), [(0.5, 1), (1, 1), (2, 2)])
-async def test_what_waits_to_be_taken_is_bounded_but_one_report_always_is(
+async def test_waiting_reports_are_bounded_but_one_is_always_accepted(
     monkeypatch: pytest.MonkeyPatch, room: float, taken: int
 ) -> None:
-    """`room` is for how many of them."""
-    simulation = World()
+    """`room` is the number of reports that fit."""
+    simulation = Simulation()
     body = json.dumps([{"service": "web", "ok": True, "latency": 0}] * 1000).encode()
     monkeypatch.setattr(endpoint, "_WAITING_MAX_BYTES", int(len(body) * room))
     for _ in range(2):
@@ -245,38 +245,38 @@ async def test_what_waits_to_be_taken_is_bounded_but_one_report_always_is(
         assert [type(answer) for answer in answers] == [bytes] * taken + [TooManyReportsError] * (5 - taken)
 
 
-async def test_what_a_store_does_not_answer_is_dropped_and_counted_and_the_next_is_reported_again() -> None:
-    simulation = World()
-    simulation.store.away = True
+async def test_unanswered_outcomes_are_dropped_and_counted() -> None:
+    simulation = Simulation()
+    simulation.store.is_away = True
     await simulation.push(("web", False), ("web", True), ("api", True))
     await simulation.buffer.flush()
     assert simulation.counts == {("dropped", "web", "store"): 2, ("dropped", "api", "store"): 1}
-    simulation.store.away = False
+    simulation.store.is_away = False
     await simulation.push(("web", True))
     await simulation.buffer.flush()
     assert simulation.counts["web", "Pushed", "ok"] == 1
 
 
-async def test_who_wants_what_the_store_did_not_answer_gets_it_and_the_store_is_not_asked_for_the_rest() -> None:
-    simulation, unheard = World(), list[tuple[str, int]]()
+async def test_unanswered_outcomes_are_passed_to_their_handler() -> None:
+    simulation, unanswered = Simulation(), list[tuple[str, int]]()
     buffer = OutcomeAggregator(
         simulation.store,
         simulation.clock,
         simulation.observed,
         simulation.reports,
-        lambda plan, outcomes: unheard.append((plan.service, len(outcomes))),
+        lambda plan, outcomes: unanswered.append((plan.service, len(outcomes))),
     )
-    simulation.store.away = True
+    simulation.store.is_away = True
     outcomes = [Pushed("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
     buffer.take(simulation.plan("web"), outcomes, START_US)
     await buffer.flush()
-    assert unheard == [("web", 1200)]
-    assert len(simulation.store.heard) == 1
+    assert unanswered == [("web", 1200)]
+    assert len(simulation.store.received) == 1
     assert simulation.counts == {}
 
 
-async def test_what_comes_while_a_slow_store_is_reported_waits_for_its_turn() -> None:
-    simulation = World()
+async def test_report_to_a_slow_store_is_finished_before_the_next() -> None:
+    simulation = Simulation()
     simulation.store.free.clear()
     await simulation.push(("web", True))
     first = asyncio.create_task(simulation.buffer.flush())
@@ -284,64 +284,64 @@ async def test_what_comes_while_a_slow_store_is_reported_waits_for_its_turn() ->
     await simulation.push(("web", False))
     second = asyncio.create_task(simulation.buffer.flush())
     await asyncio.sleep(0.01)
-    assert len(simulation.store.heard) == 1
+    assert len(simulation.store.received) == 1
     simulation.store.free.set()
     await asyncio.gather(first, second)
-    assert [(of.succeeded, of.failed) for _, [of] in simulation.store.heard] == [(1, 0), (0, 1)]
+    assert [(of.succeeded, of.failed) for _, [of] in simulation.store.received] == [(1, 0), (0, 1)]
 
 
-async def test_who_comes_while_another_services_flood_is_reported_does_not_wait_for_its_end() -> None:
-    simulation = World()
+async def test_flood_of_one_service_does_not_delay_another() -> None:
+    simulation = Simulation()
     simulation.store.free.clear()
     flood = [Pushed("web", True, 0, f"u-{number}") for number in range(1200)]  # noqa: FBT003  as the wire has it
     simulation.buffer.take(simulation.plan("web"), flood, START_US)
-    telling = asyncio.create_task(simulation.buffer.flush())
+    flushing = asyncio.create_task(simulation.buffer.flush())
     await asyncio.sleep(0)
     await simulation.push(("api", True))
     simulation.store.free.set()
-    await telling
-    assert [service for service, _ in simulation.store.heard] == ["web", "web", "api", *["web"] * 10]
+    await flushing
+    assert [service for service, _ in simulation.store.received] == ["web", "web", "api", *["web"] * 10]
 
 
-async def test_of_the_slot_that_has_begun_since_nothing_is_reported_before_its_end() -> None:
-    simulation = World()
+async def test_current_slot_is_not_reported_before_its_end() -> None:
+    simulation = Simulation()
     simulation.store.free.clear()
     await simulation.push(("web", True))
     running = asyncio.create_task(simulation.buffer.run())
     async with asyncio.timeout(HANG_SECONDS):
-        while not simulation.store.heard:  # noqa: ASYNC110 - as below
+        while not simulation.store.received:  # noqa: ASYNC110 - as below
             await asyncio.sleep(0.01)
-        simulation.passed(SLOT_US)
+        simulation.pass_time(SLOT_US)
         await simulation.push(("web", False))
         simulation.store.free.set()
         for _ in range(20):
             await asyncio.sleep(0)
-        assert len(simulation.store.heard) == 1
-        while len(simulation.store.heard) < 2:  # noqa: ASYNC110 - as below
+        assert len(simulation.store.received) == 1
+        while len(simulation.store.received) < 2:  # noqa: ASYNC110 - as below
             await asyncio.sleep(0.01)
     running.cancel()
-    assert [(of.succeeded, of.failed) for _, [of] in simulation.store.heard] == [(1, 0), (0, 1)]
+    assert [(of.succeeded, of.failed) for _, [of] in simulation.store.received] == [(1, 0), (0, 1)]
 
 
-async def test_it_reports_by_itself_and_goes_on_when_more_comes() -> None:
-    simulation = World()
+async def test_aggregator_reports_each_push_by_itself() -> None:
+    simulation = Simulation()
     running = asyncio.create_task(simulation.buffer.run())
     async with asyncio.timeout(HANG_SECONDS):
-        for told in (1, 2):
+        for count in (1, 2):
             await simulation.push(("web", True))
-            while len(simulation.store.heard) < told:  # noqa: ASYNC110 - the store has no event for it
+            while len(simulation.store.received) < count:  # noqa: ASYNC110 - the store has no event for it
                 await asyncio.sleep(0.01)
     running.cancel()
 
 
-async def test_it_sleeps_while_nothing_comes() -> None:
-    simulation = World()
+async def test_aggregator_sleeps_without_outcomes() -> None:
+    simulation = Simulation()
     running = asyncio.create_task(simulation.buffer.run())
     await simulation.push(("web", True))
     async with asyncio.timeout(HANG_SECONDS):
-        while not simulation.store.heard:  # noqa: ASYNC110 - as above
+        while not simulation.store.received:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
-    for _ in range(20):  # it looks once more whether there is anything to tell
+    for _ in range(20):  # it checks once more for outcomes
         await asyncio.sleep(0)
     before = simulation.clock.readings
     await asyncio.sleep(0.3)
@@ -349,7 +349,7 @@ async def test_it_sleeps_while_nothing_comes() -> None:
     assert simulation.clock.readings == before
 
 
-async def test_the_last_outcomes_are_reported_when_a_server_ends_before_its_store_closes(tmp_path: Path) -> None:
+async def test_last_outcomes_are_reported_before_the_store_closes(tmp_path: Path) -> None:
     files = Files.create(tmp_path, f"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:{SERVICES}")
     flags = files.arguments()
     names = [flag.removeprefix("--").replace("-", "_") for flag in flags[::2]]
@@ -358,11 +358,11 @@ async def test_the_last_outcomes_are_reported_when_a_server_ends_before_its_stor
     podgate = ServerProcess(settings, telemetry, clock, await open_sources(settings, telemetry, clock))
     close = podgate._store.close
 
-    async def closing() -> None:
+    async def record_and_close() -> None:
         at_close.append(telemetry.metrics.render())
         await close()
 
-    podgate._store = dataclasses.replace(podgate._store, close=closing)
+    podgate._store = dataclasses.replace(podgate._store, close=record_and_close)
     await podgate.start()
     in_force = podgate._sources.policies.current()
     assert in_force is not None

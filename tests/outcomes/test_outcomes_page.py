@@ -20,14 +20,14 @@ POLICY, IDENTITY = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 [REPORT] = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_the_policy_can_be_served_without_a_cluster() -> None:
+def test_policy_can_be_served_without_a_cluster() -> None:
     assert problems(HEAD + POLICY, Purpose.SERVE_ALONE_IN_PROCESS) == []
 
 
-def test_a_report_works_as_written(tmp_path: Path) -> None:
+def test_report_command_works_as_written(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(HEAD + POLICY)
-    of_the_apiserver = (ROOT / "docs" / "examples" / "identities.yaml").read_text()
-    (tmp_path / "identities.yaml").write_text(of_the_apiserver + IDENTITY)
+    apiserver_identity = (ROOT / "docs" / "examples" / "identities.yaml").read_text()
+    (tmp_path / "identities.yaml").write_text(apiserver_identity + IDENTITY)
     serve, _ = shell_blocks("Run the server")
     free_ports = "podgate serve --listen 127.0.0.1:0 --plain-listen 127.0.0.1:0 "
     script = serve.replace("docs/examples/", "").replace("podgate serve ", free_ports)
@@ -50,7 +50,7 @@ def test_a_report_works_as_written(tmp_path: Path) -> None:
     assert done.stdout.endswith('{"accepted":2,"refused":[]}')
 
 
-def test_the_page_names_every_field_and_bound() -> None:
+def test_page_names_every_field_and_bound() -> None:
     assert re.findall(r"^\| `(\w+)` \| (?:text|number|whole|`true`)", PAGE, re.MULTILINE) == list(
         Pushed.__struct_fields__
     )
@@ -58,7 +58,7 @@ def test_the_page_names_every_field_and_bound() -> None:
         assert words in PAGE
 
 
-def test_the_reporters_tuple_names_whom_the_policy_names() -> None:
+def test_identity_of_the_page_is_the_reporter_of_its_policy() -> None:
     [identity] = yaml.safe_load(IDENTITY)
     [service] = yaml.safe_load(POLICY)["services"]
     assert identity["role"] == "reporter"

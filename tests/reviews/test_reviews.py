@@ -29,19 +29,19 @@ NOW_US = 1_800_000_000_000_000
 CASES = sorted(path for path in HERE.glob("*/*") if path.is_dir() and path.name != "__pycache__")
 
 
-def shown(case: Path) -> str:
+def case_id(case: Path) -> str:
     return f"{case.parent.name}/{case.name}"
 
 
-async def answers(case: Path) -> dict[str, dict[str, Any]]:
-    """Return what each path that gets such a request answers."""
+async def responses(case: Path) -> dict[str, dict[str, Any]]:
+    """Return the response of each path that receives such a request."""
     body = (case / "request.json").read_bytes()
     if case.parent == POLICIES:
         return {"validate-policy": response_of(judge(body).body)}
-    return {half.value: await answered(case, half, body) for half in Half}
+    return {half.value: await response_to(case, half, body) for half in Half}
 
 
-async def answered(case: Path, half: Half, body: bytes) -> dict[str, Any]:
+async def response_to(case: Path, half: Half, body: bytes) -> dict[str, Any]:
     clock = VirtualClock(NOW_US)
     loaded = load((case.parent / "policy.yaml").read_bytes(), Purpose.SERVE).policy
     interceptor = Interceptor(FixedPolicy(loaded, clock), MemoryStore(clock), FixedNamespaces(), Observers())
@@ -62,16 +62,16 @@ def response_of(body: bytes) -> dict[str, Any]:
     return response
 
 
-@pytest.mark.parametrize("case", CASES, ids=shown)
-async def test_every_answer_is_as_written_down(case: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
-    found = await answers(case)
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+async def test_every_response_equals_its_golden_file(case: Path, refresh_goldens: bool) -> None:  # noqa: FBT001  a fixture
+    found = await responses(case)
     written = case / "response.json"
     if refresh_goldens:
         written.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     assert found == msgspec.json.decode(written.read_bytes())
 
 
-def test_there_is_no_file_too_many_and_none_too_few() -> None:
+def test_folder_has_exactly_the_expected_files() -> None:
     assert {case.parent for case in CASES} >= {HERE / "recorded", POLICIES}
     expected = {HERE / name for name in ("__init__.py", "test_reviews.py")}
     expected |= {case.parent / "policy.yaml" for case in CASES if case.parent != POLICIES}
@@ -80,9 +80,9 @@ def test_there_is_no_file_too_many_and_none_too_few() -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("case", CASES, ids=shown)
-def test_a_golden_answer_has_the_shape_that_an_api_server_takes(case: Path) -> None:
-    """Whatever a refresh wrote: these hold for every answer."""
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_golden_response_has_the_shape_that_an_api_server_accepts(case: Path) -> None:
+    """These hold for every response, also after a refresh."""
     uid = msgspec.json.decode((case / "request.json").read_bytes())["request"]["uid"]
     written = msgspec.json.decode((case / "response.json").read_bytes())
     for path, response in written.items():

@@ -29,23 +29,23 @@ def mistakes(flags: dict[str, str | None], environment: dict[str, str] | None = 
     return [line.strip() for line in lines]
 
 
-def test_defaults_stand_where_nothing_is_said(flags: dict[str, str | None]) -> None:
+def test_defaults_apply_without_flags_and_variables(flags: dict[str, str | None]) -> None:
     settings = parse(flags, {})
     assert (str(settings.listen), str(settings.plain_listen)) == ("0.0.0.0:8443", "0.0.0.0:8081")
     assert settings.keep_alive_seconds == 120
     assert settings.max_body_bytes == 7 << 20
     assert settings.otlp_endpoint is None
-    assert not settings.policy.exists(), "the policy may come later: the server is not ready until then"
+    assert not settings.policy.exists(), "the policy may be created later: the server is not ready until then"
 
 
-def test_flags_win_over_variables_and_variables_over_defaults(flags: dict[str, str | None]) -> None:
+def test_flags_override_variables_and_variables_override_defaults(flags: dict[str, str | None]) -> None:
     environment = {"PODGATE_DRAIN": "2s", "PODGATE_GRACE": "3s", "PODGATE_POLICY": "elsewhere"}
     settings = parse({**flags, "drain_seconds": "1.5s"}, environment)
     assert (settings.drain_seconds, settings.grace_seconds, settings.keep_alive_seconds) == (1.5, 3, 120)
     assert str(settings.policy) == flags["policy"]
 
 
-def test_every_mistake_is_reported_at_once_with_the_flag_or_variable_it_came_from(flags: dict[str, str | None]) -> None:
+def test_all_mistakes_are_reported_at_once_with_their_flag_or_variable(flags: dict[str, str | None]) -> None:
     flags |= {"tls_cert": "nowhere.crt", "jwks": None, "listen": "8443", "store": "http://x", "policy": ""}
     environment = {
         "PODGATE_DRAIN": "15",
@@ -102,7 +102,7 @@ def test_every_mistake_is_reported_at_once_with_the_flag_or_variable_it_came_fro
         ("cluster", "fleet"),
     ],
 )
-def test_a_bad_value_is_named(flags: dict[str, str | None], name: str, text: str) -> None:
+def test_bad_value_is_named(flags: dict[str, str | None], name: str, text: str) -> None:
     (mistake,) = mistakes({**flags, name: text})
     assert mistake.startswith(f"{flag_of(name)}: {text!r}: ")
 
@@ -116,9 +116,7 @@ def test_a_bad_value_is_named(flags: dict[str, str | None], name: str, text: str
         ("denied_tokens", "a-password", "***"),
     ],
 )
-def test_a_bad_value_is_shown_short_and_without_what_may_be_secret(
-    flags: dict[str, str | None], name: str, text: str, shown: str
-) -> None:
+def test_bad_value_is_shortened_and_masked(flags: dict[str, str | None], name: str, text: str, shown: str) -> None:
     (mistake,) = mistakes({**flags, name: text})
     assert mistake.startswith(f"{flag_of(name)}: {shown!r}: ")
 
@@ -127,11 +125,11 @@ def test_a_bad_value_is_shown_short_and_without_what_may_be_secret(
     ("text", "shown"),
     [("0.0.0.0:0", "0.0.0.0:0"), ("[::1]:8443", "[::1]:8443"), (":8443", ":8443"), ("localhost:1", "localhost:1")],
 )
-def test_addresses(flags: dict[str, str | None], text: str, shown: str) -> None:
+def test_listen_addresses_are_parsed(flags: dict[str, str | None], text: str, shown: str) -> None:
     assert str(parse({**flags, "listen": text}, {}).listen) == shown
 
 
-def test_what_kubernetes_puts_into_every_container_is_no_mistake(flags: dict[str, str | None]) -> None:
+def test_service_variables_of_kubernetes_are_no_mistake(flags: dict[str, str | None]) -> None:
     links = {
         "PODGATE_SERVICE_HOST": "10.0.0.7",
         "PODGATE_SERVICE_PORT": "443",
@@ -167,7 +165,7 @@ def test_every_setting_is_a_flag_with_its_default_in_the_help() -> None:
     assert variable_of("drain_seconds") == "PODGATE_DRAIN"
 
 
-def test_serve_reports_all_of_it_and_exits_2() -> None:
+def test_serve_reports_all_mistakes_and_exits_2() -> None:
     done = installed("serve", "--listen", "x", "--drain", "x")
     lines = done.err.splitlines()
     assert (done.code, done.out, lines[0]) == (2, "", "error: settings:")
@@ -176,12 +174,12 @@ def test_serve_reports_all_of_it_and_exits_2() -> None:
     ]  # fmt: skip
 
 
-def test_a_shutdown_may_wait_for_nothing(flags: dict[str, str | None]) -> None:
+def test_shutdown_periods_may_be_zero(flags: dict[str, str | None]) -> None:
     parsed = parse({**flags, "drain_seconds": "0s", "grace_seconds": "0"}, {})
     assert (parsed.drain_seconds, parsed.grace_seconds) == (0, 0)
 
 
-def test_without_a_policy_it_takes_that_of_its_cluster(
+def test_policy_of_the_cluster_is_the_default_in_a_pod(
     flags: dict[str, str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags["policy"] = None
@@ -197,11 +195,11 @@ def test_without_a_policy_it_takes_that_of_its_cluster(
     assert outside.startswith("--policy: missing, and this is no Pod with a service account's token: give --policy")
 
 
-def test_keys_come_from_a_file_a_url_the_cluster_or_all_of_them(flags: dict[str, str | None], tmp_path: Path) -> None:
+def test_keys_come_from_file_url_cluster_or_all(flags: dict[str, str | None], tmp_path: Path) -> None:
     kubeconfig, url = str(tmp_path / "tls_cert"), "https://issuer.example:8443/keys?set=1"
     assert parse({**flags, "jwks": None, "jwks_url": url}, {}).jwks_url == url
-    alone = parse({**flags, "jwks": None, "cluster_keys": "true", "kubeconfig": kubeconfig}, {})
-    assert (alone.jwks, alone.jwks_url, alone.cluster_keys) == (None, None, True)
+    only_cluster = parse({**flags, "jwks": None, "cluster_keys": "true", "kubeconfig": kubeconfig}, {})
+    assert (only_cluster.jwks, only_cluster.jwks_url, only_cluster.cluster_keys) == (None, None, True)
     every = parse(
         {**flags, "jwks_url": url, "cluster_keys": "true", "kubeconfig": kubeconfig, "jwks_ca": kubeconfig}, {}
     )
@@ -209,7 +207,7 @@ def test_keys_come_from_a_file_a_url_the_cluster_or_all_of_them(flags: dict[str,
     assert (every.jwks_max_stale_seconds, every.token_binding, every.denied_tokens) == (3600, "if-present", None)
 
 
-def test_settings_of_keys_that_mean_nothing_together_are_mistakes(flags: dict[str, str | None]) -> None:
+def test_inconsistent_key_settings_are_mistakes(flags: dict[str, str | None]) -> None:
     assert mistakes({**flags, "jwks": None}) == [NO_KEYS]
     assert mistakes({**flags, "jwks_ca": flags["tls_cert"]}) == [
         "--jwks-ca: belongs to --jwks-url: give that too, or leave this out"
@@ -219,9 +217,7 @@ def test_settings_of_keys_that_mean_nothing_together_are_mistakes(flags: dict[st
     ]
 
 
-def test_who_keeps_certificates_needs_a_cluster_and_lives_that_go_together(
-    flags: dict[str, str | None], tmp_path: Path
-) -> None:
+def test_own_certificates_need_a_cluster_and_consistent_lifetimes(flags: dict[str, str | None], tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").touch()
     flags |= {"certificates": "own"}
     [line] = mistakes(flags)
@@ -238,9 +234,7 @@ def test_who_keeps_certificates_needs_a_cluster_and_lives_that_go_together(
     )
 
 
-def test_what_renews_the_api_servers_credentials_is_reported_with_what_it_cannot_do_without(
-    flags: dict[str, str | None], tmp_path: Path
-) -> None:
+def test_settings_for_caller_credentials_name_what_they_require(flags: dict[str, str | None], tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").touch()
     flags |= {"kubeconfig": str(tmp_path / "kubeconfig")}
     kept = {**flags, "certificates": "own", "caller_ports": "443,444", "token_issuer": "podgate"}
@@ -264,9 +258,7 @@ def test_what_renews_the_api_servers_credentials_is_reported_with_what_it_cannot
     )
 
 
-def test_a_token_that_we_issue_lives_long_enough_to_be_renewed_and_no_longer_than_is_accepted(
-    flags: dict[str, str | None], tmp_path: Path
-) -> None:
+def test_issued_token_lifetime_has_a_minimum_and_a_maximum(flags: dict[str, str | None], tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").touch()
     flags |= {"kubeconfig": str(tmp_path / "kubeconfig"), "token_issuer": "podgate"}
     for text, seconds in (("2m", 120), ("24h", 86400)):
@@ -283,6 +275,8 @@ def test_a_token_that_we_issue_lives_long_enough_to_be_renewed_and_no_longer_tha
     )
     [line] = mistakes({**flags, "max_token_lifetime_seconds": "59m"})
     assert line.startswith("--token-lifetime: 3600s, more than --max-token-lifetime (3540s)"), "its default, too"
-    alone = {"kubeconfig": flags["kubeconfig"], "token_issuer": "podgate", "token_lifetime_seconds": "48h"}
-    assert parse_as(ControllerSettings, alone, {}).token_lifetime_seconds == 172800, "servers elsewhere may accept it"
-    assert parse({**flags, "token_issuer": None, "token_lifetime_seconds": "30s"}, {}), "nobody issues any"
+    controller_flags = {"kubeconfig": flags["kubeconfig"], "token_issuer": "podgate", "token_lifetime_seconds": "48h"}
+    assert parse_as(ControllerSettings, controller_flags, {}).token_lifetime_seconds == 172800, (
+        "servers elsewhere may accept it"
+    )
+    assert parse({**flags, "token_issuer": None, "token_lifetime_seconds": "30s"}, {}), "no token is issued"

@@ -51,7 +51,7 @@ CLUSTER, SENTINEL = RedisTopology.CLUSTER, RedisTopology.SENTINEL
         ("rediss+cluster://a/0", StoreUrl(topology=CLUSTER, addresses=(RedisAddress("a", 6379),), tls=True)),
     ],
 )  # fmt: skip
-def test_every_form_is_read(text: str, expected: StoreUrl) -> None:
+def test_every_form_of_url_is_parsed(text: str, expected: StoreUrl) -> None:
     assert StoreUrl.parse(text) == expected
 
 
@@ -83,7 +83,7 @@ def test_every_form_is_read(text: str, expected: StoreUrl) -> None:
         ("redis+cluster://a/1", "a Cluster has one database only"),
     ],
 )
-def test_a_wrong_one_says_what_to_write(text: str, says: str) -> None:
+def test_invalid_url_error_says_what_to_write(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=r"^write|^in a name") as caught:
         StoreUrl.parse(text)
     assert says in str(caught.value)
@@ -108,17 +108,17 @@ def test_a_wrong_one_says_what_to_write(text: str, says: str) -> None:
         ("redis://podgate:s3://cret@redis", "redis://***@redis"),
     ],
 )
-def test_what_is_shown_holds_no_password(text: str, shown: str) -> None:
+def test_masked_url_has_no_password(text: str, shown: str) -> None:
     assert masked(text) == shown
 
 
 @given(st.text(min_size=9, alphabet=st.characters(exclude_characters="*", exclude_categories=("Cs",))))
-def test_no_password_is_shown_however_it_was_written(password: str) -> None:
+def test_password_is_masked_in_any_form_of_url(password: str) -> None:
     for text in (f"redis://podgate:{password}@redis:6379/0", f"redis+cluster://:{password}@a,b", f"x:{password}@y"):
         assert password not in masked(text)
 
 
-def test_a_url_is_not_shown_with_its_password() -> None:
+def test_repr_of_a_url_has_no_password() -> None:
     assert "s3cret" not in repr(StoreUrl.parse("redis://podgate:s3cret@redis"))
 
 
@@ -136,10 +136,10 @@ def mistakes(flags: dict[str, str | None]) -> list[str]:
     return [line.strip() for line in str(caught.value).splitlines()[1:]]
 
 
-def test_settings_neither_show_nor_echo_a_password(flags: dict[str, str | None]) -> None:
-    told = parse({**flags, "store": "redis://:s3cret@redis", "otlp_endpoint": "http://:s3cret@collector"}, {})
-    assert told.store == "redis://:s3cret@redis"
-    assert "s3cret" not in repr(told)
+def test_settings_do_not_show_a_password(flags: dict[str, str | None]) -> None:
+    settings = parse({**flags, "store": "redis://:s3cret@redis", "otlp_endpoint": "http://:s3cret@collector"}, {})
+    assert settings.store == "redis://:s3cret@redis"
+    assert "s3cret" not in repr(settings)
     wrong = {"store": "reddis://:s3cret@redis", "otlp_endpoint": "htp://:s3cret@collector"}
     assert [line[:50] for line in mistakes({**flags, **wrong})] == [
         "--store: 'reddis://***@redis': write memory, or th",
@@ -160,7 +160,7 @@ def test_settings_neither_show_nor_echo_a_password(flags: dict[str, str | None])
         ("redis+cluster://a", "sentinel_password_file", "is for Sentinels: write --store redis+sentinel://"),
     ],
 )
-def test_a_file_that_does_not_go_with_the_store_is_named(
+def test_store_file_that_does_not_match_the_store_is_named(
     flags: dict[str, str | None], store: str, given: str, says: str
 ) -> None:
     found = mistakes({**flags, "store": store, f"store_{given}": flags["jwks"]})
@@ -168,10 +168,10 @@ def test_a_file_that_does_not_go_with_the_store_is_named(
     assert found[0].startswith(f"--store-{given.replace('_', '-')}: {says}")
 
 
-def test_the_files_of_the_store_are_those_of_the_settings(flags: dict[str, str | None], tmp_path: Path) -> None:
+def test_store_files_are_those_of_the_settings(flags: dict[str, str | None], tmp_path: Path) -> None:
     secret = str(tmp_path / "secret")
-    told: Settings = parse({**flags, "store": "redis://podgate@a", "store_password_file": secret}, {})
-    assert told.store_files == StoreFiles(password_file=Path(secret))
+    settings: Settings = parse({**flags, "store": "redis://podgate@a", "store_password_file": secret}, {})
+    assert settings.store_files == StoreFiles(password_file=Path(secret))
     assert mistakes({**flags, "store": "redis://a", "store_password_file": "./nowhere"}) == [
         "--store-password-file: './nowhere': there is no such file"
     ]

@@ -12,7 +12,7 @@ def test_delays_double_up_to_the_bound_and_start_over() -> None:
     assert backoff.next_seconds() == 1
 
 
-def test_a_long_series_of_failures_does_not_overflow() -> None:
+def test_long_series_of_failures_does_not_overflow() -> None:
     backoff = Backoff(0.5, 30, jitter=0)
     assert {backoff.next_seconds() for _ in range(5000)} == {0.5, 1, 2, 4, 8, 16, 30}
 
@@ -23,17 +23,17 @@ def test_jitter_shortens_a_delay_by_its_share_at_most(uniform: float, delays: li
     assert [backoff.next_seconds(), backoff.next_seconds()] == pytest.approx(delays)
 
 
-def test_replicas_do_not_retry_in_step() -> None:
+def test_delays_differ_between_replicas() -> None:
     assert len({Backoff(1, 30).next_seconds() for _ in range(20)}) > 1
 
 
 @pytest.mark.parametrize(("requested", "low", "high"), [(0.1, 0.5, 1), (7, 7, 7.5), (86_400, 60, 60.5)])
-def test_a_requested_delay_is_a_minimum_within_its_bound(requested: float, low: float, high: float) -> None:
+def test_requested_delay_is_a_minimum_within_its_bound(requested: float, low: float, high: float) -> None:
     delays = [Backoff(1, 30, requested_max_seconds=60).next_seconds(requested) for _ in range(50)]
     assert low <= min(delays) <= max(delays) <= high
-    assert Backoff(1, 30, jitter=0).next_seconds(86_400) == 86_400, "without a bound it is taken as it is"
+    assert Backoff(1, 30, jitter=0).next_seconds(86_400) == 86_400, "without a bound it is unchanged"
 
 
-def test_a_first_delay_of_zero_stays_zero() -> None:
+def test_first_delay_of_zero_stays_zero() -> None:
     backoff = Backoff(0, 0)
     assert [backoff.next_seconds() for _ in range(3)] == [0, 0, 0]

@@ -31,7 +31,7 @@ def test_each_reason_is_reported_once_until_it_is_left() -> None:
     assert reports.lines == ["entered cut", "left cut", "entered refused", "left refused", "entered cut"]
 
 
-def test_a_change_of_reason_may_be_reported_as_one() -> None:
+def test_change_of_reason_can_be_reported_as_one() -> None:
     reports = Reports()
     failure = Condition(reports.entered, reports.left, on_changed=reports.changed)
     for reason in ("cut", "refused", "refused"):
@@ -49,7 +49,7 @@ def test_reasons_with_the_same_key_are_one_and_the_first_is_kept() -> None:
     assert reports.lines == ["entered timeout: 3 s", "left timeout: 3 s", "entered refused: no", "left refused: no"]
 
 
-def test_it_has_already_changed_when_a_report_reads_it() -> None:
+def test_condition_has_changed_before_its_report() -> None:
     seen: list[str | None] = []
     failure: Condition[str] = Condition(lambda _: seen.append(failure.reason), lambda _: seen.append(failure.reason))
     failure.enter("cut")

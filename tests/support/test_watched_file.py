@@ -11,8 +11,8 @@ from webhook.errors import UserError
 from webhook.support.watched_file import WatchedFile
 
 
-async def test_who_is_served_meanwhile_does_not_wait_until_a_changed_file_is_understood(tmp_path: Path) -> None:
-    """It is understood only once the event loop has gone on."""
+async def test_readers_do_not_wait_for_the_parser_of_a_changed_file(tmp_path: Path) -> None:
+    """The parser ends only after the event loop has continued."""
     path, begun, may_end = tmp_path / "file", threading.Event(), threading.Event()
     path.write_text("old")
 
@@ -22,54 +22,54 @@ async def test_who_is_served_meanwhile_does_not_wait_until_a_changed_file_is_und
             assert may_end.wait(HANG_SECONDS), "the event loop has waited for it"
         return contents[0]
 
-    told: list[str | None] = []
-    kept = WatchedFile([path], 100, parse, told.append)
+    reports: list[str | None] = []
+    kept = WatchedFile([path], 100, parse, reports.append)
     path.write_text("new")
-    looking = asyncio.create_task(kept.run(0))
+    watching = asyncio.create_task(kept.run(0))
     async with asyncio.timeout(HANG_SECONDS):
         assert await asyncio.to_thread(begun.wait, HANG_SECONDS)
-        assert (kept.value, kept.generation, told) == (b"old", 1, [None])
+        assert (kept.value, kept.generation, reports) == (b"old", 1, [None])
         may_end.set()
-        while len(told) < 2:  # noqa: ASYNC110 - it happens in another task
+        while len(reports) < 2:  # noqa: ASYNC110 - it happens in another task
             await asyncio.sleep(0.01)
-    assert (kept.value, kept.generation, told) == (b"new", 2, [None, None])
-    looking.cancel()
+    assert (kept.value, kept.generation, reports) == (b"new", 2, [None, None])
+    watching.cancel()
 
 
-async def test_a_changed_file_that_is_bad_is_reported_once_and_changes_nothing(tmp_path: Path) -> None:
+async def test_bad_change_is_reported_once_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("1")
 
     def parse(contents: tuple[bytes, ...]) -> int:
-        looks.append(contents[0])
+        parsed.append(contents[0])
         if not contents[0].isdigit():
             raise UserError(f"{path}: {contents[0]!r}", "write a number")
         return int(contents[0])
 
-    looks: list[bytes] = []
-    told: list[str | None] = []
-    kept = WatchedFile([path], 100, parse, told.append)
+    parsed: list[bytes] = []
+    reports: list[str | None] = []
+    kept = WatchedFile([path], 100, parse, reports.append)
     path.write_text("x")
-    looking = asyncio.create_task(kept.run(0))
+    watching = asyncio.create_task(kept.run(0))
     async with asyncio.timeout(HANG_SECONDS):
-        while looks.count(b"x") < 3:  # noqa: ASYNC110 - as above
+        while parsed.count(b"x") < 3:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
-    looking.cancel()
-    assert (kept.value, kept.generation, kept.failures, told) == (1, 1, 1, [None, kept.error])
+    watching.cancel()
+    assert (kept.value, kept.generation, kept.failures, reports) == (1, 1, 1, [None, kept.error])
 
 
-async def test_what_the_parser_did_not_foresee_is_reported_of_its_file(tmp_path: Path) -> None:
-    """In the loop that looks at files it would be nobody's: that begins again, and the metrics say that all is well."""
-    path, told = tmp_path / "file", list[str | None]()
+async def test_unexpected_parser_error_is_reported_with_its_file(tmp_path: Path) -> None:
+    """Otherwise the loop that polls files would restart, and the metrics would show no failure."""
+    path, reports = tmp_path / "file", list[str | None]()
     path.write_text("1")
-    kept = WatchedFile([path], 100, lambda contents: int(contents[0]), told.append)
+    kept = WatchedFile([path], 100, lambda contents: int(contents[0]), reports.append)
     path.write_text("x")
-    looking = asyncio.create_task(kept.run(0))
+    watching = asyncio.create_task(kept.run(0))
     async with asyncio.timeout(HANG_SECONDS):
-        while kept.error is None and not looking.done():  # noqa: ASYNC110 - as above
+        while kept.error is None and not watching.done():  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.01)
-    looking.cancel()
+    watching.cancel()
     assert str(kept.error) == f"{path}: invalid content: ValueError"  # what it says quotes the file
-    assert (kept.value, kept.failures, told) == (1, 1, [None, kept.error])
+    assert (kept.value, kept.failures, reports) == (1, 1, [None, kept.error])
     with pytest.raises(UserError, match="invalid content"):
-        WatchedFile([path], 100, lambda contents: int(contents[0]), told.append)
+        WatchedFile([path], 100, lambda contents: int(contents[0]), reports.append)
