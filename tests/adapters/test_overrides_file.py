@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.overrides import Still, Told, entry
+from tests.harness.overrides import FixedClock, OverridesRecorder, entry
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.overrides_file import FileOverridesStore, OverridesFile
 from webhook.core.overrides_document.loading import LARGEST_BYTES
@@ -21,9 +21,9 @@ class Watched:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "overrides.yaml"
-        self.recorder = Told()
+        self.recorder = OverridesRecorder()
         observer: Observer = self.recorder
-        self.keeper = ActiveOverrides(observer, Still(), str(self.path))
+        self.keeper = ActiveOverrides(observer, FixedClock(), str(self.path))
         self.source = OverridesFile(self.path, self.keeper, poll_seconds=0)
 
     def live(self) -> list[str]:

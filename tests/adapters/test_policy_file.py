@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.policy_checks import Here
+from tests.harness.policy_checks import ImmediateCheck
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters import policy_file
 from webhook.adapters.policy_file import PolicyFile
@@ -62,7 +62,7 @@ class Watched:
         self.clock = FakeClock()
         self.recorder = Recorder()
         observer: Observer = self.recorder
-        self.keeper = CurrentPolicy(observer, self.clock, Here())
+        self.keeper = CurrentPolicy(observer, self.clock, ImmediateCheck())
         self.source = PolicyFile(self.path, self.keeper, poll_seconds=0)
 
     async def write(self, text: str) -> None:
@@ -160,7 +160,7 @@ async def test_namespace_selector_without_a_cluster_is_refused(watched: Watched)
     text = document(5).replace("namespaces: [payments]", "namespaceSelector: {matchLabels: {a: b}}")
     await watched.write(text)
     assert watched.keeper.last_errors() == ()
-    alone = CurrentPolicy(watched.recorder, watched.clock, Here(), Purpose.SERVE_ALONE)
+    alone = CurrentPolicy(watched.recorder, watched.clock, ImmediateCheck(), Purpose.SERVE_ALONE)
     await PolicyFile(watched.path, alone).refresh()
     assert "`serve` runs without a cluster" in alone.last_errors()[0]
 

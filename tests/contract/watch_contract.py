@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.harness.policy_checks import Here
+from tests.harness.policy_checks import ImmediateCheck
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy, WatchedNamespaces, connect
 from webhook.core.policy.model import LoadedPolicy
@@ -60,7 +60,7 @@ class Follower:
         reports = WatchReports(self._contact, self.troubles.append, self.overs.append)
         options: dict[str, Any] = {"reports": reports, "timing": timing}
         recorder: Any = Recorder()
-        self.keeper = CurrentPolicy(recorder, Clock(), Here())
+        self.keeper = CurrentPolicy(recorder, Clock(), ImmediateCheck())
         self.policy = ConfigMapPolicy(client, self.keeper, **options)
         self.namespaces = WatchedNamespaces(client, **options)
 

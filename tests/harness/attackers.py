@@ -1,7 +1,7 @@
 """Hundreds of attackers in their own process: stalled handshakes, slow bodies, missing credentials.
 
 `python -m tests.harness.attackers`: reads one JSON object with the fields of Attack; prints a line when all have begun;
-ends when told to, once it has all wanted answers, with what each kind was answered as its last line.
+ends on SIGTERM, once it has all wanted answers, with the answers to each kind as its last line.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from itertools import cycle
 from tests.timeouts import HANG_SECONDS
 
 _AGAIN_SECONDS = 0.1
-"""Before whoever was cut off comes again."""
+"""Pause before a client that was cut off connects again."""
 _DRIP_SECONDS = 1.0
 
 
@@ -42,12 +42,12 @@ class Attack:
 
 
 Answers = Counter[str]
-"""How often each kind was given which answer: `dripping 503`; `cut` where the connection ended without one."""
+"""Answers by kind and status, such as `dripping 503`; `cut` if the connection ended without one."""
 
 
 @asynccontextmanager
 async def attacking(attack: Attack) -> AsyncIterator[Answers]:
-    """Attack until the block ends; what was answered is there then."""
+    """Attack until the block ends; the answers are complete then."""
     answers: Answers = Counter()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
@@ -62,8 +62,8 @@ async def attacking(attack: Attack) -> AsyncIterator[Answers]:
     finally:
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
-        said, _ = await process.communicate()
-        answers.update(json.loads(said or b"{}"))
+        output, _ = await process.communicate()
+        answers.update(json.loads(output or b"{}"))
 
 
 class _Attackers:
@@ -81,7 +81,7 @@ class _Attackers:
         kinds: tuple[tuple[str, int, Callable[[], Awaitable[bytes]]], ...] = (
             ("stalled", self._attack.stalled, self._stall),
             ("dripping", self._attack.dripping, self._drip),
-            ("bad", self._attack.bad, self._lie),
+            ("bad", self._attack.bad, self._send_bad_head),
         )
         tasks = [
             asyncio.create_task(self._again(kind, operation)) for kind, count, operation in kinds for _ in range(count)
@@ -92,7 +92,7 @@ class _Attackers:
         await ended.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(HANG_SECONDS):
-                while not set(self._attack.wanted) <= set(self.answers):  # noqa: ASYNC110  the next ones may be of them
+                while not set(self._attack.wanted) <= set(self.answers):  # noqa: ASYNC110  later answers may be among them
                     await asyncio.sleep(_AGAIN_SECONDS)
         for task in tasks:
             task.cancel()
@@ -108,34 +108,34 @@ class _Attackers:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _stall(self) -> bytes:
-        reader, writer = await self._connected(None)
+        reader, writer = await self._connect(None)
         try:
             return await reader.read()
         finally:
             writer.transport.abort()
 
     async def _drip(self) -> bytes:
-        async with self._asked(self._attack.good_head) as (reader, writer):
+        async with self._request(self._attack.good_head) as (reader, writer):
             answer = asyncio.create_task(reader.readline())
             while not answer.done():
                 writer.write(b" ")
                 await asyncio.wait((answer,), timeout=_DRIP_SECONDS)
             return await answer
 
-    async def _lie(self) -> bytes:
-        async with self._asked(next(self._bad_heads)) as (reader, _):
+    async def _send_bad_head(self) -> bytes:
+        async with self._request(next(self._bad_heads)) as (reader, _):
             return await reader.readline()
 
     @asynccontextmanager
-    async def _asked(self, head: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        reader, writer = await self._connected(self._context)
+    async def _request(self, head: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await self._connect(self._context)
         try:
             writer.write(head.encode())
             yield reader, writer
         finally:
             writer.transport.abort()
 
-    async def _connected(self, context: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, context: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         attack = self._attack
         return await asyncio.open_connection(attack.host, attack.port, ssl=context, local_addr=(next(self._sources), 0))
 

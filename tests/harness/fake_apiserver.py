@@ -28,15 +28,15 @@ Fault = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what happens on the other side of a connection."""
+    """Wait for a condition that the other side of a connection changes."""
     async with asyncio.timeout(HANG_SECONDS):
-        while not holds():  # noqa: ASYNC110  there is no event of ours: that is what is being waited for
+        while not holds():  # noqa: ASYNC110  there is no event
             await asyncio.sleep(0.001)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request that came in."""
+    """A received request."""
 
     verb: str
     path: str
@@ -46,7 +46,7 @@ class Seen:
 
 @dataclass(eq=False, slots=True)
 class OpenWatch:
-    """A watch that somebody has open. It hears of nothing up to `version`, also where that is yet to come."""
+    """An open watch. It receives no change up to `version`, even if that is in the future."""
 
     request: web.Request
     version: int
@@ -98,9 +98,9 @@ class FakeApiServer:
     def __init__(self) -> None:
         self.seen: list[Seen] = []
         self.faults: dict[str, deque[Fault]] = {}
-        """What the next requests of a verb come to, in order."""
+        """Responses to the next requests of a verb, in order."""
         self.always: dict[str, Fault] = {}
-        """What every request of a verb comes to, after the faults in order."""
+        """The response to every request of a verb, after `faults`."""
         self.revision = 100
         self.watching: list[OpenWatch] = []
         self.url = ""
@@ -119,14 +119,14 @@ class FakeApiServer:
         self.faults.setdefault(verb, deque()).extend(faults)
 
     def put(self, path: str, name: str, **fields: Any) -> dict[str, Any]:
-        """Write an object, as somebody else would. `labels` belong to the metadata."""
+        """Write an object, as another client. `labels` belong to the metadata."""
         labels = fields.pop("labels", None)
         kept = self._objects.get((path, name), {}).get("metadata", {})
         metadata = {**kept, "name": name} | ({"labels": labels} if labels is not None else {})
         return self._write(path, {"apiVersion": "v1", "kind": _KINDS[path], "metadata": metadata, **fields})
 
     def put_pod(self, namespace: str, name: str, uid: str, **fields: Any) -> None:
-        """Write a Pod, as somebody else would; `metadata` adds to its metadata. It goes by `namespace/name`."""
+        """Write a Pod, as another client; `metadata` adds to its metadata. Its name here is `namespace/name`."""
         metadata = {"name": name, "namespace": namespace, "uid": uid, **fields.pop("metadata", {})}
         self._write(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, **fields})
 
@@ -134,7 +134,7 @@ class FakeApiServer:
         gone = self._objects.pop((path, name))
         self.revision += 1
         metadata = {**gone["metadata"], "resourceVersion": str(self.revision)}
-        self._tell("DELETED", path, {**gone, "metadata": metadata})
+        self._publish("DELETED", path, {**gone, "metadata": metadata})
 
     def stored(self, path: str, name: str) -> dict[str, Any] | None:
         return self._objects.get((path, name))
@@ -144,7 +144,7 @@ class FakeApiServer:
         return [found for (place, _), found in self._objects.items() if place == path]
 
     def compact(self) -> None:
-        """Forget all versions up to now: whoever watches from one of them gets a 410."""
+        """Forget all versions up to now: a watch from one of them gets a 410."""
         self._oldest = self.revision
         self._log.clear()
 
@@ -161,7 +161,7 @@ class FakeApiServer:
         self.send(_CUT)
 
     def end(self) -> None:
-        """End every watch as when its time is over."""
+        """End every watch, as at its timeout."""
         self.send(_END)
 
     def send(self, item: object) -> None:
@@ -185,7 +185,7 @@ class FakeApiServer:
         if int(version) < self._oldest:
             return _status(410, "The provided continue parameter is too old")
         path = _place(request)
-        # A page shows what there was at the first one; all that these tests write meanwhile is new objects.
+        # All pages show the state of the first one; these tests only add objects meanwhile.
         items = [
             found
             for (place, _), found in self._objects.items()
@@ -237,13 +237,13 @@ class FakeApiServer:
         sent = await request.json()
         name = sent["metadata"]["name"]
         path = request.path.removesuffix(f"/{name}")
-        there = self._objects.get((path, name))
-        if request.method == "POST" and there is not None:
+        existing = self._objects.get((path, name))
+        if request.method == "POST" and existing is not None:
             return _status(409, f'"{name}" already exists')
-        if request.method == "PUT" and there is None:
+        if request.method == "PUT" and existing is None:
             return _status(404, f'"{name}" not found')
         version = sent["metadata"].get("resourceVersion")
-        if there is not None and version not in (None, there["metadata"]["resourceVersion"]):
+        if existing is not None and version not in (None, existing["metadata"]["resourceVersion"]):
             return _status(409, "the object has been modified")
         return web.json_response(self._write(path, sent))
 
@@ -255,10 +255,10 @@ class FakeApiServer:
         kind = "MODIFIED" if (path, name) in self._objects else "ADDED"
         written = {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.revision)}}
         self._objects[path, name] = written
-        self._tell(kind, path, written)
+        self._publish(kind, path, written)
         return written
 
-    def _tell(self, kind: str, path: str, found: dict[str, Any]) -> None:
+    def _publish(self, kind: str, path: str, found: dict[str, Any]) -> None:
         entry = (self.revision, kind, path, found)
         self._log.append(entry)
         for watch in self.watching:
@@ -306,7 +306,7 @@ def _verb(request: web.Request) -> str:
 
 
 def _place(request: web.Request) -> str:
-    """Return where the objects are kept that a request is about."""
+    """Return the path under which a request's objects are stored."""
     return PODS if _PODS_OF.fullmatch(request.path) else request.path
 
 

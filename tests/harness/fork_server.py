@@ -29,7 +29,7 @@ class ForkedProcess:
     """A process of the fork server, with the interface of `subprocess.Popen`."""
 
     cpu_seconds: ClassVar[float] = 0.0
-    """Of all that have ended, and of their own children."""
+    """Of all processes that have ended, and their children."""
 
     def __init__(self, pid: int, result: socket.socket) -> None:
         self.pid = pid
@@ -64,13 +64,13 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The tests' end of it; should this process be killed, its end ends all that was forked."""
+    """The tests' end of the fork server; if this process is killed, all forked processes end."""
 
     def __init__(self) -> None:
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._requests, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__], stdin=theirs, stdout=subprocess.DEVNULL, process_group=0
+                [sys.executable, "-m", __name__], stdin=other_end, stdout=subprocess.DEVNULL, process_group=0
             )
 
     def start(
@@ -83,20 +83,20 @@ class ForkServer:
             "group": group,
             "environment": dict(os.environ),
         }
-        result, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            socket.send_fds(self._requests, [json.dumps(request).encode()], [log, theirs.fileno()])
+        result, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other_end:
+            socket.send_fds(self._requests, [json.dumps(request).encode()], [log, other_end.fileno()])
         return ForkedProcess(int(result.recv(64)), result)
 
     def close(self) -> None:
-        """End it, and what it has forked."""
+        """End the fork server, and its processes."""
         self._requests.close()
         self._process.wait()
 
 
 @cache
 def fork_server() -> ForkServer:
-    """Return the one of this process; it is closed at the end of the session."""
+    """Return this process's fork server; it is closed at the end of the session."""
     return ForkServer()
 
 

@@ -103,7 +103,7 @@ def _odd(authority: Authority, *extensions: tuple[x509.ObjectIdentifier, bytes])
 
 @dataclass
 class Steady(Generic[T]):
-    """A Kept value that changes when a test says so."""
+    """A Kept value that tests change."""
 
     value: T
     generation: int = 1

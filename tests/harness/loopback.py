@@ -18,7 +18,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Loopback:
-    """What a test sees of it."""
+    """The listener as a test sees it."""
 
     listener: Listener
     connections: ConnectionTable
@@ -35,9 +35,9 @@ class Loopback:
         return [reason for reason, _ in self.refused]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what the server does on its own account, such as noticing that a client has gone."""
+        """Wait for an action of the server without an event, such as noticing a disconnect."""
         async with asyncio.timeout(HANG_SECONDS):
-            while not condition():  # noqa: ASYNC110 - there is no event: that is what is being waited for
+            while not condition():  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.001)
 
 

@@ -13,8 +13,8 @@ def entry(service: str = "payment-api", factor: str = "3", until: str = END, rea
     return f"- {{service: {service}, quotaFactor: {factor}, until: {until}, reason: {reason}}}\n"
 
 
-class Still:
-    """A clock; an hour before the end of the entries here."""
+class FixedClock:
+    """A fixed clock, an hour before the end of these entries."""
 
     def __init__(self) -> None:
         self.us = END_US - 3_600_000_000
@@ -23,8 +23,8 @@ class Still:
         return self.us
 
 
-class Told:
-    """Observes overrides only; anything else that were called would fail."""
+class OverridesRecorder:
+    """Observes overrides; any other call fails."""
 
     def __init__(self) -> None:
         self.loaded: list[list[str]] = []

@@ -4,11 +4,11 @@ from webhook.core.document import LoadResult, Purpose, load
 from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview, review_policy
 
 
-class Here:
-    """A `ports.PolicyCheck` that holds everybody up. Good enough where nobody else is there."""
+class ImmediateCheck:
+    """A `ports.PolicyCheck` that blocks the event loop, as a test may."""
 
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         return load(raw, purpose)
 
-    async def review(self, asked: DocumentReview) -> PolicyReview:
-        return review_policy(asked)
+    async def review(self, request: DocumentReview) -> PolicyReview:
+        return review_policy(request)

@@ -34,7 +34,7 @@ def digest(credentials: KeyPair) -> str:
 
 
 def said_of(caller: KeyPair) -> str:
-    """Return what Envoy says with `cert: true`."""
+    """Return Envoy's header value with `cert: true`."""
     return f'Hash={digest(caller)};Cert="{encoded(pem(caller))}"'
 
 

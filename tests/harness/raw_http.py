@@ -36,7 +36,7 @@ class Line:
             return head + await self.reader.readexactly(int(fields[b"Content-Length"]))
 
     async def rest(self) -> bytes:
-        """Return all that comes until the server ends the connection."""
+        """Return all bytes until the server closes the connection."""
         received = b""
         async with asyncio.timeout(HANG_SECONDS):
             try:
@@ -82,7 +82,7 @@ def status(answer: bytes) -> int:
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]], within_seconds: float = HANG_SECONDS) -> None:
-    """Wait for what another process does on its own account: there is no other signal."""
+    """Wait for a condition in another process: there is no event."""
     async with asyncio.timeout(within_seconds):
         while not await condition():  # noqa: ASYNC110 - it happens in another process
             await asyncio.sleep(0.05)

@@ -44,7 +44,7 @@ services:
 
 @dataclass
 class Files:
-    """What a server is started with."""
+    """The files of a server."""
 
     folder: Path
     pki: Pki
@@ -108,10 +108,10 @@ class Serving:
     session: aiohttp.ClientSession
     context: ssl.SSLContext
     ends_with: int = 0
-    """The exit code that is right."""
+    """The expected exit code."""
 
     async def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill the process, as in a crash."""
         self.ends_with = -signal.SIGKILL
         self.process.kill()
         await self.process.wait()
@@ -125,7 +125,7 @@ class Serving:
         context: ssl.SSLContext | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, str]:
-        """Make one call; a good certificate and token unless told otherwise, no token where it is empty."""
+        """Make one call; by default with a good certificate and token, and without a token if it is empty."""
         bearer = self.files.signer.token() if token is None else token
         sent = {"Content-Type": "application/json", **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
         async with self.session.post(
@@ -154,13 +154,13 @@ class Serving:
             return response.status, await response.text()
 
     async def metric(self, line: str) -> float:
-        """Return a series' value; 0 where it is not there yet."""
+        """Return a series' value; 0 if it does not exist yet."""
         _, text = await self.get("/metrics")
         found = [row.removeprefix(line).strip() for row in text.splitlines() if row.startswith(f"{line} ")]
         return float(found[0]) if found else 0.0
 
     async def until(self, line: str, at_least: float) -> None:
-        """Wait until a series has come to a value: what the server does on its own account has no other signal."""
+        """Wait until a series has reached a value: the server has no other signal for it."""
         async with asyncio.timeout(HANG_SECONDS):
             while await self.metric(line) < at_least:  # noqa: ASYNC110 - it happens in another process
                 await asyncio.sleep(0.05)
@@ -196,9 +196,9 @@ async def serving(files: Files, *arguments: str, tree: Path | None = None) -> As
     process = start(["-m", "webhook", "serve", *files.arguments(), *arguments], log, tree)
     async with aiohttp.ClientSession() as session:
         try:
-            said = await _listening(process, log)
+            listening = await _listening(process, log)
             context = files.pki.context(files.caller)
-            server = Serving(files, process, said["admission"][0], said["plain"][0], session, context)
+            server = Serving(files, process, listening["admission"][0], listening["plain"][0], session, context)
             yield server
         finally:
             await session.close()
@@ -215,7 +215,7 @@ async def _listening(process: Process, log: Path) -> dict[str, Any]:
             text = await asyncio.to_thread(log.read_text)
             for line in text.splitlines():
                 if '"listening"' in line:
-                    said: dict[str, Any] = json.loads(line)
-                    return said
+                    listening: dict[str, Any] = json.loads(line)
+                    return listening
             assert process.returncode is None, text
             await asyncio.sleep(0.02)

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 _STEP_SECONDS = 0.001
-_WORTH_TELLING_SECONDS = 0.0005
+_REPORTED_SECONDS = 0.0005
 
 
 class Gaps:
-    """The gaps of one run; there when the block has ended."""
+    """The gaps of one run; complete when the block has ended."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -35,8 +35,8 @@ async def spinning() -> AsyncIterator[Gaps]:
         yield gaps
     finally:
         process.send_signal(signal.SIGTERM)
-        said, _ = await process.communicate()
-        gaps.seconds = json.loads(said) if said else []
+        output, _ = await process.communicate()
+        gaps.seconds = json.loads(output) if output else []
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
         time.sleep(_STEP_SECONDS)
         now = time.monotonic()
         gap = now - before - _STEP_SECONDS
-        if gap > _WORTH_TELLING_SECONDS:
+        if gap > _REPORTED_SECONDS:
             found.append(gap)
         before = now
     sys.stdout.write(json.dumps(found))

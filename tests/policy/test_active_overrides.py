@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.harness.overrides import END_US, Still, Told, entry
+from tests.harness.overrides import END_US, FixedClock, OverridesRecorder, entry
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import Purpose, load
 from webhook.core.overrides import LiveOverrides
@@ -28,7 +28,7 @@ class Kept:
     """A keeper with what it told."""
 
     def __init__(self) -> None:
-        self.clock, self.told = Still(), Told()
+        self.clock, self.told = FixedClock(), OverridesRecorder()
         observer: Observer = self.told
         self.keeper = ActiveOverrides(observer, self.clock, "here")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.core.reviewing import body, pod, policy_of
 from tests.core.strategies import examples
-from tests.harness.overrides import END, END_US, Still, Told, entry
+from tests.harness.overrides import END, END_US, FixedClock, OverridesRecorder, entry
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
@@ -76,8 +76,8 @@ class Server:
     """The keepers and the interceptor as a server has them."""
 
     def __init__(self) -> None:
-        self.wall = Still()
-        self.overrides = ActiveOverrides(Told(), self.wall, "here")
+        self.wall = FixedClock()
+        self.overrides = ActiveOverrides(OverridesRecorder(), self.wall, "here")
         clock = VirtualClock()
         self.active = ActivePolicy(self.overrides, clock)
         self.overrides.prepare = self.active.prepare

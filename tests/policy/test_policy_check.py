@@ -15,7 +15,7 @@ from tests.adapters.test_policy_file import FakeClock, Recorder, document
 from tests.core.document.documents import HEAD, with_service
 from tests.core.policy_admission.test_policy_review import GOOD, config_map
 from tests.core.reviewing import Gate, policy_of
-from tests.harness.policy_checks import Here
+from tests.harness.policy_checks import ImmediateCheck
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.policy_process import parent
@@ -47,7 +47,7 @@ def stub(code: str) -> tuple[str, ...]:
 # One body for both
 
 
-@pytest.fixture(params=[Here, PolicyProcess])
+@pytest.fixture(params=[ImmediateCheck, PolicyProcess])
 def check(request: pytest.FixtureRequest) -> PolicyCheck:
     made: PolicyCheck = request.param()
     return made

@@ -6,7 +6,7 @@ import pytest
 
 from tests.adapters.kubernetes.watching import Loops, Reported
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, drop, refuse, until
-from tests.harness.overrides import Still, Told, entry
+from tests.harness.overrides import FixedClock, OverridesRecorder, entry
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapOverrides, ConfigMapOverridesStore
 from webhook.errors import UserError
 from webhook.policy.active_overrides import ActiveOverrides
@@ -22,9 +22,9 @@ class Followed(Reported):
     def __init__(self, fake: FakeApiServer, client: Any) -> None:
         super().__init__()
         self.fake = fake
-        self.recorder = Told()
+        self.recorder = OverridesRecorder()
         observer: Observer = self.recorder
-        self.keeper = ActiveOverrides(observer, Still(), THIS)
+        self.keeper = ActiveOverrides(observer, FixedClock(), THIS)
         self.source = ConfigMapOverrides(client, self.keeper, reports=self.reports, timing=QUICK)
 
     def live(self) -> list[str]:

@@ -10,7 +10,7 @@ from aiohttp import web
 from tests.adapters.kubernetes.watching import Loops, Reported
 from tests.adapters.test_policy_file import FakeClock, Recorder, document
 from tests.harness.fake_apiserver import CONFIGMAPS, FakeApiServer, hang, refuse, say, until
-from tests.harness.policy_checks import Here
+from tests.harness.policy_checks import ImmediateCheck
 from webhook.adapters.kubernetes import ApiTiming, ConfigMapPolicy
 from webhook.core.document.yaml.text import LARGEST_BYTES
 from webhook.policy.current_policy import CurrentPolicy
@@ -38,7 +38,7 @@ class Followed(Reported):
         self.fake = fake
         self.recorder = Recorder()
         observer: Observer = self.recorder
-        self.keeper = CurrentPolicy(observer, FakeClock(), Here())
+        self.keeper = CurrentPolicy(observer, FakeClock(), ImmediateCheck())
         self.source = ConfigMapPolicy(
             client,
             self.keeper,
@@ -86,7 +86,7 @@ async def test_refresh_loads_the_exact_document(followed: Followed) -> None:
     text = document(5) + "# \u00fcber \U0001f680\n"
     followed.apply(text)
     await followed.source.refresh()
-    file = CurrentPolicy(followed.recorder, FakeClock(), Here())
+    file = CurrentPolicy(followed.recorder, FakeClock(), ImmediateCheck())
     assert await file.on_document(text.encode(), "a file")
     assert followed.keeper.loaded() == file.loaded()
     assert followed.contacts == 1
