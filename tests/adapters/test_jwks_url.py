@@ -223,7 +223,7 @@ async def test_server_loads_a_new_key_at_its_first_call(issuer: Issuer, tmp_path
         issuer.answer = respond(jwks(newcomer))
         await asyncio.sleep(5.1)  # the cool-down after the first fetch
         assert (await server.post("/nowhere", token=newcomer.token()))[0] == 404
-        assert (await server.post("/nowhere"))[0] == 401, "the key that signed it is gone"
+        assert (await server.post("/nowhere"))[0] == 401, "its signing key was removed"
         assert await server.metric('podgate_key_fetches_total{result="success",source="url"}') == 2
 
 
@@ -279,7 +279,7 @@ async def test_no_call_fails_during_key_rotation(issuer: Issuer, tmp_path: Path)
             signing = signing_next
             done = len(statuses)
             async with asyncio.timeout(HANG_SECONDS):
-                while len(statuses) < done + 8:  # noqa: ASYNC110 - what was signed before has arrived
+                while len(statuses) < done + 8:  # noqa: ASYNC110 - earlier tokens have been answered
                     await asyncio.sleep(0.01)
             issuer.answer = respond(jwks(signing))
             async with asyncio.timeout(HANG_SECONDS):

@@ -327,7 +327,7 @@ def test_refusal_counters_of_every_reason_start_at_zero(metrics: Metrics) -> Non
 
 def test_code_uses_exactly_the_listed_refusal_reasons() -> None:
     pattern = re.compile(
-        r'HTTPStatus\.\w+, "(\w+)"'  # what ends a call
+        r'HTTPStatus\.\w+, "(\w+)"'  # the end of a call
         r'|\b_?(?:observer\.|on_)refused\(\s*"(\w+)"'  # what is reported of a call or a connection
         r'|\bstart_timer\([^"]*"(\w+)"'
         r'|"(handshake_\w+)"'
@@ -627,7 +627,7 @@ async def test_memory_store_receipts_count_each_probe_once(metrics: Metrics) -> 
     await ask("over", 1)  # trips
     await ask("refused", 5)
     await ask("probe-1", 12)
-    await ask("probe-1", 12)  # asked again
+    await ask("probe-1", 12)  # repeated
     await ask("probe-2", 14)
     await ask("probe-3", 16)  # closes
     await ask("afterwards", 18)

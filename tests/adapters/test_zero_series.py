@@ -111,7 +111,7 @@ def test_series_exist_only_for_possible_events() -> None:
     assert families.REFUNDS not in zeros(loaded.policy, ProcessRole.REVIEWS | ProcessRole.SHARES_STORE), (
         "the controller's"
     )
-    assert families.QUOTA_DENIED not in zeros(loaded.policy, ProcessRole.RECONCILES), "the servers'"
+    assert families.QUOTA_DENIED not in zeros(loaded.policy, ProcessRole.RECONCILES), "only servers count it"
     for family, of in zeros(loaded.policy, EVERYTHING).items():
         assert all(len(labels) == len(family.labels) for labels in of), family.name
 

@@ -152,7 +152,7 @@ def test_demo_prints_its_story_in_order_and_leaves_nothing(demos: Demos) -> None
     assert "counters are in this process" in done.out
     assert_story(done)
     assert "\x1b" not in done.out, "no colours where there is no terminal"
-    assert not re.search(r"_total\{.*\} 0\.0$", done.out, re.MULTILINE), "of the counters, only what happened"
+    assert not re.search(r"_total\{.*\} 0\.0$", done.out, re.MULTILINE), "only counters above zero"
     assert leftovers(demos.once.temporary) == []
 
 

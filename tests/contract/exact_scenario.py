@@ -82,8 +82,8 @@ class Scenario:
     async def _ask(self, service: str, namespace: str, uid: int, cost: Cost, peek: bool) -> None:  # noqa: FBT001
         await self._acquire([self._request(service, namespace, self._uid(uid), cost, peek=peek)])
 
-    async def _again(self, service: str, namespace: str, which: int, cost: Cost, peek: bool) -> None:  # noqa: FBT001
-        await self._acquire([self._request(service, namespace, self._known(which), cost, peek=peek)])
+    async def _again(self, service: str, namespace: str, index: int, cost: Cost, peek: bool) -> None:  # noqa: FBT001
+        await self._acquire([self._request(service, namespace, self._known(index), cost, peek=peek)])
 
     async def _burst(self, service: str, namespace: str, uid: int, cost: Cost, size: int) -> None:
         """Ask for several at one moment, of the pool's other services too; one twice, and one with a peek."""
@@ -96,7 +96,7 @@ class Scenario:
         await self._acquire([*requests, again])
 
     async def _storm(self, seconds: int, nudge: int, bucket: int, service: str, cost: Cost) -> None:
-        """Ask until nothing fits, at a bucket's edge, give or take 1 us; and once more a window later, by buckets."""
+        """Ask until nothing fits, at a bucket's edge, plus or minus 1 us; and once more a window later, by buckets."""
         await self._edge(seconds, 0, nudge)
         for after in (0, bucket):
             self.clock.true_us += after * seconds * 15_625
@@ -107,12 +107,12 @@ class Scenario:
         self,
         service: str,
         namespace: str,
-        which: int,
+        index: int,
         old: Cost,
         new: Cost,
         peek: bool,  # noqa: FBT001
     ) -> None:
-        request = self._request(service, namespace, self._known(which), new, peek=peek)
+        request = self._request(service, namespace, self._known(index), new, peek=peek)
         await self._acquire([replace(request, resize_from=old)])
 
     async def _both_sides(self, service: str, namespace: str, cost: Cost) -> None:
@@ -130,9 +130,9 @@ class Scenario:
         assert before.over, "it fits before"
         assert not after.over, "it does not fit then"
 
-    async def _refund(self, service: str, which: int) -> None:
+    async def _refund(self, service: str, index: int) -> None:
         """Refund twice; only the first may succeed."""
-        uid, plan = self._known(which), self._plans[service]
+        uid, plan = self._known(index), self._plans[service]
         expected = self.log.refund(plan, uid, self.clock.now_us())
         self.calls += 2
         assert await self.store.refund(plan, uid) is expected
@@ -140,8 +140,8 @@ class Scenario:
         if expected:
             self.witness.refunded(plan, uid)
 
-    async def _book(self, service: str, namespace: str, which: int, cost: Cost, ago_us: int) -> None:
-        await self._booked(service, [Booking(namespace, self._known(which), cost, self.clock.now_us() - ago_us)])
+    async def _book(self, service: str, namespace: str, index: int, cost: Cost, ago_us: int) -> None:
+        await self._booked(service, [Booking(namespace, self._known(index), cost, self.clock.now_us() - ago_us)])
 
     async def _book_new(self, service: str, namespace: str, uid: int, cost: Cost, ago_us: int) -> None:
         """Book three at once, one of them twice."""
@@ -159,12 +159,12 @@ class Scenario:
                 time = self.log.time(replace(plan, fleet=fleet))
                 self._swept[plan.tag, fleet] = time, time.at(self.clock.now_us())
 
-    async def _change(self, whose: str, what: str, number: int) -> None:
+    async def _change(self, changed: str, what: str, number: int) -> None:
         if what == "fleet":
-            tag = SOLO if whose == SOLO else POOL
+            tag = SOLO if changed == SOLO else POOL
             self._fleet[tag] = not self._fleet[tag]
         else:
-            self._terms[whose].change(what, number)
+            self._terms[changed].change(what, number)
         if not self._terms[POOL].windows:
             self._terms[POOL].windows[1] = {"pods": 1}  # a pool has at least one
         self._plan_all()
@@ -225,9 +225,9 @@ class Scenario:
         self._uids.append(f"{self.name}{number}")
         return self._uids[-1]
 
-    def _known(self, which: int) -> str:
+    def _known(self, index: int) -> str:
         """Return one of the latest uids."""
-        return self._uids[-1 - which % len(self._uids)] if self._uids else f"{self.name}none"
+        return self._uids[-1 - index % len(self._uids)] if self._uids else f"{self.name}none"
 
     def _plan_all(self) -> None:
         pool = PoolPlan(f"{POOL}{self.name}", self._terms[POOL].plans())

@@ -58,7 +58,7 @@ class Racer:
 
     async def run(self) -> None:
         while time.monotonic() < self.ends:
-            await self._admit(random.choice(PLANS), str(uuid.uuid4()))  # noqa: S311  it guards nothing
+            await self._admit(random.choice(PLANS), str(uuid.uuid4()))  # noqa: S311  not for security
 
     async def _admit(self, plan: CounterPlan, uid: str) -> None:
         request = Acquire(plan, "x", uid, cost_of(uid), "user:x")

@@ -18,7 +18,7 @@ EAGER = replace(
     probes=2,
     probe_timeout_us=4 * SECOND_US,
 )
-BLIND = replace(EAGER, has_outcomes=False, error_rate=None, latency=None)
+WITHOUT_OUTCOMES = replace(EAGER, has_outcomes=False, error_rate=None, latency=None)
 FORCINGS = (
     Forcing(State.FORCED_OPEN, START_US + 8 * SECOND_US, "INC-1"),
     Forcing(State.FORCED_CLOSED, START_US + 8 * SECOND_US, "INC-2"),
@@ -29,7 +29,7 @@ SMALL = plan_of(window(1, pods=2), window(64, pods=5, cpu=300), breaker=EAGER)
 PLANS = (
     SMALL,
     plan_of(window(64, pods=3, cpu=700), window(2, cpu=900, memory=50), breaker=EAGER),
-    replace(SMALL, breaker=BLIND),
+    replace(SMALL, breaker=WITHOUT_OUTCOMES),
     replace(
         SMALL, breaker=replace(EAGER, quota=None, probes=1, error_rate=replace(EAGER.error_rate, interval_us=500_000))
     ),
@@ -43,7 +43,7 @@ PLANS = (
         replace(SMALL, service=service, tag="shared", per_namespace=per_namespace, pool=POOL)
         for service, per_namespace in (("payment-api", False), ("web", True))
     ),
-    plan_of(service="batch", tag="shared", pool=PoolPlan("shared", (window(1, pods=1),)), breaker=BLIND),
+    plan_of(service="batch", tag="shared", pool=PoolPlan("shared", (window(1, pods=1),)), breaker=WITHOUT_OUTCOMES),
     # Limits on live Pods, and their changes with a policy: limits, surge, namespaces, modes, fleet.
     STANDING := replace(SMALL, standing=standing(pods=3, cpu=500)),
     replace(STANDING, standing=StandingPlan(window(0, cpu=400, pods=2, memory=90).limits, (200, 2, 0))),

@@ -70,7 +70,7 @@ async def test_due_trips_open_no_more_breakers_than_the_guard_allows(store: Coun
         await store.record_outcomes(plan, [Outcomes(0, 1, 0)])
     clock.sleep(1)
     for plan in NEIGHBOURS:
-        assert await state(store, plan) is State.OPEN, "it is due"
+        assert await state(store, plan) is State.OPEN, "the trip is due"
         await ask(store, plan, "looks", peek=True)
         assert (await ask(store, plan, plan.service)).repeated
         await ask(store, plan, "grows", resize_from=ONE)

@@ -420,5 +420,5 @@ def test_breaker_matches_its_model_in_any_order_of_events(
     run_state_machine_as_test(
         Staged, settings=settings(max_examples=examples, stateful_step_count=STEPS, deadline=None)
     )
-    print(f"\n{request.node.callspec.id}: {Staged.steps} steps")  # noqa: T201  what `make soak` is asked for
+    print(f"\n{request.node.callspec.id}: {Staged.steps} steps")  # noqa: T201  `make soak` prints it
     assert Staged.steps > examples

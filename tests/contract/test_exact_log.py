@@ -57,7 +57,7 @@ def test_random_operations_agree_with_the_log(stage: Stage, clock: HandClock) ->
     begun, calls, charges, refusals = time.monotonic(), 0, 0, 0
     for first in range(0, OPERATIONS, _OPERATIONS_PER_RUN):
         scenario, seed = new_scenario(stage, clock), f"{SEED}:{first}"
-        chosen = Random(seed)  # noqa: S311  it guards nothing
+        chosen = Random(seed)  # noqa: S311  not for security
         try:
             stage.runner.run(replay([draw(chosen) for _ in range(_OPERATIONS_PER_RUN)], scenario))
         except BaseException as error:

@@ -80,7 +80,7 @@ async def test_surge_is_open_for_ten_minutes_after_the_sum_was_within_hard(store
     await mark_complete(store, PODS)
     assert (await ask(store, PODS, "c")).charged
     await observe(store, PODS, "c", lives=False)
-    assert (await ask(store, PODS, "d")).charged, "they were within hard a moment ago"
+    assert (await ask(store, PODS, "d")).charged, "the sum was within hard until now"
     clock.sleep(SURGE_US / SECOND_US)
     await mark_complete(store, PODS)
     (use,) = (await store.snapshot(PODS)).uses[""]

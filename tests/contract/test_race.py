@@ -115,13 +115,13 @@ async def used(url: str) -> dict[tuple[str, str, str], tuple[int, int]]:
 
 def disturb(racers: Sequence["subprocess.Popen[bytes]"], servers: Sequence[RedisServer]) -> int:
     """Disturb the servers until the racers have ended; return how often."""
-    chosen, times = Random(1), 0  # noqa: S311  it guards nothing
+    chosen, times = Random(1), 0  # noqa: S311  not for security
     begun, restarted = 0.0, False
     while any(racer.poll() is None for racer in racers):
         time.sleep(chosen.uniform(0.02, 0.2))
         server = chosen.choice(servers)
         if not begun and all(each.cli("DBSIZE") for each in servers):
-            begun = time.monotonic()  # processes take their time to start, and there must be something to lose
+            begun = time.monotonic()  # processes need time to start, and there must be data to lose
         if begun and not restarted and time.monotonic() - begun > SECONDS / 2:
             server.kill()
             server.start()
@@ -166,7 +166,7 @@ def run_race(url: str, servers: Sequence[RedisServer], folder: Path) -> None:
         )
         assert least <= held <= at_most, f"{name} {window.name} {limit.resource}: of what is recorded"
     lost, refused = (sum(one[what] for one in results) for what in ("lost", "refused"))
-    print(  # noqa: T201  what `make soak` is asked for
+    print(  # noqa: T201  `make soak` prints it
         f"\n{SECONDS:g} s: {len(pods)} Pods charged, {len(pods) - len(kept)} of them refunded, {refused} refused, "
         f"{lost} answers lost, {times} disturbances; {full} limits were reached"
     )

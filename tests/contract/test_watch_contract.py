@@ -49,5 +49,5 @@ async def cluster(tmp_path: Path) -> AsyncIterator[FakeCluster]:
         yield FakeCluster(fake, tmp_path)
 
 
-class TestTheFake(Watching):
+class TestFakeApiServer(Watching):
     pass

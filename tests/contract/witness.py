@@ -50,7 +50,7 @@ class Witness:
     def __init__(self) -> None:
         self._spent: dict[Place, list[_Spent]] = {}
         self._pods: dict[tuple[str, str], _Spent] = {}
-        """By tag and uid, as it came last."""
+        """The latest charge by tag and uid."""
         self.charges = self.refusals = 0
 
     def charged(self, request: Acquire, amounts: Mapping[str, int], receipt: Receipt, wall: Wall) -> None:
@@ -58,7 +58,7 @@ class Witness:
         plan = request.plan
         spent = self._note(plan, request.namespace, amounts, wall)
         spent.slack_us += receipt.at_us - wall.reading_us
-        if request.resize_from is None:  # a resize is not given back
+        if request.resize_from is None:  # a resize is not refunded
             self._pods[plan.tag, request.uid] = spent
         if plan.quota_mode is not Mode.ENFORCE:
             return

@@ -26,7 +26,7 @@ from webhook.offline.simulator import (
 Pod = dict[str, Any]
 
 _HEAD = {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy"}
-_WHOSE = {"name": "web", "match": {"namespaces": ["shop"]}}
+_SERVICE = {"name": "web", "match": {"namespaces": ["shop"]}}
 _METADATA = {"generateName": "web-", "labels": {"app": "web"}}
 _SPEC = {"containers": [{"name": "app"}]}
 
@@ -38,7 +38,7 @@ def pod_of(case: Case) -> Pod:
 
 def gate_of(stanzas: dict[str, Any]) -> Gate:
     """Return an interceptor over a policy that was parsed from its text (JSON is YAML) by all rules."""
-    return Gate(_loaded(msgspec.json.encode(_HEAD | {"services": [_WHOSE | stanzas]})))
+    return Gate(_loaded(msgspec.json.encode(_HEAD | {"services": [_SERVICE | stanzas]})))
 
 
 @lru_cache(maxsize=256)

@@ -29,8 +29,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # many times faster, wh
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
     """One Pod of service `web`, in the relevant fields: besides these it has one container without requests.
 
-    `policy` stands in the place of the file's stanzas. `meanwhile`: fields of the spec that somebody else writes
-    between our two halves, the API server or a later webhook; null takes one out.
+    `policy` replaces the file's stanzas. `meanwhile`: fields of the spec that another client writes
+    between the two halves, the API server or a later webhook; null removes one.
     """
 
     kind: Kind
@@ -45,8 +45,8 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True):
 class Golden(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The result of a case.
 
-    `becomes`: the fields of the spec that the mutating half changes, null for one that it takes out. `verdict` is the
-    validating half's; what it finds stands under how strictly it is meant: each a code, and the whole message.
+    `becomes`: the fields of the spec that the mutating half changes, null for one that it removes. `verdict` is the
+    validating half's; its findings are listed by mode: each a code, and the whole message.
     `refused`: the Pod cannot be read at all.
     """
 

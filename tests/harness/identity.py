@@ -73,7 +73,7 @@ def der(credentials: KeyPair) -> bytes:
 
 
 def unreadable(authority: Authority) -> dict[str, bytes]:
-    """Return certificates for a kube-apiserver that OpenSSL reads past, in DER, by what is odd about them."""
+    """Return certificates for a kube-apiserver with oddities that OpenSSL accepts, in DER, by oddity."""
     name, one_name = x509.oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3003820161")
     x400_address, other = bytes.fromhex("3002a300"), x509.ObjectIdentifier("2.5.29.117")
     plain, twice = _odd(authority), _odd(authority, (name, one_name), (other, one_name))
@@ -125,7 +125,7 @@ def segment(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Pki:
-    """An authority, a server's leaf for localhost and 127.0.0.1, and whatever clients a test asks for, in files."""
+    """A CA, a server certificate for localhost and 127.0.0.1, and client certificates on request, in files."""
 
     folder: Path
     authority: Authority

@@ -32,7 +32,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Serving]:
         yield running
 
 
-def named(name: str, **spec: Any) -> dict[str, Any]:
+def pod_named(name: str, **spec: Any) -> dict[str, Any]:
     made = pod(**spec)
     return {**made, "metadata": {"name": name, "namespace": "payments", "labels": {"app": "web"}}}
 
@@ -70,7 +70,7 @@ def list_of(*items: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_server_gives_the_same_review_as_the_policy(server: Serving) -> None:
-    objects = list_of(named("p"), named("q", schedulerName="mine"), deployment())
+    objects = list_of(pod_named("p"), pod_named("q", schedulerName="mine"), deployment())
     local = await review("--policy", str(server.files.policy), "-o", "json", stdin=objects)
     remote = await review(*server_flags(server), "-o", "json", stdin=objects)
     assert remote.code == local.code == 3, remote.err
@@ -111,7 +111,7 @@ async def test_server_reports_what_a_verdict_depends_on(tmp_path: Path) -> None:
 
 
 async def check_reviews_charge_nothing(server: Serving) -> None:
-    many = list_of(*(named(f"p{index}") for index in range(5)))
+    many = list_of(*(pod_named(f"p{index}") for index in range(5)))
     assert (await review(*server_flags(server), "-o", "json", stdin=many)).code == 0
     status = json.loads((await server.get("/status"))[1])
     (window,) = status["services"][0]["windows"]
@@ -157,7 +157,7 @@ async def test_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
         "namespace": "payments",
         "operation": "CREATE",
         "userInfo": {"username": "alice"},
-        "object": named("p"),
+        "object": pod_named("p"),
         "dryRun": False,
     }
     recorded = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
@@ -167,7 +167,7 @@ async def test_recorded_review_is_sent_as_a_dry_run(server: Serving) -> None:
 
 
 async def test_explain_names_the_service_and_policy_of_the_server(server: Serving) -> None:
-    done = await review(*server_flags(server), "--explain", stdin=named("p"))
+    done = await review(*server_flags(server), "--explain", stdin=pod_named("p"))
     assert "\n#   mutate   server   service: payment-api\n" in done.out
     assert "\n#   validate server   policy-hash: " in done.out
 
@@ -181,26 +181,28 @@ def without(arguments: list[str], *options: str) -> list[str]:
 
 async def test_refused_caller_and_wrong_field_have_a_remedy(server: Serving) -> None:
     usual, folder = server_flags(server), server.files.folder
-    refused = await review(*without(usual, "--token-file"), stdin=named("p"))
+    refused = await review(*without(usual, "--token-file"), stdin=pod_named("p"))
     assert (refused.code, refused.out) == (2, "")
     assert "/mutate: HTTP 401: " in refused.error
     assert "give --cert, --key and --token-file of an identity that may send reviews" in refused.error
-    other = await review(*without(usual, "--token-file"), "--token-file", str(folder / "other-token"), stdin=named("p"))
+    other = await review(
+        *without(usual, "--token-file"), "--token-file", str(folder / "other-token"), stdin=pod_named("p")
+    )
     assert (other.code, "HTTP 401" in other.error or "HTTP 403" in other.error) == (2, True)
-    wrong = await review(*usual, stdin=named("p", tolerations=[{"tolerationSeconds": "soon"}]))
+    wrong = await review(*usual, stdin=pod_named("p", tolerations=[{"tolerationSeconds": "soon"}]))
     assert wrong.code == 2
     assert wrong.error.startswith("-: Pod payments/p: spec.tolerations[0].tolerationSeconds: ")
 
 
 async def test_untrusted_unreachable_and_foreign_servers_are_named(server: Serving) -> None:
     usual = server_flags(server)
-    strange = await review(*without(usual, "--ca"), stdin=named("p"))
+    strange = await review(*without(usual, "--ca"), stdin=pod_named("p"))
     assert strange.code == 2
     assert "/mutate: self-signed certificate in certificate chain: check the URL, and --ca" in strange.error
-    named_wrong = await review(*usual, "--tls-server-name", "elsewhere.example", stdin=named("p"))
+    named_wrong = await review(*usual, "--tls-server-name", "elsewhere.example", stdin=pod_named("p"))
     assert named_wrong.code == 2
     assert "elsewhere.example" in named_wrong.error
-    two = list_of(named("p"), named("q", schedulerName="mine"))
+    two = list_of(pod_named("p"), pod_named("q", schedulerName="mine"))
     gone = await review(*without(usual, "--server"), "--server", "https://127.0.0.1:1", stdin=two)
     assert (gone.code, gone.error.startswith("https://127.0.0.1:1/mutate: ")) == (2, True)
     assert "/mutate: Connection refused: check the URL" in gone.error
@@ -238,7 +240,7 @@ async def test_invalid_options_are_one_line_without_secrets(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_text("s3cr3t words\n")
-    done = await review(*arguments, stdin=named("p"))
+    done = await review(*arguments, stdin=pod_named("p"))
     assert (done.code, done.out) == (2, "")
     assert reason in done.error
     assert "s3cr3t" not in done.err

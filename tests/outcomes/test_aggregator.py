@@ -217,11 +217,11 @@ async def test_many_reports_yield_to_other_tasks_after_every_part(batches: int, 
     body = json.dumps([{"service": "web", "ok": True, "latency": 0}] * size).encode()
     take = simulation.buffer.take
 
-    def counting(plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> None:
+    def count_taken(plan: CounterPlan, outcomes: Sequence[Pushed], at_us: int) -> None:
         taken[-1] += len(outcomes)
         take(plan, outcomes, at_us)
 
-    simulation.buffer.take = counting  # type: ignore[method-assign]  # a spy
+    simulation.buffer.take = count_taken  # type: ignore[method-assign]  # a spy
     reporting = [asyncio.create_task(simulation.receiver.receive(body, EDGE)) for _ in range(batches)]
     while not all(report.done() for report in reporting):
         await asyncio.sleep(0)

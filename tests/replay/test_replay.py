@@ -87,7 +87,7 @@ def test_pool_limit_applies_beside_the_limits_of_its_members() -> None:
         ("pool", "prod", "pods", 3),
         ("pool", "prod", "cpu", "1500m"),
     ]
-    assert codes(lines)[-2:] == [429, 200], "refunded at 7 and filled at 8; at 65 the one of 0 has left"
+    assert codes(lines)[-2:] == [429, 200], "refunded at 7 and filled at 8; at 65 the charge of 0 has left"
 
 
 def test_rules_apply_without_the_store_and_admissions_are_booked_afterwards() -> None:
@@ -99,7 +99,7 @@ def test_rules_apply_without_the_store_and_admissions_are_booked_afterwards() ->
     assert {uid: codes_by_uid[uid] for uid in ("local-1", "local-2", "local-3", "local-4")} == {
         "local-1": [200, 200, 200],  # twice while the store is unavailable, and once after the booking
         "local-2": [200],
-        "local-3": [429],  # what was left of the service's, and of its pool's
+        "local-3": [429],  # beyond the remainder of the service and of its pool
         "local-4": [200],  # in the place of a refunded Pod
     }
     assert codes_by_uid["allow-1"] == codes_by_uid["allow-2"] == [200]
@@ -208,7 +208,9 @@ def test_dry_run_charges_nothing_trips_nothing_and_takes_no_lease() -> None:
     lines = play("dry_run")
     assert codes(lines) == [200, 200, 200, 429, 429, 429, 429, 429, 503, 200, 200, 200]
     assert [used(line)["pods"] for line in lines[:3]] == [0, 0, 1]
-    assert [line["breaker"] for line in lines[3:8]] == ["CLOSED"] * 4 + ["OPEN"], "two real refusals trip, no dry ones"
+    assert [line["breaker"] for line in lines[3:8]] == ["CLOSED"] * 4 + ["OPEN"], (
+        "two real denials trip, dry runs do not"
+    )
     assert [line["breaker"] for line in lines[9:]] == ["HALF_OPEN", "HALF_OPEN", "CLOSED"]
 
 
@@ -273,7 +275,7 @@ def test_probe_leases_expire_and_outcomes_close_or_reopen() -> None:
     assert pods["p0", 9]["status"]["code"] == 503
     assert "is open until 1970-01-01T00:00:16.000Z" in pods["p0", 9]["status"]["message"]
     assert [pods[uid]["allowed"] for uid in (("p1", 16.5), ("p2", 16.6), ("p3", 16.7))] == [True, True, False]
-    assert pods["p4", 18.5]["allowed"] is False, "one succeeded, one is out, two are wanted"
+    assert pods["p4", 18.5]["allowed"] is False, "one probe succeeded, one is leased, two are required"
     assert pods["p4", 21.599999]["allowed"] is False
     assert pods["p5", 21.6]["allowed"] is True, "the lease of p2 expired after 5 s and is taken over"
     outcomes = [(line["at"], line["breaker"], line["generation"]) for line in lines if "decision" not in line]
@@ -288,7 +290,7 @@ def test_probe_leases_expire_and_outcomes_close_or_reopen() -> None:
         (34, "HALF_OPEN", 4),
         (34, "CLOSED", 5),
     ]
-    assert outcomes[-1] == (38, "CLOSED", 5), "three seconds of errors of generation 4 are none of generation 5's"
+    assert outcomes[-1] == (38, "CLOSED", 5), "errors of generation 4 do not count in generation 5"
 
 
 def test_mean_latency_above_the_threshold_trips_and_an_equal_one_does_not() -> None:
@@ -345,8 +347,8 @@ def test_resize_charges_above_the_maximum_so_far() -> None:
     assert [used(line)["cpu"] for line in lines] == [
         "400m",
         "700m",
-        "700m",  # down: nothing comes back
-        "700m",  # up to where it was: nothing is charged
+        "700m",  # down: no refund
+        "700m",  # up to the former value: no charge
         "700m",  # a dry run
         "900m",
         "900m",  # refused
@@ -437,7 +439,7 @@ def test_limit_on_live_pods_opens_surge_and_frees_places_of_ended_pods() -> None
     assert statuses[1201] == {"pods": 3, "cpu": "300m"}, "a refunded Pod frees its place"
     assert statuses[1204] == {"pods": 3, "cpu": "250m"}, "Pods created and deleted during the outage are known"
     assert [asked[1206, uid] for uid in ("a1", "b1", "a2")] == [200, 200, 403]
-    assert [asked[at, uid] for at, uid in ((88000, "a3"), (88001, "a4"))] == [403, 200], "a day later it still lives"
+    assert [asked[at, uid] for at, uid in ((88000, "a3"), (88001, "a4"))] == [403, 200], "it is still live a day later"
     assert [line["refunded"] for line in lines if line.get("uid") in {"late", "old1"} and "refunded" in line] == [
         False,
         True,

@@ -155,12 +155,12 @@ class Simulation:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait while the guard's own tasks run."""
-        while not condition():  # noqa: ASYNC110  what is waited for is a turn of this loop
+        while not condition():  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(1e-4)
 
     async def settled(self) -> None:
         """Wait until no debt is left: the guard's own tasks have no other signal."""
-        while self.guard._reconciler._task is not None:  # noqa: ASYNC110  what is waited for is a turn of this loop
+        while self.guard._reconciler._task is not None:  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(1e-4)
 
     async def used(self, plan: CounterPlan = LOCAL) -> list[int]:
@@ -416,7 +416,7 @@ async def test_charge_without_an_answer_is_kept_for_an_admitted_pod(simulation: 
     assert (await simulation.ask(DENY, "c")).repeated
     await simulation.settled()
     assert simulation.store.refunded == []
-    assert await simulation.used() == [3], "once each"
+    assert await simulation.used() == [3], "each is counted once"
 
 
 async def test_resize_or_dry_run_without_an_answer_is_not_refunded(simulation: Simulation) -> None:
@@ -471,7 +471,7 @@ async def test_lost_charges_are_booked_again_once_within_a_minute(simulation: Si
     simulation.guard.lost()
     await simulation.settled()
     assert await simulation.used() == [2]
-    assert simulation.booked == [("payment-api", BookingCause.LOSS, 2)], "it was not lost this time"
+    assert simulation.booked == [("payment-api", BookingCause.LOSS, 2)], "the charges were not lost this time"
     assert simulation.lost == 2
 
 
@@ -493,7 +493,7 @@ async def test_refund_of_a_lost_charge_does_not_change_the_local_count(simulatio
     assert (await simulation.ask()).charged
     simulation.guard.lost()
     await simulation.guard.refund(LOCAL, "a")
-    assert [(await simulation.ask()).charged for _ in range(3)] == [True, True, False], "three were left"
+    assert [(await simulation.ask()).charged for _ in range(3)] == [True, True, False], "three places were left"
     simulation.store.failure = ""
     await simulation.settled()
     assert await simulation.used() == [3]
@@ -664,7 +664,7 @@ async def test_earlier_admission_survives_the_answer_that_reveals_a_loss(
     assert (receipt.refused, receipt.repeated) == (None, True)
     simulation.store.on_acquire = lambda: None
     await simulation.settled()
-    assert (await simulation.used(), simulation.store.refunded) == ([4], []), "it is one Pod, and counts"
+    assert (await simulation.used(), simulation.store.refunded) == ([4], []), "one Pod is counted once"
 
 
 async def test_earlier_admission_survives_a_denial_by_a_refilled_store(simulation: Simulation) -> None:
@@ -761,7 +761,7 @@ async def test_broken_record_does_not_delay_other_services(simulation: Simulatio
 
     simulation.store.book = fails  # type: ignore[method-assign]
     simulation.store.failure = ""
-    while await simulation.used() != [1]:  # noqa: ASYNC110  what is waited for is a turn of this loop
+    while await simulation.used() != [1]:  # noqa: ASYNC110  the test waits for a turn of this loop
         await asyncio.sleep(1e-4)
     simulation.store.book = lambda plan, bookings: book(simulation.store, plan, bookings)  # type: ignore[method-assign]
     await simulation.settled()

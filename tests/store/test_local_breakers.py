@@ -96,7 +96,7 @@ async def test_open_breaker_stays_open_until_its_time_and_then_leases_its_share_
         assert (receipt.refused, receipt.local) == (DeniedBy.BREAKER, True)
         assert receipt.breaker is not None
         assert receipt.breaker.state is State.OPEN
-        assert receipt.breaker.open_remaining_us(receipt.at_us) > 0, "for the countdown"
+        assert receipt.breaker.open_remaining_us(receipt.at_us) > 0, "the remaining time is shown"
         simulation.sleep(OPEN_SECONDS // 2)
     assert await denials(simulation, plan, 4) == [None, None, DeniedBy.BREAKER, DeniedBy.BREAKER], (
         "2 of 3 for one of two"
@@ -139,7 +139,7 @@ async def test_failed_probe_opens_the_breaker_here_and_then_in_the_store(simulat
     assert await simulation.guard.record_outcomes(LOCAL, [unknown]) == ()
     assert (
         changes(await simulation.guard.record_outcomes(LOCAL, [replace(unknown, uid="probe", generation=1)])) == []
-    ), "it is stale"
+    ), "the outcome is stale"
     assert changes(await simulation.guard.record_outcomes(LOCAL, [replace(unknown, uid="probe")])) == ["HALF_OPEN OPEN"]
     known = simulation.guard.known_breaker(LOCAL)
     assert known is not None

@@ -104,21 +104,23 @@ def tls_server(pki: Pki) -> Iterator[int]:
 def test_cancelled_handshake_is_not_reported_as_a_defect(tmp_path: Path) -> None:
     pki, reported = Pki.create(tmp_path), list[dict[str, Any]]()
 
-    class Made(asyncio.Protocol):
+    class HandshakeProtocol(asyncio.Protocol):
         is_made = False
 
         def connection_made(self, _: asyncio.BaseTransport) -> None:
-            Made.is_made = True
+            HandshakeProtocol.is_made = True
 
     async def give_up(port: int) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: reported.append(context))
         sock = socket.create_connection(("127.0.0.1", port))
         # Without a task, which would be cancelled before the handshake begins.
-        connecting = loop.create_connection(Made, sock=sock, ssl=pki.context(), server_hostname="localhost")
+        connecting = loop.create_connection(
+            HandshakeProtocol, sock=sock, ssl=pki.context(), server_hostname="localhost"
+        )
         connecting.send(None)
         async with asyncio.timeout(HANG_SECONDS):
-            while not Made.is_made:  # noqa: ASYNC110  the very next turn of the loop is wanted
+            while not HandshakeProtocol.is_made:  # noqa: ASYNC110  the very next turn of the loop is wanted
                 await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):
             connecting.throw(asyncio.CancelledError())

@@ -7,7 +7,7 @@ import pytest
 from webhook.support.single_flight import SingleFlight
 
 
-class Making:
+class Work:
     """Work of `long_seconds`, on a clock that only it and rests advance."""
 
     def __init__(self, long_seconds: float) -> None:
@@ -30,38 +30,38 @@ class Making:
 
 
 async def test_concurrent_callers_share_one_result() -> None:
-    making = Making(0.01)
-    assert await asyncio.gather(*(making.shared.get() for _ in range(50))) == [b"1"] * 50
+    work = Work(0.01)
+    assert await asyncio.gather(*(work.shared.get() for _ in range(50))) == [b"1"] * 50
 
 
 async def test_next_result_follows_a_rest_of_four_times_its_duration() -> None:
-    making = Making(0.01)
-    assert [await making.shared.get() for _ in range(3)] == [b"1", b"2", b"3"]
-    assert making.began_seconds == pytest.approx([100, 100.05, 100.10])
+    work = Work(0.01)
+    assert [await work.shared.get() for _ in range(3)] == [b"1", b"2", b"3"]
+    assert work.began_seconds == pytest.approx([100, 100.05, 100.10])
 
 
 async def test_later_caller_does_not_wait() -> None:
-    making = Making(0.01)
-    await making.shared.get()
-    making.now_seconds = 200.0
-    await making.shared.get()
-    assert making.began_seconds == [100, 200]
+    work = Work(0.01)
+    await work.shared.get()
+    work.now_seconds = 200.0
+    await work.shared.get()
+    assert work.began_seconds == [100, 200]
 
 
 async def test_rest_after_a_slow_result_is_half_a_second_at_most() -> None:
-    making = Making(2.0)
-    await making.shared.get()
-    await making.shared.get()
-    assert making.began_seconds == [100, 102.5]
+    work = Work(2.0)
+    await work.shared.get()
+    await work.shared.get()
+    assert work.began_seconds == [100, 102.5]
 
 
 async def test_failure_or_cancellation_does_not_affect_other_callers() -> None:
-    making = Making(0.01)
-    making.fault = OSError("away")
+    work = Work(0.01)
+    work.fault = OSError("away")
     with pytest.raises(OSError, match="away"):
-        await making.shared.get()
-    making.fault = None
-    cancelled, waiting = asyncio.create_task(making.shared.get()), asyncio.create_task(making.shared.get())
+        await work.shared.get()
+    work.fault = None
+    cancelled, waiting = asyncio.create_task(work.shared.get()), asyncio.create_task(work.shared.get())
     await asyncio.sleep(0)
     cancelled.cancel()
     assert await waiting == b"2"

@@ -23,12 +23,12 @@ async def client(fake: FakeApiServer, tmp_path: Path) -> AsyncIterator[Any]:
     assert fake.url
     async with await connect(tmp_path / "kubeconfig") as connected:
         yield connected
-    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # nothing is left, on either side
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # no task is left, of client or server
 
 
 @pytest.fixture
 async def loops(client: Any) -> AsyncIterator[Loops]:  # noqa: ARG001  they end before it is closed
-    """Return what runs loops until the end of the test."""
+    """Return a runner of loops, which stops them at the end of the test."""
     found = Loops()
     yield found
     await found.stop()

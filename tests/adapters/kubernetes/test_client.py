@@ -63,7 +63,7 @@ async def test_token_file_is_reread_and_relative_to_the_kubeconfig(fake: FakeApi
         token.write_text("two\n")
         assert await authorization(client, fake) == "Bearer two"
         token.unlink()
-        assert await authorization(client, fake) == "Bearer two", "while a file is replaced it is away for a moment"
+        assert await authorization(client, fake) == "Bearer two", "a file may be absent during its replacement"
         token.write_text("")
         assert await authorization(client, fake) == "Bearer two"
 

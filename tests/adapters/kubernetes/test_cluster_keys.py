@@ -57,7 +57,7 @@ async def client(published: Published, tmp_path: Path) -> AsyncIterator[Any]:
 async def test_fetched_key_set_has_the_issuer_from_discovery(published: Published, client: Any) -> None:
     document = await ClusterKeys(client).fetch()
     assert (document.name, document.content.decode(), document.issuer) == (JWKS, jwks(ONE), ISSUER)
-    assert [seen.path for seen in published.fake.seen] == [DISCOVERY, JWKS], "jwks_uri may lead anywhere"
+    assert [seen.path for seen in published.fake.seen] == [DISCOVERY, JWKS], "jwks_uri is not followed"
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,6 @@ async def test_server_accepts_cluster_tokens_and_no_other_key_for_their_issuer(
         published.keys = good
         await server.until('podgate_keys{source="cluster"}', 1)
         assert (await server.post("/nowhere", token=ONE.token()))[0] == 404
-        assert (await server.post("/nowhere"))[0] == 404, "the file's keys count beside them"
+        assert (await server.post("/nowhere"))[0] == 404, "the file's keys are valid beside them"
         assert await server.post("/nowhere", token=forged.token()) == (401, "unauthorized\n")
         assert await server.metric(refused) == 3

@@ -325,7 +325,7 @@ async def test_transition_reported_by_two_servers_is_one_event(
     await second.until("known")
     second.events.transitioned(transition(State.CLOSED, State.OPEN, "x", at_us=AT_NS // 1000 + 1))
     await second.until("known", "written")
-    assert len(cluster.stored("podgate-system")) == 2, "with an empty store generations begin anew"
+    assert len(cluster.stored("podgate-system")) == 2, "in an empty store generations start again"
 
 
 async def test_held_trip_creates_one_event_a_minute_and_expired_probe_none(
@@ -403,7 +403,7 @@ def test_bucket_allows_a_burst_and_then_its_rate() -> None:
     assert [bucket.wait_seconds(2000.0) for _ in range(4)] == pytest.approx([0, 0, 0, 0.1])
 
 
-# An API server that is away, or that refuses
+# API server outages and refusals
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503, "unwell"), refuse(429, "busy", Retry_After="0")])

@@ -73,7 +73,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def started() -> AsyncIterator[Callable[[Any], asyncio.Task[None]]]:
-    """Return what runs something until it has ended, or the test has."""
+    """Return a function that starts a task, and cancel the tasks at the end of the test."""
     tasks: list[asyncio.Task[None]] = []
 
     def start(work: Any) -> asyncio.Task[None]:
@@ -184,7 +184,7 @@ async def test_restarted_container_takes_over_its_own_lease(cluster: Cluster) ->
     await cluster.lease("podgate-0", is_unique=True).take(0)
 
 
-# An API server that is away, or that refuses
+# API server outages and refusals
 
 
 @pytest.mark.parametrize("fault", [drop, refuse(503, "unwell"), refuse(429, "busy"), say(b"{}"), say(b"<html>")])
@@ -238,7 +238,7 @@ async def test_expiry_starts_again_after_an_api_server_outage(cluster: Cluster, 
     del cluster.fake.always["get"]
     cluster.fake.seen.clear()
     await taking
-    assert cluster.fake.verbs()[:2] == ["get", "get"], "the first look after that begins to count"
+    assert cluster.fake.verbs()[:2] == ["get", "get"], "the first read after the outage starts the duration"
 
 
 # Renewal

@@ -138,7 +138,7 @@ async def test_failed_lookup_returns_in_time_and_is_reported_once(
     assert await namespaces.source.lookup("payments") == {"tier": "prod"}
     fake.next("list", fault)
     assert await namespaces.source.lookup("orders") is None
-    assert len(namespaces.troubles) == 2, "it had been over"
+    assert len(namespaces.troubles) == 2, "the first trouble had ended"
 
 
 async def test_refusals_that_differ_by_name_are_reported_once(namespaces: CachedNamespaces) -> None:

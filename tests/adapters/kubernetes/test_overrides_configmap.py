@@ -128,11 +128,11 @@ async def test_store_writes_nothing_after_a_concurrent_change(fake: FakeApiServe
     await one.read()
     await other.read()
     assert await one.write(b"one")
-    assert not await other.write(b"other"), "it was created by somebody else"
+    assert not await other.write(b"other"), "another client has created it"
     await other.read()
     await one.read()
     assert await one.write(b"two")
-    assert not await other.write(b"other"), "it was changed by somebody else"
+    assert not await other.write(b"other"), "another client has changed it"
     found = fake.stored(CONFIGMAPS, NAME)
     assert found is not None
     assert found["data"][KEY] == "two"

@@ -70,7 +70,7 @@ def fake(fake: FakeApiServer) -> FakeApiServer:
 
 @pytest.fixture
 def follow(client: Any, loops: Loops) -> Follow:
-    """Return what starts to follow Pods."""
+    """Return a function that starts a follower of Pods."""
 
     def start(resume: Continuity | None = None, *, run: bool = True, timing: ApiTiming = QUICK) -> Follower:
         follower = Follower(clock=VirtualClock(1_000_000))

@@ -366,7 +366,7 @@ async def test_refresh_is_skipped_within_the_cool_down(fake: FakeApiServer, clie
     fake.next("list", refuse(500))
     for _ in range(5):
         await followed.source.refresh()
-    assert fake.verbs().count("list") == 1, "also one that failed"
+    assert fake.verbs().count("list") == 1, "also after a failure"
 
 
 async def test_cancelled_caller_does_not_stop_the_refresh(followed: Followed) -> None:
@@ -400,7 +400,7 @@ async def test_failed_refresh_is_reported_once_and_does_not_raise(
     [trouble] = followed.troubles
     assert trouble.startswith(f"cannot read {THIS}: ")
     assert words in trouble
-    assert followed.keeper.last_errors() == (), "nothing is known of the document"
+    assert followed.keeper.last_errors() == (), "the document was not read"
     del fake.always["list"]
     await followed.source.refresh()
     fake.next("list", fault)

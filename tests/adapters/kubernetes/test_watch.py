@@ -59,7 +59,7 @@ def fake(fake: FakeApiServer) -> FakeApiServer:
 
 @pytest.fixture
 def follow(client: Any, loops: Loops) -> Callable[..., Follower]:
-    """Return what starts a watch."""
+    """Return a function that starts a watch."""
 
     def start(timing: ApiTiming = QUICK) -> Follower:
         follower = Follower()
@@ -109,7 +109,7 @@ async def test_ended_watch_resumes_at_its_last_version(fake: FakeApiServer, watc
     await until(lambda: "orders" in watching.names)
     last = fake.revision
     getattr(fake, ending)()
-    fake.put(NAMESPACES, "stock")  # while nobody watches
+    fake.put(NAMESPACES, "stock")  # without an open watch
     await until(lambda: "stock" in watching.names)
     assert fake.last("watch").query["resourceVersion"] == str(last)
     assert fake.verbs() == ["list", "watch", "watch"]
@@ -117,7 +117,7 @@ async def test_ended_watch_resumes_at_its_last_version(fake: FakeApiServer, watc
 
 
 async def test_bookmark_advances_the_version(fake: FakeApiServer, watching: Follower) -> None:
-    fake.revision += 1000  # what happened to other kinds of objects
+    fake.revision += 1000  # writes of other kinds of objects
     contacts = watching.contacts
     fake.bookmark()
     await until(lambda: watching.contacts > contacts)

@@ -73,7 +73,7 @@ async def subscribed_replica(
 async def eventually(holds: Callable[[], bool]) -> None:
     """Wait for a condition of another process, or of a task without an event."""
     async with asyncio.timeout(HANG_SECONDS):
-        while not holds():  # noqa: ASYNC110  as said
+        while not holds():  # noqa: ASYNC110  see above
             await asyncio.sleep(0.01)
 
 
@@ -160,13 +160,13 @@ async def test_newest_of_two_views_is_kept_in_any_order(redis_server: RedisServe
 
         probing = replace(OPEN, state=State.HALF_OPEN, generation=6, open_until_us=0)
         assert await view_after(OPEN, 10) == OPEN
-        assert await view_after(probing, 5) == probing, "a clock that was put back does not undo a transition"
+        assert await view_after(probing, 5) == probing, "a clock that is set back does not undo a transition"
         assert await view_after(OPEN, 20) == probing
         newer = replace(probing, probes_leased=2)
         assert await view_after(newer, 30) == newer
         assert await view_after(probing, 29) == newer
         apart = replace(OPEN, generation=6)
-        assert await view_after(apart, 31) == apart, "of two that moved apart the open one holds"
+        assert await view_after(apart, 31) == apart, "of two forks the open one holds"
         assert await view_after(newer, 40) == apart
 
 
@@ -354,7 +354,9 @@ async def test_forbidden_publication_does_not_stop_counting_and_others_read(
         await force_open(alone.store)
         assert alone.breaker_state() is State.FORCED_OPEN
         await alone.store.close()
-        assert [entry[b"username"] for entry in server.cli("ACL", "LOG")] == [b"podgate"], "it tried"
+        assert [entry[b"username"] for entry in server.cli("ACL", "LOG")] == [b"podgate"], (
+            "the replica tried to publish"
+        )
         publish(server, OPEN, plan=mark)
         await eventually(lambda: other.breaker_state(mark) is State.OPEN)
         assert other.breaker_state() is None

@@ -87,7 +87,9 @@ async def test_slot_migration_is_followed_by_ask_and_moved(redis_cluster: RedisC
             redis_cluster.begin_move(tag, target)
             assert await link.run([key(tag)], b"under way") == b"under way"
             asked = target if tag == new else source
-            assert asked.cli("CLUSTER", "COUNTKEYSINSLOT", key_slot(tag.encode())) == 1, "ASK, and no ASK"
+            assert asked.cli("CLUSTER", "COUNTKEYSINSLOT", key_slot(tag.encode())) == 1, (
+                "with ASK for the new tag, without for the old"
+            )
             redis_cluster.end_move(tag, target)
             assert await link.run([key(tag)], b"moved") == b"moved"
             assert target.cli("GET", key(tag)) == (b"3" if tag == old else b"2"), "MOVED"

@@ -125,7 +125,7 @@ def pki(tmp_path: Path) -> Pki:
 
 @pytest.fixture
 def context(pki: Pki) -> ssl.SSLContext:
-    """Return the server side's, which asks for a certificate."""
+    """Return the server's context, which requires a client certificate."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(pki.folder / "ca.crt"))
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(pki.paths.certificate, pki.paths.key)

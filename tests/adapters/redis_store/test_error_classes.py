@@ -366,7 +366,7 @@ async def test_failed_cluster_node_affects_its_services_only(tmp_path: Path) -> 
                     assert await wired.ask(plan) is not None
             node.start()
             async with asyncio.timeout(HANG_SECONDS):
-                while await wired.ask(hit) is None:  # noqa: ASYNC110  what is waited for is a server
+                while await wired.ask(hit) is None:  # noqa: ASYNC110  the test waits for a server
                     await asyncio.sleep(0.01)
             for plan in others:
                 assert await wired.ask(plan) is not None
@@ -391,7 +391,7 @@ async def test_counters_lost_in_a_failover_admit_no_pod_beyond_the_limit(tmp_pat
             await asyncio.to_thread(group.wait_for_failover, former)
             again = 0
             async with asyncio.timeout(HANG_SECONDS):
-                while (receipt := await wired.ask(plan)) is None:  # noqa: ASYNC110  what is waited for is a server
+                while (receipt := await wired.ask(plan)) is None:  # noqa: ASYNC110  the test waits for a server
                     await asyncio.sleep(0.01)
                 again += receipt.charged
                 # Ticks of a server, with more Pods than the limit admits.

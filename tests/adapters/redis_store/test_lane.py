@@ -41,11 +41,11 @@ class Server:
         await self.probes[-1]
 
     async def called(self, times: int) -> None:
-        while len(self.calls) < times:  # noqa: ASYNC110  what is waited for is a turn of this loop
+        while len(self.calls) < times:  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(0)
 
     async def probed(self, times: int) -> None:
-        while len(self.probes) < times:  # noqa: ASYNC110  what is waited for is a turn of this loop
+        while len(self.probes) < times:  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(0)
 
     def batch(self, deadline_seconds: float = 30) -> Lane:
@@ -122,28 +122,28 @@ async def test_timed_out_caller_leaves_the_call_running_and_others_do_not_wait(s
 
 async def test_result_of_a_cancelled_operation_is_handled_once(server: Server) -> None:
     batch = server.batch()
-    stays, gone, broken = ask_all(batch, "abc")
+    kept, cancelled, broken = ask_all(batch, "abc")
     await server.called(1)
-    for left in (gone, broken):
-        left.cancel()
-    await asyncio.wait([gone, broken])
+    for task in (cancelled, broken):
+        task.cancel()
+    await asyncio.wait([cancelled, broken])
     server.answers[0].set_result([["a"], ["b"], "ERR its own"])
-    assert await stays == ["a"]
-    assert server.left == [("b", ["b"])], "an error has done nothing"
+    assert await kept == ["a"]
+    assert server.left == [("b", ["b"])], "an error has no result to handle"
 
 
 async def test_operation_cancelled_before_the_call_is_not_sent(server: Server) -> None:
     batch = server.batch()
     first = ask_all(batch, "a")
     await server.called(1)
-    gone, stays = ask_all(batch, "bc")
+    cancelled, kept = ask_all(batch, "bc")
     await asyncio.sleep(0)
-    gone.cancel()
-    await asyncio.wait([gone])
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
     server.answers[0].set_result(None)
     await server.called(2)
     server.answers[1].set_result(None)
-    await asyncio.gather(*first, stays)
+    await asyncio.gather(*first, kept)
     assert server.calls == [["a"], ["c"]]
 
 
@@ -163,7 +163,7 @@ async def test_failed_call_takes_the_lane_down_until_a_probe_succeeds(server: Se
     assert await failure(ask_all(batch, "e")[0]) == ("unreachable: still refused", False)
     assert server.calls == [["a", "b"]], "only a probe uses the network"
     server.probes[1].set_result(None)
-    while batch._down:  # noqa: ASYNC110  what is waited for is a turn of this loop
+    while batch._down:  # noqa: ASYNC110  the test waits for a turn of this loop
         await asyncio.sleep(0)
     (answered,) = ask_all(batch, "f")
     await server.called(2)
@@ -183,7 +183,7 @@ async def test_repeated_failures_lengthen_the_pause_and_are_reported_once(server
         await failure(asked)
         await server.probed(number + 1)
         server.probes[number].set_result(None)
-        while batch._down:  # noqa: ASYNC110  what is waited for is a turn of this loop
+        while batch._down:  # noqa: ASYNC110  the test waits for a turn of this loop
             await asyncio.sleep(0)
     assert failures == [0, 1, 2, 3, 4, 5], "a probe alone does not reset the delays"
     assert len(server.messages) == 1

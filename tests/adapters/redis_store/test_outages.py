@@ -131,7 +131,7 @@ class LoadRun:
     outages: list[Outage] = field(default_factory=list)
 
     async def settled(self, losses: int) -> None:
-        """Wait until each replica has noticed so many losses, and owes nothing."""
+        """Wait until each replica has noticed so many losses, and has no debts."""
         async with asyncio.timeout(HANG_SECONDS):
             while not all(one.is_settled and len(one.lost) >= losses for one in self.replicas):  # noqa: ASYNC110  it happens elsewhere
                 await asyncio.sleep(0.01)

@@ -118,7 +118,7 @@ async def test_silent_sentinel_is_skipped_and_then_asked_last(
         port = silent.getsockname()[1]
         async with linked(f"redis+sentinel://127.0.0.1:{port},{hosts}/{SERVICE}") as link:
             assert await link.run([KEY], b"a") == b"a"
-            silent.close()  # and now it is gone
+            silent.close()  # now it refuses connections
             assert await link.run_ids()
             assert link._sentinels._order[-1].port == port  # type: ignore[attr-defined]  # it shows nowhere else
 

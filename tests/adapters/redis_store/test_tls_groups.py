@@ -21,7 +21,7 @@ PROGRAM = "redis-8.2"
 
 @pytest.fixture
 def context(tmp_path: Path) -> ssl.SSLContext:
-    """Return the server side's, which asks for a certificate."""
+    """Return the server's context, which requires a client certificate."""
     pki = Pki.create(tmp_path)
     write_key_pair(pki.client("podgate"), tmp_path / "client.crt", tmp_path / "client.key")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca.crt"))

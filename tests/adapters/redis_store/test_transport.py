@@ -62,7 +62,7 @@ async def test_concurrent_calls_share_a_connection_and_get_their_own_answers(
     answers = await asyncio.gather(*(link.run([KEY], argument) for argument in arguments), link.run_ids())
     assert answers[:-1] == arguments
     assert answers[-1] == {"": redis_server.cli("INFO", "server")["run_id"]}
-    assert connections(redis_server) - before == 2, "those of this test"
+    assert connections(redis_server) - before == 2, "both are this test's own"
     assert redis_server.cli("GET", KEY) == b"100"
 
 
@@ -70,7 +70,7 @@ async def test_concurrent_first_calls_share_one_connection(redis_server: RedisSe
     before = connections(redis_server)
     async with linked(redis_server.url) as link:
         assert await asyncio.gather(*(link.run([KEY], b"x") for _ in range(20))) == [b"x"] * 20
-    assert connections(redis_server) - before == 2, "and that of this test"
+    assert connections(redis_server) - before == 2, "one is this test's own"
 
 
 async def test_flushed_scripts_are_sent_again(link: Transport, redis_server: RedisServer) -> None:
@@ -116,7 +116,7 @@ async def test_connect_to_a_silent_server_times_out_and_leaves_nothing_open(
         monkeypatch.setattr(connect, "_CONNECT_SECONDS", 30)
         own_redis_server.resume()
         await link.ping()
-        assert own_redis_server.cli("INFO", "clients")["connected_clients"] == 2, "and that of this test"
+        assert own_redis_server.cli("INFO", "clients")["connected_clients"] == 2, "one is this test's own"
 
 
 async def test_silent_server_is_disconnected(
@@ -154,7 +154,7 @@ async def test_replica_is_left_after_a_read_only_error(own_redis_server: RedisSe
     for _ in range(2):
         with pytest.raises((ReadOnlyError, ResponseError), match="read only replica"):
             await own_link.run([KEY], b"b")
-    assert connections(own_redis_server) - before == 2, "and that of this test: the second call had another one"
+    assert connections(own_redis_server) - before == 2, "one is this test's own: the second call used a new connection"
     own_redis_server.cli("REPLICAOF", "NO", "ONE")
     assert await own_link.run([KEY], b"c") == b"c"
 
@@ -169,7 +169,9 @@ async def test_replica_is_left_after_a_read_only_error_caught_by_the_script(
         before = connections(own_redis_server)
         for _ in range(2):
             assert b"READONLY" in await link.run([KEY], b"b")
-        assert connections(own_redis_server) - before == 2, "and that of this test: the second call had another one"
+        assert connections(own_redis_server) - before == 2, (
+            "one is this test's own: the second call used a new connection"
+        )
 
 
 async def test_full_server_recovers(own_redis_server: RedisServer, own_link: Transport) -> None:
@@ -226,7 +228,7 @@ async def test_server_without_a_run_id_is_connected() -> None:
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         async with linked(f"redis://127.0.0.1:{port}") as link:
-            link.on_connected = lambda *who: connected.append(who)
+            link.on_connected = lambda *address: connected.append(address)
             await link.ping()
         await ended.wait()
     assert connected == []
