@@ -1,4 +1,4 @@
-"""What all tests share: options, event loops, property tests without deadlines, durations, and their distribution."""
+"""Shared pytest options, event loops, Hypothesis profile, durations, and distribution over workers."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ _LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
 }
 
-# On top of what Hypothesis chooses itself: in CI the same examples every time, at a desk new ones.
+# Based on Hypothesis's own profile: the same examples every time in CI, new ones elsewhere.
 settings.register_profile(
     "patient", parent=settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -29,12 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--refresh-goldens",
         action="store_true",
-        help="rewrite the golden files with what the code says today; read the difference before it is kept",
+        help="rewrite the golden files with the current output; read the diff before you commit it",
     )
     parser.addoption(
         "--all-tiers",
         action="store_true",
-        help="print what each tier of the tests costs, and fail where one has not run whole",
+        help="print the durations of each tier of tests, and fail if a tier is incomplete",
     )
 
 
@@ -56,14 +56,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run on uvloop, as the server does; a module that must work elsewhere too names its LOOPS."""
+    """Run on uvloop, as the server does, unless the module names its LOOPS."""
     names = getattr(getattr(item, "module", None), "LOOPS", ("uvloop",))
     return {name: _LOOPS[name] for name in names}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, None, None]:
-    """Collect without collections of garbage: ten thousand tests stay, and were gone through again and again."""
+    """Disable garbage collection during test collection: it would scan ten thousand tests repeatedly."""
     gc.disable()
     yield
     gc.freeze()
@@ -71,7 +71,7 @@ def pytest_collection() -> Generator[None, None, None]:
 
 
 def pytest_collection_finish() -> None:
-    """Take away what the test modules have read: a server that inherits it would take it for a setting of its own."""
+    """Remove the variables that test modules have read: a child server would read them as its settings."""
     for name in [name for name in os.environ if name.startswith("PODGATE_TEST_")]:
         del os.environ[name]
 
@@ -82,5 +82,5 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture
 def refresh_goldens(request: pytest.FixtureRequest) -> bool:
-    """Whether golden files are to be rewritten."""
+    """Return whether to rewrite golden files."""
     return bool(request.config.getoption("--refresh-goldens"))

@@ -1,4 +1,4 @@
-"""Durations of a run by tier, beside the budget of each, and whether a tier was left out."""
+"""Durations of a run by tier, with the budget and the completeness of each tier."""
 
 import time
 from collections.abc import Generator
@@ -13,9 +13,9 @@ from tests.harness.fork_server import ForkedProcess
 
 @dataclass
 class Tier:
-    """Some folders of tests with what they cost a run, and the budget of that in CPU seconds.
+    """Test folders with their durations in a run, and their budget in CPU seconds.
 
-    All budgets together are what two cores do in 11 minutes.
+    The budgets add up to 11 minutes on two cores.
     """
 
     name: str
@@ -38,7 +38,7 @@ _CPU = "cpu_seconds"
 
 
 class Tiers:
-    """A plugin for the process that collects all reports: adds them up by tier, prints the sums, keeps the slowest."""
+    """Plugin of the process that collects all reports: sums durations by tier, and lists the slowest tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -48,11 +48,11 @@ class Tiers:
             Tier("processes", (), 570),  # all other folders
         ]
         self.durations: dict[str, float] = {}
-        self.begun = time.monotonic()
+        self.started = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         folder = report.nodeid.split("/")[1] if "/" in report.nodeid else ""
-        tier = next((one for one in self.tiers if folder in one.folders), self.tiers[-1])
+        tier = next((candidate for candidate in self.tiers if folder in candidate.folders), self.tiers[-1])
         self.durations[report.nodeid] = self.durations.get(report.nodeid, 0.0) + report.duration
         tier.seconds += report.duration
         tier.cpu_seconds += sum(value for name, value in report.user_properties if name == _CPU)
@@ -61,25 +61,25 @@ class Tiers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a run of everything that has skipped a test, or has none of a tier."""
-        if self.config.getoption("--all-tiers") and session.exitstatus == pytest.ExitCode.OK and self.left_out():
+        """Fail a run with --all-tiers that skipped a test or ran none of a tier."""
+        if self.config.getoption("--all-tiers") and session.exitstatus == pytest.ExitCode.OK and self.incomplete():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.config.getoption("--all-tiers"):
-            terminalreporter.section(f"tiers, {time.monotonic() - self.begun:.0f} s in all")
-            for line in [*map(str, self.tiers), *self.left_out()]:
+            terminalreporter.section(f"tiers, {time.monotonic() - self.started:.0f} s in all")
+            for line in [*map(str, self.tiers), *self.incomplete()]:
                 terminalreporter.write_line(line)
         xml = self.config.getoption("xmlpath")
         if xml:
             Path(xml).with_suffix(".txt").write_text("\n".join([*map(str, self.tiers), *self.slowest()]) + "\n")
 
-    def left_out(self) -> list[str]:
-        """Say which tiers have not run whole."""
+    def incomplete(self) -> list[str]:
+        """Return an error line for each incomplete tier."""
         return [
-            f"error: {one.name}: {one.skipped} tests skipped, {one.tests} run"
-            for one in self.tiers
-            if one.skipped or not one.tests
+            f"error: {tier.name}: {tier.skipped} tests skipped, {tier.tests} run"
+            for tier in self.tiers
+            if tier.skipped or not tier.tests
         ]
 
     def slowest(self) -> list[str]:
@@ -88,9 +88,9 @@ class Tiers:
 
 
 class Cpu:
-    """A plugin for the process that runs tests: puts the CPU of each, and of the processes that ended in it, on record.
+    """Plugin of a process that runs tests: records the CPU time of each test, and of the processes that ended in it.
 
-    What a fixture keeps running for several tests is counted with the one in whose teardown it ends.
+    The process of a shared fixture counts for the test in whose teardown it ends.
     """
 
     def __init__(self) -> None:

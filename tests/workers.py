@@ -1,4 +1,4 @@
-"""Scheduling of test modules on pytest-xdist workers: whole modules, the longest first, a cluster for half of them."""
+"""Scheduling of test modules on pytest-xdist workers: whole modules, the longest first, clusters on half of them."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ GROUPS = {
     "tests/compose/test_dockerfile.py": "tests/compose",
     "tests/compose/test_running.py": "tests/compose",
 }
-"""Modules that share a worker, and with it their session's fixtures; any other module is a group of its own."""
+"""Modules that share a worker, and so session fixtures; each other module is its own group."""
 
 LONGEST_FIRST = (
     "tests/cluster/test_certificates.py",
@@ -51,11 +51,11 @@ def group_of(nodeid: str) -> str:
 
 
 class ModuleScheduling(LoadScopeScheduling):
-    """Modules as they are, in the order of LONGEST_FIRST.
+    """Schedules whole modules in the order of LONGEST_FIRST.
 
-    Every worker that runs a module of `tests/cluster` starts a cluster for it, so half of the workers take those
-    modules first, and the others all else first. A worker starts a test only once it has the next one: one with a long
-    module is given a short one as the next.
+    Each worker that runs a module of `tests/cluster` starts a cluster for it. So half of the workers take those modules
+    first, and the other half takes them last. A worker starts a test only when it has the next one, so a worker with a
+    long module gets a short one as the next.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -74,11 +74,11 @@ class ModuleScheduling(LoadScopeScheduling):
 
 
 def _suitable(node: WorkerController, groups: Iterable[str]) -> list[str]:
-    """Return the groups that the worker should take, or all of them where it has none left of its half."""
+    """Return the groups of the worker's half, or all groups if none of its half is left."""
     everything = list(groups)
     takes_clusters = int(node.gateway.id.removeprefix("gw")) % 2 == 0
-    return [one for one in everything if one.startswith(_CLUSTER) == takes_clusters] or everything
+    return [group for group in everything if group.startswith(_CLUSTER) == takes_clusters] or everything
 
 
 def _first(groups: list[str]) -> str:
-    return min(groups, key=lambda one: LONGEST_FIRST.index(one) if one in LONGEST_FIRST else len(LONGEST_FIRST))
+    return min(groups, key=lambda group: LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST))

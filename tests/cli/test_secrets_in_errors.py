@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.harness.identity import IDENTITIES, Pki, jwks, signer
-from tests.secrets import PASSWORD, PLANTED, Planted
+from tests.secrets import PASSWORD, SECRET_FILES, SecretFile
 from webhook.cli import root
 from webhook.errors import UserError
 from webhook.settings import Settings, parse, readers, variable_of
@@ -117,12 +117,12 @@ def run_command(words: list[str]) -> str:
     return done.output
 
 
-@pytest.mark.parametrize("kind", PLANTED)
+@pytest.mark.parametrize("kind", SECRET_FILES)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_wrong_file_error_shows_no_secret_of_it(tmp_path: Path, command: str, kind: str) -> None:
-    planted = PLANTED[kind]
-    output = run_command(CommandFiles(tmp_path, planted.text).words(command))
-    assert planted.shown_in(output) == set(), output
+    secret_file = SECRET_FILES[kind]
+    output = run_command(CommandFiles(tmp_path, secret_file.text).words(command))
+    assert secret_file.shown_in(output) == set(), output
 
 
 URLS = (
@@ -156,7 +156,7 @@ def test_refused_url_is_shown_without_its_password(tmp_path: Path, command: str,
     words = [url if word == "URL" else word for word in CommandFiles(tmp_path, "").words(command)]
     output = run_command(words)
     assert output
-    assert Planted("", (PASSWORD,)).shown_in(output) == set(), output
+    assert SecretFile("", (PASSWORD,)).shown_in(output) == set(), output
 
 
 FILE_SETTINGS = [item.name for item in fields(Settings) if item.metadata["read"] in {readers.file, readers.path}]
@@ -166,10 +166,10 @@ OTHERS = [item.name for item in fields(Settings) if item.name not in FILE_SETTIN
 @pytest.mark.parametrize("name", [*FILE_SETTINGS, *OTHERS])
 @pytest.mark.parametrize("kind", ["a private key", "a kubeconfig", "a JWT", "a .env file"])
 def test_secret_as_a_setting_is_not_shown(name: str, kind: str) -> None:
-    planted = PLANTED[kind]
+    secret_file = SECRET_FILES[kind]
     with pytest.raises(UserError) as refused:
-        parse({}, {variable_of(name): planted.text.strip()})
-    assert planted.shown_in(f"{refused.value}") == set()
+        parse({}, {variable_of(name): secret_file.text.strip()})
+    assert secret_file.shown_in(f"{refused.value}") == set()
 
 
 @pytest.mark.parametrize("name", FILE_SETTINGS)
