@@ -22,14 +22,14 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 pytestmark = pytest.mark.parametrize("redis_program", usual_names(), indirect=True)  # the stores' own tests run on all
 
 TRIPS = int(os.environ.get("PODGATE_TEST_TRIPS", "0"))
-"""How many trips `make soak` measures; a test without it makes a few, and looks at no time."""
+"""Number of trips that `make soak` measures; otherwise the test makes a few and checks no times."""
 
 MEDIAN_SECONDS, WORST_SECONDS = 0.15, 1.0
-PATIENTLY = ("--store-deadline", "30s")
+LONG_DEADLINE = ("--store-deadline", "30s")
 _numbers = iter(range(10**9))
 
 EDGE = "edge"
-PUSHED = f"""\
+PUSHED_POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
 services:
@@ -43,14 +43,14 @@ services:
 """
 
 
-def pushed(open_for: str, half_open: str) -> str:
-    return PUSHED.replace("OPEN_FOR", open_for).replace("HALF_OPEN", half_open)
+def pushed_policy(open_for: str, half_open: str) -> str:
+    return PUSHED_POLICY.replace("OPEN_FOR", open_for).replace("HALF_OPEN", half_open)
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for what happens in another process."""
+    """Wait for a state of another process."""
     async with asyncio.timeout(HANG_SECONDS):
-        while not await holds():  # noqa: ASYNC110  as said
+        while not await holds():  # noqa: ASYNC110  another process sets no event
             await asyncio.sleep(0.05)
 
 
@@ -68,8 +68,8 @@ async def push(server: Serving, *, ok: bool) -> None:
 
 async def breaker(server: Serving) -> dict[str, Any]:
     (service,) = json.loads((await server.get("/status"))[1])["services"]
-    found: dict[str, Any] = service["breaker"] or {}
-    return found
+    breaker_status: dict[str, Any] = service["breaker"] or {}
+    return breaker_status
 
 
 async def state(server: Serving) -> str:
@@ -77,68 +77,68 @@ async def state(server: Serving) -> str:
 
 
 async def trip(server: Serving) -> None:
-    async def is_open_after_more() -> bool:
+    async def is_open_after_push() -> bool:
         await push(server, ok=False)
         return await state(server) == "OPEN"
 
-    await eventually(is_open_after_more)
+    await eventually(is_open_after_push)
 
 
 async def test_killed_prober_blocks_others_no_longer_than_its_lease(tmp_path: Path, redis_server: RedisServer) -> None:
-    files = Files.create(tmp_path, pushed("1s", "{probes: 1, probeTimeout: 3s}"))
-    shared = ("--store", redis_server.url, *PATIENTLY)
-    async with serving(files, *shared) as one, serving(files, *shared) as other:
-        await trip(one)
-        refused = []
-        while not (answer := await create(one, "api"))["allowed"]:  # the first one after `openFor` is the probe
-            refused.append(answer)
-        await one.kill()
-        while not (answer := await create(other, "api"))["allowed"]:
-            refused.append(answer)
-        words = [answer["status"]["message"].partition(":")[0] for answer in refused]
-        assert set(words) <= {"BreakerOpen", "BreakerProbing"}
-        await other.until('podgate_breaker_probes_expired_total{service="api"}', 1)
+    files = Files.create(tmp_path, pushed_policy("1s", "{probes: 1, probeTimeout: 3s}"))
+    shared = ("--store", redis_server.url, *LONG_DEADLINE)
+    async with serving(files, *shared) as first, serving(files, *shared) as second:
+        await trip(first)
+        denials = []
+        while not (answer := await create(first, "api"))["allowed"]:  # the first one after `openFor` is the probe
+            denials.append(answer)
+        await first.kill()
+        while not (answer := await create(second, "api"))["allowed"]:
+            denials.append(answer)
+        codes = [answer["status"]["message"].partition(":")[0] for answer in denials]
+        assert set(codes) <= {"BreakerOpen", "BreakerProbing"}
+        await second.until('podgate_breaker_probes_expired_total{service="api"}', 1)
 
         async def is_closed_by_the_second_probe() -> bool:
-            await push(other, ok=True)
-            return await state(other) == "CLOSED"
+            await push(second, ok=True)
+            return await state(second) == "CLOSED"
 
         await eventually(is_closed_by_the_second_probe)
 
 
 async def test_open_breaker_is_written_again_to_an_emptied_redis(tmp_path: Path, own_redis_server: RedisServer) -> None:
-    files = Files.create(tmp_path, pushed("10m", "{probes: 1, probeTimeout: 3s}"))
+    files = Files.create(tmp_path, pushed_policy("10m", "{probes: 1, probeTimeout: 3s}"))
     shared = ("--store", own_redis_server.url)
-    async with serving(files, *shared) as one, serving(files, *shared) as other:
-        await trip(one)
+    async with serving(files, *shared) as first, serving(files, *shared) as second:
+        await trip(first)
         opened = 'podgate_breaker_state{service="api",state="OPEN"}'
-        await known_to(one, other)
+        await until_open_on(first, second)
         own_redis_server.kill()
-        for server in (one, other):
+        for server in (first, second):
             assert (await create(server, "api"))["status"]["message"].startswith("BreakerOpen: ")
-            assert await state(server) == "OPEN", "shown as it is judged by, though nobody can be asked"
+            assert await state(server) == "OPEN", "the status shows the server's own state while Redis is unavailable"
         own_redis_server.start()
-        for server in (one, other):
+        for server in (first, second):
             assert (await create(server, "api"))["status"]["message"].startswith("BreakerOpen: ")
             await server.until(opened, 1)
         # A new server has no state of its own to continue from if Redis answers late.
-        async with serving(files, *shared, *PATIENTLY) as third:
+        async with serving(files, *shared, *LONG_DEADLINE) as third:
             await third.until(opened, 1)
             assert (await create(third, "api"))["status"]["message"].startswith("BreakerOpen: ")
 
 
-async def known_to(*servers: Serving) -> None:
-    """Wait until each has learned from Redis that it is open: what status and metrics show may only be due there."""
+async def until_open_on(*servers: Serving) -> None:
+    """Wait until each server denies with BreakerOpen: its status and metrics may show the state earlier."""
     for server in servers:
 
-        async def refuses(server: Serving = server) -> bool:
-            return await words_of(server, 1) == ["BreakerOpen"]
+        async def denies(server: Serving = server) -> bool:
+            return await denial_codes(server, 1) == ["BreakerOpen"]
 
-        await eventually(refuses)
+        await eventually(denies)
 
 
-async def words_of(server: Serving, count: int) -> list[str]:
-    """Let so many Pods come; return what each heard, "" where it came in."""
+async def denial_codes(server: Serving, count: int) -> list[str]:
+    """Create Pods; return the code of each denial, "" for an admitted Pod."""
     answers = [await create(server, "api") for _ in range(count)]
     return ["" if answer["allowed"] else answer["status"]["message"].partition(":")[0] for answer in answers]
 
@@ -146,37 +146,37 @@ async def words_of(server: Serving, count: int) -> list[str]:
 async def test_without_redis_each_server_admits_its_share_of_probes_and_results_persist(
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:
-    files = Files.create(tmp_path, pushed("2s", "{probes: 3, probeTimeout: 10m}"))
+    files = Files.create(tmp_path, pushed_policy("2s", "{probes: 3, probeTimeout: 10m}"))
     shared = ("--store", own_redis_server.url, "--replicas", "2")
-    async with serving(files, *shared) as one, serving(files, *shared, "--ordinal", "1") as other:
-        await trip(one)
-        await known_to(one, other)
+    async with serving(files, *shared) as first, serving(files, *shared, "--ordinal", "1") as second:
+        await trip(first)
+        await until_open_on(first, second)
         own_redis_server.kill()
-        for server in (one, other):
-            while (word := (await words_of(server, 1))[0]) == "BreakerOpen":
+        for server in (first, second):
+            while (code := (await denial_codes(server, 1))[0]) == "BreakerOpen":
                 pass
-            assert [word, *await words_of(server, 3)] == ["", "", "BreakerProbing", "BreakerProbing"]
-        for server in (one, other):
+            assert [code, *await denial_codes(server, 3)] == ["", "", "BreakerProbing", "BreakerProbing"]
+        for server in (first, second):
             await push(server, ok=True)
 
-            async def lets_in(server: Serving = server) -> bool:
-                return await words_of(server, 1) == [""]
+            async def admits(server: Serving = server) -> bool:
+                return await denial_codes(server, 1) == [""]
 
-            await eventually(lets_in)
-            assert await words_of(server, 3) == ["", "", ""]
+            await eventually(admits)
+            assert await denial_codes(server, 3) == ["", "", ""]
             assert await state(server) == "CLOSED"
         own_redis_server.start()
 
-        async def is_told() -> bool:
-            return (await breaker(one)).get("reason") == (await breaker(other)).get("reason") == "2 probes succeeded"
+        async def has_shared_result() -> bool:
+            return (await breaker(first)).get("reason") == (await breaker(second)).get("reason") == "2 probes succeeded"
 
-        await eventually(is_told)
-        assert await state(one) == await state(other) == "CLOSED"
+        await eventually(has_shared_result)
+        assert await state(first) == await state(second) == "CLOSED"
 
 
 def services(count: int) -> str:
     """Return a policy of services whose second Pod of an hour opens their breaker, and whose Pods must be rewritten."""
-    each = [
+    entries = [
         f"""\
 - name: s{number}
   failureMode: Closed
@@ -186,13 +186,13 @@ def services(count: int) -> str:
 """
         for number in range(count)
     ]
-    return "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n" + "".join(each)
+    return "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n" + "".join(entries)
 
 
-class Watched:
-    """A server that is asked about Pods that nobody has rewritten: it turns them away without asking the store.
+class BreakerObserver:
+    """Detects by reviews when a server knows of an open breaker.
 
-    As it knows the breaker, by that: then it has looked no further.
+    Its Pods are not mutated, so the server denies them without a call to the store.
     """
 
     def __init__(self, server: Serving, namespace: str) -> None:
@@ -202,7 +202,7 @@ class Watched:
         self._body = json.dumps(admission_review(ask, raw, Half.VALIDATE)).encode()
         self._token = server.files.signer.token()
 
-    async def knows(self) -> bool:
+    async def knows_open_breaker(self) -> bool:
         status, text = await self._server.post("/validate?timeout=10s", self._body, token=self._token)
         assert status == 200, text
         response = json.loads(text)["response"]
@@ -210,39 +210,39 @@ class Watched:
         assert code in {"BreakerOpen", "MutationMissing"}
         return bool(code == "BreakerOpen")
 
-    async def seen(self) -> float:
-        """Return when it knew it, by this process's clock."""
+    async def known_at(self) -> float:
+        """Wait until the server denies with BreakerOpen; return the time."""
         async with asyncio.timeout(HANG_SECONDS):
-            while not await self.knows():  # noqa: ASYNC110  it happens in another process
+            while not await self.knows_open_breaker():  # noqa: ASYNC110  another process sets no event
                 await asyncio.sleep(0.002)
         return time.monotonic()
 
 
 async def test_trip_on_one_server_is_seen_by_the_other(tmp_path: Path, redis_server: RedisServer) -> None:
     count = TRIPS or 5
-    files, shared = Files.create(tmp_path, services(count)), ("--store", redis_server.url, *PATIENTLY)
+    files, shared = Files.create(tmp_path, services(count)), ("--store", redis_server.url, *LONG_DEADLINE)
     seconds = []
-    async with serving(files, *shared) as one, serving(files, *shared) as other:
+    async with serving(files, *shared) as first, serving(files, *shared) as second:
         async with spinning() as gaps:
             for number in range(count):
                 namespace = f"s{number}"
-                assert (await create(one, namespace))["allowed"]
-                watched = Watched(other, namespace)
-                assert not await watched.knows()
+                assert (await create(first, namespace))["allowed"]
+                observer = BreakerObserver(second, namespace)
+                assert not await observer.knows_open_breaker()
                 ask = Ask(pod(), namespace, f"uid-{next(_numbers)}", "alice")
                 before = as_sent_to_mutate(ask)
-                after = as_sent_to_validate(ask, patched(before, await one.ask(Half.MUTATE, ask, before)))
-                seen = asyncio.create_task(watched.seen())
-                asked = time.monotonic()
-                answer = await one.ask(Half.VALIDATE, ask, after)
-                assert answer["status"]["message"].startswith("QuotaExceeded: "), "it is the one that opens it"
-                seconds.append(await seen - asked)
-        assert (await create(other, "s0"))["status"]["message"].startswith("BreakerOpen: ")
-    check_probe_times(seconds, gaps.largest)
+                after = as_sent_to_validate(ask, patched(before, await first.ask(Half.MUTATE, ask, before)))
+                known_at = asyncio.create_task(observer.known_at())
+                sent_at = time.monotonic()
+                answer = await first.ask(Half.VALIDATE, ask, after)
+                assert answer["status"]["message"].startswith("QuotaExceeded: "), "this Pod opens the breaker"
+                seconds.append(await known_at - sent_at)
+        assert (await create(second, "s0"))["status"]["message"].startswith("BreakerOpen: ")
+    check_trip_times(seconds, gaps.largest)
 
 
-def check_probe_times(seconds: list[float], gap: float) -> None:
-    """Print how long it took from the tripping request to the other's knowledge; `make soak` holds them to it."""
+def check_trip_times(seconds: list[float], gap: float) -> None:
+    """Print the times from the tripping request to its effect on the other server; `make soak` limits them."""
     median, worst = statistics.median(seconds), max(seconds)
     figures = f"median {median * 1e3:.1f} ms, worst {worst * 1e3:.1f} ms"
     print(f"  seen: {len(seconds)} trips, {figures}; spinner: largest gap {gap * 1e3:.1f} ms")  # noqa: T201  a measurement is for people

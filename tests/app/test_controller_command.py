@@ -1,4 +1,4 @@
-"""`podgate controller` as a process: one leads, others stand by; a server with --store memory does both."""
+"""`podgate controller` as a process: leadership and standby; Pod tracking by a server with --store memory."""
 
 import asyncio
 import json
@@ -42,8 +42,8 @@ _numbers = count()
 
 
 @dataclass
-class Running:
-    """A controller's process, and its plain port."""
+class ControllerProcess:
+    """The process of a controller, and its plain port."""
 
     process: Process
     plain: str
@@ -53,12 +53,12 @@ class Running:
             return response.status, await response.text()
 
     async def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((await self.get("/status"))[1])
-        return found
+        document: dict[str, Any] = json.loads((await self.get("/status"))[1])
+        return document
 
     async def until_status(self, **wanted: Any) -> None:
         async with asyncio.timeout(HANG_SECONDS):
-            while not wanted.items() <= (await self.status()).items():  # noqa: ASYNC110  another process's doing
+            while not wanted.items() <= (await self.status()).items():  # noqa: ASYNC110  another process sets no event
                 await asyncio.sleep(0.02)
 
 
@@ -70,19 +70,19 @@ async def fake(tmp_path: Path) -> AsyncIterator[FakeApiServer]:
 
 @pytest.fixture
 def any_redis(shared_redis: Callable[[str], RedisServer]) -> RedisServer:
-    """Return one server, for what is the same on all."""
+    """Return one Redis server, for tests that need only one version."""
     return shared_redis(names()[0])
 
 
 @asynccontextmanager
-async def controlling(folder: Path, redis: RedisServer) -> AsyncIterator[Running]:
-    """Run a controller until the block ends, then end it as Kubernetes would; its log must hold no traceback."""
+async def running_controller(folder: Path, redis: RedisServer) -> AsyncIterator[ControllerProcess]:
+    """Run a controller until the block ends, then terminate it as Kubernetes does; check its log for tracebacks."""
     policy, log = folder / "policy.yaml", folder / f"controller-{next(_numbers)}.log"
     policy.write_text(POLICY)
     flags = "--policy", str(policy), "--kubeconfig", str(folder / "kubeconfig"), "--store", redis.url
     process = start(["-m", "webhook", "controller", *flags, "--plain-listen", "127.0.0.1:0"], log)
     try:
-        yield Running(process, await _listening(process, log))
+        yield ControllerProcess(process, await _listening(process, log))
     finally:
         if process.returncode is None:
             process.terminate()
@@ -103,29 +103,29 @@ async def _listening(process: Process, log: Path) -> str:
 
 @asynccontextmanager
 async def store(redis: RedisServer) -> AsyncIterator[RedisStore]:
-    """Open the store as a server has it."""
+    """Open the store as a server does."""
     reports = WatchReports(lambda: None, lambda _: None, lambda _: None)
-    found = RedisStore(open_transport(redis.url), "default", SystemClock(), reports, deadline_seconds=30)
-    yield found
-    await found.close()
+    redis_store = RedisStore(open_transport(redis.url), "default", SystemClock(), reports, deadline_seconds=30)
+    yield redis_store
+    await redis_store.close()
 
 
 def plan() -> CounterPlan:
     return CompiledPolicy(LoadedPolicy(load_effective(POLICY.encode(), None).policy, "0" * 16)).plans["web"]
 
 
-async def look_until_known(counters: RedisStore, standing: int) -> ServiceSnapshot:
-    """Wait until limits on live Pods are enforced, and so many of them stand."""
+async def until_live_pods(counters: RedisStore, standing: int) -> ServiceSnapshot:
+    """Wait until limits on live Pods are enforced, and this number of Pods is counted."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
-            look = await counters.snapshot(plan())
-            if look.is_standing_known and used(look, "standing") == standing:
-                return look
+            snapshot = await counters.snapshot(plan())
+            if snapshot.is_standing_known and used(snapshot, "standing") == standing:
+                return snapshot
             await asyncio.sleep(0.05)
 
 
-def used(look: ServiceSnapshot, window: str) -> int:
-    return next(use.used for uses in look.uses.values() for use in uses if use.window == window)
+def used(snapshot: ServiceSnapshot, window: str) -> int:
+    return next(use.used for uses in snapshot.uses.values() for use in uses if use.window == window)
 
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
@@ -133,14 +133,14 @@ async def test_redis_ledger_equals_the_live_pods(
     fake: FakeApiServer, tmp_path: Path, redis_server: RedisServer
 ) -> None:
     fake.put_pod("shop", "first", "u1")
-    async with store(redis_server) as counters, controlling(tmp_path, redis_server) as controller:
-        await look_until_known(counters, 1)
+    async with store(redis_server) as counters, running_controller(tmp_path, redis_server) as controller:
+        await until_live_pods(counters, 1)
         await counters.acquire(Acquire(plan(), "shop", "u2", {"pods": 1}, "user:alice", name="second"))
         fake.put_pod("shop", "second", "u2")
         fake.remove(PODS, "shop/first")
-        look = await look_until_known(counters, 1)
+        snapshot = await until_live_pods(counters, 1)
         assert list((await counters.live(plan(), ""))[0]) == ["u2"]
-        assert used(look, "24h") == 1, "nobody could tell when the first was created"
+        assert used(snapshot, "24h") == 1, "the first Pod was charged to no window"
         status, text = await controller.get("/metrics")
         assert status == 200
         assert 'podgate_standing_drift{service="web"} 0.0' in text
@@ -152,11 +152,11 @@ async def test_one_of_two_controllers_leads_and_the_other_stands_by(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:
     fake.put_pod("shop", "first", "u1")
-    async with controlling(tmp_path, any_redis) as first:
+    async with running_controller(tmp_path, any_redis) as first:
         await first.until_status(leads=True)
-        async with controlling(tmp_path, any_redis) as second:
+        async with running_controller(tmp_path, any_redis) as second:
             async with asyncio.timeout(HANG_SECONDS):
-                while (await second.get("/readyz"))[0] != 200:  # noqa: ASYNC110  another process's doing
+                while (await second.get("/readyz"))[0] != 200:  # noqa: ASYNC110  another process sets no event
                     await asyncio.sleep(0.02)
             document_of_second = await second.status()
             printed = await asyncio.to_thread(installed, "status", "-o", "table", "--server", f"http://{first.plain}")
@@ -183,7 +183,7 @@ async def test_controller_that_cannot_request_its_lease_is_not_ready(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:
     fake.always["create"] = refuse(403, "forbidden")
-    async with controlling(tmp_path, any_redis) as controller:
+    async with running_controller(tmp_path, any_redis) as controller:
         status, text = await controller.get("/readyz")
         assert status == 503
         assert "lease podgate-system/podgate-leader" in text
@@ -195,7 +195,7 @@ async def test_controller_that_cannot_request_its_lease_is_not_ready(
 async def test_resume_version_is_written_with_the_lease(
     fake: FakeApiServer, tmp_path: Path, any_redis: RedisServer
 ) -> None:
-    async with controlling(tmp_path, any_redis) as controller:
+    async with running_controller(tmp_path, any_redis) as controller:
         await controller.until_status(leads=True)
         await until(lambda: "annotations" in (fake.stored(LEASES, LEADER) or {})["metadata"])
         annotations = (fake.stored(LEASES, LEADER) or {})["metadata"]["annotations"]
@@ -213,5 +213,5 @@ async def test_server_with_the_memory_store_tracks_pods(fake: FakeApiServer, tmp
 
 async def until_metric(server: Serving, line: str) -> None:
     async with asyncio.timeout(HANG_SECONDS):
-        while line not in (await server.get("/metrics"))[1]:  # noqa: ASYNC110  another process's doing
+        while line not in (await server.get("/metrics"))[1]:  # noqa: ASYNC110  another process sets no event
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Manual requests take effect at their wall-clock time, whatever the clock of the counters."""
+"""Manual requests take effect at their wall-clock time, independent of the store's clock."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -35,20 +35,20 @@ async def test_resets_apply_at_once_after_the_wall_clock_was_set_forward(tmp_pat
     plan = in_force.plans["payment-api"]
     for uid in "abcd":
         await store.acquire(Acquire(plan, "payments", uid, {"pods": 1}, f"controller:{uid}"))
-    assert await stands(store, plan) == (State.OPEN, 3)
+    assert await state_and_use(store, plan) == (State.OPEN, 3)
 
     clock.set(clock.now_us() + 1)
     loops = [asyncio.create_task(loop()) for loop in manual_loops(sources, store, telemetry)]
     async with asyncio.timeout(HANG_SECONDS):
-        while await stands(store, plan) != (State.CLOSED, 0):  # noqa: ASYNC110  the store has no event for it
+        while await state_and_use(store, plan) != (State.CLOSED, 0):  # noqa: ASYNC110  the store sets no event
             await asyncio.sleep(0.01)
     for loop in loops:
         loop.cancel()
     await asyncio.to_thread(telemetry.close)
 
 
-async def stands(store: MemoryStore, plan: CounterPlan) -> tuple[State, int]:
-    look = await store.snapshot(plan)
-    assert look.breaker is not None
-    [use] = look.uses[""]
-    return look.breaker.state, use.used
+async def state_and_use(store: MemoryStore, plan: CounterPlan) -> tuple[State, int]:
+    snapshot = await store.snapshot(plan)
+    assert snapshot.breaker is not None
+    [use] = snapshot.uses[""]
+    return snapshot.breaker.state, use.used

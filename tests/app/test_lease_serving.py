@@ -16,10 +16,10 @@ from tests.harness.raw_http import BODY, eventually, head, line, sized, status
 from tests.harness.server_process import Files, Process, serving, start
 from tests.timeouts import HANG_SECONDS
 
-NAME = "podgate-leader"
+LEASE = "podgate-leader"
 HELD = "lease podgate-system/podgate-leader is held by "
 REMEDY = "with --store memory one server alone may count: run one replica, or let all share a --store redis://"
-IMPATIENT = "import webhook.app.server as s; s._LEASE_PATIENCE_SECONDS = 1; from webhook.cli import main; main()"
+SHORT_WAIT = "import webhook.app.server as s; s._LEASE_PATIENCE_SECONDS = 1; from webhook.cli import main; main()"
 
 
 @pytest.fixture
@@ -33,18 +33,18 @@ def files(tmp_path: Path) -> Files:
     return Files.create(tmp_path)
 
 
-def cluster(files: Files) -> tuple[str, str]:
+def kubeconfig_flags(files: Files) -> tuple[str, str]:
     return ("--kubeconfig", str(files.folder / "kubeconfig"))
 
 
-def held(fake: FakeApiServer) -> str | None:
-    found = fake.stored(LEASES, NAME)
-    return found["spec"]["holderIdentity"] if found else None
+def lease_holder(fake: FakeApiServer) -> str | None:
+    lease = fake.stored(LEASES, LEASE)
+    return lease["spec"]["holderIdentity"] if lease else None
 
 
 @dataclass
-class Second:
-    """A server that may have to wait, and what it has logged so far."""
+class ServerProcess:
+    """A server process that may wait for the lease, and its log."""
 
     process: Process
     log: Path
@@ -60,13 +60,13 @@ class Second:
 
 
 @asynccontextmanager
-async def second(files: Files, *arguments: str, code: str = "") -> AsyncIterator[Second]:
+async def start_server(files: Files, *arguments: str, code: str = "") -> AsyncIterator[ServerProcess]:
     program = ("-c", code) if code else ("-m", "webhook")
     log = files.folder / "second.log"
-    command = [*program, "serve", *files.arguments(), *cluster(files), *arguments]
+    command = [*program, "serve", *files.arguments(), *kubeconfig_flags(files), *arguments]
     process = start(command, log)
     try:
-        yield Second(process, log)
+        yield ServerProcess(process, log)
     finally:
         if process.returncode is None:
             process.kill()
@@ -83,70 +83,72 @@ async def test_second_server_logs_the_holder_and_takes_over_on_termination(
     fake: FakeApiServer, files: Files, unused_tcp_port: int
 ) -> None:
     plain = f"127.0.0.1:{unused_tcp_port}"
-    async with serving(files, *cluster(files), "--drain", "60s") as first, line(first) as caller:
-        caller.send(head(first, sized()) + BODY)
-        assert status(await caller.answer()) == 200
-        holder = held(fake)
-        async with second(files, "--plain-listen", plain) as other:
-            await until(lambda: other.logged("waiting for another server to exit") is not None)
+    async with serving(files, *kubeconfig_flags(files), "--drain", "60s") as first, line(first) as connection:
+        connection.send(head(first, sized()) + BODY)
+        assert status(await connection.answer()) == 200
+        holder = lease_holder(fake)
+        async with start_server(files, "--plain-listen", plain) as waiting:
+            await until(lambda: waiting.logged("waiting for another server to exit") is not None)
             code, reasons = await ready(plain)
             assert code == 503
             assert reasons.startswith(f"{HELD}{holder} since 20")
-            assert other.logged("listening") is None
+            assert waiting.logged("listening") is None
             first.process.terminate()
-            await until(lambda: other.logged("listening") is not None)
+            await until(lambda: waiting.logged("listening") is not None)
             assert (await ready(plain))[0] == 200
-            assert held(fake) not in {None, holder}
-            caller.send(head(first, sized()) + BODY)
-            assert status(await caller.answer()) == 200, "the first still answers who is there"
-            assert await asyncio.wait_for(first.process.wait(), HANG_SECONDS) == 0, "and ends when nobody is"
+            assert lease_holder(fake) not in {None, holder}
+            connection.send(head(first, sized()) + BODY)
+            assert status(await connection.answer()) == 200, "the first server still answers on its open connections"
+            assert await asyncio.wait_for(first.process.wait(), HANG_SECONDS) == 0, (
+                "the first server exits after its last connection"
+            )
 
 
 async def test_second_server_exits_after_its_wait_with_the_holder_and_a_remedy(
     fake: FakeApiServer, files: Files
 ) -> None:
-    async with serving(files, *cluster(files)):
-        holder = held(fake)
-        async with second(files, code=IMPATIENT) as other:
-            assert await other.wait() == 2
-            last = other.log.read_text().splitlines()[-1]
+    async with serving(files, *kubeconfig_flags(files)):
+        holder = lease_holder(fake)
+        async with start_server(files, code=SHORT_WAIT) as waiting:
+            assert await waiting.wait() == 2
+            last = waiting.log.read_text().splitlines()[-1]
             assert last.startswith(f"error: {HELD}{holder} since 20")
             assert REMEDY in last
-            assert other.logged("listening") is None
-        assert held(fake) == holder
+            assert waiting.logged("listening") is None
+        assert lease_holder(fake) == holder
 
 
 async def test_waiting_server_ends_on_sigterm(fake: FakeApiServer, files: Files) -> None:
-    fake.put(LEASES, NAME, spec={"holderIdentity": "other", "leaseDurationSeconds": 3600})
-    async with second(files) as other:
-        await until(lambda: other.logged("waiting for another server to exit") is not None)
-        other.process.terminate()
-        assert await other.wait() == 0
-        assert other.logged("stopped") is not None
-    assert held(fake) == "other"
+    fake.put(LEASES, LEASE, spec={"holderIdentity": "other", "leaseDurationSeconds": 3600})
+    async with start_server(files) as waiting:
+        await until(lambda: waiting.logged("waiting for another server to exit") is not None)
+        waiting.process.terminate()
+        assert await waiting.wait() == 0
+        assert waiting.logged("stopped") is not None
+    assert lease_holder(fake) == "other"
 
 
 async def test_replaced_server_exits_with_a_log_line(fake: FakeApiServer, files: Files) -> None:
-    async with second(files) as server:
+    async with start_server(files) as server:
         await until(lambda: server.logged("listening") is not None)
-        fake.put(LEASES, NAME, spec={"holderIdentity": "other", "acquireTime": "2001-02-03T04:05:06.000000Z"})
+        fake.put(LEASES, LEASE, spec={"holderIdentity": "other", "acquireTime": "2001-02-03T04:05:06.000000Z"})
         assert await server.wait() == 2
         logged = server.logged("leaving")
         assert logged is not None
         lost = "lease podgate-system/podgate-leader was not renewed in time, and is held by other since 2001-02-03T04"
         assert logged["reason"].startswith(lost)
         assert server.log.read_text().splitlines()[-1].startswith(f"error: {lost}")
-    assert held(fake) == "other"
+    assert lease_holder(fake) == "other"
 
 
 async def test_lease_holder_continues_while_the_api_server_is_unavailable(fake: FakeApiServer, files: Files) -> None:
-    async with serving(files, *cluster(files), "--drain", "0s") as server, line(server) as caller:
+    async with serving(files, *kubeconfig_flags(files), "--drain", "0s") as server, line(server) as connection:
         for verb in ("get", "list", "watch", "update"):
             fake.always[verb] = drop
         fake.cut()
         await server.until('podgate_kubernetes_watch_failures_total{resource="leases"}', 1)
-        caller.send(head(server, sized()) + BODY)
-        assert status(await caller.answer()) == 200
+        connection.send(head(server, sized()) + BODY)
+        assert status(await connection.answer()) == 200
         assert await server.get("/readyz") == (200, "ok\n")
 
 
@@ -156,14 +158,14 @@ async def test_server_listens_once_the_api_server_answers(
     fake.always["get"] = drop
     plain = f"127.0.0.1:{unused_tcp_port}"
 
-    async def says_why() -> bool:
+    async def reports_lease_error() -> bool:
         try:
             return (await ready(plain))[1].startswith("cannot hold lease podgate-system/podgate-leader: ")
         except aiohttp.ClientError:
             return False
 
-    async with second(files, "--plain-listen", plain) as server:
-        await eventually(says_why)
+    async with start_server(files, "--plain-listen", plain) as server:
+        await eventually(reports_lease_error)
         assert server.logged("listening") is None
         fake.always.clear()
         await until(lambda: server.logged("listening") is not None)
@@ -176,14 +178,14 @@ SHARED = ("--store", "redis://127.0.0.1:1", "--drain", "0s")
 async def test_servers_with_a_shared_store_do_not_wait_and_are_counted_by_leases(
     fake: FakeApiServer, files: Files
 ) -> None:
-    async with serving(files, *cluster(files), *SHARED), serving(files, *cluster(files), *SHARED):
+    async with serving(files, *kubeconfig_flags(files), *SHARED), serving(files, *kubeconfig_flags(files), *SHARED):
         await until(lambda: len(fake.under(LEASES)) == 2)
-        assert all(found["metadata"]["name"].startswith("podgate-server-") for found in fake.under(LEASES))
+        assert all(lease["metadata"]["name"].startswith("podgate-server-") for lease in fake.under(LEASES))
     assert fake.under(LEASES) == []
 
 
 async def test_servers_with_configured_replicas_request_no_lease(fake: FakeApiServer, files: Files) -> None:
-    async with serving(files, *cluster(files), *SHARED, "--replicas", "2"):
+    async with serving(files, *kubeconfig_flags(files), *SHARED, "--replicas", "2"):
         assert fake.seen
     assert not any(seen.path.startswith(LEASES) for seen in fake.seen)
 
@@ -193,7 +195,7 @@ async def test_counters_lost_by_a_restart_are_logged_at_the_start(
     fake: FakeApiServer, files: Files, *, has_cluster: bool
 ) -> None:
     assert fake.url
-    async with serving(files, *(cluster(files) if has_cluster else ()), "--drain", "0s"):
+    async with serving(files, *(kubeconfig_flags(files) if has_cluster else ()), "--drain", "0s"):
         log = (files.folder / "server-0.log").read_text()
         assert "counters are in memory and are lost when this process ends" in log
         assert ("without a cluster it does not see who else counts" in log) is not has_cluster

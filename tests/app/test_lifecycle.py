@@ -1,4 +1,4 @@
-"""Start and end of a server: mistakes in one line, signals at any time, no lost call."""
+"""Start and end of a server: errors in one line, signals at any time, no lost call."""
 
 import asyncio
 import json
@@ -42,9 +42,9 @@ async def test_draining_server_is_not_ready_and_serves_until_a_second_signal(tmp
         server.process.terminate()
         await eventually(lambda: _is_draining(server))
         assert (await server.get("/healthz"))[0] == 200
-        async with line(server) as newcomer:
-            newcomer.send(head(server, sized()) + BODY)
-            answer = await newcomer.answer()
+        async with line(server) as new_connection:
+            new_connection.send(head(server, sized()) + BODY)
+            answer = await new_connection.answer()
             assert (status(answer), b"Connection: close" in answer) == (200, True)
         server.process.terminate()
         assert await asyncio.wait_for(server.process.wait(), HANG_SECONDS) == 0
@@ -62,8 +62,8 @@ async def test_idle_connections_do_not_prolong_the_drain(tmp_path: Path, number:
 
 
 async def test_body_that_arrives_after_the_drain_is_answered(tmp_path: Path) -> None:
-    patience = ("--drain", "100ms", "--body-timeout", "20s", "--grace", "30s")
-    async with serving(Files.create(tmp_path), *patience) as server, line(server) as slow:
+    timeouts = ("--drain", "100ms", "--body-timeout", "20s", "--grace", "30s")
+    async with serving(Files.create(tmp_path), *timeouts) as server, line(server) as slow:
         slow.send(head(server, sized()), BODY[:10])
         await server.until("podgate_calls_in_flight", 1)
         server.process.terminate()
@@ -75,8 +75,8 @@ async def test_body_that_arrives_after_the_drain_is_answered(tmp_path: Path) -> 
 
 
 async def test_endless_body_does_not_prolong_the_grace_period(tmp_path: Path) -> None:
-    patience = ("--drain", "100ms", "--body-timeout", "10m", "--grace", "300ms")
-    async with serving(Files.create(tmp_path), *patience) as server, line(server) as slow:
+    timeouts = ("--drain", "100ms", "--body-timeout", "10m", "--grace", "300ms")
+    async with serving(Files.create(tmp_path), *timeouts) as server, line(server) as slow:
         slow.send(head(server, sized()), BODY[:10])
         await server.until("podgate_calls_in_flight", 1)
         server.process.terminate()
@@ -101,16 +101,16 @@ async def test_signal_during_the_start_ends_the_server_orderly(tmp_path: Path) -
 async def test_server_with_expired_certificates_is_not_ready_until_they_are_renewed(
     tmp_path: Path,
 ) -> None:
-    files, then = Files.create(tmp_path), datetime.now(UTC) - timedelta(days=2)
-    paths, now_good = files.pki.paths, (files.pki.folder / "ca.crt").read_bytes()
-    dead = Authority.create("dead", timedelta(days=1), then).key_pair.certificate
-    (files.pki.folder / "ca.crt").write_bytes(dead.public_bytes(Encoding.PEM))
-    leaf = files.pki.authority.issue_server("localhost", (), timedelta(days=1), now=then)
+    files, issued_at = Files.create(tmp_path), datetime.now(UTC) - timedelta(days=2)
+    paths, valid_ca = files.pki.paths, (files.pki.folder / "ca.crt").read_bytes()
+    expired_ca = Authority.create("dead", timedelta(days=1), issued_at).key_pair.certificate
+    (files.pki.folder / "ca.crt").write_bytes(expired_ca.public_bytes(Encoding.PEM))
+    leaf = files.pki.authority.issue_server("localhost", (), timedelta(days=1), now=issued_at)
     write_key_pair(leaf, paths.certificate, paths.key, replace=True)
     async with serving(files) as server:
         reasons = "the serving certificate has expired\nall CAs of clients have expired\n"
         assert await server.get("/readyz") == (503, reasons)
-        (files.pki.folder / "ca.crt").write_bytes(now_good)
+        (files.pki.folder / "ca.crt").write_bytes(valid_ca)
         files.pki.renew_server()
         await eventually(lambda: _is_ready(server))
 
@@ -133,7 +133,7 @@ async def test_failed_watch_is_restarted(monkeypatch: pytest.MonkeyPatch) -> Non
         raise RuntimeError(f"defect {rounds}")
 
     with pytest.raises(asyncio.CancelledError):
-        await supervision.run_forever(watch, logs)  # type: ignore[arg-type]  all that it is asked for
+        await supervision.run_forever(watch, logs)  # type: ignore[arg-type]  the only method that it calls
     assert output == ["RuntimeError('defect 1')", "RuntimeError('defect 2')"]
 
 
@@ -145,11 +145,11 @@ async def test_server_listens_on_ipv6(tmp_path: Path) -> None:
         assert (await server.get("/readyz")) == (200, "ok\n")
 
 
-# ------------------------------------------------------------------------------------------------ mistakes of the user
+# --------------------------------------------------------------------------------------------------------- user errors
 
 
-def refused(files: Files, *arguments: str) -> str:
-    """Start a server that cannot start; return the one line that says why."""
+def start_error(files: Files, *arguments: str) -> str:
+    """Run a server that cannot start; return its error line."""
     done = subprocess.run(
         [sys.executable, "-m", "webhook", "serve", *files.arguments(), *arguments],
         check=False,
@@ -195,7 +195,7 @@ def _private_jwks(files: Files) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("break_file", "message"),
     [
         (_wrong_key, "server.key make no certificate with its key: key values mismatch: give a PEM certificate"),
         (_no_key, "server.key make no certificate with its key"),
@@ -205,11 +205,13 @@ def _private_jwks(files: Files) -> None:
         (_private_jwks, "holds private key material (d): this key is burnt, make a new one"),
     ],
 )
-def test_a_bad_file_is_one_line_with_a_remedy(tmp_path: Path, spoil: Callable[[Files], None], words: str) -> None:
+def test_a_bad_file_is_one_line_with_a_remedy(
+    tmp_path: Path, break_file: Callable[[Files], None], message: str
+) -> None:
     files = Files.create(tmp_path)
-    spoil(files)
-    output = refused(files)
-    assert words in output
+    break_file(files)
+    output = start_error(files)
+    assert message in output
     assert "c2VjcmV0" not in output
 
 
@@ -217,5 +219,5 @@ def test_a_bad_file_is_one_line_with_a_remedy(tmp_path: Path, spoil: Callable[[F
 def test_a_port_in_use_is_one_line_with_a_remedy(tmp_path: Path, flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        output = refused(Files.create(tmp_path), flag, address)
+        output = start_error(Files.create(tmp_path), flag, address)
     assert output == f"error: cannot listen on {address}: Address already in use: choose another address or port"

@@ -23,26 +23,26 @@ async def test_error_is_shown_until_it_ends_or_leadership_or_the_loop_restarts(
     flags = {"certificates": "own", "kubeconfig": str(tmp_path / "kubeconfig")}
     settings = parse_as(ControllerSettings, flags, {})
     telemetry, leads = Telemetry(settings, "0"), [True]
-    nobody = ApiClient(Configuration(host="http://127.0.0.1:1"))
-    keeper = CertificateController(settings, telemetry, nobody)
+    unreachable_api = ApiClient(Configuration(host="http://127.0.0.1:1"))
+    controller = CertificateController(settings, telemetry, unreachable_api)
 
     async def until(*, is_shown: bool) -> None:
         async with asyncio.timeout(HANG_SECONDS):
-            while bool(keeper.shown()["errors"]) is not is_shown:  # noqa: ASYNC110  it tells nobody
+            while bool(controller.shown()["errors"]) is not is_shown:  # noqa: ASYNC110  it sets no event
                 await asyncio.sleep(0.01)
 
     try:
         for is_leader in (True, False):
             leads[0] = is_leader
-            keeper._kept({"podgate-tls": ENDS})
-            running = asyncio.create_task(keeper.run(lambda: leads[0]))
+            controller._kept({"podgate-tls": ENDS})
+            running = asyncio.create_task(controller.run(lambda: leads[0]))
             await until(is_shown=is_leader)
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await running
     finally:
-        await nobody.close()
-    assert keeper.shown()["secrets"] == {}
+        await unreachable_api.close()
+    assert controller.shown()["secrets"] == {}
     assert b"podgate_kept_certificate_expiry" not in b"\n".join(
         line for line in telemetry.metrics.render().splitlines() if not line.startswith(b"#")
     )

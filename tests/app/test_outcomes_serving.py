@@ -38,7 +38,7 @@ services:
 """
 BAD = {"ok": False, "latency": 0.1}
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the server's session, which all of them share
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # the event loop of the shared server's session
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -63,29 +63,29 @@ async def push(server: Serving, *outcomes: dict[str, Any], client_id: str = EDGE
     return answer
 
 
-def of(service: str, **more: Any) -> dict[str, Any]:
-    return {"service": service, **BAD, **more}
+def outcome(service: str, **fields: Any) -> dict[str, Any]:
+    return {"service": service, **BAD, **fields}
 
 
 async def state(server: Serving, service: str) -> str:
     services = json.loads((await server.get("/status"))[1])["services"]
-    [found] = [each for each in services if each["name"] == service]
-    return str(found["breaker"]["state"])
+    [service_status] = [each for each in services if each["name"] == service]
+    return str(service_status["breaker"]["state"])
 
 
-async def trip(server: Serving, service: str, client_id: str = EDGE, **more: Any) -> None:
-    """Push errors of a service until its breaker is open: by then whatever was pushed before has been judged."""
+async def trip(server: Serving, service: str, client_id: str = EDGE, **fields: Any) -> None:
+    """Push errors of a service until its breaker opens: earlier outcomes are evaluated by then."""
 
-    async def is_open_after_more() -> bool:
-        await push(server, *[of(service, **more)] * 5, client_id=client_id)
+    async def is_open_after_push() -> bool:
+        await push(server, *[outcome(service, **fields)] * 5, client_id=client_id)
         return await state(server, service) == "OPEN"
 
-    await eventually(is_open_after_more)
+    await eventually(is_open_after_push)
 
 
 async def test_a_batch_of_errors_opens_the_breaker_and_its_pods_are_refused_with_the_reason(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path, POLICY)) as server:
-        assert await push(server, *[of("api")] * 4) == {"accepted": 4, "refused": []}
+        assert await push(server, *[outcome("api")] * 4) == {"accepted": 4, "refused": []}
         await trip(server, "api")
         refused = await server.create(Ask(pod(), "api", "uid-1"))
         assert (refused["allowed"], refused["status"]["code"]) == (False, 503)
@@ -101,10 +101,10 @@ async def test_errors_pushed_to_one_server_of_a_redis_open_the_breaker_for_the_o
 ) -> None:
     files = Files.create(tmp_path, POLICY)
     shared = ("--store", shared_redis(names()[0]).url, "--store-deadline", "30s")
-    async with serving(files, *shared) as one, serving(files, *shared) as other:
-        await trip(one, "api")
-        assert await state(other, "api") == "OPEN"
-        refused = await other.create(Ask(pod(), "api", "uid-1"))
+    async with serving(files, *shared) as first, serving(files, *shared) as second:
+        await trip(first, "api")
+        assert await state(second, "api") == "OPEN"
+        refused = await second.create(Ask(pod(), "api", "uid-1"))
         assert (refused["allowed"], refused["status"]["code"]) == (False, 503)
         assert "errorRate: >= 95%" in refused["status"]["message"]
 
@@ -112,7 +112,7 @@ async def test_errors_pushed_to_one_server_of_a_redis_open_the_breaker_for_the_o
 async def test_a_reporter_cannot_trip_a_service_that_does_not_name_it_not_even_by_its_pods(server: Serving) -> None:
     assert (await server.create(Ask(pod(), "theirs", "uid-theirs")))["allowed"]
     refused_before = await server.metric('podgate_outcomes_refused_total{reason="notNamed"}')
-    mixed = [of("web"), of("theirs"), of("theirs", uid="uid-theirs"), of("web", uid="uid-theirs")]
+    mixed = [outcome("web"), outcome("theirs"), outcome("theirs", uid="uid-theirs"), outcome("web", uid="uid-theirs")]
     answer = await push(server, *mixed * 5)
     assert (answer["accepted"], [each["index"] for each in answer["refused"]][:4]) == (10, [1, 2, 5, 6])
     assert {each["service"] for each in answer["refused"]} == {"theirs"}
@@ -121,14 +121,14 @@ async def test_a_reporter_cannot_trip_a_service_that_does_not_name_it_not_even_b
     assert (await server.create(Ask(pod(), "theirs", "uid-theirs-2")))["allowed"]
     assert await server.metric('podgate_outcomes_total{result="error",service="theirs",source="Pushed"}') == 0
     assert await server.metric('podgate_outcomes_refused_total{reason="notNamed"}') == refused_before + 10
-    # The same from the one that is named is heard.
+    # Outcomes from the reporter that the policy names open the breaker.
     await trip(server, "theirs", client_id="their-edge")
 
 
 async def test_services_without_outcomes_of_the_reporter_are_indistinguishable(server: Serving) -> None:
     answers = set()
     for service in ("theirs", "deaf", "ghost", "kube-system"):
-        code, text = await post(server, PATH, [of(service)])
+        code, text = await post(server, PATH, [outcome(service)])
         assert code == 403
         answers.add(text.replace(service, "SERVICE"))
     remedy = "check the name, or have the policy list it in breaker.outcomes.reporters"
@@ -139,13 +139,13 @@ async def test_services_without_outcomes_of_the_reporter_are_indistinguishable(s
 async def test_disabled_breaker_accepts_outcomes_and_counts_none(server: Serving) -> None:
     dropped = 'podgate_outcomes_dropped_total{reason="disabled",service="quiet"}'
     before = await server.metric(dropped)
-    assert await push(server, *[of("quiet")] * 5) == {"accepted": 5, "refused": []}
+    assert await push(server, *[outcome("quiet")] * 5) == {"accepted": 5, "refused": []}
     assert await server.metric(dropped) == before + 5
 
 
 async def test_outcomes_of_another_generation_change_nothing(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path, POLICY)) as server:
-        await push(server, *[of("web", generation=7)] * 50)
+        await push(server, *[outcome("web", generation=7)] * 50)
         await server.until('podgate_outcomes_total{result="error",service="web",source="Pushed"}', 50)
         await trip(server, "api")
         assert await state(server, "web") == "CLOSED"
@@ -153,32 +153,48 @@ async def test_outcomes_of_another_generation_change_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("body", "expected", "words"),
+    ("body", "expected", "message"),
     [
         (b"", 400, "(body): not JSON: "),
         (b'{"service": "web", "ok": true, "latency": 0}', 400, "(body): Expected `array`, got `object`: send a JSON"),
-        ([of("web"), of("web", latency=-1)], 400, "[1].latency: -1: Expected `float` >= 0.0: write seconds from 0 to"),
-        ([of("web", colour="red")], 400, '[0].colour: "red": contains unknown field: the fields are service, ok, '),
-        ([of("web"), {"service": "web", "latency": 1}], 400, "[1].ok: (absent): missing required field: write true"),
-        ([of("web")] * 10_001, 400, "(body): Expected `array` of length <= 10000: send a JSON list of at most 10000"),
+        (
+            [outcome("web"), outcome("web", latency=-1)],
+            400,
+            "[1].latency: -1: Expected `float` >= 0.0: write seconds from 0 to",
+        ),
+        (
+            [outcome("web", colour="red")],
+            400,
+            '[0].colour: "red": contains unknown field: the fields are service, ok, ',
+        ),
+        (
+            [outcome("web"), {"service": "web", "latency": 1}],
+            400,
+            "[1].ok: (absent): missing required field: write true",
+        ),
+        (
+            [outcome("web")] * 10_001,
+            400,
+            "(body): Expected `array` of length <= 10000: send a JSON list of at most 10000",
+        ),
         (b"[" + b" " * 8_000_000 + b"]", 413, "the body is larger than 7340032 bytes"),
     ],
     ids=["empty", "no list", "negative latency", "unknown field", "missing field", "too many", "too large"],
 )
 async def test_invalid_body_is_rejected_as_a_whole_with_its_error(
-    server: Serving, body: Any, expected: int, words: str
+    server: Serving, body: Any, expected: int, message: str
 ) -> None:
     before = await server.get("/metrics")
     code, text = await post(server, PATH, body)
-    assert (code, text[: len(words)]) == (expected, words)
+    assert (code, text[: len(message)]) == (expected, message)
     after = await server.get("/metrics")
     counted = [[row for row in text.splitlines() if row.startswith("podgate_outcomes_")] for _, text in (before, after)]
     assert counted[0] == counted[1]
-    assert (await push(server, of("quiet")))["accepted"] == 1
+    assert (await push(server, outcome("quiet")))["accepted"] == 1
 
 
 async def test_unauthorized_reporters_and_invalid_requests_are_rejected(server: Serving) -> None:
-    good = [of("quiet")]
+    good = [outcome("quiet")]
     raw = json.dumps(good).encode()
     by_role = 'podgate_refused_calls_total{reason="authentication_role"}'
     before = await server.metric(by_role)
@@ -207,11 +223,11 @@ async def test_slow_reporters_leave_room_for_reviews_and_fast_reporters(server: 
     reporter = files.pki.context(files.pki.client("prober"))
     as_reporter = Serving(files, server.process, server.admission, server.plain, server.session, reporter)
     async with line(as_reporter) as first, line(as_reporter) as second:
-        for slow in (first, second):  # a quarter of the eight that may be in flight
+        for slow in (first, second):  # a quarter of the eight calls that may be in flight
             slow.send(head(server, "Content-Length: 2", start=start, token=token), b"[")
         await server.until("podgate_calls_in_flight", 2)
         assert (await server.create(Ask(pod(), "quiet", "uid-quiet")))["allowed"]
-        assert (await push(server, of("quiet")))["accepted"] == 1
+        assert (await push(server, outcome("quiet")))["accepted"] == 1
         assert status(await first.answer()) == 503
         second.send(b"]")
         assert status(await second.answer()) == 200
@@ -221,5 +237,5 @@ async def test_slow_reporters_leave_room_for_reviews_and_fast_reporters(server: 
 async def test_without_a_policy_reporters_are_asked_to_retry(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     files.policy.unlink()
-    async with serving(files) as without:
-        assert await post(without, PATH, [of("web")]) == (503, "no good policy has been loaded yet\n")
+    async with serving(files) as without_policy:
+        assert await post(without_policy, PATH, [outcome("web")]) == (503, "no good policy has been loaded yet\n")

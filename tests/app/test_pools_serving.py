@@ -34,9 +34,9 @@ async def test_full_pool_denies_every_member_and_is_shown_everywhere(tmp_path: P
             limit = "pool prod: pods in 1h: hard 3, used 3, asked 1; could pass from"
             assert f"QuotaExceeded: service {namespace}: {limit}" in status["message"]
 
-        [seen] = json.loads((await server.get("/status"))[1])["pools"]
-        assert (seen["name"], seen["members"], seen["known"]) == ("prod", ["web", "tools"], True)
-        [window] = seen["windows"]
+        [pool] = json.loads((await server.get("/status"))[1])["pools"]
+        assert (pool["name"], pool["members"], pool["known"]) == ("prod", ["web", "tools"], True)
+        [window] = pool["windows"]
         assert (window["used"], window["hard"], window["full"]) == (3, 3, True)
         assert window["nextFree"]
 

@@ -13,8 +13,8 @@ from webhook.adapters.logs import Logs
 from webhook.app.supervision import ReadinessLog
 
 
-class Lines:
-    """What is written, in place of a log."""
+class LogLines:
+    """A log that collects its lines in memory."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str, Any]] = []
@@ -24,10 +24,19 @@ class Lines:
 
 
 def test_each_readiness_change_is_logged_once() -> None:
-    lines, reasons = Lines(), list[str]()
+    lines, reasons = LogLines(), list[str]()
     log = ReadinessLog(lambda: reasons, cast("Logs", lines), leaving="draining")
-    for now in ([], ["expired"], ["expired"], ["expired", "no keys"], [], [], ["draining"], ["draining", "expired"]):
-        reasons[:] = now
+    for current in (
+        [],
+        ["expired"],
+        ["expired"],
+        ["expired", "no keys"],
+        [],
+        [],
+        ["draining"],
+        ["draining", "expired"],
+    ):
+        reasons[:] = current
         log.check()
     assert lines.written == [
         ("error", "not ready", ["expired"]),
@@ -39,13 +48,13 @@ def test_each_readiness_change_is_logged_once() -> None:
 async def test_a_serving_certificate_that_expires_is_reported_in_the_log(tmp_path: Path) -> None:
     files = Files.create(tmp_path)
     paths = files.pki.paths
-    brief = files.pki.authority.issue_server("localhost", (), timedelta(seconds=6))
-    write_key_pair(brief, paths.certificate, paths.key, replace=True)
+    short_lived = files.pki.authority.issue_server("localhost", (), timedelta(seconds=6))
+    write_key_pair(short_lived, paths.certificate, paths.key, replace=True)
     async with serving(files, "--drain", "0s") as server:
 
-        async def is_told() -> bool:
+        async def is_logged() -> bool:
             logged = [json.loads(line) for line in log(server).splitlines() if line.startswith("{")]
-            return any(one.get("reasons") == ["the serving certificate has expired"] for one in logged)
+            return any(record.get("reasons") == ["the serving certificate has expired"] for record in logged)
 
-        await eventually(is_told)
+        await eventually(is_logged)
         assert (await server.get("/readyz"))[0] == 503

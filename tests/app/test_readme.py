@@ -34,8 +34,8 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def typed(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a script that ends in a server; the whole of it is ended afterwards."""
+def running_script(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a script that starts a server; terminate its process group afterwards."""
     process = subprocess.Popen(
         ["/bin/sh", "-e", "-c", script],
         cwd=folder,
@@ -56,7 +56,7 @@ def test_server_commands_and_the_call_of_the_readme_work(tmp_path: Path) -> None
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     serve, call = shell_blocks("Run the server")
     free_ports = "podgate serve --listen 127.0.0.1:0 --plain-listen 127.0.0.1:0 "
-    with typed(serve.replace("podgate serve ", free_ports), tmp_path) as process:
+    with running_script(serve.replace("podgate serve ", free_ports), tmp_path) as process:
         assert process.stderr is not None
         deadline = time.monotonic() + HANG_SECONDS
         line = ""
@@ -100,8 +100,8 @@ def test_error_example_trips_waits_probes_and_closes() -> None:
         capture_output=True,
         text=True,
     )
-    looks = [json.loads(line) for line in done.stdout.splitlines() if '"waiting"' in line]
-    assert [look["breaker"] for look in looks] == ["OPEN", "HALF_OPEN", "CLOSED"]
+    events = [json.loads(line) for line in done.stdout.splitlines() if '"waiting"' in line]
+    assert [event["breaker"] for event in events] == ["OPEN", "HALF_OPEN", "CLOSED"]
 
 
 def keys(document: Any) -> set[str]:
@@ -109,8 +109,13 @@ def keys(document: Any) -> set[str]:
         return set().union(*map(keys, document))
     if not isinstance(document, dict):
         return set()
-    own = {"nodeSelector", "hard", "matchLabels", "tolerations"}  # the user's keys, or Kubernetes' own
-    return set(document) | set().union(*(keys(value) for name, value in document.items() if name not in own))
+    free_keys = {
+        "nodeSelector",
+        "hard",
+        "matchLabels",
+        "tolerations",
+    }  # their keys are the user's or those of Kubernetes
+    return set(document) | set().union(*(keys(value) for name, value in document.items() if name not in free_keys))
 
 
 def test_the_page_on_the_policy_names_every_field_that_is_in_force() -> None:

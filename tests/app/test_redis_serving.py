@@ -25,15 +25,15 @@ from webhook.settings import parse
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 SOAK = os.environ.get("PODGATE_TEST_STANDSTILL", "") == "soak"
-"""`make soak` stops Redis for 10 s under 200 admissions a second, three times over, and looks at the times."""
+"""`make soak` pauses Redis three times for 10 s under 200 admissions a second, and checks the times."""
 
 RUNS, STOPPED_SECONDS, BEFORE_SECONDS, ADMISSIONS_A_SECOND = (3, 10.0, 4.0, 200) if SOAK else (1, 1.0, 0.5, 60)
-MOST_UNDER_WAY = 32
+MAX_IN_FLIGHT = 32
 DEADLINE_SECONDS = 0.05
-"""The server's own default."""
+"""The server's default."""
 
-PATIENTLY = ("--store-deadline", "30s")
-"""For what is not about time."""
+LONG_DEADLINE = ("--store-deadline", "30s")
+"""For tests that do not depend on time."""
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -64,7 +64,7 @@ _UID = "THE-UID"
 _numbers = iter(range(10**9))
 
 
-def on(server: RedisServer) -> list[str]:
+def store_flags(server: RedisServer) -> list[str]:
     return ["--store", server.url]
 
 
@@ -74,58 +74,60 @@ async def create(server: Serving, namespace: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_replicas_share_quota_and_breaker(tmp_path: Path, redis_server: RedisServer) -> None:
-    files, shared = Files.create(tmp_path, POLICY), [*on(redis_server), *PATIENTLY]
-    async with serving(files, *shared) as one, serving(files, *shared) as other:
-        admitted = [(await create(server, "few"))["allowed"] for server in (one, other, one, other, one)]
+    files, shared = Files.create(tmp_path, POLICY), [*store_flags(redis_server), *LONG_DEADLINE]
+    async with serving(files, *shared) as first, serving(files, *shared) as second:
+        admitted = [(await create(server, "few"))["allowed"] for server in (first, second, first, second, first)]
         assert admitted == [True, True, True, False, False]
-        assert "hard 3, used 3" in (await create(other, "few"))["status"]["message"], "the third event opens it"
-        for server in (one, other):
+        assert "hard 3, used 3" in (await create(second, "few"))["status"]["message"], (
+            "the third denial opens the breaker"
+        )
+        for server in (first, second):
             denied = await create(server, "few")
             assert denied["status"]["message"].startswith("BreakerOpen: ")
         state = 'podgate_breaker_state{service="few",state="OPEN"}'
-        await one.until(state, 1)
-        await other.until(state, 1)
-        status = json.loads((await one.get("/status"))[1])
+        await first.until(state, 1)
+        await second.until(state, 1)
+        status = json.loads((await first.get("/status"))[1])
         assert (status["store"]["kind"], status["store"]["healthy"], status["store"]["error"]) == ("redis", True, None)
 
 
 @pytest.mark.parametrize("redis_program", usual_names(), indirect=True)
 async def test_isolated_replicas_divide_the_remaining_quota(tmp_path: Path, own_redis_server: RedisServer) -> None:
-    files, shared = Files.create(tmp_path, POLICY), [*on(own_redis_server), *PATIENTLY, "--replicas", "2"]
-    async with serving(files, *shared) as one, serving(files, *shared, "--ordinal", "1") as other:
-        for server in (one, other):
-            await server.get("/metrics")  # which asks the store, and so hears of it
+    files, shared = Files.create(tmp_path, POLICY), [*store_flags(own_redis_server), *LONG_DEADLINE, "--replicas", "2"]
+    async with serving(files, *shared) as first, serving(files, *shared, "--ordinal", "1") as second:
+        for server in (first, second):
+            await server.get("/metrics")  # this page reads the store, so the server knows its state
         own_redis_server.kill()
-        answers = [await create(server, "few") for server in (one, one, one, other, other)]
+        answers = [await create(server, "few") for server in (first, first, first, second, second)]
         assert [answer["allowed"] for answer in answers] == [True, True, False, True, False]
         message = answers[-1]["status"]["message"]
         assert message.startswith("QuotaExceeded: service few: pods in 1h: hard 1, used 1, asked 1; could pass from ")
         assert "until then these are this replica's shares of the limits" in message
         own_redis_server.start()
         booked = 'podgate_booked_total{cause="Away",service="few"}'
-        await one.until(booked, 2)
-        await other.until(booked, 1)
+        await first.until(booked, 2)
+        await second.until(booked, 1)
         used = 'podgate_quota_used{resource="pods",service="few",window="1h"}'
-        assert await one.metric(used) == 3
+        assert await first.metric(used) == 3
 
 
 def test_ordinal_beyond_the_replicas_is_an_error() -> None:
-    with pytest.raises(UserError) as mistakes:
+    with pytest.raises(UserError) as error:
         parse({"replicas": "2", "ordinal": "2"}, {})
-    assert "--ordinal: '2': write a number below --replicas, 2" in str(mistakes.value)
-    with pytest.raises(UserError) as mistakes:
+    assert "--ordinal: '2': write a number below --replicas, 2" in str(error.value)
+    with pytest.raises(UserError) as error:
         parse({"replicas": "2", "ordinal": "1"}, {})
-    assert "--ordinal" not in str(mistakes.value)
-    with pytest.raises(UserError) as mistakes:
+    assert "--ordinal" not in str(error.value)
+    with pytest.raises(UserError) as error:
         parse({"ordinal": "1"}, {})
-    assert "--ordinal: '1': give --replicas too, a number above it" in str(mistakes.value)
+    assert "--ordinal: '1': give --replicas too, a number above it" in str(error.value)
 
 
 @dataclass
 class Load:
-    """Admissions at a steady pace, whoever is late: what was answered, and how long each took, by phase.
+    """Admissions at a constant rate, with their results and durations by phase.
 
-    The validating half alone is asked: it is the one that asks the store. One caller has one token.
+    It calls only /validate, which charges the store. All calls send the same token.
     """
 
     server: Serving
@@ -133,10 +135,10 @@ class Load:
     token: str = ""
     phase: str = "warm-up"
     answers: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in RULES})
-    """By service: `admitted`, or the first word of the refusal."""
+    """By service: `admitted`, or the code of the denial."""
     by_phase: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    in_flight: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def warm_up(self) -> None:
         """Rewrite a Pod for each service, and make the connections."""
@@ -147,9 +149,9 @@ class Load:
             after = as_sent_to_validate(ask, patched(before, await self.server.ask(Half.MUTATE, ask, before)))
             self.bodies[namespace] = json.dumps(admission_review(ask, after, Half.VALIDATE)).encode()
         for _ in range(3):
-            await asyncio.gather(*(self._ask("free") for _ in range(MOST_UNDER_WAY)))
+            await asyncio.gather(*(self._validate("free") for _ in range(MAX_IN_FLIGHT)))
 
-    async def _ask(self, namespace: str) -> dict[str, Any]:
+    async def _validate(self, namespace: str) -> dict[str, Any]:
         body = self.bodies[namespace].replace(_UID.encode(), f"uid-{next(_numbers)}".encode())
         status, text = await self.server.post("/validate?timeout=10s", body, token=self.token)
         assert status == 200, text
@@ -157,27 +159,27 @@ class Load:
         return response
 
     async def run(self) -> None:
-        """Go on until cancelled; then wait for those under way."""
-        loop, begun, sent, names = asyncio.get_running_loop(), time.monotonic(), 0, cycle(RULES)
+        """Send requests until cancelled; then wait for those in flight."""
+        loop, started, sent, names = asyncio.get_running_loop(), time.monotonic(), 0, cycle(RULES)
         try:
             while True:
-                due = int((time.monotonic() - begun) * ADMISSIONS_A_SECOND)
-                while sent < due and len(self.under_way) < MOST_UNDER_WAY:
-                    task = loop.create_task(self._one(next(names), self.phase))
-                    self.under_way.add(task)
-                    task.add_done_callback(self.under_way.discard)
+                due = int((time.monotonic() - started) * ADMISSIONS_A_SECOND)
+                while sent < due and len(self.in_flight) < MAX_IN_FLIGHT:
+                    task = loop.create_task(self._admit(next(names), self.phase))
+                    self.in_flight.add(task)
+                    task.add_done_callback(self.in_flight.discard)
                     sent += 1
-                sent = due  # a machine that cannot keep up makes no queue
+                sent = due  # a slow machine skips requests instead of queueing them
                 await asyncio.sleep(1 / ADMISSIONS_A_SECOND)
         finally:
-            await asyncio.gather(*self.under_way)
+            await asyncio.gather(*self.in_flight)
 
-    async def pass_for(self, seconds: float, phase: str) -> None:
-        """Let a phase last so long, and until each service was answered a few times in it."""
+    async def run_phase(self, seconds: float, phase: str) -> None:
+        """Run a phase for some seconds, and until each service has a few answers in it."""
         self.phase = phase
         await asyncio.sleep(seconds)
         async with asyncio.timeout(HANG_SECONDS):
-            while len(self.seconds.get(phase, ())) < 4 * len(RULES):  # noqa: ASYNC110  it happens in another process
+            while len(self.seconds.get(phase, ())) < 4 * len(RULES):  # noqa: ASYNC110  another process sets no event
                 await asyncio.sleep(0.05)
 
     async def until_admitted(self, namespace: str, phase: str) -> None:
@@ -185,42 +187,42 @@ class Load:
             while not self.by_phase[phase][namespace, "admitted"]:  # noqa: ASYNC110  as above
                 await asyncio.sleep(0.05)
 
-    async def _one(self, namespace: str, phase: str) -> None:
-        begun = time.monotonic()
-        answer = await self._ask(namespace)
-        self.seconds.setdefault(phase, []).append(time.monotonic() - begun)
-        word = "admitted" if answer["allowed"] else answer["status"]["message"].partition(":")[0]
-        self.answers[namespace][word] += 1
-        self.by_phase.setdefault(phase, Counter())[namespace, word] += 1
+    async def _admit(self, namespace: str, phase: str) -> None:
+        started = time.monotonic()
+        answer = await self._validate(namespace)
+        self.seconds.setdefault(phase, []).append(time.monotonic() - started)
+        result = "admitted" if answer["allowed"] else answer["status"]["message"].partition(":")[0]
+        self.answers[namespace][result] += 1
+        self.by_phase.setdefault(phase, Counter())[namespace, result] += 1
 
 
 async def standstill(server: Serving, redis_server: RedisServer) -> Load:
-    """Stop Redis under load and let it go on; return what came of it."""
+    """Pause Redis under load and resume it; return the load with its results."""
     load = Load(server)
     await load.warm_up()
     running = asyncio.create_task(load.run())
     try:
-        await load.pass_for(BEFORE_SECONDS, "warm-up")
-        await load.pass_for(BEFORE_SECONDS, "before")
+        await load.run_phase(BEFORE_SECONDS, "warm-up")
+        await load.run_phase(BEFORE_SECONDS, "before")
         load.phase = "stopping"
         redis_server.pause()
         await server.until('podgate_store_fallback{rule="Deny",service="deny"}', 1)
-        await load.pass_for(STOPPED_SECONDS, "stopped")
-        await _mode_is_visible(server)
+        await load.run_phase(STOPPED_SECONDS, "stopped")
+        await _check_fallback_is_visible(server)
         load.phase = "going on"
-        await asyncio.gather(*load.under_way)  # those of before have met a Redis that stands still
+        await asyncio.gather(*load.in_flight)  # these have been sent while Redis was paused
         redis_server.resume()
-        await _all_shared(server)
-        await load.pass_for(BEFORE_SECONDS, "after")
+        await _until_counters_are_shared(server)
+        await load.run_phase(BEFORE_SECONDS, "after")
         await load.until_admitted("deny", "after")
     finally:
         running.cancel()
         await asyncio.wait([running])
-    await _all_shared(server)
+    await _until_counters_are_shared(server)
     return load
 
 
-async def _mode_is_visible(server: Serving) -> None:
+async def _check_fallback_is_visible(server: Serving) -> None:
     assert await server.metric("podgate_store_up") == 0
     for service, rule in RULES.items():
         assert await server.metric(f'podgate_store_fallback{{rule="{rule}",service="{service}"}}') == 1
@@ -229,11 +231,11 @@ async def _mode_is_visible(server: Serving) -> None:
     assert (await server.get("/readyz"))[0] == 200
 
 
-async def _all_shared(server: Serving) -> None:
+async def _until_counters_are_shared(server: Serving) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         for service, rule in RULES.items():
             line = f'podgate_store_fallback{{rule="{rule}",service="{service}"}}'
-            while await server.metric(line):  # noqa: ASYNC110  it happens in another process
+            while await server.metric(line):  # noqa: ASYNC110  another process sets no event
                 await asyncio.sleep(0.05)
 
 
@@ -242,7 +244,7 @@ async def test_stalled_redis_applies_each_failure_mode_and_counters_converge_lat
     tmp_path: Path, own_redis_server: RedisServer
 ) -> None:
     times = []
-    async with serving(Files.create(tmp_path, POLICY), *on(own_redis_server)) as server:
+    async with serving(Files.create(tmp_path, POLICY), *store_flags(own_redis_server)) as server:
         admitted: Counter[str] = Counter()
         for _ in range(RUNS):
             async with spinning() as gaps:
@@ -258,8 +260,8 @@ async def test_stalled_redis_applies_each_failure_mode_and_counters_converge_lat
         for service in RULES:
             used = f'podgate_quota_used{{resource="pods",service="{service}",window="1h"}}'
             async with asyncio.timeout(HANG_SECONDS):
-                # What was done for nobody is given back.
-                while await server.metric(used) != admitted[service]:  # noqa: ASYNC110  it happens in another process
+                # Charges of requests that timed out are refunded.
+                while await server.metric(used) != admitted[service]:  # noqa: ASYNC110  another process sets no event
                     await asyncio.sleep(0.1)
         await server.until("podgate_store_up", 1)
         assert await server.metric('podgate_local_admitted_total{service="local"}') > 0
@@ -268,17 +270,19 @@ async def test_stalled_redis_applies_each_failure_mode_and_counters_converge_lat
 
 
 def check_answer_times(times: list[tuple[dict[str, list[float]], float]]) -> None:
-    """Print how long admissions took, by phase, beside the spinner's largest gap; `make soak` holds them to it."""
-    over = []
+    """Print durations of admissions by phase, and the spinner's largest gap; `make soak` limits them."""
+    excess_seconds = []
     for seconds, gap in times:
         own_work = statistics.quantiles(seconds["before"], n=100)[98]
         slowest = max(*seconds["stopping"], *seconds["stopped"])
-        over.append(slowest - (DEADLINE_SECONDS + own_work + gap))
-        for phase, taken in seconds.items():
-            figures = f"median {statistics.median(taken) * 1e3:.1f} ms, largest {max(taken) * 1e3:.1f} ms"
-            print(f"{phase:>9}: {len(taken):5} admissions, {figures}")  # noqa: T201  a measurement is for people
+        excess_seconds.append(slowest - (DEADLINE_SECONDS + own_work + gap))
+        for phase, durations in seconds.items():
+            figures = f"median {statistics.median(durations) * 1e3:.1f} ms, largest {max(durations) * 1e3:.1f} ms"
+            print(f"{phase:>9}: {len(durations):5} admissions, {figures}")  # noqa: T201  a measurement is for people
         print(f"  spinner: largest gap {gap * 1e3:.1f} ms; own work (p99 before) {own_work * 1e3:.1f} ms")  # noqa: T201  as above
     if SOAK:
         stopped = [len(seconds["stopped"]) for seconds, _ in times]
-        assert statistics.median(stopped) > 0.9 * STOPPED_SECONDS * ADMISSIONS_A_SECOND, "the load was not kept up"
-        assert statistics.median(over) <= 0, "an admission waited longer than the deadline and its own work"
+        assert statistics.median(stopped) > 0.9 * STOPPED_SECONDS * ADMISSIONS_A_SECOND, (
+            "the rate of requests was too low"
+        )
+        assert statistics.median(excess_seconds) <= 0, "an admission waited longer than the deadline and its own work"

@@ -7,22 +7,22 @@ import pytest
 
 from tests.harness.raw_http import BODY, eventually, head, line, sized
 from tests.harness.server_process import Files, Serving, serving
-from tests.secrets import PASSWORD, PLANTED, Planted
+from tests.secrets import PASSWORD, SECRET_FILES, SecretFile
 from tests.server.test_hardening import log
 
 WATCHED = ("certificates", "published bundle", "key set", "identities", "denied tokens")
 KINDS = ("a private key", "a password", "a broken kubeconfig", "a JWT", "a .env file")
 
 
-async def shown(server: Serving) -> str:
-    """Return all that people see of a server."""
+async def visible_output(server: Serving) -> str:
+    """Return the log and the pages of a server."""
     pages = [await server.get(path) for path in ("/status", "/readyz", "/metrics")]
     return "\n".join((log(server), *(text for _, text in pages)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_wrong_file_is_rejected_without_quoting_it(tmp_path: Path, kind: str) -> None:
-    files, planted = Files.create(tmp_path), PLANTED[kind]
+    files, secret_file = Files.create(tmp_path), SECRET_FILES[kind]
     overrides, denied, bundle = tmp_path / "overrides.yaml", tmp_path / "denied.yaml", tmp_path / "bundle.crt"
     overrides.write_text("")
     denied.write_text("[]")
@@ -31,15 +31,15 @@ async def test_wrong_file_is_rejected_without_quoting_it(tmp_path: Path, kind: s
     async with serving(files, *arguments, "--drain", "0s") as server:
         paths = (files.policy, overrides, denied, bundle, tmp_path / "jwks.json", tmp_path / "identities.yaml")
         for path in (*paths, files.pki.paths.certificate, files.pki.paths.key):
-            path.write_text(planted.text)
+            path.write_text(secret_file.text)
 
-        async def all_are_refused() -> bool:
+        async def all_are_rejected() -> bool:
             gauges = [f'podgate_file_last_reload_successful{{file="{name}"}}' for name in WATCHED]
             gauges += ["podgate_policy_last_reload_successful", "podgate_overrides_last_reload_successful"]
             return not any([await server.metric(gauge) for gauge in gauges])
 
-        await eventually(all_are_refused, 60)
-        assert planted.shown_in(await shown(server)) == set()
+        await eventually(all_are_rejected, 60)
+        assert secret_file.shown_in(await visible_output(server)) == set()
 
 
 async def test_urls_are_logged_without_passwords(tmp_path: Path) -> None:
@@ -50,11 +50,11 @@ async def test_urls_are_logged_without_passwords(tmp_path: Path) -> None:
         *("--otlp-endpoint", f"http://podgate:{PASSWORD}@127.0.0.1:1/v1/traces?key={PASSWORD}", "--trace-ratio", "1"),
     )
     async with serving(files, *arguments, "--drain", "0s") as server:
-        async with line(server) as one:
-            one.send(head(server, sized()), BODY)
-            await one.answer()
+        async with line(server) as connection:
+            connection.send(head(server, sized()), BODY)
+            await connection.answer()
         await eventually(
             lambda: asyncio.to_thread(lambda: "127.0.0.1:1/jwks.json" in log(server) and "opentelemetry" in log(server))
         )
-        output = await shown(server)
-    assert Planted("", (PASSWORD,)).shown_in(output + log(server)) == set()
+        output = await visible_output(server)
+    assert SecretFile("", (PASSWORD,)).shown_in(output + log(server)) == set()

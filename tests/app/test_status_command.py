@@ -65,10 +65,10 @@ def plain_port(body: bytes = DOCUMENT, code: int = 200) -> Iterator[str]:
 def podgate(monkeypatch: pytest.MonkeyPatch) -> Podgate:
     def run(*arguments: str) -> int:
         monkeypatch.setattr("sys.argv", ["podgate", "status", *arguments])
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exit_info:
             main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code
+        assert isinstance(exit_info.value.code, int)
+        return exit_info.value.code
 
     return run
 

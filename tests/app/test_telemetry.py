@@ -1,11 +1,11 @@
-"""What keeps failing is logged once, and once more when it is over."""
+"""Logs of repeated failures: one line per reason, and one on recovery."""
 
 from dataclasses import fields
 from typing import Any, cast
 
 import pytest
 
-from tests.app.test_readiness_log import Lines
+from tests.app.test_readiness_log import LogLines
 from webhook.adapters.logs import Logs
 from webhook.app.telemetry import Telemetry
 from webhook.settings import MEMORY, Settings
@@ -13,18 +13,18 @@ from webhook.settings import MEMORY, Settings
 
 @pytest.fixture
 def telemetry() -> Telemetry:
-    given: dict[str, Any] = {"log_sample": 1, "otlp_endpoint": None, "record": None, "store": MEMORY}
-    return Telemetry(Settings(**{item.name: given.get(item.name) for item in fields(Settings)}), "0")
+    values: dict[str, Any] = {"log_sample": 1, "otlp_endpoint": None, "record": None, "store": MEMORY}
+    return Telemetry(Settings(**{item.name: values.get(item.name) for item in fields(Settings)}), "0")
 
 
 @pytest.fixture
-def lines(telemetry: Telemetry) -> Lines:
-    written = Lines()
+def lines(telemetry: Telemetry) -> LogLines:
+    written = LogLines()
     telemetry.logs = cast("Logs", written)
     return written
 
 
-def test_failed_key_fetch_is_logged_once_per_reason(telemetry: Telemetry, lines: Lines) -> None:
+def test_failed_key_fetch_is_logged_once_per_reason(telemetry: Telemetry, lines: LogLines) -> None:
     reports = telemetry.fetch_reports("url")
     reports.on_fetched()
     for reason in ("HTTP 500", "HTTP 500", "HTTP 503"):
@@ -44,7 +44,7 @@ def test_failed_key_fetch_is_logged_once_per_reason(telemetry: Telemetry, lines:
     ]
 
 
-def test_unusable_keys_are_logged_once_until_they_change(telemetry: Telemetry, lines: Lines) -> None:
+def test_unusable_keys_are_logged_once_until_they_change(telemetry: Telemetry, lines: LogLines) -> None:
     unusable = telemetry.unusable_keys("url")
     for faults in ("use is 'enc'", "use is 'enc'", "use is 'sign'"):
         unusable.enter(faults)

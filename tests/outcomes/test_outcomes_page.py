@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.app.test_readme import ROOT, environment, shell_blocks, typed
+from tests.app.test_readme import ROOT, environment, running_script, shell_blocks
 from tests.core.document.documents import HEAD, problems
 from tests.timeouts import HANG_SECONDS
 from webhook.core.document import Purpose
@@ -31,7 +31,7 @@ def test_report_command_works_as_written(tmp_path: Path) -> None:
     serve, _ = shell_blocks("Run the server")
     free_ports = "podgate serve --listen 127.0.0.1:0 --plain-listen 127.0.0.1:0 "
     script = serve.replace("docs/examples/", "").replace("podgate serve ", free_ports)
-    with typed(script, tmp_path) as process:
+    with running_script(script, tmp_path) as process:
         assert process.stderr is not None
         deadline, line = time.monotonic() + HANG_SECONDS, ""
         while '"listening"' not in line:
