@@ -1,4 +1,4 @@
-"""The pictures of docs/architecture.md, compared with the code."""
+"""The diagrams of docs/architecture.md, compared with the code."""
 
 import re
 import tomllib
@@ -16,25 +16,25 @@ from webhook.observers import Observers
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()
-PARTS, WAY, *PACKAGES = re.findall(r"^```\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+PARTS, PATH_OF_A_POD, *PACKAGES = re.findall(r"^```\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
 def test_the_packages_are_the_layers_of_the_import_contracts() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    layers = {one["containers"][0]: one["layers"] for one in contracts if one["type"] == "layers"}
-    pictures = {}
-    for picture in PACKAGES:
-        name, *lines = picture.splitlines()
-        pictures[name] = [line.strip() for line in lines]
-    assert pictures == layers
+    layers = {contract["containers"][0]: contract["layers"] for contract in contracts if contract["type"] == "layers"}
+    diagrams = {}
+    for diagram in PACKAGES:
+        name, *lines = diagram.splitlines()
+        diagrams[name] = [line.strip() for line in lines]
+    assert diagrams == layers
 
 
-def test_the_way_of_a_pod_has_the_stages_of_the_interceptor() -> None:
+def test_the_path_of_a_pod_has_the_stages_of_the_interceptor() -> None:
     clock = VirtualClock(0)
     policy = FixedPolicy(policy_of("- {name: web, match: {namespaces: [shop]}}"), clock)
     interceptor = Interceptor(policy, MemoryStore(clock), FixedNamespaces({}), Observers())
     for half in Half:
-        line = next(line for line in WAY.splitlines() if line.strip().startswith(f"/{half.value} "))
+        line = next(line for line in PATH_OF_A_POD.splitlines() if line.strip().startswith(f"/{half.value} "))
         stages = [name for name, _ in interceptor._pod_stages[half]]
         assert line.split()[1:] == ["decode", *stages, "answer"]
 

@@ -35,13 +35,13 @@ def tracked() -> list[Path]:
     [["lint-imports"], ["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]],
     ids="-".join,
 )
-def test_tool_has_no_objection(command: list[str]) -> None:
+def test_tool_reports_no_error(command: list[str]) -> None:
     done = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_import_contracts_can_fail(tmp_path: Path) -> None:
-    """A contract that never objects proves nothing: break one rule and see it named."""
+    """Break two rules, and expect both violations in the output."""
     import shutil  # noqa: PLC0415  for this test alone
 
     for folder in ("webhook", "certs"):
@@ -57,7 +57,7 @@ def test_the_import_contracts_can_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_module_is_a_small_room_with_a_charter(path: Path) -> None:
+def test_module_is_small_and_has_a_charter(path: Path) -> None:
     text = path.read_text()
     tree = ast.parse(text)
     assert ast.get_docstring(tree), "the first line of a module is its charter"
@@ -67,37 +67,37 @@ def test_module_is_a_small_room_with_a_charter(path: Path) -> None:
             assert node.end_lineno - node.lineno < LONGEST_FUNCTION_LINES, node.name
 
 
-def test_most_modules_are_one_sitting() -> None:
+def test_most_modules_are_short() -> None:
     lengths = [len(path.read_text().splitlines()) for path in SOURCES]
     small = sum(length <= USUAL_MODULE_LINES for length in lengths)
     assert small > 0.75 * len(lengths), sorted(lengths)[-20:]
 
 
 def test_no_file_names_a_registry_or_this_machine() -> None:
-    """The project speaks of itself alone: lock files hold versions and hashes, no addresses."""
+    """Lock files contain versions and hashes, but no addresses."""
     registry = re.compile(
         r"https?://[a-z0-9.-]*(index|registry|proxy|files|static|mirror)[a-z0-9-]*\.[a-z]|https?://(www\.)?pypi"
         r"|--(extra-)?index-url|\"resolved\"\s*:"
     )
-    here = f"{ROOT}/"
-    found: list[str] = []
+    root = f"{ROOT}/"
+    matches: list[str] = []
     for path in tracked():
         if path.name in {"LICENSE", Path(__file__).name}:
             continue
         lines = path.read_text(errors="replace").splitlines()
-        found += [f"{path.name}: {line[:120]}" for line in lines if registry.search(line) or here in line]
-    assert found == []
+        matches += [f"{path.name}: {line[:120]}" for line in lines if registry.search(line) or root in line]
+    assert matches == []
 
 
-def test_every_dependency_has_a_floor_and_a_reason() -> None:
+def test_every_dependency_has_a_minimum_version_and_a_reason() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     project = tomllib.loads(text)
     names = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
     for name in names:
-        assert ">=" in name, f"{name} has no floor"
+        assert ">=" in name, f"{name} has no minimum version"
     for name in project["project"]["dependencies"]:
         line = next(line for line in text.splitlines() if f'"{name}"' in line)
-        assert "#" in line, f"{name} is not argued for"
+        assert "#" in line, f"{name} has no reason"
 
 
 def test_the_lock_holds_hashes_for_everything() -> None:
@@ -110,5 +110,5 @@ def test_the_lock_holds_hashes_for_everything() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_exception_from_a_rule_says_why(path: Path) -> None:
-    silent = re.compile(r"#\s*(noqa(:\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*)?|type:\s*ignore(\[[a-z-, ]+\])?)\s*$")
-    assert [line.strip() for line in path.read_text().splitlines() if silent.search(line)] == []
+    unexplained = re.compile(r"#\s*(noqa(:\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*)?|type:\s*ignore(\[[a-z-, ]+\])?)\s*$")
+    assert [line.strip() for line in path.read_text().splitlines() if unexplained.search(line)] == []

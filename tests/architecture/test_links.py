@@ -1,4 +1,4 @@
-"""The links between pages: each names a file, and a heading that is there."""
+"""The links between pages: each points to an existing file and heading."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     dead = []
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if ":" in link:

@@ -1,4 +1,4 @@
-"""SECURITY.md answers every threat, by tests that there are."""
+"""SECURITY.md: each threat has an answer and existing tests."""
 
 import re
 from pathlib import Path
@@ -46,7 +46,7 @@ THREATS = [
 ROW = re.compile(r"^\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]*) \|$", re.MULTILINE)
 
 
-def test_every_threat_has_an_answer_and_tests_that_there_are() -> None:
+def test_every_threat_has_an_answer_and_existing_tests() -> None:
     text = (ROOT / "SECURITY.md").read_text()
     rows = [row for row in ROW.finditer(text) if row["threat"] != "threat"]
     assert [row["threat"] for row in rows] == THREATS
@@ -59,7 +59,7 @@ def test_every_threat_has_an_answer_and_tests_that_there_are() -> None:
             assert re.search(rf"^(async )?def {re.escape(function)}\(", source, re.MULTILINE), name
 
 
-def test_every_page_that_it_leads_to_is_there() -> None:
+def test_every_linked_page_exists() -> None:
     pages = re.findall(r"\]\((docs/[a-z-]+\.md)\)", (ROOT / "SECURITY.md").read_text())
     assert pages
     assert [page for page in pages if not (ROOT / page).is_file()] == []

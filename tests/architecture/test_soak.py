@@ -1,4 +1,4 @@
-"""`make soak`: each line selects tests, and they read the variables that it sets."""
+"""`make soak`: each line selects tests, which read the variables that the line sets."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 RECIPE = (ROOT / "Makefile").read_text().partition("\nsoak: setup\n")[2].partition("\n\n")[0]
 LINES = [line.strip() for line in RECIPE.splitlines()]
 BY_HAND = {"PODGATE_TEST_SEED", "PODGATE_TEST_SHORT"}
-"""No long form: to repeat a failure, and `make check`."""
+"""Set by hand to repeat a failure, and by `make check`."""
 
 
 def split(line: str) -> tuple[list[str], list[Path], list[str]]:
@@ -30,8 +30,12 @@ def split(line: str) -> tuple[list[str], list[Path], list[str]]:
         elif part != "-s":
             paths.append(ROOT / part)
     assert [path for path in (*paths, *ignored) if not path.exists()] == []
-    modules = [path for one in paths for path in ([one] if one.is_file() else one.rglob("test_*.py"))]
-    return [part.partition("=")[0] for part in parts[:start]], [one for one in modules if one not in ignored], words
+    modules = [path for entry in paths for path in ([entry] if entry.is_file() else entry.rglob("test_*.py"))]
+    return (
+        [part.partition("=")[0] for part in parts[:start]],
+        [entry for entry in modules if entry not in ignored],
+        words,
+    )
 
 
 @cache
@@ -52,21 +56,21 @@ def imported_by(path: Path) -> list[Path]:
     names = {f"{package}.{name}" for package, text in imports for name in re.findall(r"\w+", text)}
     names |= {package for package, _ in imports} | {*re.findall(r'"(tests\.[\w.]+)"', text_of(path))}
     modules += [ROOT / name.replace(".", "/") for name in names]
-    return [file for one in modules for file in (one.with_suffix(".py"), one / "__init__.py") if file.is_file()]
+    return [file for entry in modules for file in (entry.with_suffix(".py"), entry / "__init__.py") if file.is_file()]
 
 
 def read_by(modules: list[Path]) -> set[str]:
     """Return the variables of the environment that test modules, or what they import, read."""
-    found, waiting = set(modules), list(modules)
-    while waiting:
-        new = set(imported_by(waiting.pop())) - found
-        found |= new
-        waiting += new
-    return {name for path in found for name in re.findall(r'"(PODGATE_TEST_\w*[A-Z])"', text_of(path))}
+    files, pending = set(modules), list(modules)
+    while pending:
+        new = set(imported_by(pending.pop())) - files
+        files |= new
+        pending += new
+    return {name for path in files for name in re.findall(r'"(PODGATE_TEST_\w*[A-Z])"', text_of(path))}
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_selects_tests_and_they_read_what_it_sets(line: str) -> None:
+def test_line_selects_tests_that_read_its_variables(line: str) -> None:
     variables, modules, words = split(line)
     cases = [name for module in modules for name in cases_in(module)]
     assert cases

@@ -1,4 +1,4 @@
-"""The tree: bounded folders, names from a glossary, one meaning a class name, and charters that name things."""
+"""The tree: bounded folders, names from a glossary, unique class names, and charters that name the content."""
 
 import ast
 import re
@@ -41,7 +41,7 @@ def test_half_of_the_modules_are_short() -> None:
 
 
 def test_names_of_modules_and_folders_are_words_of_the_glossary() -> None:
-    """A word that Kubernetes, Redis, TLS, HTTP or Python readers know may be added; a riddle may not."""
+    """Add only words of the documentation of Kubernetes, Redis, TLS, HTTP or Python."""
     assert sorted(words() - GLOSSARY) == []
 
 
@@ -55,23 +55,23 @@ def test_a_public_class_name_has_one_meaning() -> None:
         for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(place(path))
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
 
 
-def test_a_charter_names_the_thing() -> None:
+def test_charter_names_the_content_of_its_module() -> None:
     charters = {place(path): (ast.get_docstring(parsed(path)) or "").splitlines()[0] for path in SOURCES}
     assert {name: charter for name, charter in charters.items() if QUESTION.match(charter)} == {}
 
 
 def test_no_code_parses_a_reason() -> None:
-    """A reason is for people. What code decides by is a value beside it."""
+    """A reason is for people; code uses the value beside it."""
     methods = {"startswith", "endswith", "split", "rsplit", "partition", "rpartition", "find", "index"}
-    found = []
+    violations = []
     for path in SOURCES:
         for node in ast.walk(parsed(path)):
             match node:
                 case ast.Call(func=ast.Attribute(attr=method, value=ast.Attribute(attr="reason"))) if method in methods:
-                    found.append(f"{place(path)}:{node.lineno}")
+                    violations.append(f"{place(path)}:{node.lineno}")
                 case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Attribute(attr="reason")]):
-                    found.append(f"{place(path)}:{node.lineno}")
-    assert found == []
+                    violations.append(f"{place(path)}:{node.lineno}")
+    assert violations == []

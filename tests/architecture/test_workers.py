@@ -1,4 +1,4 @@
-"""Distribution of tests over workers, and the account of their durations."""
+"""Distribution of tests over workers, and durations by tier."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("module", sorted({*GROUPS, *LONGEST_FIRST} - {*GROUPS.values()}))
-def test_a_module_with_a_place_in_the_order_is_there(module: str) -> None:
+def test_module_in_the_order_exists(module: str) -> None:
     assert (ROOT / module).is_file()
 
 
@@ -26,7 +26,7 @@ def test_modules_that_measure_share_a_worker_and_others_have_their_own() -> None
     [("def test_one(): pass", 0), ("import pytest\n@pytest.mark.skip\ndef test_one(): pass", 1), ("", 1)],
     ids=["whole", "skipped", "empty"],
 )
-def test_a_run_of_all_tiers_fails_where_one_has_not_run_whole(
+def test_run_of_all_tiers_fails_if_a_tier_is_incomplete(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, body: str, code: int
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
