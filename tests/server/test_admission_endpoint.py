@@ -24,8 +24,8 @@ REPORTER = Caller("reporter", "edge", "issuer", "subject", "edge")
 JSON = {"Content-Type": "application/json"}
 
 
-class Defective:
-    """An interceptor with a defect, which is not in a body that says so."""
+class FailingInterceptor:
+    """An interceptor that fails for every body but `well`."""
 
     async def review(self, half: Half, body: bytes, *_: object) -> Any:
         if body == b"well":
@@ -33,22 +33,22 @@ class Defective:
         raise LookupError(f"{half}: {SECRET}")
 
 
-class Slow:
-    """A receiver of reports, and a reviewer by policies, that takes its time."""
+class SlowService:
+    """A receiver of reports and reviewer of policies that answers only when allowed."""
 
     def __init__(self) -> None:
-        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.was_called, self.may_answer = asyncio.Event(), asyncio.Event()
 
     async def receive(self, body: bytes, _caller: Caller) -> bytes:
         return await self.review(body)
 
     async def review(self, _body: bytes) -> bytes:
-        self.asked.set()
+        self.was_called.set()
         await self.may_answer.wait()
         return b"{}"
 
 
-class Open:
+class AcceptAll:
     """A strategy that accepts every caller."""
 
     async def authenticate(self, _certificate: bytes | None, _headers: object, path: str) -> tuple[Caller, str]:
@@ -65,7 +65,7 @@ class Guard:
     def mark_trusted(self, _transport: asyncio.BaseTransport | None) -> None: ...
 
 
-class Heard:
+class RefusalLog:
     def __init__(self) -> None:
         self.refused_calls: list[tuple[str, str]] = []
 
@@ -74,9 +74,9 @@ class Heard:
 
 
 @asynccontextmanager
-async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
-    """Serve the edge; yield what posts a good body to a path, and returns status and text."""
-    async with loopback(edge.handle, None) as running, aiohttp.ClientSession() as session:
+async def posting(endpoint: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
+    """Serve the endpoint; yield a function that posts a good body to a path and returns status and text."""
+    async with loopback(endpoint.handle, None) as running, aiohttp.ClientSession() as session:
 
         async def post(path: str) -> tuple[int, str]:
             url = f"http://127.0.0.1:{running.port}{path}"
@@ -88,38 +88,38 @@ async def posting(edge: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awai
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 async def test_defect_is_a_counted_500_without_details_and_the_next_call_works(path: str) -> None:
-    reported = Heard()
+    reported = RefusalLog()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
     parts: list[Any] = [
-        Defective(),
+        FailingInterceptor(),
         None,
         None,
-        Open(),
+        AcceptAll(),
         Guard(),
         reported,
         limits,
-    ]  # what is asked of them here, and no more
-    edge = AdmissionEndpoint(*parts)
-    async with loopback(edge.handle, None) as running, aiohttp.ClientSession() as session:
+    ]  # with the methods that this test needs
+    endpoint = AdmissionEndpoint(*parts)
+    async with loopback(endpoint.handle, None) as running, aiohttp.ClientSession() as session:
         for body, expected in ((b"ill", (500, "internal server error\n")), (b"well", (200, "{}"))):
             url = f"http://127.0.0.1:{running.port}{path}"
             async with session.post(url, data=body, headers=JSON) as response:
                 assert (response.status, await response.text()) == expected
     [(reason, detail)] = reported.refused_calls
     assert reason == "internal_error"
-    # The message is left out: it may quote what was sent.
+    # The message is omitted: it may quote the request.
     assert re.fullmatch(rf"LookupError in review, line \d+ of {re.escape(Path(__file__).name)}", detail)
-    assert edge.in_flight == 0
+    assert endpoint.in_flight == 0
 
 
 async def test_over_the_limit_in_flight_a_call_counts_503_and_the_next_one_works() -> None:
-    reported, slow = Heard(), Slow()
+    reported, slow = RefusalLog(), SlowService()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
-    parts: list[Any] = [Defective(), slow, None, Open(), Guard(), reported, limits]
-    edge = AdmissionEndpoint(*parts)
-    async with posting(edge) as post:
+    parts: list[Any] = [FailingInterceptor(), slow, None, AcceptAll(), Guard(), reported, limits]
+    endpoint = AdmissionEndpoint(*parts)
+    async with posting(endpoint) as post:
         reviewing = asyncio.create_task(post("/validate-policy"))
-        await slow.asked.wait()
+        await slow.was_called.wait()
         second = await post("/validate")
         slow.may_answer.set()
         assert (second, await reviewing) == ((503, "too many reviews in flight\n"), (200, "{}"))
@@ -128,13 +128,13 @@ async def test_over_the_limit_in_flight_a_call_counts_503_and_the_next_one_works
 
 
 async def test_slow_reports_are_bounded_and_leave_room_for_reviews() -> None:
-    reported, slow = Heard(), Slow()
+    reported, slow = RefusalLog(), SlowService()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
-    parts: list[Any] = [Defective(), None, slow, Open(), Guard(), reported, limits]
-    edge = AdmissionEndpoint(*parts)
-    async with posting(edge) as post:
-        reporting = asyncio.create_task(post("/v1/outcomes"))  # one is a quarter of four
-        await slow.asked.wait()
+    parts: list[Any] = [FailingInterceptor(), None, slow, AcceptAll(), Guard(), reported, limits]
+    endpoint = AdmissionEndpoint(*parts)
+    async with posting(endpoint) as post:
+        reporting = asyncio.create_task(post("/v1/outcomes"))  # reports may use a quarter of the four calls
+        await slow.was_called.wait()
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
         assert await post("/validate") == (200, "{}")
         slow.may_answer.set()
@@ -147,9 +147,9 @@ async def test_full_report_queue_answers_503_and_reviews_continue() -> None:
         async def receive(self, _body: bytes, _caller: Caller) -> bytes:
             raise TooManyReportsError("too many reports in flight")
 
-    reported = Heard()
+    reported = RefusalLog()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
-    parts: list[Any] = [Defective(), None, Full(), Open(), Guard(), reported, limits]
+    parts: list[Any] = [FailingInterceptor(), None, Full(), AcceptAll(), Guard(), reported, limits]
     async with posting(AdmissionEndpoint(*parts)) as post:
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
         assert await post("/validate") == (200, "{}")

@@ -1,7 +1,7 @@
 """Arbitrary bytes on an authenticated connection: no crash, no hang, no 5xx without a counted reason.
 
-Bytes that are nearly HTTP, HTTP that is nearly what an API server sends, and documents that are nearly good, by the
-hundred, until the time is up: a quarter of a minute, or what PODGATE_TEST_FUZZ_SECONDS says.
+Almost valid HTTP, almost valid requests of an API server, and almost valid documents, for 15 seconds or for
+PODGATE_TEST_FUZZ_SECONDS.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SECONDS = float(os.environ.get("PODGATE_TEST_FUZZ_SECONDS", "15"))
 FIRST_SEED = 1 if "CI" in os.environ else time.time_ns()
 AT_ONCE = 24
 """Connections of one example."""
-PATIENCE = (
+TIMEOUTS = (
     "--header-timeout",
     "200ms",
     "--body-timeout",
@@ -43,12 +43,12 @@ PATIENCE = (
     "--handshake-timeout",
     "1m",
 )
-"""Short, but for handshakes: here all are good."""
+"""Short, except for handshakes, which are all valid here."""
 COUNTED = ("overloaded", "reporters_overloaded", "body_displaced", "no_policy", "namespace_unknown", "policy_unchecked")
-"""Reasons that are answered with 503, and that a fuzzer may well provoke. `internal_error` is a defect."""
+"""Reasons of 503 responses that random requests may cause. `internal_error` is a defect."""
 OUTCOMES = [{"service": "payment-api", "ok": True, "latency": 0.1, "uid": "u", "generation": 1}]
 
-nasty = st.sampled_from(
+special_text = st.sampled_from(
     [
         "",
         "\0",
@@ -70,14 +70,14 @@ nasty = st.sampled_from(
         "1e9",
     ]
 )
-texts_of_errors = st.sampled_from([" - at `$[", "7", "y", "]", ".ok", "`"])
-"""What the library that reads outcomes writes around what it quotes."""
-text = st.one_of(nasty, st.text(max_size=30), st.lists(nasty, max_size=4).map("".join))
+error_fragments = st.sampled_from([" - at `$[", "7", "y", "]", ".ok", "`"])
+"""Fragments of the decoder's errors, beside what they quote."""
+text = st.one_of(special_text, st.text(max_size=30), st.lists(special_text, max_size=4).map("".join))
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What goes over one connection, in the parts that it goes in, and who sends it."""
+    """The bytes for one connection, in parts, and their sender."""
 
     parts: tuple[bytes, ...]
     is_reporter: bool = False
@@ -85,7 +85,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Senders:
-    """The good identities that everything is sent with."""
+    """The server, and the valid identities of API server and reporter."""
 
     server: Serving
     reporter: ssl.SSLContext
@@ -95,45 +95,45 @@ class Senders:
         return head(self.server, *more, start=start, token=self.report_token if is_reporter else None)
 
 
-def flipped(data: st.DataObject, good: bytes) -> bytes:
-    """Return good bytes with some of them changed, taken out, doubled or put in."""
-    spoilt = bytearray(good)
+def mutated_bytes(data: st.DataObject, good: bytes) -> bytes:
+    """Return valid bytes with some of them changed, removed, doubled or inserted."""
+    result = bytearray(good)
     for _ in range(data.draw(st.integers(1, 4))):
-        start = data.draw(st.integers(0, len(spoilt)))
-        end = min(len(spoilt), start + data.draw(st.integers(0, 12)))
+        start = data.draw(st.integers(0, len(result)))
+        end = min(len(result), start + data.draw(st.integers(0, 12)))
         kind = data.draw(st.integers(0, 3))
-        inserted = data.draw(st.binary(max_size=8)) if kind else bytes(spoilt[start:end]) * 2
-        spoilt[start : end if kind != 1 else start] = inserted
-    return bytes(spoilt)
+        inserted = data.draw(st.binary(max_size=8)) if kind else bytes(result[start:end]) * 2
+        result[start : end if kind != 1 else start] = inserted
+    return bytes(result)
 
 
-def spoilt(data: st.DataObject, document: Any) -> bytes:
-    """Return a document with one place taken out, or with any JSON value in it."""
+def corrupted(data: st.DataObject, document: Any) -> bytes:
+    """Return a document with one place removed, or replaced by any JSON value."""
     document = json.loads(json.dumps(document))
     *path, last = data.draw(st.sampled_from([place for place in places(document) if place]))
-    holder: Any = document
+    parent: Any = document
     for key in path:
-        holder = holder[key]
+        parent = parent[key]
     if data.draw(st.booleans()):
-        holder[last] = data.draw(any_json)
+        parent[last] = data.draw(any_json)
     else:
-        del holder[last]
+        del parent[last]
     return json.dumps(document).encode()
 
 
-def misnamed(data: st.DataObject, entries: list[dict[str, Any]]) -> bytes:
-    """Return a list of objects of which one has a field more, that may sound like what we say of it."""
-    name = data.draw(text | st.lists(texts_of_errors, max_size=6).map("".join))
+def with_extra_field(data: st.DataObject, entries: list[dict[str, Any]]) -> bytes:
+    """Return a list of objects and one with an extra field, whose name may look like part of an error."""
+    name = data.draw(text | st.lists(error_fragments, max_size=6).map("".join))
     return json.dumps([*entries, {**entries[-1], name: data.draw(any_json)}]).encode()
 
 
 def as_bytes(data: st.DataObject, senders: Senders) -> Sent:
-    """Make bytes that are no HTTP, or hardly."""
+    """Make random bytes, or an almost valid request."""
     if data.draw(st.booleans()):
         return Sent((data.draw(st.binary(max_size=400)),))
     good = senders.head(sized(), start="POST /mutate HTTP/1.1") + BODY
     cut = data.draw(st.integers(0, len(good)))
-    sent = flipped(data, good)
+    sent = mutated_bytes(data, good)
     return Sent((sent[:cut], sent[cut:], good if data.draw(st.booleans()) else b""))
 
 
@@ -159,12 +159,12 @@ def as_http(data: st.DataObject, senders: Senders) -> Sent:
 
 
 def as_review(data: st.DataObject, senders: Senders) -> Sent:
-    """Make an AdmissionReview of any Pod, with one place spoilt."""
+    """Make an AdmissionReview of any Pod, with one place corrupted."""
     review = json.loads(BODY)
     review["request"]["namespace"] = data.draw(st.sampled_from(["payments", "free", "nowhere", ""]))
     if data.draw(st.booleans()):
         review["request"]["object"] = data.draw(pods)
-    body = spoilt(data, review)
+    body = corrupted(data, review)
     path = data.draw(st.sampled_from(["/mutate", "/validate", "/validate-policy"]))
     return Sent((senders.head(sized(body), start=f"POST {path} HTTP/1.1"), body))
 
@@ -172,15 +172,15 @@ def as_review(data: st.DataObject, senders: Senders) -> Sent:
 def as_outcomes(data: st.DataObject, senders: Senders) -> Sent:
     kind = data.draw(st.integers(0, 2))
     if kind == 0:
-        body = flipped(data, json.dumps(OUTCOMES).encode())
+        body = mutated_bytes(data, json.dumps(OUTCOMES).encode())
     else:
-        body = spoilt(data, OUTCOMES) if kind == 1 else misnamed(data, OUTCOMES)
+        body = corrupted(data, OUTCOMES) if kind == 1 else with_extra_field(data, OUTCOMES)
     start = senders.head(sized(body), start="POST /v1/outcomes HTTP/1.1", is_reporter=True)
     return Sent((start, body), is_reporter=True)
 
 
 def as_policy(data: st.DataObject, senders: Senders) -> Sent:
-    document = flipped(data, POLICY.encode()).decode(errors="replace")
+    document = mutated_bytes(data, POLICY.encode()).decode(errors="replace")
     bomb = "a: &a [x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n" if data.draw(st.booleans()) else ""
     body = policy_review(document + bomb)
     return Sent((senders.head(sized(body), start="POST /validate-policy HTTP/1.1"), body))
@@ -189,31 +189,31 @@ def as_policy(data: st.DataObject, senders: Senders) -> Sent:
 _KINDS: tuple[Callable[[st.DataObject, Senders], Sent], ...] = (as_bytes, as_http, as_review, as_outcomes)
 
 
-async def answered(senders: Senders, sent: Sent) -> list[int]:
-    """Send it all, and return the codes of what is answered until the connection ends; it must."""
+async def answer_codes(senders: Senders, sent: Sent) -> list[int]:
+    """Send all parts; return the status codes until the connection ends, as it must."""
     host, port = senders.server.admission.split(":")
     context = senders.reporter if sent.is_reporter else senders.server.context
-    one = Line(*await asyncio.open_connection(host, int(port), ssl=context))
+    connection = Line(*await asyncio.open_connection(host, int(port), ssl=context))
     try:
         for part in sent.parts:
-            one.send(part)
+            connection.send(part)
             await asyncio.sleep(0)
-        received = await one.rest()
+        received = await connection.rest()
     finally:
-        one.writer.transport.abort()
+        connection.writer.transport.abort()
     return [int(code) for code in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
 
 
-async def of_ours(server: Serving) -> Counter[str]:
-    """Return how often calls were refused by what is answered with 5xx."""
+async def server_errors(server: Serving) -> Counter[str]:
+    """Return the number of refused calls for each reason of a 5xx response."""
     _, page = await server.get("/metrics")
-    found = re.findall(r'^podgate_refused_calls_total\{reason="(\w+)"\} (\S+)$', page, re.MULTILINE)
-    return Counter({reason: round(float(count)) for reason, count in found if reason in {*COUNTED, "internal_error"}})
+    counts = re.findall(r'^podgate_refused_calls_total\{reason="(\w+)"\} (\S+)$', page, re.MULTILINE)
+    return Counter({reason: round(float(count)) for reason, count in counts if reason in {*COUNTED, "internal_error"}})
 
 
 @pytest.fixture
 def run() -> Any:
-    """Return what runs a coroutine to its end, all of them on one loop."""
+    """Return a function that runs coroutines, all on one event loop."""
     loop = EventLoop()
     yield loop.run_until_complete
     loop.run_until_complete(loop.shutdown_asyncgens())
@@ -221,9 +221,9 @@ def run() -> Any:
 
 
 @asynccontextmanager
-async def attacked(folder: Path) -> AsyncIterator[Senders]:
+async def fuzzed_server(folder: Path) -> AsyncIterator[Senders]:
     files = Files.create(folder)
-    async with serving(files, *PATIENCE, "--drain", "1s") as server:
+    async with serving(files, *TIMEOUTS, "--drain", "1s") as server:
         reporter = files.pki.context(files.pki.client("prober"))
         yield Senders(server, reporter, files.other.token(client_id="prober"))
 
@@ -231,8 +231,8 @@ async def attacked(folder: Path) -> AsyncIterator[Senders]:
 def test_random_requests_are_answered_or_cut_and_the_next_good_call_works(
     tmp_path: Path, run: Callable[[Awaitable[Any]], Any]
 ) -> None:
-    attack = attacked(tmp_path)
-    senders = run(attack.__aenter__())
+    server_context = fuzzed_server(tmp_path)
+    senders = run(server_context.__aenter__())
     codes: Counter[int] = Counter()
 
     @settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -241,25 +241,27 @@ def test_random_requests_are_answered_or_cut_and_the_next_good_call_works(
         sent = [data.draw(st.sampled_from(_KINDS))(data, senders) for _ in range(AT_ONCE)]
         if data.draw(st.integers(1, 20)) == 20:
             sent.append(as_policy(data, senders))
-        run(_put(senders, sent, codes))
+        run(_send_all(senders, sent, codes))
 
     try:
         ends_at = time.monotonic() + SECONDS
-        for number in itertools.count():  # else CI, which takes the same examples in every run, would in every turn
+        for number in itertools.count():  # one seed would repeat its examples
             seed(FIRST_SEED + number)(fuzz)()
             if time.monotonic() > ends_at:
                 break
     finally:
-        run(attack.__aexit__(None, None, None))
-    assert {200, 400, 401} <= set(codes), codes  # it has come through every door
+        run(server_context.__aexit__(None, None, None))
+    assert {200, 400, 401} <= set(codes), codes  # requests have reached each stage
 
 
-async def _put(senders: Senders, sent: list[Sent], codes: Counter[int]) -> None:
-    server, before = senders.server, await of_ours(senders.server)
-    found = [code for answers in await asyncio.gather(*(answered(senders, one) for one in sent)) for code in answers]
-    codes.update(found)
+async def _send_all(senders: Senders, sent: list[Sent], codes: Counter[int]) -> None:
+    server, before = senders.server, await server_errors(senders.server)
+    received = [
+        code for answers in await asyncio.gather(*(answer_codes(senders, each) for each in sent)) for code in answers
+    ]
+    codes.update(received)
     assert (await server.post("/mutate", BODY))[0] == 200
-    counted = await of_ours(server) - before
+    counted = await server_errors(server) - before
     assert counted["internal_error"] == 0
-    assert sum(code >= 500 for code in found) <= counted.total(), (found, counted)
+    assert sum(code >= 500 for code in received) <= counted.total(), (received, counted)
     assert server.process.returncode is None

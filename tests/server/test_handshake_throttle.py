@@ -32,8 +32,8 @@ def throttle(clock: Clock) -> HandshakeThrottle[str]:
     return throttle
 
 
-def turn(clock: Clock, throttle: HandshakeThrottle[str]) -> str | None:
-    """Wait for a credit."""
+def next_turn(clock: Clock, throttle: HandshakeThrottle[str]) -> str | None:
+    """Advance the clock to the next credit; return the next handshake."""
     clock.seconds += throttle.seconds_to_wait() or 0
     return throttle.dequeue()
 
@@ -43,9 +43,9 @@ def test_handshake_waits_until_time_adds_credit(clock: Clock, throttle: Handshak
     throttle.enqueue("b", "stranger")
     assert throttle.dequeue() is None
     assert throttle.seconds_to_wait() == pytest.approx(1 / handshake_throttle._PER_SECOND)
-    assert turn(clock, throttle) == "a"
+    assert next_turn(clock, throttle) == "a"
     assert throttle.dequeue() is None
-    assert turn(clock, throttle) == "b"
+    assert next_turn(clock, throttle) == "b"
     assert throttle.seconds_to_wait() is None
 
 
@@ -71,8 +71,8 @@ def test_trusted_address_is_served_first(clock: Clock, throttle: HandshakeThrott
     for number in range(handshake_throttle._UNTRUSTED_MAX - 1):
         throttle.enqueue(str(number), "stranger")
     throttle.enqueue("good", "friend")
-    assert turn(clock, throttle) == "good"
-    assert turn(clock, throttle) == "0"
+    assert next_turn(clock, throttle) == "good"
+    assert next_turn(clock, throttle) == "0"
 
 
 def test_untrusted_addresses_get_their_share_of_turns_beside_trusted_ones(
@@ -86,7 +86,7 @@ def test_untrusted_addresses_get_their_share_of_turns_beside_trusted_ones(
     served = []
     for _ in range(handshake_throttle._UNTRUSTED_EVERY):
         throttle.enqueue(f"friend {next(names)}", "friend")
-        served.append(turn(clock, throttle))
+        served.append(next_turn(clock, throttle))
     assert served.count("waits") == 1
 
 
@@ -100,7 +100,7 @@ def test_full_queue_of_untrusted_addresses_drops_the_oldest(throttle: HandshakeT
 def test_many_connections_of_a_trusted_address_displace_no_other(
     clock: Clock, throttle: HandshakeThrottle[str]
 ) -> None:
-    """When certificates change, all connections of a caller are dialled anew at one time."""
+    """When certificates change, a caller reconnects all its connections at the same time."""
     throttle.mark_trusted("friend")
     throttle.enqueue("spends what was given back", "stranger")
     assert throttle.dequeue() is not None
@@ -117,7 +117,7 @@ def test_connection_that_left_the_queue_gets_no_turn(clock: Clock, throttle: Han
         throttle.enqueue(name, "stranger")
     throttle.cancel("a")
     throttle.cancel("who was never there")
-    assert turn(clock, throttle) == "b"
+    assert next_turn(clock, throttle) == "b"
 
 
 def _addresses(first: int) -> Callable[[], str]:
@@ -133,4 +133,4 @@ def test_most_recent_trusted_addresses_are_kept(clock: Clock, throttle: Handshak
     while throttle.waiting < handshake_throttle._UNTRUSTED_MAX:
         throttle.enqueue(f"stranger {throttle.waiting}", "forgotten")
     throttle.enqueue("good", "10.0.0.0")
-    assert turn(clock, throttle) == "good"
+    assert next_turn(clock, throttle) == "good"

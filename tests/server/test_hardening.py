@@ -22,12 +22,12 @@ from tests.harness.server_process import POLICY, Files, Serving, serving
 PROC = Path("/proc")
 SECRET = "c2VjcmV0LW9mLWEtdG9rZW4"
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the server's session, which all of them share
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # the event loop of the shared server's session
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serving]:
-    """Return one that all attack in turn: who fails because of those before him has found something."""
+    """Return the server that all tests attack: a failure because of an earlier attack is a defect."""
     files = Files.create(tmp_path_factory.mktemp("server"))
     async with serving(files, "--body-timeout", "500ms", "--drain", "1s") as running:
         yield running
@@ -47,14 +47,14 @@ def log(server: Serving) -> str:
 
 
 async def exchange(server: Serving, sent: bytes, *, plain: bool = False) -> bytes:
-    """Send bytes on a connection of their own; return all that comes back until it ends."""
-    async with line(server, plain=plain) as one:
-        one.send(sent)
-        return await one.rest()
+    """Send bytes on a new connection; return all bytes received until it ends."""
+    async with line(server, plain=plain) as connection:
+        connection.send(sent)
+        return await connection.rest()
 
 
 def lines_of(kibibytes: int) -> list[str]:
-    """Return lines of a header, each within the bound of one."""
+    """Return header lines, each within the limit of a line."""
     return [f"X-{number}: {'x' * (10 * 1024 - 7)}" for number in range(kibibytes // 10)]
 
 
@@ -129,13 +129,13 @@ async def test_body_with_a_transfer_coding_other_than_chunked_ends_the_connectio
     lines = [f"Transfer-Encoding: {coding}" for coding in codings]
     before = await server.metric(refusals("bad_request"))
     sent = head(server, *lines, start=f"POST /mutate {version}") + chunked()
-    async with line(server) as one:
-        one.send(sent, head(server, sized()), BODY)
-        answers = await one.answer()
+    async with line(server) as connection:
+        connection.send(sent, head(server, sized()), BODY)
+        answers = await connection.answer()
         if expected == 200:
-            assert status(answers) == status(await one.answer()) == 200
+            assert status(answers) == status(await connection.answer()) == 200
             return
-        answers += await one.rest()
+        answers += await connection.rest()
     assert status(answers) == expected
     assert answers.count(b"HTTP/1.") == 1
     assert await server.metric(refusals("bad_request")) == before + 1
@@ -143,33 +143,33 @@ async def test_body_with_a_transfer_coding_other_than_chunked_ends_the_connectio
 
 @pytest.mark.parametrize("plain", [False, True], ids=["admission", "plain"])
 async def test_no_header_of_a_connection_may_be_larger_than_its_bound(server: Serving, *, plain: bool) -> None:
-    """Nor is more of one that is never complete kept than that."""
+    """The limit also applies to a header that is never complete."""
     start = "GET /healthz HTTP/1.1" if plain else "POST /mutate HTTP/1.1"
-    called = head(server, *lines_of(50), "Content-Length: 0" if plain else sized(), start=start)
+    request = head(server, *lines_of(50), "Content-Length: 0" if plain else sized(), start=start)
     before = await server.metric(refusals("bad_request"))
-    async with line(server, plain=plain) as one:
-        for _ in range(3):  # they do not add up
-            one.send(called, b"" if plain else BODY)
-            assert status(await one.answer()) == 200
-        one.send(head(server, *lines_of(70), start=start)[:-2])
-        assert status(await one.answer()) == 400
-        assert await one.is_cut()
+    async with line(server, plain=plain) as connection:
+        for _ in range(3):  # the limit is per request
+            connection.send(request, b"" if plain else BODY)
+            assert status(await connection.answer()) == 200
+        connection.send(head(server, *lines_of(70), start=start)[:-2])
+        assert status(await connection.answer()) == 400
+        assert await connection.is_cut()
     assert await server.metric(refusals("bad_request")) == before + 1
     assert "HeaderTooLargeError" in log(server)
 
 
 async def test_trailers_are_bounded_like_headers(server: Serving) -> None:
-    async with line(server) as one:
-        for kibibytes, expected in ((50, 200), (500, 408)):  # it is not complete then
+    async with line(server) as connection:
+        for kibibytes, expected in ((50, 200), (500, 408)):  # the larger one is never complete
             trailers = "".join(f"{line}\r\n" for line in lines_of(kibibytes)).encode()
-            one.send(head(server, "Transfer-Encoding: chunked"), chunked()[:-2], trailers, b"\r\n")
-            assert status(await one.answer()) == expected
-        assert await one.is_cut()
+            connection.send(head(server, "Transfer-Encoding: chunked"), chunked()[:-2], trailers, b"\r\n")
+            assert status(await connection.answer()) == expected
+        assert await connection.is_cut()
     assert await works(server)
 
 
 def unusual(server: Serving) -> dict[str, tuple[bytes, int]]:
-    """Return what is HTTP, comes from a good caller, and is not what an API server sends."""
+    """Return HTTP requests of a valid caller that an API server does not send."""
     large = sized(b"x" * 8_000_000)
     zipped = gzip.compress(BODY)
     return {
@@ -218,33 +218,33 @@ def unusual(server: Serving) -> dict[str, tuple[bytes, int]]:
 async def test_response_has_date_content_type_and_connection_headers(
     server: Serving, start: str, field: str, *, closes: bool
 ) -> None:
-    async with line(server) as one:
-        one.send(head(server, field, sized(), start=start) + BODY)
+    async with line(server) as connection:
+        connection.send(head(server, field, sized(), start=start) + BODY)
         before = int(time.time())
-        first, *fields = (await one.answer()).partition(b"\r\n\r\n")[0].decode().split("\r\n")
+        first, *fields = (await connection.answer()).partition(b"\r\n\r\n")[0].decode().split("\r\n")
         headers = dict(field.split(": ") for field in fields)
         assert first == "HTTP/1.1 200 OK"
         assert headers["Content-Type"] == "application/json"
         assert before - 1 <= parsedate_to_datetime(headers["Date"]).timestamp() <= time.time()
         assert (headers.get("Connection") == "close") == closes
         if closes:
-            assert await one.rest() == b""
+            assert await connection.rest() == b""
         else:
-            one.send(head(server, sized(), start=start) + BODY)
-            assert status(await one.answer()) == 200
+            connection.send(head(server, sized(), start=start) + BODY)
+            assert status(await connection.answer()) == 200
 
 
 async def test_unusual_requests_are_served_or_rejected_and_end_with_their_connection(server: Serving) -> None:
     for name, (sent, expected) in unusual(server).items():
-        async with line(server) as one:
-            one.send(sent)
-            answer = await one.reader.readuntil(b"\r\n\r\n")
+        async with line(server) as connection:
+            connection.send(sent)
+            answer = await connection.reader.readuntil(b"\r\n\r\n")
             assert status(answer) == expected, (name, answer)
             assert b"Server:" not in answer, name
             if expected >= 400:
                 assert b"Connection: close" in answer, name
-                rest = await one.rest()
-                assert b"HTTP/1.1 " not in rest, name  # what followed was not taken for a request
+                rest = await connection.rest()
+                assert b"HTTP/1.1 " not in rest, name  # the bytes after it are not parsed as a request
                 assert len(rest) < 200, (name, rest)
                 assert b"Traceback" not in rest, name
         assert await works(server), name
@@ -264,21 +264,21 @@ async def test_pipelined_calls_are_answered_in_order_and_garbage_after_them_ends
     server: Serving,
 ) -> None:
     good = head(server, sized()) + BODY
-    async with line(server) as one:
-        one.send(good * 20)
-        assert [status(await one.answer()) for _ in range(20)] == [200] * 20
-        one.send(b"\x01\x02", SECRET.encode(), b"\r\n\r\n")
-        assert status(await one.answer()) == 400
-        assert await one.is_cut()
+    async with line(server) as connection:
+        connection.send(good * 20)
+        assert [status(await connection.answer()) for _ in range(20)] == [200] * 20
+        connection.send(b"\x01\x02", SECRET.encode(), b"\r\n\r\n")
+        assert status(await connection.answer()) == 400
+        assert await connection.is_cut()
     assert SECRET not in log(server)
     assert await works(server)
 
 
 async def test_only_an_authenticated_caller_is_asked_for_its_body(server: Serving) -> None:
-    async with line(server) as stranger:
-        stranger.send(head(server, "Expect: 100-continue", sized(), token=""))
-        assert status(await stranger.answer()) == 401
-        assert await stranger.is_cut()
+    async with line(server) as client:
+        client.send(head(server, "Expect: 100-continue", sized(), token=""))
+        assert status(await client.answer()) == 401
+        assert await client.is_cut()
     async with line(server) as caller:
         caller.send(head(server, "Expect: 100-continue", sized()))
         assert status(await caller.answer()) == 100
@@ -289,32 +289,32 @@ async def test_only_an_authenticated_caller_is_asked_for_its_body(server: Servin
 
 
 async def test_over_the_limit_in_flight_a_slow_body_is_dropped(tmp_path: Path) -> None:
-    patience = ("--body-timeout", "1h", "--drain", "1s")
-    async with serving(Files.create(tmp_path), "--max-in-flight", "2", *patience) as server, AsyncExitStack() as stack:
+    timeouts = ("--body-timeout", "1h", "--drain", "1s")
+    async with serving(Files.create(tmp_path), "--max-in-flight", "2", *timeouts) as server, AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(line(server)) for _ in range(2)]
-        for number, one in enumerate(slow, 1):
-            one.send(head(server, sized()), BODY[:10])
+        for number, connection in enumerate(slow, 1):
+            connection.send(head(server, sized()), BODY[:10])
             await server.until("podgate_calls_in_flight", number)
         assert await works(server)
         answer = await slow[0].answer()
         assert status(answer) == 503
         assert answer.endswith(b"\r\n\r\ntoo many bodies arrive, and this one was the slowest\n")
         assert await slow[0].is_cut()
-        slow[1].send(BODY[10:])  # it has not been slower than who was
+        slow[1].send(BODY[10:])  # it was not the slowest
         assert status(await slow[1].answer()) == 200
         assert await server.metric(refusals("body_displaced")) == 1
         assert await server.metric(refusals("overloaded")) == 0
 
 
 async def test_incoming_bodies_together_stay_within_a_bound(tmp_path: Path) -> None:
-    """Each of them is within the limit of one, and none is ever complete."""
+    """Each body is within the limit of one, and none is ever complete."""
     part = b" " * 6_000_000
-    patience = ("--body-timeout", "1h", "--drain", "1s")
-    async with serving(Files.create(tmp_path), *patience) as server, AsyncExitStack() as stack:
+    timeouts = ("--body-timeout", "1h", "--drain", "1s")
+    async with serving(Files.create(tmp_path), *timeouts) as server, AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(line(server)) for _ in range(14)]
-        for one in slow:
-            one.send(head(server, "Content-Length: 7000000"), part)
-            await one.writer.drain()
+        for connection in slow:
+            connection.send(head(server, "Content-Length: 7000000"), part)
+            await connection.writer.drain()
         await server.until(refusals("body_displaced"), 14 - 64 * 1024 * 1024 // len(part))
         assert status(await slow[0].answer()) == 503
         assert await works(server)
@@ -325,21 +325,21 @@ async def test_at_the_cap_stalled_connections_are_closed_and_answered_ones_stay(
         async with line(server) as known, line(server) as stalled:
             known.send(head(server, sized()) + BODY)
             assert status(await known.answer()) == 200
-            async with line(server) as newcomer:
-                newcomer.send(head(server, sized()) + BODY)
-                assert status(await newcomer.answer()) == 200
+            async with line(server) as new_connection:
+                new_connection.send(head(server, sized()) + BODY)
+                assert status(await new_connection.answer()) == 200
                 assert await stalled.is_cut()
                 with pytest.raises((OSError, ssl.SSLError)):
-                    async with line(server):  # now both have earned their places
+                    async with line(server):  # both connections have answered requests now
                         pass
                 known.send(head(server, sized()) + BODY)
                 assert status(await known.answer()) == 200
             await server.until(refusals("connection_limit"), 2)
-        await eventually(lambda: _worked(server))
+        await eventually(lambda: _works_now(server))
 
 
 async def test_reporter_connections_are_closed_before_those_of_the_api_server(tmp_path: Path) -> None:
-    """Though theirs are answered well."""
+    """They are closed although their requests succeed."""
     policy = POLICY.replace("breaker: {", "breaker: {outcomes: {source: Pushed, reporters: [prober]}, ")
     files = Files.create(tmp_path, policy)
     reporter = files.pki.context(files.pki.client("prober"))
@@ -348,16 +348,16 @@ async def test_reporter_connections_are_closed_before_those_of_the_api_server(tm
     sent = "POST /v1/outcomes HTTP/1.1"
     async with serving(files, "--max-connections", "2", "--drain", "1s") as server, AsyncExitStack() as stack:
         as_reporter = replace(server, context=reporter)
-        held = [await stack.enter_async_context(line(as_reporter)) for _ in range(2)]
-        for one in held:
-            one.send(head(server, sized(outcomes), start=sent, token=token) + outcomes)
-            answer = await one.answer()
+        connections = [await stack.enter_async_context(line(as_reporter)) for _ in range(2)]
+        for connection in connections:
+            connection.send(head(server, sized(outcomes), start=sent, token=token) + outcomes)
+            answer = await connection.answer()
             assert (status(answer), b"Connection: close" in answer) == (200, False)
         assert await works(server)
         assert await server.metric(refusals("connection_limit")) == 1
 
 
-async def _worked(server: Serving) -> bool:
+async def _works_now(server: Serving) -> bool:
     try:
         return await works(server)
     except OSError:
@@ -365,10 +365,10 @@ async def _worked(server: Serving) -> bool:
 
 
 async def test_slow_clients_are_cut_off(tmp_path: Path) -> None:
-    """In the handshake, in the first header, in a later one, and in resting."""
-    # Well-behaved handshakes have to be faster than this one, on any machine.
-    patience = ("--handshake-timeout", "3s", "--header-timeout", "300ms", "--keep-alive", "600ms")
-    async with serving(Files.create(tmp_path), *patience, "--drain", "1s") as server:
+    """In the handshake, in the first header, in a later one, and while idle."""
+    # Valid handshakes must be faster than this timeout, on any machine.
+    timeouts = ("--handshake-timeout", "3s", "--header-timeout", "300ms", "--keep-alive", "600ms")
+    async with serving(Files.create(tmp_path), *timeouts, "--drain", "1s") as server:
         host, port = server.admission.split(":")
         silent = Line(*await asyncio.open_connection(host, int(port)))
         assert await silent.is_cut()
@@ -389,16 +389,16 @@ async def test_slow_clients_are_cut_off(tmp_path: Path) -> None:
 
 async def test_ended_connection_frees_its_slot_before_its_client_closes(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path), "--max-connections", "1", "--drain", "1s") as server:
-        with await asyncio.to_thread(_turned_away, server):  # it reads no more, and never learns that it was ended
-            await eventually(lambda: _worked(server), within_seconds=25)  # OpenSSL would wait for it for 30 s
+        with await asyncio.to_thread(_rejected_client, server):  # it reads no more, so it does not see the end
+            await eventually(lambda: _works_now(server), within_seconds=25)  # OpenSSL would wait for it for 30 s
 
 
-def _turned_away(server: Serving) -> socket.socket:
+def _rejected_client(server: Serving) -> socket.socket:
     host, port = server.admission.split(":")
-    stranger = server.context.wrap_socket(socket.create_connection((host, int(port))), server_hostname="localhost")
-    stranger.sendall(head(server, sized(b""), token=""))
-    assert status(stranger.recv(4096)) == 401
-    return stranger
+    client = server.context.wrap_socket(socket.create_connection((host, int(port))), server_hostname="localhost")
+    client.sendall(head(server, sized(b""), token=""))
+    assert status(client.recv(4096)) == 401
+    return client
 
 
 # ---------------------------------------------------------------------------------------------------- the plain port
@@ -411,31 +411,31 @@ async def test_plain_port_serves_exactly_four_pages(server: Serving) -> None:
         assert b"Server:" not in answer, path
     answer = await exchange(server, b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", plain=True)
     assert status(answer) == 405
-    async with line(server, plain=True) as one:
-        one.send(b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert status(await one.reader.readuntil(b"\r\n\r\n")) == 200
-        assert (await one.answer()).endswith(b"ok\n")
+    async with line(server, plain=True) as connection:
+        connection.send(b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert status(await connection.reader.readuntil(b"\r\n\r\n")) == 200
+        assert (await connection.answer()).endswith(b"ok\n")
 
 
 async def test_occupied_plain_port_still_serves_probes(server: Serving) -> None:
     async with AsyncExitStack() as stack:
-        held = [await stack.enter_async_context(line(server, plain=True)) for _ in range(100)]
+        connections = [await stack.enter_async_context(line(server, plain=True)) for _ in range(100)]
         for _ in range(5):
             assert await exchange_plain(server, "/healthz") == (200, b"ok\n")
-        assert await held[0].is_cut()  # the oldest made room
+        assert await connections[0].is_cut()  # the oldest connection is closed
 
 
 async def exchange_plain(server: Serving, path: str) -> tuple[int, bytes]:
-    async with line(server, plain=True) as one:
-        one.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        answer = await one.answer()
+    async with line(server, plain=True) as connection:
+        connection.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = await connection.answer()
         return status(answer), answer.partition(b"\r\n\r\n")[2]
 
 
 async def test_concurrent_scrapes_while_services_change(server: Serving) -> None:
     reloads = 'podgate_policy_reloads_total{result="success"}'
     policy = server.files.policy.read_text()
-    more = "".join(
+    more_services = "".join(
         f"- name: s{number}\n  match: {{namespaces: [n{number}]}}\n"
         "  quota: {windows: [{window: 1h, hard: {pods: 3}}]}\n"
         for number in range(60)
@@ -452,7 +452,7 @@ async def test_concurrent_scrapes_while_services_change(server: Serving) -> None
             assert await works(server)
 
     async def change() -> None:
-        for number, document in enumerate((policy + more, policy, policy + more, policy), 1):
+        for number, document in enumerate((policy + more_services, policy, policy + more_services, policy), 1):
             server.files.policy.write_text(document)
             await server.until(reloads, before + number)
 
@@ -466,38 +466,38 @@ async def test_concurrent_scrapes_while_services_change(server: Serving) -> None
 
 async def test_files_change_under_load_and_no_call_fails(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path), "--drain", "1s") as server:
-        going = True
+        is_running = True
         answered = 0
 
         async def call() -> None:
             nonlocal answered
-            while going:
+            while is_running:
                 assert await works(server)
                 answered += 1
 
         callers = [asyncio.create_task(call()) for _ in range(4)]
         serial = server.files.pki.renew_server().certificate.serial_number
         await eventually(lambda: _serves(server, serial))
-        spoilt = {
+        failures = {
             server.files.folder / "jwks.json": 'podgate_file_reloads_total{file="key set",result="failure"}',
             server.files.pki.paths.key: 'podgate_file_reloads_total{file="certificates",result="failure"}',
         }
-        assert [await server.metric(series) for series in spoilt.values()] == [0, 0]
-        for path in spoilt:
+        assert [await server.metric(series) for series in failures.values()] == [0, 0]
+        for path in failures:
             path.write_text("{}")
-        for series in spoilt.values():
+        for series in failures.values():
             await server.until(series, 1)
-        going = False
+        is_running = False
         await asyncio.gather(*callers)
         assert answered > 20
-        for what in ("certificates", "key set"):
-            assert f"{what} rejected, the last good one stays in use" in log(server)
+        for file in ("certificates", "key set"):
+            assert f"{file} rejected, the last good one stays in use" in log(server)
         assert (await server.get("/readyz"))[0] == 200
 
 
 async def _serves(server: Serving, serial: int) -> bool:
-    async with line(server) as one:
-        return int(one.writer.get_extra_info("peercert")["serialNumber"], 16) == serial
+    async with line(server) as connection:
+        return int(connection.writer.get_extra_info("peercert")["serialNumber"], 16) == serial
 
 
 async def test_removed_ca_is_rejected_on_open_connections_too(tmp_path: Path) -> None:
@@ -506,42 +506,42 @@ async def test_removed_ca_is_rejected_on_open_connections_too(tmp_path: Path) ->
     other = type(files.pki).create(tmp_path / "next", "next-ca")
     trusted = files.pki.folder / "ca.crt"
     old, new = trusted.read_text(), (other.folder / "ca.crt").read_text()
-    newcomer = files.pki.context()
+    new_context = files.pki.context()
     credentials = other.client()
     other.context(credentials)
     stem = f"{credentials.certificate.serial_number:x}"
-    newcomer.load_cert_chain(other.folder / f"{stem}.crt", other.folder / f"{stem}.key")
-    # The server's own certificate is the old authority's: clients go on trusting that, from memory.
-    server_context = files.pki.context(files.caller)
+    new_context.load_cert_chain(other.folder / f"{stem}.crt", other.folder / f"{stem}.key")
+    # The old CA issued the serving certificate: contexts of clients still trust it.
+    old_context = files.pki.context(files.caller)
     async with serving(files, "--drain", "1s") as server, line(server) as live:
         live.send(head(server, sized()) + BODY)
         assert b"Connection: close" not in await live.answer()
         trusted.write_text(old + new)
-        await eventually(lambda: _handshake(server, newcomer))
-        assert (await server.post("/mutate", BODY, context=server_context))[0] == 200
+        await eventually(lambda: _can_call(server, new_context))
+        assert (await server.post("/mutate", BODY, context=old_context))[0] == 200
         trusted.write_text(new)
-        await eventually(lambda: _is_refused(server, server_context))
+        await eventually(lambda: _is_refused(server, old_context))
         untrusted = refusals("authentication_certificate_untrusted")
-        before = await server.metric(untrusted)  # one that shook hands just before the change has been refused so, too
+        before = await server.metric(untrusted)  # a handshake just before the change may count too
         live.send(head(server, sized()) + BODY)
         answer = await live.answer()
-        assert status(answer) == 401  # nor is it let in by a connection of better days
+        assert status(answer) == 401  # the connection is from before the change
         assert b"Connection: close" in answer
         assert await live.is_cut()
         assert await server.metric(untrusted) == before + 1
 
 
-async def _handshake(server: Serving, context: ssl.SSLContext) -> bool:
-    """Whether a call goes through on a new connection."""
+async def _can_call(server: Serving, context: ssl.SSLContext) -> bool:
+    """Return whether a call on a new connection succeeds."""
     host, port = server.admission.split(":")
     try:
         reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
     except (OSError, ssl.SSLError):
         return False
-    one = Line(reader, writer)
+    connection = Line(reader, writer)
     try:
-        one.send(head(server, sized()) + BODY)
-        return status(await one.answer()) == 200
+        connection.send(head(server, sized()) + BODY)
+        return status(await connection.answer()) == 200
     except (OSError, ssl.SSLError, asyncio.IncompleteReadError):
         return False
     finally:
@@ -549,10 +549,10 @@ async def _handshake(server: Serving, context: ssl.SSLContext) -> bool:
 
 
 async def _is_refused(server: Serving, context: ssl.SSLContext) -> bool:
-    return not await _handshake(server, context)
+    return not await _can_call(server, context)
 
 
-# --------------------------------------------------------------------------------------------------- what accumulates
+# ---------------------------------------------------------------------------------------------------------------- leaks
 
 
 @pytest.mark.skipif(not PROC.exists(), reason="counts descriptors in /proc")
@@ -566,7 +566,7 @@ async def test_many_calls_and_short_connections_leak_no_descriptor(server: Servi
     assert await works(server)
     before = await descriptors()
     for _ in range(5):
-        await asyncio.gather(*(_handshake(server, server.context) for _ in range(20)))
+        await asyncio.gather(*(_can_call(server, server.context) for _ in range(20)))
         await asyncio.gather(*(exchange(server, b"GARBAGE\r\n\r\n") for _ in range(20)))
         await asyncio.gather(*(exchange_plain(server, "/healthz") for _ in range(20)))
     await eventually(is_as_before)

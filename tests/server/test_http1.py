@@ -1,4 +1,4 @@
-"""A failed connection leaves nothing behind."""
+"""A failed connection leaves no exception in memory."""
 
 import asyncio
 import gc
@@ -17,14 +17,14 @@ async def test_invalid_http_is_discarded_once_answered() -> None:
     protocols = HttpProtocols(hello, HttpLimits(60, 1000), lambda reason, _: refused.append(reason))
     server = await asyncio.get_running_loop().create_server(protocols, "127.0.0.1", 0)
     gc.collect()
-    gc.disable()  # else it may sweep what should go at once
+    gc.disable()  # reference counting alone should free the exception
     try:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(b"\x01" * 1000)
         assert (await reader.read()).startswith(b"HTTP/1.0 400 ")
         writer.close()
         assert refused == ["bad_request"]
-        assert not [one for one in gc.get_objects() if isinstance(one, HttpProcessingError)]
+        assert not [item for item in gc.get_objects() if isinstance(item, HttpProcessingError)]
     finally:
         gc.enable()
         server.close()

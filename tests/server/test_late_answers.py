@@ -23,7 +23,7 @@ from webhook.ports import WatchReports
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 FAR_US = 4_000_000_000_000_000
-"""A moment that no test lives to see."""
+"""A time in the far future."""
 
 PLAN = plan_of(breaker=replace(BREAKER, probes=1))
 IDLE = plan_of(service="idle", tag="idle", breaker=BREAKER)
@@ -34,18 +34,18 @@ FULL = replace(
 )
 FORCED = replace(PLAN, breaker=replace(BREAKER, forcing=Forcing(State.FORCED_OPEN, FAR_US, "INC-1")))
 POD = Acquire(PLAN, "payments", "uid", {"pods": 1}, "controller:x")
-OVER = BreakerView(State.OPEN, 1, 1, 2, "tripped", tripped_at_us=1, tripped_by="tripped")
-"""Open until long ago: the next who asks may probe."""
+EXPIRED = BreakerView(State.OPEN, 1, 1, 2, "tripped", tripped_at_us=1, tripped_by="tripped")
+"""Open, with its time over: the next Pod may probe."""
 
 
 @asynccontextmanager
 async def store_on(server: RedisServer) -> AsyncIterator[RedisStore]:
-    """Yield a store with a breaker whose probe is out, and another that is due for one."""
+    """Open a store with a breaker that waits for its probe, and another that is due for one."""
     reports = WatchReports(int, str, str)
     store = RedisStore(open_transport(server.url), "test", SystemClock(), reports, deadline_seconds=30)
     try:
         for plan in (PLAN, IDLE):
-            await store.propose(plan, OVER)
+            await store.propose(plan, EXPIRED)
         assert (await store.acquire(POD)).charged
         yield store
     finally:
@@ -53,31 +53,33 @@ async def store_on(server: RedisServer) -> AsyncIterator[RedisStore]:
 
 
 async def check_reported(store: RedisStore, plan: CounterPlan, expected: list[str]) -> None:
-    """Let time pass until it is answered, and once more."""
-    moves: Sequence[Transition] | None = None
-    while moves is None:
-        with suppress(StoreUnavailableError):  # while an answer is late, nothing else is asked
-            moves = await store.tick([plan])
-    assert [f"{move.old} {move.new}" for move in moves] == expected
+    """Tick until the late answer has arrived, and once more."""
+    transitions: Sequence[Transition] | None = None
+    while transitions is None:
+        with suppress(StoreUnavailableError):  # while an answer is late, the store sends nothing else
+            transitions = await store.tick([plan])
+    assert [f"{transition.old} {transition.new}" for transition in transitions] == expected
     assert await store.tick([plan]) == []
 
 
-Act = Callable[[RedisStore], Awaitable[Any]]
-ACTS: dict[str, tuple[Act, list[str]]] = {
+Call = Callable[[RedisStore], Awaitable[Any]]
+CALLS: dict[str, tuple[Call, list[str]]] = {
     "acquire": (lambda store: store.acquire(replace(POD, plan=FULL)), ["CLOSED OPEN"]),
     "record_outcomes": (
         lambda store: store.record_outcomes(PLAN, [Outcomes.one(ok=True, latency_us=0, uid="uid")]),
         ["HALF_OPEN CLOSED"],
     ),
     "started": (lambda store: store.started(PLAN, [Start("uid", ok=False, latency_us=0)]), ["HALF_OPEN OPEN"]),
-    "by hand": (lambda store: store.apply_override(FORCED), ["HALF_OPEN FORCED_OPEN"]),
+    "apply_override": (lambda store: store.apply_override(FORCED), ["HALF_OPEN FORCED_OPEN"]),
     "tick": (lambda store: store.tick([IDLE]), ["OPEN HALF_OPEN"]),
     "snapshot": (lambda store: store.snapshot(PLAN), []),
 }
 
 
-async def late(store: RedisStore, act: Act, monkeypatch: pytest.MonkeyPatch, in_time: int = 0) -> None:
-    """Do it, and leave before the answer is there; the first few calls are answered in time."""
+async def run_with_late_answer(
+    store: RedisStore, call: Call, monkeypatch: pytest.MonkeyPatch, in_time: int = 0
+) -> None:
+    """Make a call whose answer misses the deadline; the first `in_time` answers are in time."""
     run, answered, numbers = store._transport.run, asyncio.Event(), count()
 
     async def run_late(keys: Sequence[str], argument: bytes) -> Any:
@@ -93,19 +95,19 @@ async def late(store: RedisStore, act: Act, monkeypatch: pytest.MonkeyPatch, in_
         store._lanes._lanes.clear()
         try:
             with pytest.raises(StoreUnavailableError):
-                await act(store)
+                await call(store)
         finally:
             answered.set()
 
 
-@pytest.mark.parametrize("kind", ACTS)
+@pytest.mark.parametrize("kind", CALLS)
 async def test_transition_of_a_late_answer_is_reported_once_by_the_next_tick(
     redis_server: RedisServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    act, expected = ACTS[kind]
+    call, expected = CALLS[kind]
     async with store_on(redis_server) as store:
-        await late(store, act, monkeypatch)
-        await check_reported(store, FORCED if kind == "by hand" else PLAN, expected)
+        await run_with_late_answer(store, call, monkeypatch)
+        await check_reported(store, FORCED if kind == "apply_override" else PLAN, expected)
 
 
 async def test_timely_transition_is_reported_although_a_later_answer_was_late(
@@ -114,5 +116,5 @@ async def test_timely_transition_is_reported_although_a_later_answer_was_late(
     starts = [Start(uid, ok=False, latency_us=0) for uid in ("uid", "another")]
     async with store_on(redis_server) as store:
         monkeypatch.setattr(lane, "_PATIENT_MAX", 1)
-        await late(store, lambda store: store.started(PLAN, starts), monkeypatch, in_time=1)
+        await run_with_late_answer(store, lambda store: store.started(PLAN, starts), monkeypatch, in_time=1)
         await check_reported(store, PLAN, ["HALF_OPEN OPEN"])

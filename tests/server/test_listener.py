@@ -1,3 +1,5 @@
+"""The listener: limits on connections, timeouts, and the queue of handshakes."""
+
 import asyncio
 import socket
 import ssl
@@ -17,7 +19,7 @@ from webhook.tls.context import server_context
 
 LOOPS = ("uvloop", "asyncio")
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-EARNING = b"GET / HTTP/1.1\r\nHost: x\r\nX-Earn: 1\r\n\r\n"
+TRUSTED_REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nX-Earn: 1\r\n\r\n"
 
 
 async def hello(_request: web.BaseRequest) -> web.StreamResponse:
@@ -25,7 +27,7 @@ async def hello(_request: web.BaseRequest) -> web.StreamResponse:
 
 
 async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes = REQUEST) -> bytes:
-    """Make one request; return the beginning of the answer, nothing where the connection was cut instead."""
+    """Send one request; return the start of the answer, or nothing if the connection was cut."""
     try:
         writer.write(request)
         answer = await reader.read(1000)
@@ -58,13 +60,13 @@ async def test_requests_are_served_and_connections_released(
 
 
 async def test_data_sent_ahead_is_bounded_in_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "_UNREAD_BYTES", 16_384)  # where the bound is not set, it begins with more, and grows
+    monkeypatch.setattr(listener, "_UNREAD_BYTES", 16_384)  # without the bound the buffer starts larger and grows
     async with loopback(hello, None) as running:
         _, writer = await opened(running.port, None)
         await running.until(lambda: running.connections.count == 1)
         (connection,) = running.connections._untrusted
-        kept_bytes = connection.accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        assert kept_bytes <= 2 * 16_384  # the kernel adds as much for its own account
+        buffer_bytes = connection.accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        assert buffer_bytes <= 2 * 16_384  # the kernel doubles the value that is set
         writer.close()
 
 
@@ -98,17 +100,17 @@ async def test_a_connection_without_a_request_is_cut(pki: Pki) -> None:
 
 
 async def test_connection_may_idle_until_its_first_byte(pki: Pki) -> None:
-    """An API server opens more than it needs at once: to cut one just as it is first used would lose a call."""
+    """An API server opens spare connections: to cut one at its first use would lose a call."""
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context, ConnectionLimits(header_timeout_seconds=0)) as running:
         spare = await opened(running.port, pki.context(pki.client()))
         await running.until(lambda: bool(running.connections._established))
         (connection,) = running.connections._established.values()
-        await asyncio.sleep(0.1)  # whoever would cut it had its turn
+        await asyncio.sleep(0.1)  # any timer of 0 s has fired
         assert connection.transport is not None
         assert not connection.transport.is_closing()
         spare[1].write(REQUEST[:5])
-        assert await _rest(spare[0]) == b""  # the patience with a header begins with its first byte
+        assert await _rest(spare[0]) == b""  # the header timeout starts at the first byte
         assert running.reasons == ["header_timeout"]
         spare[1].close()
 
@@ -185,7 +187,7 @@ async def test_at_the_cap_of_proven_connections_a_new_one_is_closed(pki: Pki) ->
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=3)) as running:
         connections = [await opened(running.port, client) for _ in range(3)]
         for connection in connections:
-            assert (await exchange(*connection, EARNING)).endswith(b"hello")
+            assert (await exchange(*connection, TRUSTED_REQUEST)).endswith(b"hello")
         assert running.connections.count == 3
         reader, writer = await opened(running.port, None)
         assert await _rest(reader) == b""
@@ -195,8 +197,8 @@ async def test_at_the_cap_of_proven_connections_a_new_one_is_closed(pki: Pki) ->
         connections[0][1].close()
         await running.until(lambda: running.connections.count == 2)
         assert await post(running.port, client) == (200, "hello")
-        for _, one in connections:
-            one.close()
+        for _, connection_writer in connections:
+            connection_writer.close()
 
 
 @pytest.mark.parametrize("stage", ["handshake", "first request"])
@@ -205,13 +207,13 @@ async def test_over_the_cap_a_new_connection_replaces_the_longest_stalled(pki: P
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=3)) as running:
         good = await opened(running.port, client)
-        assert (await exchange(*good, EARNING)).endswith(b"hello")
+        assert (await exchange(*good, TRUSTED_REQUEST)).endswith(b"hello")
         stalled = [await opened(running.port, None if stage == "handshake" else client) for _ in range(2)]
         await running.until(lambda: running.connections.count == 3)
         assert await post(running.port, client, ("X-Earn", "1")) == (200, "hello")
         assert await _rest(stalled[0][0]) == b""
         assert running.reasons == ["connection_limit"]
-        assert (await exchange(*good)).endswith(b"hello")  # the oldest of all, and it has earned its place
+        assert (await exchange(*good)).endswith(b"hello")  # the oldest connection, but a trusted one
         await running.until(lambda: running.connections.count == 2)
         for _, writer in (good, *stalled):
             writer.close()
@@ -230,20 +232,20 @@ async def test_flood_of_stalled_handshakes_blocks_no_client(pki: Pki) -> None:
         await running.until(lambda: running.connections.count == 0)
 
 
-FRIEND = "127.0.0.2"
+TRUSTED_ADDRESS = "127.0.0.2"
 
 
-async def come_from(
+async def connect_from(
     address: str, port: int, context: ssl.SSLContext
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection("127.0.0.1", port, ssl=context, local_addr=(address, 0))
 
 
-async def friend(port: int, context: ssl.SSLContext) -> bytes:
-    """Come from an address of one's own; earn a place, and leave it."""
-    reader, writer = await come_from(FRIEND, port, context)
+async def call_from_trusted_address(port: int, context: ssl.SSLContext) -> bytes:
+    """Make a trusted call from TRUSTED_ADDRESS, then disconnect."""
+    reader, writer = await connect_from(TRUSTED_ADDRESS, port, context)
     try:
-        return await exchange(reader, writer, EARNING)
+        return await exchange(reader, writer, TRUSTED_REQUEST)
     finally:
         writer.close()
         await writer.wait_closed()
@@ -253,22 +255,20 @@ async def test_trusted_address_passes_queued_handshakes_of_untrusted_ones(pki: P
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     async with loopback(hello, lambda: context) as running:
-        assert (await friend(running.port, client)).endswith(b"hello")
-        seconds = standing_still(running)
-        crowd = handshake_throttle._BURST_MAX + handshake_throttle._UNTRUSTED_MAX
-        strangers = [await opened(running.port, None) for _ in range(crowd + 1)]
-        assert (
-            await _rest(strangers[handshake_throttle._BURST_MAX][0]) == b""
-        )  # of those that wait, the oldest makes room
+        assert (await call_from_trusted_address(running.port, client)).endswith(b"hello")
+        seconds = stop_clock(running)
+        capacity = handshake_throttle._BURST_MAX + handshake_throttle._UNTRUSTED_MAX
+        untrusted = [await opened(running.port, None) for _ in range(capacity + 1)]
+        assert await _rest(untrusted[handshake_throttle._BURST_MAX][0]) == b""  # the oldest queued connection is closed
         assert running.reasons == ["connection_limit"]
-        newcomer = asyncio.create_task(friend(running.port, client))
+        trusted_call = asyncio.create_task(call_from_trusted_address(running.port, client))
         await running.until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX + 1)
-        assert not newcomer.done()
+        assert not trusted_call.done()
         seconds[0] += 1.5 / handshake_throttle._PER_SECOND
-        assert (await newcomer).endswith(b"hello")
-        # It gave back what it cost, and one stranger had that.
+        assert (await trusted_call).endswith(b"hello")
+        # Its credit was returned, and one untrusted connection used it.
         await running.until(lambda: running.connections.throttle.waiting == handshake_throttle._UNTRUSTED_MAX - 1)
-        for _, writer in strangers:
+        for _, writer in untrusted:
             writer.close()
 
 
@@ -277,20 +277,20 @@ async def test_at_the_cap_queued_untrusted_clients_are_closed_for_trusted_ones(p
     client = pki.context(pki.client())
     cap = 2 * handshake_throttle._BURST_MAX
     async with loopback(hello, lambda: context, ConnectionLimits(connections_max=cap)) as running:
-        assert (await friend(running.port, client)).endswith(b"hello")
+        assert (await call_from_trusted_address(running.port, client)).endswith(b"hello")
         await running.until(lambda: running.connections.count == 0)
-        seconds = standing_still(running)
-        strangers = [await opened(running.port, None) for _ in range(handshake_throttle._BURST_MAX)]
-        newcomer = asyncio.create_task(friend(running.port, client))
+        seconds = stop_clock(running)
+        untrusted = [await opened(running.port, None) for _ in range(handshake_throttle._BURST_MAX)]
+        trusted_call = asyncio.create_task(call_from_trusted_address(running.port, client))
         await running.until(lambda: running.connections.throttle.waiting == 1)
-        strangers += [await opened(running.port, None) for _ in range(2 * cap)]
+        untrusted += [await opened(running.port, None) for _ in range(2 * cap)]
         await running.until(
             lambda: running.reasons.count("connection_limit") == handshake_throttle._BURST_MAX + 1 + cap
         )
         assert running.connections.count == cap
         seconds[0] += 1.5 / handshake_throttle._PER_SECOND
-        assert (await newcomer).endswith(b"hello")
-        for _, writer in strangers:
+        assert (await trusted_call).endswith(b"hello")
+        for _, writer in untrusted:
             writer.close()
 
 
@@ -300,64 +300,64 @@ async def test_at_the_cap_stalled_untrusted_clients_are_closed_before_trusted_on
     async with loopback(
         hello, lambda: context, ConnectionLimits(connections_max=3, handshake_timeout_seconds=60)
     ) as running:
-        assert (await friend(running.port, client)).endswith(b"hello")
+        assert (await call_from_trusted_address(running.port, client)).endswith(b"hello")
         await running.until(lambda: running.connections.count == 0)
-        spare = [await come_from(FRIEND, running.port, client)]
+        spare = [await connect_from(TRUSTED_ADDRESS, running.port, client)]
         stalled = [await opened(running.port, None) for _ in range(2)]
         for number in range(2):
-            spare.append(await come_from(FRIEND, running.port, client))
+            spare.append(await connect_from(TRUSTED_ADDRESS, running.port, client))
             assert await _rest(stalled[number][0]) == b""
-        spare.append(await come_from(FRIEND, running.port, client))
-        assert await _rest(spare[0][0]) == b""  # no stranger is left
-        for one in spare[1:]:
-            assert (await exchange(*one)).endswith(b"hello")
+        spare.append(await connect_from(TRUSTED_ADDRESS, running.port, client))
+        assert await _rest(spare[0][0]) == b""  # no untrusted connection is left
+        for connection in spare[1:]:
+            assert (await exchange(*connection)).endswith(b"hello")
         for _, writer in (*spare, *stalled):
             writer.close()
 
 
-def standing_still(running: Loopback) -> list[float]:
-    """Stop the clock of the handshakes; return what it shows, to be moved."""
-    pace = running.connections.throttle
-    seconds = [pace._clock_seconds()]
-    pace._clock_seconds = lambda: seconds[0]
+def stop_clock(running: Loopback) -> list[float]:
+    """Stop the throttle's clock; return its time in a list, which tests advance."""
+    throttle = running.connections.throttle
+    seconds = [throttle._clock_seconds()]
+    throttle._clock_seconds = lambda: seconds[0]
     return seconds
 
 
 async def test_abort_cuts_queued_handshakes_too(pki: Pki) -> None:
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
-        standing_still(running)
-        strangers = [await opened(running.port, None) for _ in range(handshake_throttle._BURST_MAX + 3)]
+        stop_clock(running)
+        untrusted = [await opened(running.port, None) for _ in range(handshake_throttle._BURST_MAX + 3)]
         await running.until(lambda: running.connections.throttle.waiting == 3)
         running.connections.abort()
         await running.connections.wait_empty()
         assert not running.connections.throttle.waiting
-        for reader, writer in strangers:
+        for reader, writer in untrusted:
             assert await _rest(reader) == b""
             writer.close()
 
 
 async def test_plain_port_has_no_handshake_queue() -> None:
-    """Nobody earns a place there, and a probe that waits may end us."""
+    """No address becomes trusted there, and delayed probes could restart the server."""
     async with loopback(hello, None) as running:
-        standing_still(running)
-        held = [await opened(running.port, None) for _ in range(2 * handshake_throttle._BURST_MAX)]
+        stop_clock(running)
+        connections = [await opened(running.port, None) for _ in range(2 * handshake_throttle._BURST_MAX)]
         async with asyncio.timeout(HANG_SECONDS):
             assert await post(running.port, None) == (200, "hello")
-        for _, writer in held:
+        for _, writer in connections:
             writer.close()
 
 
 async def test_a_client_that_reads_no_answers_is_cut(pki: Pki) -> None:
-    """It earns its place, asks and asks, and reads nothing: what we must keep for it is bounded, in time too."""
+    """A trusted client that sends requests and reads nothing uses bounded memory, for a bounded time."""
 
-    async def much(_request: web.BaseRequest) -> web.StreamResponse:
+    async def large_answer(_request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=bytes(1 << 20))
 
     context = server_context(pki.paths)
-    async with loopback(much, lambda: context, ConnectionLimits(unread_timeout_seconds=0.2)) as running:
+    async with loopback(large_answer, lambda: context, ConnectionLimits(unread_timeout_seconds=0.2)) as running:
         _, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()), limit=1024)
-        writer.write(EARNING * 40)
+        writer.write(TRUSTED_REQUEST * 40)
         await running.until(lambda: bool(running.refused))
         assert running.reasons == ["answer_unread"]
         await running.until(lambda: running.connections.count == 0)
@@ -365,13 +365,15 @@ async def test_a_client_that_reads_no_answers_is_cut(pki: Pki) -> None:
 
 
 async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
-    async def much(_request: web.BaseRequest) -> web.StreamResponse:
+    async def large_answer(_request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=bytes(1 << 20))
 
     context = server_context(pki.paths)
-    async with loopback(much, lambda: context, ConnectionLimits(unread_timeout_seconds=HANG_SECONDS)) as running:
+    async with loopback(
+        large_answer, lambda: context, ConnectionLimits(unread_timeout_seconds=HANG_SECONDS)
+    ) as running:
         reader, writer = await opened(running.port, pki.context(pki.client()))
-        writer.write(EARNING * 20)
+        writer.write(TRUSTED_REQUEST * 20)
         for _ in range(20):
             await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(1 << 20)
@@ -407,12 +409,12 @@ async def test_client_that_rejects_the_server_certificate_is_distinguished(
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
         with pytest.raises(ssl.SSLCertVerificationError):
-            await asyncio.to_thread(_shake_hands, running.port, other.context())  # asyncio's client sends no alert
+            await asyncio.to_thread(_handshake, running.port, other.context())  # asyncio's client sends no alert
         await running.until(lambda: bool(running.refused))
         assert running.reasons == ["handshake_refused_by_client"]
 
 
-def _shake_hands(port: int, context: ssl.SSLContext) -> None:
+def _handshake(port: int, context: ssl.SSLContext) -> None:
     with socket.create_connection(("127.0.0.1", port)) as plain:
         context.wrap_socket(plain, server_hostname="localhost").close()
 
@@ -447,7 +449,7 @@ async def test_unavailable_address_is_a_user_error() -> None:
 
 async def test_address_of_another_host_is_a_user_error() -> None:
     async with loopback(hello, None) as running:
-        with pytest.raises(UserError, match=r"cannot listen on 192\.0\.2\.1:0"):  # RFC 5737: nobody's
+        with pytest.raises(UserError, match=r"cannot listen on 192\.0\.2\.1:0"):  # RFC 5737: for documentation
             await running.listener.start("192.0.2.1", 0)
 
 

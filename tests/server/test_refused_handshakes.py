@@ -37,8 +37,8 @@ def pki(tmp_path: Path) -> Pki:
     return Pki.create(tmp_path)
 
 
-def _ask(port: int, context: ssl.SSLContext) -> str:
-    """Call as the API server does, which sends its request before it knows whether it was let in; say what it hears."""
+def _call(port: int, context: ssl.SSLContext) -> str:
+    """Call as the API server does, which sends its request before it is accepted; return the answer or error."""
     with socket.create_connection(("127.0.0.1", port)) as plain:
         plain.settimeout(10)
         try:
@@ -93,7 +93,7 @@ async def test_rejected_client_receives_the_alert_with_the_reason(
     other = Pki.create(tmp_path_factory.mktemp("other"), "other-ca")
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
-        assert await asyncio.to_thread(_ask, running.port, client(pki, other)) == alert
+        assert await asyncio.to_thread(_call, running.port, client(pki, other)) == alert
         assert running.reasons == [reason]
         await running.until(lambda: running.connections.count == 0)
 
@@ -113,26 +113,26 @@ async def test_beyond_the_handshake_limit_rejected_clients_get_no_alert(
     monkeypatch.setattr(tls_context, "SPARES_MAX", 1)
     context = server_context(pki.paths)
     async with loopback(hello, lambda: context) as running:
-        with socket.create_connection(("127.0.0.1", running.port)):  # it stalls, and holds the only one
+        with socket.create_connection(("127.0.0.1", running.port)):  # it stalls, and uses the only slot
             await running.until(lambda: running.connections.count == 1)
-            reply = await asyncio.to_thread(_ask, running.port, pki.context())
+            reply = await asyncio.to_thread(_call, running.port, pki.context())
             assert reply != "TLSV13_ALERT_CERTIFICATE_REQUIRED"
             assert running.reasons == ["handshake_no_certificate"]
         await running.until(lambda: running.connections.count == 0)
-        assert await asyncio.to_thread(_ask, running.port, pki.context()) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+        assert await asyncio.to_thread(_call, running.port, pki.context()) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
 
 
 def leaf(authority: Authority, *extensions: x509.ExtensionType, key: rsa.RSAPrivateKey | None = None) -> KeyPair:
-    """Return a certificate of the API server's name with these extensions and no others."""
-    own = key or ec.generate_private_key(ec.SECP256R1())
+    """Return a certificate with the API server's name and only these extensions."""
+    own_key = key or ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(extensions=[]).serial_number(x509.random_serial_number())
     builder = builder.subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")]))
-    builder = builder.issuer_name(authority.key_pair.certificate.subject).public_key(own.public_key())
+    builder = builder.issuer_name(authority.key_pair.certificate.subject).public_key(own_key.public_key())
     builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
-    return KeyPair(builder.sign(authority.key_pair.key, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too
+    return KeyPair(builder.sign(authority.key_pair.key, hashes.SHA256()), own_key)  # type: ignore[arg-type]  # RSA works here too
 
 
 def usage(**bits: bool) -> x509.KeyUsage:
@@ -158,8 +158,8 @@ FAULTY: dict[str, tuple[tuple[x509.ExtensionType, ...], str]] = {
 }
 
 
-async def _heard(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
-    """Call over TLS a server that asks of its peers what Podgate asks; return what it says, and what was refused."""
+async def _answer_over_tls(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
+    """Call a TLS server with Podgate's checks of its clients; return the answer, and the server."""
     files = TlsFiles(pki.paths)
     peers = PeerRecheck(lambda: files.value.trust)
 
@@ -182,7 +182,7 @@ async def _heard(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
         return reply, running
 
 
-def _said_of_forwarded(pki: Pki, client: KeyPair) -> str:
+def _forwarded_result(pki: Pki, client: KeyPair) -> str:
     chains = ClientChainVerifier([pki.authority.key_pair.certificate])
     try:
         chains.check(client.certificate.public_bytes(Encoding.DER), datetime.now(UTC).timestamp())
@@ -194,26 +194,26 @@ def _said_of_forwarded(pki: Pki, client: KeyPair) -> str:
 @pytest.mark.parametrize("kind", GOOD)
 async def test_usual_client_certificates_are_accepted_in_both_modes(pki: Pki, kind: str) -> None:
     client = leaf(pki.authority, *GOOD[kind])
-    assert (await _heard(pki, client))[0] == "good"
-    assert _said_of_forwarded(pki, client) == "good"
+    assert (await _answer_over_tls(pki, client))[0] == "good"
+    assert _forwarded_result(pki, client) == "good"
 
 
 @pytest.mark.parametrize("kind", FAULTY)
 async def test_certificate_of_another_purpose_is_rejected_in_both_modes_alike(pki: Pki, kind: str) -> None:
     extensions, fault = FAULTY[kind]
     client = leaf(pki.authority, *extensions)
-    reply, running = await _heard(pki, client)
+    reply, running = await _answer_over_tls(pki, client)
     assert reply.startswith("401 certificate_purpose: 'kube-apiserver': ")
     assert fault in reply
     assert running.refused == []
-    assert reply.endswith(_said_of_forwarded(pki, client))
+    assert reply.endswith(_forwarded_result(pki, client))
 
 
 async def test_weak_key_is_rejected_in_both_modes(pki: Pki) -> None:
     client = leaf(pki.authority, CLIENT_AUTH, key=roca_key())
-    reply, _ = await _heard(pki, client)
+    reply, _ = await _answer_over_tls(pki, client)
     assert "CVE-2017-15361" in reply
-    assert reply.endswith(_said_of_forwarded(pki, client))
+    assert reply.endswith(_forwarded_result(pki, client))
 
 
 async def test_names_that_are_not_utf_8_are_rejected_without_a_traceback(
@@ -222,6 +222,6 @@ async def test_names_that_are_not_utf_8_are_rejected_without_a_traceback(
     names = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3005 8203 ff fe fd"))
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-    reply, running = await _heard(pki, leaf(pki.authority, CLIENT_AUTH, names))
+    reply, running = await _answer_over_tls(pki, leaf(pki.authority, CLIENT_AUTH, names))
     assert (running.refused, errors, caplog.records) == ([], [], [])
     assert reply.startswith("401 certificate_ambiguous: cannot be read: ")

@@ -13,7 +13,7 @@ from webhook.server.request_body import BodyReader
 
 
 class Content:
-    """What never comes."""
+    """A body that never arrives."""
 
     def is_eof(self) -> bool:
         return False
@@ -24,36 +24,36 @@ class Content:
 
 
 class Request:
-    """As much of one as is looked at."""
+    """The attributes of a request that the reader uses."""
 
-    headers = {"Content-Type": "application/json"}  # noqa: RUF012  nobody writes to it
+    headers = {"Content-Type": "application/json"}  # noqa: RUF012  read only
     content_length = None
     content = Content()
 
 
-async def displaced_when_late() -> tuple[str, bool]:
-    """Displace a body between the end of its patience and its task's next step; return how that went."""
+async def displace_at_timeout() -> tuple[str, bool]:
+    """Displace a body between its timeout and its task's next step; return the reason and the result."""
     bodies = BodyReader(1000, 0.01)
     request: Any = Request()
     slow = asyncio.create_task(bodies.read(request, Role.APISERVER))
     await asyncio.sleep(0)
     loop = asyncio.get_running_loop()
-    made_room: list[bool] = []
+    displaced: list[bool] = []
     (arrival,) = bodies._arriving
 
-    def as_soon_as_it_expires() -> None:
+    def displace_once_expired() -> None:
         if arrival.patience.expired():
-            made_room.append(bodies.displace())
+            displaced.append(bodies.displace())
         elif not slow.done():
-            loop.call_soon(as_soon_as_it_expires)
+            loop.call_soon(displace_once_expired)
 
-    as_soon_as_it_expires()
+    displace_once_expired()
     with pytest.raises(CallRefusedError) as refused:
         await slow
     assert not bodies._arriving
-    return refused.value.reason, made_room == [True]
+    return refused.value.reason, displaced == [True]
 
 
 @pytest.mark.parametrize("run", [uvloop.run, asyncio.run], ids=["uvloop", "asyncio"])
 def test_timed_out_body_is_dropped_without_effect_on_others(run: Callable[..., tuple[str, bool]]) -> None:
-    assert run(displaced_when_late()) == ("body_timeout", True)
+    assert run(displace_at_timeout()) == ("body_timeout", True)

@@ -21,14 +21,14 @@ GOOD = Ask(pod(), "free", "uid-1")
 
 
 def review(**changed: Any) -> dict[str, Any]:
-    """Return a good AdmissionReview of a mutating call, its request's fields changed."""
-    whole = admission_review(GOOD, as_sent_to_mutate(GOOD), Half.MUTATE)
-    whole["request"] |= changed
-    return whole
+    """Return a good AdmissionReview of a mutating call, with some fields of the request changed."""
+    document = admission_review(GOOD, as_sent_to_mutate(GOOD), Half.MUTATE)
+    document["request"] |= changed
+    return document
 
 
-def body(whole: Any) -> bytes:
-    return json.dumps(whole).encode()
+def body(document: Any) -> bytes:
+    return json.dumps(document).encode()
 
 
 @pytest_asyncio.fixture
@@ -75,10 +75,10 @@ async def test_calls_without_a_valid_identity_are_rejected(server: Serving, tmp_
         status, text = await server.post("/mutate", body(review()), token=token)
         assert (status, text) == (401, "unauthorized\n"), reason
         assert await server.metric(line) == before + 1, reason
-    # A token that is good for somebody else's certificate is not good with this one.
+    # A token that is bound to another certificate is rejected.
     status, text = await server.post("/mutate", body(review()), token=files.other.token())
     assert (status, text) == (403, "forbidden\n")
-    # A reporter is known, and has no business here.
+    # A reporter may not call /mutate.
     reporter = files.pki.context(files.pki.client("prober"))
     status, text = await server.post(
         "/mutate", body(review()), token=files.other.token(client_id="p"), context=reporter
@@ -108,10 +108,10 @@ BAD_BODIES: dict[str, tuple[bytes, int, str]] = {
 
 
 async def test_bad_reviews_get_a_clear_4xx_and_the_next_good_one_works(server: Serving) -> None:
-    for name, (sent, expected, words) in BAD_BODIES.items():
+    for name, (sent, expected, message) in BAD_BODIES.items():
         status, text = await server.post("/mutate", sent)
         assert status == expected, (name, text)
-        assert words in text, name
+        assert message in text, name
         assert "Traceback" not in text, name
         assert await works(server), name
     missing = body(admission_review(GOOD, as_sent_to_mutate(GOOD), Half.VALIDATE))
@@ -126,7 +126,7 @@ async def test_requests_that_are_no_admission_calls_are_rejected(server: Serving
     assert (await server.post("/mutate", good, headers={"Content-Encoding": "gzip"}))[0] == 415
     assert (await server.post("/elsewhere", good))[0] == 404
     headers = {"Authorization": f"Bearer {server.files.signer.token()}"}
-    for sent, expected in ((headers, 405), ({}, 401)):  # a stranger hears no more than that
+    for sent, expected in ((headers, 405), ({}, 401)):  # an unknown caller gets no details
         async with server.session.get(
             f"https://{server.admission}/mutate", ssl=server.context, headers=sent
         ) as response:
@@ -151,7 +151,7 @@ async def test_slow_body_is_cut_off(server: Serving) -> None:
 
 
 async def test_body_of_an_unauthenticated_caller_is_not_read(server: Serving) -> None:
-    """Authenticated before parsing: the answer comes though not a byte of the announced body was sent."""
+    """The server answers before any byte of the announced body was sent."""
     reader, writer = await asyncio.open_connection(
         *server.admission.split(":"), ssl=server.context, server_hostname="localhost"
     )
@@ -173,12 +173,12 @@ async def test_a_pod_is_rewritten_counted_refused_and_the_breaker_opens(server: 
     assert not any("patch" in answer for answer in answers)
 
     status = json.loads((await server.get("/status"))[1])
-    service = next(one for one in status["services"] if one["name"] == "payment-api")
+    service = next(item for item in status["services"] if item["name"] == "payment-api")
     assert service["breaker"]["state"] == "OPEN"
     assert (service["windows"][0]["used"], service["windows"][0]["hard"]) == (3, 3)
     assert await server.metric('podgate_breaker_state{service="payment-api",state="OPEN"}') == 1
     assert await server.metric('podgate_quota_used{resource="pods",service="payment-api",window="1h"}') == 3
-    # Another service is not disturbed.
+    # Another service is not affected.
     assert (await server.create(Ask(pod(), "free", "uid-free")))["allowed"]
 
 
@@ -198,7 +198,7 @@ async def test_policy_change_applies_to_the_next_pod_and_an_invalid_one_never(se
     server.files.policy.write_text(POLICY.replace("pods: 3", "pods: 4").replace("podgate-scheduler", "other-scheduler"))
     await server.until(loads, 2)
     answer = await server.create(Ask(pod(), "payments", "uid-3"))
-    assert answer["allowed"], "a higher limit counts on from what was used"
+    assert answer["allowed"], "a higher limit keeps the used count"
     assert answer["pod"]["spec"]["schedulerName"] == "other-scheduler"
     assert not (await server.create(Ask(pod(), "payments", "uid-4")))["allowed"]
 
@@ -226,24 +226,24 @@ async def test_server_without_a_valid_policy_is_alive_but_not_ready(tmp_path: Pa
 async def test_an_old_connection_is_retired_after_its_answer(tmp_path: Path) -> None:
     async with serving(Files.create(tmp_path), "--max-connection-age", "3s") as server:
         headers = {"Authorization": f"Bearer {server.files.signer.token()}", "Content-Type": "application/json"}
-        seen = set()
+        connection_headers = set()
         async with asyncio.timeout(HANG_SECONDS):
-            while "close" not in seen:
+            while "close" not in connection_headers:
                 async with server.session.post(
                     f"https://{server.admission}/mutate", data=body(review()), ssl=server.context, headers=headers
                 ) as response:
                     assert response.status == 200
-                    seen.add(response.headers.get("Connection", "keep-alive"))
+                    connection_headers.add(response.headers.get("Connection", "keep-alive"))
                 await asyncio.sleep(0.05)
-        assert seen == {"keep-alive", "close"}
+        assert connection_headers == {"keep-alive", "close"}
 
 
 async def test_sigterm_loses_no_call(tmp_path: Path) -> None:
-    """Callers keep calling while the server goes: each call is answered until they are told to go elsewhere."""
+    """Each call during the shutdown is answered, up to a response that closes the connection."""
     async with serving(Files.create(tmp_path), "--drain", "20s") as server:
         was_retired: asyncio.Event = asyncio.Event()
 
-        async def call_until_told() -> int:
+        async def call_until_closed() -> int:
             answered = 0
             context, token = server.context, server.files.signer.token()
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -258,7 +258,7 @@ async def test_sigterm_loses_no_call(tmp_path: Path) -> None:
                             was_retired.set()
                             return answered
 
-        callers = [asyncio.create_task(call_until_told()) for _ in range(8)]
+        callers = [asyncio.create_task(call_until_closed()) for _ in range(8)]
         line = 'podgate_reviews_total{decision="Admit",half="mutate",operation="CREATE",service="free"}'
         await server.until(line, 50)
         server.process.terminate()
