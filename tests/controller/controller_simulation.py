@@ -26,8 +26,8 @@ from webhook.ports import Continuity, PodEventHandler, PodLookup, WatchReports
 
 START_US = 1_800_000_000_000_000
 SECOND_US = 1_000_000
-EAGER = ControllerTiming(first_retry_seconds=0, longest_retry_seconds=0, repair_seconds=0, round_seconds=0.001)
-SILENT = WatchReports(lambda: None, lambda _: None, lambda _: None)
+WITHOUT_DELAYS = ControllerTiming(first_retry_seconds=0, longest_retry_seconds=0, repair_seconds=0, round_seconds=0.001)
+NO_REPORTS = WatchReports(lambda: None, lambda _: None, lambda _: None)
 
 WEB = """
 - name: web
@@ -42,13 +42,13 @@ def compiled(services: str = WEB, head: str = "") -> CompiledPolicy:
 
 
 def at(now_us: int) -> str:
-    from datetime import UTC, datetime  # noqa: PLC0415  one word of a test's
+    from datetime import UTC, datetime  # noqa: PLC0415  for timestamps only
 
     return datetime.fromtimestamp(now_us / SECOND_US, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def pod(uid: str, name: str = "", labels: dict[str, str] | None = None, cpu: str = "1", **spec: Any) -> Pod:
-    """Make a Pod of service `web` in namespace shop, unless told otherwise."""
+    """Make a Pod, by default of service `web` in namespace shop."""
     metadata = PodMetadata(name or f"pod-{uid}", namespace=spec.pop("namespace", "shop"), uid=uid)
     labels = {"app": "web", "podgate.io/service": "web"} if labels is None else labels
     owners, annotations = spec.pop("owners", None), spec.pop("annotations", None)
@@ -57,7 +57,7 @@ def pod(uid: str, name: str = "", labels: dict[str, str] | None = None, cpu: str
 
 
 class Cluster:
-    """Pods, and all that was ever written of them, as etcd has it."""
+    """Pods and all their versions, as in etcd."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -65,21 +65,21 @@ class Cluster:
         self.pods: dict[str, Pod] = {}
         self.log: list[tuple[int, bool, Pod]] = []
         self.compacted = 0
-        self.ever: set[str] = set()
+        self.created_uids: set[str] = set()
 
     def create(self, new: Pod) -> None:
-        self.ever.add(new.metadata.uid)
+        self.created_uids.add(new.metadata.uid)
         self._write(replace(new, metadata=replace(new.metadata, creation_timestamp=at(self.clock.now_us()))))
 
     def update(self, uid: str, **changes: Any) -> None:
-        found = self.pods[uid]
-        spec = replace(found.spec, **changes.pop("spec", {}))
-        of_status = set(PodStatus.__struct_fields__) & set(changes)
-        status = replace(found.status, **{name: changes.pop(name) for name in of_status})
-        self._write(Pod(replace(found.metadata, **changes), spec, status))
+        current = self.pods[uid]
+        spec = replace(current.spec, **changes.pop("spec", {}))
+        status_fields = set(PodStatus.__struct_fields__) & set(changes)
+        status = replace(current.status, **{name: changes.pop(name) for name in status_fields})
+        self._write(Pod(replace(current.metadata, **changes), spec, status))
 
     def terminate(self, uid: str, grace_seconds: int) -> None:
-        """Ask for its end. Whoever should end it may never do so."""
+        """Request the deletion of a Pod, which no kubelet completes."""
         ends = at(self.clock.now_us() + grace_seconds * SECOND_US)
         metadata = replace(
             self.pods[uid].metadata, deletion_timestamp=ends, deletion_grace_period_seconds=grace_seconds
@@ -87,61 +87,61 @@ class Cluster:
         self._write(replace(self.pods[uid], metadata=metadata))
 
     def live(self) -> list[str]:
-        """Return who counts as ResourceQuota counts."""
+        """Return the Pods that ResourceQuota counts."""
         now_us = self.clock.now_us()
-        return [uid for uid, found in self.pods.items() if now_us <= ends_at_us(found)]
+        return [uid for uid, each in self.pods.items() if now_us <= ends_at_us(each)]
 
     def delete(self, uid: str) -> None:
-        self._write(self.pods[uid], gone=True)
+        self._write(self.pods[uid], is_deleted=True)
 
-    def _write(self, found: Pod, *, gone: bool = False) -> None:
+    def _write(self, version: Pod, *, is_deleted: bool = False) -> None:
         self.revision += 1
-        found = replace(found, metadata=replace(found.metadata, resource_version=str(self.revision)))
-        self.pods[found.metadata.uid] = found
-        if gone:
-            del self.pods[found.metadata.uid]
-        self.log.append((self.revision, gone, found))
+        version = replace(version, metadata=replace(version.metadata, resource_version=str(self.revision)))
+        self.pods[version.metadata.uid] = version
+        if is_deleted:
+            del self.pods[version.metadata.uid]
+        self.log.append((self.revision, is_deleted, version))
 
     def compact(self) -> None:
-        """Forget all versions up to now."""
+        """Compact all versions up to now."""
         self.compacted = self.revision
 
 
 class ScriptedWatch(WatchedPods):
-    """The real one, but for the connection: what arrives, arrives when a test says so."""
+    """The real watch without a connection: a test steps the arrival of events."""
 
     def __init__(self, cluster: Cluster, clock: VirtualClock, resume: Continuity | None = None) -> None:
-        super().__init__(None, clock, reports=SILENT, resume=resume)  # type: ignore[arg-type]  no API server is asked
+        super().__init__(None, clock, reports=NO_REPORTS, resume=resume)  # type: ignore[arg-type]  there is no API server
         self.cluster = cluster
         self.position: int | None = None
-        self.taker: PodEventHandler | None = None
-        self.is_blind = False
-        self.page = 2
-        self.looks: list[str] = []
+        self.event_handler: PodEventHandler | None = None
+        self.fails_lookups = False
+        self.page_size = 2
+        self.lookups: list[str] = []
         self._snapshot: Sequence[Pod] = ()
         self._snapshot_version = 0
 
     async def run(self, taker: PodEventHandler) -> None:
-        self.taker = taker
+        self.event_handler = taker
         await asyncio.Event().wait()
 
     def list_again(self) -> None:
         self.position = None
 
     def cut(self) -> None:
-        """Lose the connection, so that only a list can tell what is there."""
+        """Lose the connection, so that the next step is a list."""
         self.position = None
 
     async def find(self, namespace: str, name: str) -> PodLookup | None:
-        self.looks.append(name)
-        if self.is_blind:
+        self.lookups.append(name)
+        if self.fails_lookups:
             return None
-        found = [one for one in self.cluster.pods.values() if one.metadata.name == name]
-        same = [one for one in found if one.metadata.namespace == namespace]
-        return PodLookup(same[0] if same else None, self.cluster.revision)
+        version = [each for each in self.cluster.pods.values() if each.metadata.name == name]
+        same_pod = [each for each in version if each.metadata.namespace == namespace]
+        return PodLookup(same_pod[0] if same_pod else None, self.cluster.revision)
 
     async def step(self, taker: PodEventHandler, events: int = 1_000_000) -> None:
-        """List if need be, else take some events and then, if nothing is left, a bookmark."""
+        """List if necessary, else deliver some events, and a bookmark after the last one."""
         if self.position is None:
             self.position = int((await self._list(taker)).version)
             return
@@ -150,12 +150,12 @@ class ScriptedWatch(WatchedPods):
             handler.lost()
             self.position = None
             return
-        behind = [entry for entry in self.cluster.log if entry[0] > self.position]
-        for revision, gone, found in behind[:events]:
-            await handler.one(found, gone)
+        pending = [entry for entry in self.cluster.log if entry[0] > self.position]
+        for revision, is_deleted, version in pending[:events]:
+            await handler.one(version, is_deleted)
             handler.reached(str(revision))
             self.position = revision
-        if len(behind) <= events:
+        if len(pending) <= events:
             handler.reached(str(self.cluster.revision))
             self.position = self.cluster.revision
 
@@ -163,7 +163,7 @@ class ScriptedWatch(WatchedPods):
         if not after:
             self._snapshot, self._snapshot_version = tuple(self.cluster.pods.values()), self.cluster.revision
         begin = int(after or 0)
-        end = begin + self.page
+        end = begin + self.page_size
         more = str(end) if end < len(self._snapshot) else ""
         return Listed(ListMetadata(str(self._snapshot_version), more), list(self._snapshot[begin:end]))
 
@@ -185,33 +185,33 @@ _CALLS = frozenset(
 )
 
 
-class Outages(MemoryStore):
-    """A store that is away when it is told to be."""
+class UnreliableStore(MemoryStore):
+    """A store that a test can make unavailable."""
 
-    is_away = False
+    is_unavailable = False
 
     def __getattribute__(self, name: str) -> Any:
         get = super().__getattribute__
-        return get("_refuse") if name in _CALLS and get("is_away") else get(name)
+        return get("_fail") if name in _CALLS and get("is_unavailable") else get(name)
 
-    async def _refuse(self, *_: object) -> None:
+    async def _fail(self, *_: object) -> None:
         raise StoreUnavailableError("away")
 
 
 @dataclass
-class Told:
-    """What the controller has reported."""
+class RecordedReports:
+    """The reports of the controller, recorded."""
 
     refunded: Counter[tuple[str, str]] = field(default_factory=Counter)
     unproven: Counter[str] = field(default_factory=Counter)
-    afterwards: Counter[str] = field(default_factory=Counter)
+    charged_late: Counter[str] = field(default_factory=Counter)
     raised: Counter[str] = field(default_factory=Counter)
     ignored: int = 0
     drift: dict[str, int] = field(default_factory=dict)
     watched: int = 0
     started: Counter[tuple[str, str]] = field(default_factory=Counter)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    excused: Counter[str] = field(default_factory=Counter)
+    exempted: Counter[str] = field(default_factory=Counter)
     transitions: list[Transition] = field(default_factory=list)
 
     def reports(self) -> ControllerReports:
@@ -224,33 +224,33 @@ class Told:
         return ControllerReports(
             lambda service, cause: self.refunded.update([(service, cause)]),
             lambda service: self.unproven.update([service]),
-            lambda service: self.afterwards.update([service]),
+            lambda service: self.charged_late.update([service]),
             lambda service: self.raised.update([service]),
             ignored,
             self.drift.__setitem__,
             watched,
             lambda service, result: self.started.update([(service, result)]),
             lambda service, reason: self.dropped.update([(service, reason)]),
-            lambda service, count: self.excused.update({service: count}),
+            lambda service, count: self.exempted.update({service: count}),
             self.transitions.append,
         )
 
 
-class World:
-    """All of it. The controller's loops do not run: a test takes their steps."""
+class ControllerSimulation:
+    """Cluster, watch, store and controller. The controller's loops do not run: a test runs their steps."""
 
     def __init__(self, services: str = WEB, head: str = "", labels: dict[str, dict[str, str]] | None = None) -> None:
         self.clock = VirtualClock(START_US)
         self.cluster = Cluster(self.clock)
-        self.store = Outages(self.clock)
+        self.store = UnreliableStore(self.clock)
         self.policy = compiled(services, head)
         self.namespaces = FixedNamespaces(labels)
-        self.reported = Told()
+        self.reported = RecordedReports()
         self.lease: Continuity | None = None
-        self.lead()
+        self.change_leader()
 
-    def lead(self) -> None:
-        """Let a new controller begin where the lease says, whatever the former one was doing."""
+    def change_leader(self) -> None:
+        """Start another controller, which resumes at the version in the lease."""
         self.watch = ScriptedWatch(self.cluster, self.clock, self.lease)
         self.controller = Controller(
             self.watch,
@@ -260,7 +260,7 @@ class World:
             lambda: self.policy,
             self.namespaces,
             self.reported.reports(),
-            timing=EAGER,
+            timing=WITHOUT_DELAYS,
         )
         self.tracker = self.controller._tracker
 
@@ -271,41 +271,41 @@ class World:
     def wait(self, seconds: float) -> None:
         self.clock.set(self.clock.now_us() + int(seconds * SECOND_US))
 
-    def answer(self, *, store: bool | None = None, looks: bool | None = None) -> None:
-        """Let the store, or the cluster when it is asked for one Pod, answer or not."""
+    def set_available(self, *, store: bool | None = None, lookups: bool | None = None) -> None:
+        """Make the store, or lookups of single Pods, available or unavailable."""
         if store is not None:
-            self.store.is_away = not store
-        if looks is not None:
-            self.watch.is_blind = not looks
+            self.store.is_unavailable = not store
+        if lookups is not None:
+            self.watch.fails_lookups = not lookups
 
     async def admit(self, new: Pod, service: str = "web") -> Receipt:
         """Charge a Pod, as the validating half does."""
         cost = pod_cost.taken(new, self.policy.counted[service])
-        place = new.metadata.namespace, new.metadata.uid, cost, "user:alice"
-        return await self.store.acquire(Acquire(self.policy.plans[service], *place, name=new.metadata.name))
+        arguments = new.metadata.namespace, new.metadata.uid, cost, "user:alice"
+        return await self.store.acquire(Acquire(self.policy.plans[service], *arguments, name=new.metadata.name))
 
     async def create(self, *uids: str, **fields: Any) -> None:
-        """Admit Pods that come to be."""
+        """Admit Pods and create them."""
         for uid in uids:
             new = pod(uid, **fields)
             await self.admit(new)
             self.cluster.create(new)
 
     async def watch_all(self) -> None:
-        """Let everything arrive that has been written."""
+        """Deliver all versions that were written."""
         for _ in range(3):
             await self.watch.step(self.tracker)
 
-    async def tell_once(self) -> None:
+    async def send_sightings_once(self) -> None:
         await self.controller._sighting_sender.send()
 
-    async def tell(self) -> None:
+    async def send_sightings(self) -> None:
         for _ in range(10):
             self.tracker.enqueue_ended()
             await self.controller._sighting_sender.send()
 
-    async def tell_starts(self) -> None:
-        """Look after those whose deadline has passed, and tell the store how Pods started, and who lost some."""
+    async def send_starts(self) -> None:
+        """Look up Pods past their deadline; send start outcomes and disruptions to the store."""
         await self.controller._start_tracker.round()
         for _ in range(5):
             await self.controller._disruptions.send()
@@ -315,34 +315,34 @@ class World:
         await self.controller._refunds.round()
 
     async def repair(self) -> None:
-        mending = asyncio.create_task(self.controller._drift_repair.round())
-        while not mending.done():
+        repairing = asyncio.create_task(self.controller._drift_repair.round())
+        while not repairing.done():
             await self.controller._sighting_sender.send()
             await asyncio.sleep(0)
-        await mending
+        await repairing
 
-    async def all(self) -> None:
-        """Let the controller do all that it would do."""
+    async def run_all(self) -> None:
+        """Run each step of the controller."""
         await self.watch_all()
-        await self.tell()
-        await self.tell_starts()
+        await self.send_sightings()
+        await self.send_starts()
         await self.refund()
         await self.repair()
 
     def renew(self) -> None:
-        """Write down how far the controller has come, as a renewal of the lease does."""
+        """Save the controller's resume version, as a renewal of the lease does."""
         self.lease = self.controller.continuity() or self.lease
 
     async def standing(self) -> set[str]:
-        found: set[str] = set()
+        uids: set[str] = set()
         for scope in await self.store.scopes(self.plan):
-            found.update((await self.store.live(self.plan, scope))[0])
-        return found
+            uids.update((await self.store.live(self.plan, scope))[0])
+        return uids
 
     async def used(self) -> int:
-        """Return how many Pods the service's window counts."""
-        look = await self.store.snapshot(self.plan)
-        return next(use.used for uses in look.uses.values() for use in uses if use.window == "24h")
+        """Return the number of Pods in the service's window."""
+        snapshot = await self.store.snapshot(self.plan)
+        return next(use.used for uses in snapshot.uses.values() for use in uses if use.window == "24h")
 
-    async def waiting(self) -> list[str]:
-        return [one.uid for one in await self.store.overdue(self.plan, 0, 10_000)]
+    async def overdue_uids(self) -> list[str]:
+        return [each.uid for each in await self.store.overdue(self.plan, 0, 10_000)]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tests.controller.controller_simulation import SECOND_US, World, at
+from tests.controller.controller_simulation import SECOND_US, ControllerSimulation, at
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Settlement, Start
 from webhook.core.kubernetes.pod import (
@@ -27,42 +27,42 @@ GATE = SchedulingGate("example.com/wait")
 CRASHING = ContainerStatus(3, ContainerState(waiting=ContainerStateDetail("CrashLoopBackOff")))
 
 
-class Starting(World):
-    """A world that notes what the store is told of starts. `heard` is what it counted, in seconds, by uid."""
+class StartSimulation(ControllerSimulation):
+    """A simulation that records the starts sent to the store, and those that it counted, with seconds."""
 
-    def __init__(self, services: str = STARTS, **more: Any) -> None:
-        self.told_of: list[Start] = []
+    def __init__(self, services: str = STARTS, **options: Any) -> None:
+        self.sent_starts: list[Start] = []
         self.recorded: list[tuple[str, bool, float]] = []
-        self.loses_answer = False
-        super().__init__(services, **more)
+        self.loses_answers = False
+        super().__init__(services, **options)
         started = self.store.started
 
-        async def listen(
+        async def record(
             plan: CounterPlan, starts: Sequence[Start]
         ) -> tuple[Sequence[Settlement], Sequence[Transition]]:
-            self.told_of += starts
+            self.sent_starts += starts
             answer = await started(plan, starts)
             for start, settlement in zip(starts, answer[0], strict=True):
                 if settlement is Settlement.COUNTED:
                     self.recorded.append((start.uid, start.ok, start.latency_us / SECOND_US))
-            if self.loses_answer:
-                await self.store._refuse()
+            if self.loses_answers:
+                await self.store._fail()
             return answer
 
-        self.store.started = listen  # type: ignore[method-assign]  a spy
+        self.store.started = record  # type: ignore[method-assign]  a spy
 
     def condition(self, uid: str, status: str = "True", kind: str = "Ready", reason: str | None = None) -> None:
-        """Let a condition of a Pod change now."""
-        others = tuple(one for one in self.cluster.pods[uid].status.conditions or () if one.type != kind)
+        """Change a condition of a Pod now."""
+        others = tuple(each for each in self.cluster.pods[uid].status.conditions or () if each.type != kind)
         now = at(self.clock.now_us())
         self.cluster.update(uid, conditions=(*others, PodCondition(kind, status, reason, now)))
 
-    async def see(self) -> None:
-        """Let all arrive that was written, and the store hear of it."""
+    async def watch_and_send(self) -> None:
+        """Deliver all versions that were written; send the starts in them to the store."""
         await self.watch_all()
-        await self.tell_starts()
+        await self.send_starts()
 
     @property
     def results(self) -> dict[str, int]:
-        """Return how many starts breakers were told of, by result."""
+        """Return the number of counted starts by result."""
         return {result: count for (_, result), count in self.reported.started.items()}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.controller_simulation import World, at, compiled, pod
+from tests.controller.controller_simulation import ControllerSimulation, at, compiled, pod
 from tests.controller.test_pod_tracker import until
 from webhook.controller import disruption_exemptions
 from webhook.core.breaker import State
@@ -21,19 +21,19 @@ POLICY = """
 """
 
 
-class Losing(World):
-    """A world that notes who is excused."""
+class DisruptionSimulation(ControllerSimulation):
+    """A simulation that records the exempted controllers."""
 
     def __init__(self, services: str = POLICY) -> None:
         super().__init__(services)
         self.recorded: list[tuple[str, list[str]]] = []
-        excuse = self.store.suppress_quota_events
+        suppress = self.store.suppress_quota_events
 
-        async def listen(plan: CounterPlan, sources: Sequence[str]) -> None:
+        async def record(plan: CounterPlan, sources: Sequence[str]) -> None:
             self.recorded.append((plan.service, sorted(sources)))
-            await excuse(plan, sources)
+            await suppress(plan, sources)
 
-        self.store.suppress_quota_events = listen  # type: ignore[method-assign]  a spy
+        self.store.suppress_quota_events = record  # type: ignore[method-assign]  a spy
 
     async def run(self, *controllers: str, **fields: Any) -> None:
         """Create a Pod for each of these controllers."""
@@ -41,20 +41,20 @@ class Losing(World):
             await self.create(f"of-{uid}", owners=(owner(uid),), **fields)
 
     def lose(self, *controllers: str, reason: str = "DeletionByTaintManager") -> None:
-        """Let the cluster take their Pods away."""
+        """Mark their Pods as disrupted."""
         for uid in controllers:
-            gone = PodCondition("DisruptionTarget", "True", reason, at(self.clock.now_us()))
-            self.cluster.update(f"of-{uid}", conditions=(gone,))
+            disrupted = PodCondition("DisruptionTarget", "True", reason, at(self.clock.now_us()))
+            self.cluster.update(f"of-{uid}", conditions=(disrupted,))
 
     async def replace(self, uid: str, number: int = 1) -> bool:
-        """Ask for another Pod as a controller does; say whether it was let in."""
-        asked = Acquire(self.plan, "shop", f"new-{uid}-{number}", {"pods": 1}, f"controller:{uid}", name="n")
-        return (await self.store.acquire(asked)).refused is None
+        """Request another Pod as a controller does; return whether it was admitted."""
+        request = Acquire(self.plan, "shop", f"new-{uid}-{number}", {"pods": 1}, f"controller:{uid}", name="n")
+        return (await self.store.acquire(request)).refused is None
 
     async def state(self) -> State:
-        found = await self.store.snapshot(self.plan)
-        assert found.breaker is not None
-        return found.breaker.state
+        snapshot = await self.store.snapshot(self.plan)
+        assert snapshot.breaker is not None
+        return snapshot.breaker.state
 
 
 def owner(uid: str, *, controller: bool = True) -> OwnerReference:
@@ -62,48 +62,48 @@ def owner(uid: str, *, controller: bool = True) -> OwnerReference:
 
 
 async def test_replacements_of_lost_pods_are_charged_and_trip_no_breaker() -> None:
-    simulation = Losing()
+    simulation = DisruptionSimulation()
     await simulation.run("a", "b", "c")
-    await simulation.all()
+    await simulation.run_all()
     simulation.lose("a", "b", "c")
-    await simulation.all()
+    await simulation.run_all()
     assert await simulation.replace("a")
     assert not any([await simulation.replace(uid, number) for number in (2, 3) for uid in "abc"])
     assert (await simulation.used(), await simulation.state()) == (4, State.CLOSED)
     assert not any([await simulation.replace(uid) for uid in "de"])
-    assert await simulation.state() is State.OPEN, "others' refusals count"
+    assert await simulation.state() is State.OPEN, "denials of other controllers count"
 
 
 async def test_exemptions_are_reported_independently_of_sightings() -> None:
-    simulation = Losing()
+    simulation = DisruptionSimulation()
     await simulation.run("a")
-    await simulation.all()
+    await simulation.run_all()
     simulation.lose("a")
     await simulation.watch_all()
     await simulation.controller._disruptions.send()
-    assert (simulation.recorded, simulation.reported.excused) == ([("web", ["controller:a"])], {"web": 1})
+    assert (simulation.recorded, simulation.reported.exempted) == ([("web", ["controller:a"])], {"web": 1})
 
 
 async def test_controller_that_loses_many_pods_is_reported_once_per_interval() -> None:
-    simulation = Losing()
+    simulation = DisruptionSimulation()
     await simulation.run("a", "b")
     await simulation.create("more", owners=(owner("a"),))
-    await simulation.all()
+    await simulation.run_all()
     simulation.lose("a", "b")
-    await simulation.all()
+    await simulation.run_all()
     simulation.wait(60)
     simulation.cluster.update("more", phase="Failed", reason="Evicted")
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.recorded == [("web", ["controller:a", "controller:b"])]
     simulation.wait(240)
     await simulation.create("again", owners=(owner("a"),))
     simulation.cluster.update("again", reason="NodeLost")
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.recorded[1:] == [("web", ["controller:a"])]
 
 
 async def test_list_reports_only_recent_losses() -> None:
-    simulation = Losing()
+    simulation = DisruptionSimulation()
     await simulation.run("old")
     simulation.lose("old")
     simulation.wait(300)
@@ -111,78 +111,78 @@ async def test_list_reports_only_recent_losses() -> None:
     simulation.lose("new")
     await simulation.create("untimed", owners=(owner("untimed"),))
     simulation.cluster.update("untimed", phase="Failed", reason="Evicted")
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.recorded == [("web", ["controller:new"])]
 
 
 async def test_only_the_controller_of_a_pod_of_the_service_is_exempt() -> None:
     quiet = "- {name: quiet, match: {namespaces: [shop]}}\n"
-    simulation = Losing(POLICY + quiet)
+    simulation = DisruptionSimulation(POLICY + quiet)
     await simulation.create("loose")
     await simulation.create("helper", owners=(owner("helper", controller=False),))
     simulation.cluster.create(pod("of-quiet", labels={"app": "quiet"}, owners=(owner("quiet"),)))
     forged = {"podgate.io/service": "web"}
     simulation.cluster.create(pod("of-forged", labels=forged, owners=(owner("forged"),), namespace="elsewhere"))
-    await simulation.all()
+    await simulation.run_all()
     for uid in ("loose", "helper", "of-quiet", "of-forged"):
         simulation.cluster.update(uid, reason="Evicted")
     simulation.cluster.update("helper", phase="Failed")
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.recorded == []
 
 
 async def test_exemption_is_reported_again_after_a_store_outage() -> None:
-    simulation = Losing()
+    simulation = DisruptionSimulation()
     await simulation.run("a", "b")
-    await simulation.all()
-    simulation.answer(store=False)
+    await simulation.run_all()
+    simulation.set_available(store=False)
     simulation.lose("a")
     await simulation.watch_all()
-    await simulation.tell_starts()
+    await simulation.send_starts()
     simulation.lose("b")
     await simulation.watch_all()
-    simulation.answer(store=True)
-    await simulation.tell_starts()
-    assert (simulation.recorded, simulation.reported.excused) == (
+    simulation.set_available(store=True)
+    await simulation.send_starts()
+    assert (simulation.recorded, simulation.reported.exempted) == (
         [("web", ["controller:a", "controller:b"])],
         {"web": 2},
     )
 
 
 async def test_a_service_that_has_left_the_policy_is_not_reported() -> None:
-    simulation = Losing()
+    simulation = DisruptionSimulation()
     await simulation.run("a")
-    await simulation.all()
+    await simulation.run_all()
     simulation.lose("a")
-    simulation.answer(store=False)
+    simulation.set_available(store=False)
     await simulation.watch_all()
-    await simulation.tell_starts()
+    await simulation.send_starts()
     simulation.policy = compiled(POLICY.replace("name: web", "name: new"))
     simulation.watch.list_again()
-    simulation.answer(store=True)
+    simulation.set_available(store=True)
     await simulation.watch_all()
-    await simulation.tell_starts()
+    await simulation.send_starts()
     assert [service for service, _ in simulation.recorded] == ["new"]
 
 
 async def test_remembered_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disruption_exemptions, "MOST", 2)
-    simulation = Losing()
+    simulation = DisruptionSimulation()
     await simulation.run("a", "b", "c")
-    await simulation.all()
+    await simulation.run_all()
     simulation.lose("a", "b", "c")
-    await simulation.all()
+    await simulation.run_all()
     assert [*simulation.controller._disruptions._suppressed_us] == [("web", "controller:c")]
 
 
 async def test_loop_reports_without_explicit_steps() -> None:
-    simulation = Losing()
+    simulation = DisruptionSimulation()
     running = asyncio.create_task(simulation.controller.run())
-    await until(lambda: simulation.watch.taker is not None)
+    await until(lambda: simulation.watch.event_handler is not None)
     await simulation.run("a")
     await simulation.watch_all()
     simulation.lose("a")
     await simulation.watch_all()
-    await until(lambda: simulation.reported.excused == {"web": 1})
+    await until(lambda: simulation.reported.exempted == {"web": 1})
     running.cancel()
     await asyncio.wait([running])

@@ -1,27 +1,27 @@
 """Repair of drift between store and cluster: additions, removals, and reports."""
 
-from tests.controller.controller_simulation import WEB, World, compiled, pod
+from tests.controller.controller_simulation import WEB, ControllerSimulation, compiled, pod
 from webhook.core.overrides import WindowReset
 from webhook.core.quota import Sighting
 
 
-async def found_in_the_cluster(*uids: str) -> World:
-    """Return a simulation in which the refunds have found Pods that the watch has not shown yet."""
-    simulation = World()
-    await simulation.all()
+async def simulation_ahead_of_watch(*uids: str) -> ControllerSimulation:
+    """Return a simulation whose lookups have found Pods that the watch has not delivered yet."""
+    simulation = ControllerSimulation()
+    await simulation.run_all()
     simulation.wait(10)
     await simulation.create(*uids)
     simulation.wait(61)
     await simulation.refund()
-    await simulation.tell()
+    await simulation.send_sightings()
     return simulation
 
 
 async def test_pod_missing_in_the_store_is_restored() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("a", "b")
-    await simulation.all()
-    simulation.store._states.clear()  # what a Redis does that was emptied
+    await simulation.run_all()
+    simulation.store._states.clear()  # as in an emptied Redis
     await simulation.repair()
     assert (simulation.reported.drift, await simulation.standing()) == ({"web": 2}, {"a", "b"})
     await simulation.repair()
@@ -29,9 +29,9 @@ async def test_pod_missing_in_the_store_is_restored() -> None:
 
 
 async def test_pod_absent_in_two_rounds_is_removed() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("a")
-    await simulation.all()
+    await simulation.run_all()
     ghost = Sighting("shop", "ghost", "ghost", {"pods": 1}, lives=True)
     await simulation.store.observe(simulation.plan, [ghost])
     await simulation.repair()
@@ -41,116 +41,118 @@ async def test_pod_absent_in_two_rounds_is_removed() -> None:
 
 
 async def test_pod_found_in_the_cluster_stays_live_during_watch_lag() -> None:
-    simulation = await found_in_the_cluster("slow", "brief")
+    simulation = await simulation_ahead_of_watch("slow", "brief")
     simulation.cluster.delete("brief")
     for _ in range(3):
         await simulation.repair()
     assert (simulation.reported.drift, await simulation.standing()) == ({"web": 0}, {"slow", "brief"})
-    await simulation.all()
+    await simulation.run_all()
     assert (await simulation.standing(), simulation.tracker._ahead_of_watch) == ({"slow"}, {})
 
 
 async def test_found_pod_deleted_in_a_watch_gap_is_removed() -> None:
-    simulation = await found_in_the_cluster("brief")
+    simulation = await simulation_ahead_of_watch("brief")
     simulation.cluster.delete("brief")
     simulation.watch.cut()
     await simulation.watch.step(simulation.tracker)
     assert simulation.tracker._ahead_of_watch == {}, "the list is newer"
     for _ in range(3):
-        await simulation.all()
+        await simulation.run_all()
     assert await simulation.standing() == set()
 
 
 async def test_found_pod_counts_as_missing_once_the_watch_has_caught_up() -> None:
-    simulation = await found_in_the_cluster("slow")
-    simulation.watch._reached(str(simulation.cluster.revision))  # as after a gap that nobody was told of
+    simulation = await simulation_ahead_of_watch("slow")
+    simulation.watch._reached(str(simulation.cluster.revision))  # as after an undetected gap
     for _ in range(2):
         await simulation.repair()
     assert await simulation.standing() == set()
 
 
 async def test_stale_pods_are_removed_in_their_namespace() -> None:
-    simulation = World(WEB.replace("quota: {", "quota: {per: Namespace, ").replace("[shop]", "[shop, other]"))
+    simulation = ControllerSimulation(
+        WEB.replace("quota: {", "quota: {per: Namespace, ").replace("[shop]", "[shop, other]")
+    )
     await simulation.create("a")
     await simulation.store.observe(simulation.plan, [Sighting("other", "ghost", "ghost", {"pods": 1}, lives=True)])
     for _ in range(3):
-        await simulation.all()
+        await simulation.run_all()
     assert await simulation.standing() == {"a"}
     assert list(await simulation.store.scopes(simulation.plan)) == ["shop"]
 
 
 async def test_admitted_pod_not_yet_observed_is_not_missing() -> None:
-    simulation = World()
-    await simulation.all()
+    simulation = ControllerSimulation()
+    await simulation.run_all()
     await simulation.admit(pod("young"))
     for _ in range(3):
-        await simulation.all()
-    look = await simulation.store.snapshot(simulation.plan)
-    assert next(use.used for use in look.uses[""] if use.window == "standing") == 1
+        await simulation.run_all()
+    snapshot = await simulation.store.snapshot(simulation.plan)
+    assert next(use.used for use in snapshot.uses[""] if use.window == "standing") == 1
     assert simulation.reported.drift == {"web": 0}
 
 
 async def test_limits_are_enforced_only_after_a_full_list_was_reported() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("a")
-    simulation.answer(store=False)
+    simulation.set_available(store=False)
     await simulation.watch_all()
-    await simulation.tell()
-    simulation.answer(store=True)
+    await simulation.send_sightings()
+    simulation.set_available(store=True)
     await simulation.controller._drift_repair.round()
     assert not (await simulation.store.snapshot(simulation.plan)).is_standing_known
-    await simulation.tell()
+    await simulation.send_sightings()
     await simulation.repair()
     assert (await simulation.store.snapshot(simulation.plan)).is_standing_known
 
 
 async def test_new_limits_are_enforced_after_existing_pods_are_counted() -> None:
-    simulation = World("- name: web\n  match: {namespaces: [shop]}\n")
+    simulation = ControllerSimulation("- name: web\n  match: {namespaces: [shop]}\n")
     simulation.cluster.create(pod("old"))
     simulation.wait(4000)
-    await simulation.all()
+    await simulation.run_all()
     simulation.policy = compiled(WEB)
     simulation.watch.list_again()
-    known_with: list[set[str]] = []
-    counted = simulation.store.mark_complete
+    live_when_complete: list[set[str]] = []
+    mark_complete = simulation.store.mark_complete
 
     async def spy(plan: object, scopes: object) -> None:
-        known_with.append(await simulation.standing())
-        await counted(plan, scopes)  # type: ignore[arg-type]  handed on
+        live_when_complete.append(await simulation.standing())
+        await mark_complete(plan, scopes)  # type: ignore[arg-type]  passed through
 
     simulation.store.mark_complete = spy  # type: ignore[method-assign, assignment]  a spy
-    await simulation.all()
-    assert known_with == [{"old"}]
+    await simulation.run_all()
+    assert live_when_complete == [{"old"}]
 
 
 async def test_service_without_a_store_answer_delays_no_other() -> None:
     other = WEB.replace("name: web", "name: other").replace("app: web", "app: other")
-    simulation = World(WEB + other)
+    simulation = ControllerSimulation(WEB + other)
     simulation.cluster.create(pod("a"))
     simulation.cluster.create(pod("b", labels={"app": "other"}))
-    see = simulation.store.observe
+    observe = simulation.store.observe
 
-    async def choosy(plan: object, sightings: object) -> object:
+    async def observe_other(plan: object, sightings: object) -> object:
         if getattr(plan, "service", "") == "web":
-            await simulation.store._refuse()
-        return await see(plan, sightings)  # type: ignore[arg-type]  handed on
+            await simulation.store._fail()
+        return await observe(plan, sightings)  # type: ignore[arg-type]  passed through
 
-    simulation.store.observe = choosy  # type: ignore[method-assign, assignment]  half of a cluster
+    simulation.store.observe = observe_other  # type: ignore[method-assign, assignment]  fails for one service
     await simulation.watch_all()
-    await simulation.tell()
+    await simulation.send_sightings()
     await simulation.repair()
     assert (await simulation.store.snapshot(simulation.policy.plans["other"])).is_standing_known
     assert not (await simulation.store.snapshot(simulation.plan)).is_standing_known
 
 
 async def test_resets_are_repeated_while_the_store_is_unavailable() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("a")
-    await simulation.all()
+    await simulation.run_all()
     reset, resets = WindowReset("web", simulation.clock.now_us(), None), simulation.controller._resets
-    simulation.answer(store=False)
+    simulation.set_available(store=False)
     await resets._reset(reset)
     assert reset not in resets._done
-    simulation.answer(store=True)
+    simulation.set_available(store=True)
     await resets._reset(reset)
     assert (await simulation.used(), reset in resets._done) == (0, True)

@@ -41,115 +41,115 @@ OPENED = Forcing(State.FORCED_OPEN, END_US, "INC-1")
 CLOSED = Forcing(State.FORCED_CLOSED, END_US, "INC-2")
 
 
-class Ledger(MemoryStore):
-    """The memory store, which may be away, and remembers whom it was asked about."""
+class RecordingStore(MemoryStore):
+    """A memory store that may be unavailable, and records the services of its calls."""
 
-    away = False
+    is_unavailable = False
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
-        self.asked: list[str] = []
+        self.called_services: list[str] = []
 
     async def apply_override(self, plan: CounterPlan, reset_at_us: int = 0) -> Sequence[Transition]:
-        self.asked.append(plan.service)
-        if self.away:
+        self.called_services.append(plan.service)
+        if self.is_unavailable:
             raise StoreUnavailableError("away")
         return await super().apply_override(plan, reset_at_us)
 
 
-class World:
+class EnforcerSimulation:
     def __init__(self) -> None:
         self.clock = VirtualClock(NOW_US)
-        self.ledger = Ledger(self.clock)
+        self.store = RecordingStore(self.clock)
         self.resets: Mapping[str, int] = {}
         self.reported: list[Transition] = []
         self.compiled = CompiledPolicy(LOADED)
-        self.hands = self.leader()
+        self.enforcer = self.new_enforcer()
 
-    def leader(self) -> OverrideEnforcer:
+    def new_enforcer(self) -> OverrideEnforcer:
         return OverrideEnforcer(
-            self.ledger, self.ledger.last_breaker, lambda: self.compiled, lambda: self.resets, self.reported.append
+            self.store, self.store.last_breaker, lambda: self.compiled, lambda: self.resets, self.reported.append
         )
 
-    def want(self, forcing: Forcing | None) -> None:
+    def set_forcing(self, forcing: Forcing | None) -> None:
         self.compiled = CompiledPolicy(replace(LOADED, forcings={} if forcing is None else {"web": forcing}))
 
-    async def look(self) -> list[str]:
-        """Do a round; return the changes that were told."""
+    async def run_round(self) -> list[str]:
+        """Run one round; return the reported transitions."""
         self.reported.clear()
-        self.ledger.asked.clear()
-        await self.hands.round()
-        return [f"{one.service} {one.old} {one.new}" for one in self.reported]
+        self.store.called_services.clear()
+        await self.enforcer.round()
+        return [f"{transition.service} {transition.old} {transition.new}" for transition in self.reported]
 
     def state(self, service: str = "web") -> State | None:
-        view = self.ledger.last_breaker(self.compiled.plans[service])
+        view = self.store.last_breaker(self.compiled.plans[service])
         return view.state if view else None
 
     async def trip(self, service: str = "web") -> None:
-        asked = Acquire(self.compiled.plans[service], "shop", f"u-{service}", {"pods": 1}, "user:alice")
-        await self.ledger.acquire(asked)
+        request = Acquire(self.compiled.plans[service], "shop", f"u-{service}", {"pods": 1}, "user:alice")
+        await self.store.acquire(request)
         assert self.state(service) is State.OPEN
 
 
 async def test_store_is_not_queried_without_manual_states() -> None:
-    simulation = World()
+    simulation = EnforcerSimulation()
     await simulation.trip()
-    assert await simulation.look() == []
-    assert simulation.ledger.asked == []
+    assert await simulation.run_round() == []
+    assert simulation.store.called_services == []
 
 
 async def test_forced_state_is_written_once_and_removed_with_its_entry() -> None:
-    simulation = World()
-    simulation.want(OPENED)
-    assert await simulation.look() == ["web CLOSED FORCED_OPEN"]
-    assert await simulation.look() == []
-    simulation.want(CLOSED)
-    assert await simulation.look() == ["web FORCED_OPEN FORCED_CLOSED"]
-    simulation.want(None)
-    assert await simulation.look() == ["web FORCED_CLOSED CLOSED"]
-    assert await simulation.look() == []
-    assert simulation.ledger.asked == []
+    simulation = EnforcerSimulation()
+    simulation.set_forcing(OPENED)
+    assert await simulation.run_round() == ["web CLOSED FORCED_OPEN"]
+    assert await simulation.run_round() == []
+    simulation.set_forcing(CLOSED)
+    assert await simulation.run_round() == ["web FORCED_OPEN FORCED_CLOSED"]
+    simulation.set_forcing(None)
+    assert await simulation.run_round() == ["web FORCED_CLOSED CLOSED"]
+    assert await simulation.run_round() == []
+    assert simulation.store.called_services == []
 
 
 async def test_new_leader_removes_forced_states_of_the_former_leader() -> None:
-    simulation = World()
-    simulation.want(OPENED)
-    await simulation.look()
-    simulation.want(None)
-    simulation.hands = simulation.leader()
-    assert await simulation.look() == ["web FORCED_OPEN CLOSED"]
+    simulation = EnforcerSimulation()
+    simulation.set_forcing(OPENED)
+    await simulation.run_round()
+    simulation.set_forcing(None)
+    simulation.enforcer = simulation.new_enforcer()
+    assert await simulation.run_round() == ["web FORCED_OPEN CLOSED"]
 
 
 async def test_forced_state_is_removed_once_the_store_is_available() -> None:
-    simulation = World()
-    simulation.want(OPENED)
-    await simulation.look()
-    simulation.want(None)
-    simulation.ledger.away = True
-    assert await simulation.look() == []
-    simulation.ledger.away = False
-    assert await simulation.look() == ["web FORCED_OPEN CLOSED"]
+    simulation = EnforcerSimulation()
+    simulation.set_forcing(OPENED)
+    await simulation.run_round()
+    simulation.set_forcing(None)
+    simulation.store.is_unavailable = True
+    assert await simulation.run_round() == []
+    simulation.store.is_unavailable = False
+    assert await simulation.run_round() == ["web FORCED_OPEN CLOSED"]
 
 
 async def test_reset_is_applied_once_and_to_its_service_only() -> None:
-    simulation = World()
+    simulation = EnforcerSimulation()
     await simulation.trip()
     await simulation.trip("other")
     simulation.clock.set(NOW_US + 2_000_000)
     simulation.resets = {"web": NOW_US + 1_000_000, "plain": NOW_US, "gone": NOW_US}
-    assert await simulation.look() == ["web OPEN CLOSED"]
-    assert (simulation.ledger.asked, simulation.state("other")) == (["web"], State.OPEN)
+    assert await simulation.run_round() == ["web OPEN CLOSED"]
+    assert (simulation.store.called_services, simulation.state("other")) == (["web"], State.OPEN)
     simulation.clock.set(NOW_US + 70_000_000)
-    asked = Acquire(simulation.compiled.plans["web"], "shop", "again", {"pods": 1}, "user:bob")
-    await simulation.ledger.acquire(asked)
+    request = Acquire(simulation.compiled.plans["web"], "shop", "again", {"pods": 1}, "user:bob")
+    await simulation.store.acquire(request)
     assert simulation.state() is State.OPEN
-    assert await simulation.look() == [], "it has moved since"
+    assert await simulation.run_round() == [], "the breaker opened after the reset"
 
 
 async def test_without_a_policy_nothing_is_enforced() -> None:
-    simulation = World()
-    hands = OverrideEnforcer(
-        simulation.ledger, simulation.ledger.last_breaker, lambda: None, dict, simulation.reported.append
+    simulation = EnforcerSimulation()
+    enforcer = OverrideEnforcer(
+        simulation.store, simulation.store.last_breaker, lambda: None, dict, simulation.reported.append
     )
-    await hands.round()
-    assert simulation.ledger.asked == []
+    await enforcer.round()
+    assert simulation.store.called_services == []

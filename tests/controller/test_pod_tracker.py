@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from tests.controller.controller_simulation import WEB, World, compiled, pod
+from tests.controller.controller_simulation import WEB, ControllerSimulation, compiled, pod
 from tests.timeouts import HANG_SECONDS
 from webhook.controller.pending_sightings import MOST, PendingSightings
 from webhook.controller.pod_index import GONE_MAX, GONE_US, PodIndex
@@ -17,70 +17,70 @@ from webhook.core.quota import Sighting
 STANDING = ", standing: {hard: {pods: 100000, cpu: 100000}}"
 
 
-class Listening(World):
-    """A world that notes what the store is told."""
+class SightingSimulation(ControllerSimulation):
+    """A simulation that records the sightings sent to the store."""
 
-    def __init__(self, services: str = WEB, **more: object) -> None:
-        super().__init__(services, **more)  # type: ignore[arg-type]  as it takes them
+    def __init__(self, services: str = WEB, **options: object) -> None:
+        super().__init__(services, **options)  # type: ignore[arg-type]  its own options
         self.recorded: list[tuple[str, bool]] = []
-        see = self.store.observe
+        observe = self.store.observe
 
-        async def listen(plan: object, sightings: list[Sighting]) -> object:
-            self.recorded += [(one.uid, one.lives) for one in sightings]
-            return await see(plan, sightings)  # type: ignore[arg-type]  handed on
+        async def record(plan: object, sightings: list[Sighting]) -> object:
+            self.recorded += [(sighting.uid, sighting.lives) for sighting in sightings]
+            return await observe(plan, sightings)  # type: ignore[arg-type]  passed through
 
-        self.store.observe = listen  # type: ignore[method-assign, assignment]  a spy
+        self.store.observe = record  # type: ignore[method-assign, assignment]  a spy
 
 
 async def test_running_pods_count_as_live_and_ended_ones_do_not() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("a", "b", "c", "d")
-    await simulation.all()
+    await simulation.run_all()
     assert await simulation.standing() == {"a", "b", "c", "d"}
     simulation.cluster.update("a", phase="Succeeded")
     simulation.cluster.update("b", phase="Failed")
     simulation.cluster.delete("c")
-    await simulation.all()
+    await simulation.run_all()
     assert await simulation.standing() == {"d"}
     assert await simulation.used() == 4, "windows keep what they counted"
 
 
 async def test_terminating_pod_counts_until_its_grace_period_ends() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("stuck")
     simulation.cluster.terminate("stuck", 30)
-    await simulation.all()
+    await simulation.run_all()
     simulation.wait(60)
-    await simulation.tell()
+    await simulation.send_sightings()
     assert await simulation.standing() == {"stuck"}
     simulation.wait(1)
-    await simulation.tell()
+    await simulation.send_sightings()
     assert await simulation.standing() == set()
 
 
 async def test_irrelevant_changes_are_not_reported() -> None:
-    simulation = Listening()
+    simulation = SightingSimulation()
     await simulation.create("a")
-    await simulation.all()
+    await simulation.run_all()
     simulation.cluster.update("a", phase="Running")
     simulation.cluster.update("a", annotations={"x": "y"})
-    await simulation.all()
-    await simulation.all()
+    await simulation.run_all()
+    await simulation.run_all()
     assert simulation.recorded == [("a", True)]
 
 
 async def test_newest_of_many_states_is_reported() -> None:
-    simulation = Listening()
-    simulation.answer(store=False)
+    simulation = SightingSimulation()
+    simulation.set_available(store=False)
     simulation.cluster.create(pod("a"))
     await simulation.watch_all()
-    await simulation.tell()
+    await simulation.send_sightings()
     simulation.cluster.update("a", phase="Failed")
     simulation.cluster.delete("a")
     await simulation.watch_all()
-    await simulation.tell()
-    simulation.answer(store=True)
-    await simulation.tell()
+    await simulation.send_sightings()
+    simulation.set_available(store=True)
+    await simulation.send_sightings()
     assert simulation.recorded == [("a", False)]
 
 
@@ -91,25 +91,25 @@ async def test_change_during_a_report_is_reported_afterwards() -> None:
     assert pending.put("web", "a", replace(first, name="newer"), 5)
     assert pending.services == [], "one batch at a time"
     pending.requeue("web")
-    assert pending.resume_version(9) == 1, "the store has heard of none yet"
+    assert pending.resume_version(9) == 1, "the store has received none yet"
     assert pending.take("web", 9)["a"].found.name == "newer"
     pending.acknowledge("web")
     assert (pending.resume_version(9), pending.services) == (9, [])
 
 
 async def test_batch_has_at_most_64_entries() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     sizes: list[int] = []
-    see = simulation.store.observe
+    observe = simulation.store.observe
 
-    async def listen(plan: object, sightings: list[Sighting]) -> object:
+    async def record(plan: object, sightings: list[Sighting]) -> object:
         sizes.append(len(sightings))
-        return await see(plan, sightings)  # type: ignore[arg-type]  handed on
+        return await observe(plan, sightings)  # type: ignore[arg-type]  passed through
 
-    simulation.store.observe = listen  # type: ignore[method-assign, assignment]  a spy
+    simulation.store.observe = record  # type: ignore[method-assign, assignment]  a spy
     await simulation.create(*(f"u{number}" for number in range(150)))
     await simulation.watch_all()
-    await simulation.tell()
+    await simulation.send_sightings()
     assert sizes == [64, 64, 22]
 
 
@@ -126,33 +126,33 @@ async def test_pending_reports_are_bounded() -> None:
 
 
 async def test_old_pods_of_services_without_live_limits_are_not_reported() -> None:
-    simulation = Listening("- name: web\n  match: {namespaces: [shop]}\n")
+    simulation = SightingSimulation("- name: web\n  match: {namespaces: [shop]}\n")
     simulation.cluster.create(pod("old"))
     simulation.wait(3601)
     simulation.cluster.create(pod("young"))
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.recorded == [("young", True)]
 
 
 async def test_uncounted_pod_is_charged_and_counted() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("counted")
     simulation.cluster.create(pod("uncounted"))
-    await simulation.all()
-    assert (simulation.reported.afterwards, await simulation.used()) == ({"web": 1}, 2)
+    await simulation.run_all()
+    assert (simulation.reported.charged_late, await simulation.used()) == ({"web": 1}, 2)
 
 
 async def test_uncounted_resize_is_charged() -> None:
-    simulation = World(WEB.replace("hard: {pods: 100000}", "hard: {pods: 100000, cpu: 100}"))
+    simulation = ControllerSimulation(WEB.replace("hard: {pods: 100000}", "hard: {pods: 100000, cpu: 100}"))
     await simulation.create("a", cpu="1")
-    await simulation.all()
+    await simulation.run_all()
     simulation.cluster.update("a", spec={"containers": (Container("c", Resources({"cpu": "3"})),)})
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.reported.raised == {"web": 1}
     simulation.cluster.update("a", spec={"containers": (Container("c", Resources({"cpu": "2"})),)})
-    await simulation.all()
-    look = await simulation.store.snapshot(simulation.plan)
-    assert [(use.window, use.resource, use.used) for use in look.uses[""]][1:] == [
+    await simulation.run_all()
+    snapshot = await simulation.store.snapshot(simulation.plan)
+    assert [(use.window, use.resource, use.used) for use in snapshot.uses[""]][1:] == [
         ("24h", "cpu", 3000),
         ("standing", "pods", 1),
         ("standing", "cpu", 2000),
@@ -160,61 +160,61 @@ async def test_uncounted_resize_is_charged() -> None:
 
 
 async def test_rejected_label_is_counted_once_and_not_charged() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     simulation.cluster.create(pod("forged", labels={"podgate.io/service": "web"}))
     simulation.cluster.create(pod("elsewhere", labels={"podgate.io/service": "web"}, namespace="elsewhere"))
     for _ in range(2):
         simulation.cluster.update("elsewhere", phase="Running")
         simulation.cluster.update("forged", phase="Running")
-        await simulation.all()
+        await simulation.run_all()
         simulation.watch.cut()
-    await simulation.all()
+    await simulation.run_all()
     assert (simulation.reported.ignored, await simulation.used(), await simulation.standing()) == (2, 0, set())
-    assert simulation.reported.drift == {"web": 0}, "who is nobody's is not missing"
+    assert simulation.reported.drift == {"web": 0}, "a Pod without a service is not missing"
 
 
 async def test_relabelling_frees_no_live_pod() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("a")
-    await simulation.all()
+    await simulation.run_all()
     simulation.cluster.update("a", labels={"app": "other", "podgate.io/service": "web"})
-    await simulation.all()
+    await simulation.run_all()
     assert await simulation.standing() == {"a"}
 
 
 async def test_new_policy_reevaluates_all_pods() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("a")
-    await simulation.all()
+    await simulation.run_all()
     simulation.policy = compiled(WEB.replace("app: web", "app: other").replace("name: web", "name: new"))
     assert simulation.tracker.needs_new_list()
     simulation.watch.list_again()
-    await simulation.all()
+    await simulation.run_all()
     assert not simulation.tracker.needs_new_list()
     plan = simulation.policy.plans["new"]
     assert (await simulation.store.live(plan, ""))[0] == []
     simulation.policy = compiled(WEB)
     simulation.watch.list_again()
-    await simulation.all()
+    await simulation.run_all()
     assert await simulation.standing() == {"a"}
 
 
 @pytest.mark.parametrize("services", [WEB, WEB.replace(STANDING, "")], ids=["standing", "no standing"])
 async def test_pod_of_a_new_owner_is_released_by_the_former_service(services: str) -> None:
-    simulation = World(services)
+    simulation = ControllerSimulation(services)
     simulation.cluster.create(pod("a"))
-    await simulation.watch_all()  # and the store has not been told
+    await simulation.watch_all()  # the store has not received it
     new = services.replace("name: web", "name: new")
     simulation.policy = compiled(new + services.replace("app: web", "app: other"))
     simulation.cluster.update("a", labels={"app": "web"})
     simulation.watch.list_again()
-    await simulation.all()
-    assert (await simulation.used(), simulation.reported.afterwards) == (0, {"new": 1})
+    await simulation.run_all()
+    assert (await simulation.used(), simulation.reported.charged_late) == (0, {"new": 1})
 
 
 async def test_recompiled_equal_policy_is_not_new() -> None:
-    simulation = World()
-    await simulation.all()
+    simulation = ControllerSimulation()
+    await simulation.run_all()
     simulation.policy = compiled()
     assert not simulation.tracker.needs_new_list()
 
@@ -222,41 +222,41 @@ async def test_recompiled_equal_policy_is_not_new() -> None:
 async def test_changed_namespace_labels_reevaluate_all_pods() -> None:
     selector = "namespaceSelector: {matchLabels: {tier: prod}}"
     services = f"- name: web\n  match: {{{selector}}}\n  quota: {{standing: {{hard: {{pods: 9}}}}}}\n"
-    simulation = World(services, labels={"shop": {"tier": "test"}})
+    simulation = ControllerSimulation(services, labels={"shop": {"tier": "test"}})
     simulation.cluster.create(pod("a", labels={}))
-    await simulation.all()
+    await simulation.run_all()
     assert await simulation.standing() == set()
     simulation.namespaces.update({"shop": {"tier": "prod"}})
     assert simulation.tracker.needs_new_list()
     simulation.watch.list_again()
-    await simulation.all()
+    await simulation.run_all()
     assert await simulation.standing() == {"a"}
 
 
 async def test_two_simultaneous_leaders_do_no_harm() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("a", "b")
-    await simulation.all()
+    await simulation.run_all()
     simulation.wait(10)
     simulation.renew()
     former = simulation.controller
-    behind = simulation.watch, simulation.tracker
-    simulation.lead()
+    former_watch = simulation.watch, simulation.tracker
+    simulation.change_leader()
     await simulation.create("c")
     simulation.cluster.delete("a")
     await simulation.admit(pod("lost"))
     simulation.wait(70)
-    await simulation.all()
-    await former._drift_repair.round()  # it still believes that `a` lives, and has not seen `c`
+    await simulation.run_all()
+    await former._drift_repair.round()  # for it `a` still lives, and `c` does not exist
     await former._sighting_sender.send()
     await former._drift_repair.round()
     await former._sighting_sender.send()
     await former._refunds.round()
-    await behind[0].step(behind[1])
+    await former_watch[0].step(former_watch[1])
     await former._refunds.round()
-    await simulation.all()
+    await simulation.run_all()
     for _ in range(2):
-        await simulation.all()
+        await simulation.run_all()
     assert (await simulation.standing(), await simulation.used()) == ({"b", "c"}, 3)
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}
 
@@ -275,16 +275,16 @@ def owned(service: str) -> Owned:
 
 
 async def test_loops_report_without_explicit_steps() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     await simulation.create("a")
     running = asyncio.create_task(simulation.controller.run())
-    await until(lambda: simulation.watch.taker is not None)
+    await until(lambda: simulation.watch.event_handler is not None)
     await simulation.watch_all()
     await until(lambda: simulation.reported.drift == {"web": 0})
     simulation.wait(10)
     await simulation.admit(pod("lost"))
     simulation.wait(70)
-    await until(lambda: bool(simulation.watch.looks))
+    await until(lambda: bool(simulation.watch.lookups))
     await simulation.watch_all()
     await until(lambda: bool(simulation.reported.refunded))
     simulation.policy = compiled(WEB.replace("24h", "12h"))
@@ -296,5 +296,5 @@ async def test_loops_report_without_explicit_steps() -> None:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
-        while not holds():  # noqa: ASYNC110  a loop gets there in its own time
+        while not holds():  # noqa: ASYNC110  the loops set no event
             await asyncio.sleep(0.001)

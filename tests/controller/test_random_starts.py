@@ -1,8 +1,8 @@
 """In any order of events, a Pod's start is counted at most once, never from a list, with its real duration.
 
-Pods come to be behind gates or not, become Ready or do not, fail and go; watches break, versions vanish, controllers
-die, the store is away or its answers are lost, and so is the API server. What each controller was shown by the watch is
-written down beside, and every outcome is held against it.
+Pods are created with gates or without, become Ready or not, fail and are deleted; watches break, versions are
+compacted, the leader changes, the store is unavailable or its answers are lost, and lookups fail. Each outcome is
+compared with the actual start of the Pod, and with what the controller has received.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from tests.controller.controller_simulation import SECOND_US
-from tests.controller.start_simulation import DEADLINE, GATE, Starting
+from tests.controller.start_simulation import DEADLINE, GATE, StartSimulation
 from tests.core.strategies import examples
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.start_outcome import StartResult
@@ -30,17 +30,17 @@ OPERATIONS = {
     "evict": 1,
     "terminate": 1,
     "remove": 2,
-    "see some": 8,
-    "see all": 4,
+    "watch some": 8,
+    "watch all": 4,
     "cut": 1,
     "compact": 1,
-    "lead anew": 1,
-    "act": 6,
+    "change leader": 1,
+    "send": 6,
     "store away": 1,
     "answers lost": 1,
     "store back": 3,
-    "blind": 1,
-    "sighted": 2,
+    "lookups fail": 1,
+    "lookups work": 2,
     "second": 4,
     "half a deadline": 3,
 }
@@ -51,121 +51,123 @@ operations = st.lists(
 )
 
 
-class Truth(Struct):
-    """What is true of a Pod, in microseconds, 0 for never."""
+class ActualStart(Struct):
+    """The times of a Pod's start in microseconds, 0 for never."""
 
     created_us: int
     ungated_us: int = 0
     ready_us: int = 0
-    """First."""
+    """The first time."""
     ended_us: int = 0
-    """Terminal, or taken away, before it was ever Ready."""
-    has_lost_it: bool = False
-    """It was Ready, and is not any more."""
+    """Terminal or evicted before it was ever Ready."""
+    has_lost_readiness: bool = False
+    """It was Ready, and became not Ready."""
 
 
-class Life:
+class RandomStarts:
     def __init__(self) -> None:
-        self.simulation = Starting()
+        self.simulation = StartSimulation()
         self.number = 0
-        self.truth: dict[str, Truth] = {}
-        self.first_shown: dict[str, str] = {}
-        """How the newest controller was first shown what ended a Pod's start: `list` or `watch`."""
-        self.noted_after: dict[str, str | None] = {}
-        """How a Pod had been shown when its outcome was noted: a list that shows it later changes nothing."""
+        self.actual: dict[str, ActualStart] = {}
+        self.first_source: dict[str, str] = {}
+        """Where the newest controller first received the end of a Pod's start: `list` or `watch`."""
+        self.source_at_outcome: dict[str, str | None] = {}
+        """The same at the time of the outcome: a later list changes nothing."""
         self.gated: set[str] = set()
-        """Whom the newest controller was shown behind a gate."""
+        """Pods that the newest controller received with a gate."""
         self._spy()
 
     def _spy(self) -> None:
-        """Note by what the controller that leads now is shown Pods."""
-        self.first_shown, self.noted_after, self.gated = {}, {}, set()
+        """Record where the current leader receives Pods from."""
+        self.first_source, self.source_at_outcome, self.gated = {}, {}, set()
         starts, outcomes = self.simulation.controller._start_tracker, self.simulation.controller._outcome_sender
-        note = outcomes.enqueue
+        enqueue = outcomes.enqueue
         listed, changed = starts.listed, starts.changed
 
-        def by(way: str, show: Callable[[Pod, object], None], found: Pod, of: object) -> None:
-            if found.spec.scheduling_gates:
-                self.gated.add(found.metadata.uid)
-            if is_over(found):
-                self.first_shown.setdefault(found.metadata.uid, way)
-            show(found, of)
+        def record_source(source: str, handle: Callable[[Pod, object], None], received: Pod, owner: object) -> None:
+            if received.spec.scheduling_gates:
+                self.gated.add(received.metadata.uid)
+            if ends_start(received):
+                self.first_source.setdefault(received.metadata.uid, source)
+            handle(received, owner)
 
-        def noted(service: str, uid: str, result: StartResult, latency_us: int) -> None:
-            self.noted_after[uid] = self.first_shown.get(uid)
-            note(service, uid, result, latency_us)
+        def record_outcome(service: str, uid: str, result: StartResult, latency_us: int) -> None:
+            self.source_at_outcome[uid] = self.first_source.get(uid)
+            enqueue(service, uid, result, latency_us)
 
-        outcomes.enqueue = noted  # type: ignore[method-assign]  a spy
-        starts.listed = partial(by, "list", listed)  # type: ignore[method-assign]  a spy
-        starts.changed = partial(by, "watch", changed)  # type: ignore[method-assign]  a spy
+        outcomes.enqueue = record_outcome  # type: ignore[method-assign]  a spy
+        starts.listed = partial(record_source, "list", listed)  # type: ignore[method-assign]  a spy
+        starts.changed = partial(record_source, "watch", changed)  # type: ignore[method-assign]  a spy
 
     async def do(self, operation: str, number: int) -> None:
         simulation = self.simulation
         uids = sorted(simulation.cluster.pods)
         uid = uids[number % len(uids)] if uids else ""
-        of_pods: dict[str, Callable[[], None]] = {
+        pod_operations: dict[str, Callable[[], None]] = {
             "ungate": lambda: self._ungate(uid),
             "ready": lambda: self._ready(uid),
-            "not ready": lambda: self._lose_it(uid),
+            "not ready": lambda: self._lose_readiness(uid),
             "fail": lambda: self._end(uid, phase="Failed"),
             "succeed": lambda: self._end(uid, phase="Succeeded"),
             "evict": lambda: self._end(uid, reason="Evicted"),
             "terminate": lambda: self._terminate(uid),
             "remove": lambda: self._remove(uid),
         }
-        of_the_world: dict[str, Callable[[], None]] = {
+        environment_operations: dict[str, Callable[[], None]] = {
             "cut": simulation.watch.cut,
             "compact": simulation.cluster.compact,
-            "lead anew": self._lead_anew,
-            "store away": partial(simulation.answer, store=False),
+            "change leader": self._change_leader,
+            "store away": partial(simulation.set_available, store=False),
             "answers lost": self._lose_answers,
             "store back": self._store_back,
-            "blind": partial(simulation.answer, looks=False),
-            "sighted": partial(simulation.answer, looks=True),
+            "lookups fail": partial(simulation.set_available, lookups=False),
+            "lookups work": partial(simulation.set_available, lookups=True),
             "second": partial(simulation.wait, 1),
             "half a deadline": partial(simulation.wait, DEADLINE // 2),
         }
-        if operation in of_pods and uid:
-            of_pods[operation]()
-        elif operation in of_the_world:
-            of_the_world[operation]()
-        elif operation == "see some":
+        if operation in pod_operations and uid:
+            pod_operations[operation]()
+        elif operation in environment_operations:
+            environment_operations[operation]()
+        elif operation == "watch some":
             await simulation.watch.step(simulation.tracker, number)
-        elif operation == "see all":
+        elif operation == "watch all":
             await simulation.watch_all()
-        elif operation == "act":
-            await simulation.tell_starts()
-        elif operation.startswith("create") and not simulation.store.is_away:
+        elif operation == "send":
+            await simulation.send_starts()
+        elif operation.startswith("create") and not simulation.store.is_unavailable:
             await self._create(is_gated=operation.endswith("gated"))
 
     async def _create(self, *, is_gated: bool) -> None:
         self.number += 1
         uid, now_us = f"u{self.number}", self.simulation.clock.now_us()
-        self.truth[uid] = Truth(now_us, 0 if is_gated else now_us)
+        self.actual[uid] = ActualStart(now_us, 0 if is_gated else now_us)
         await self.simulation.create(uid, scheduling_gates=(GATE,) if is_gated else None)
 
     def _ungate(self, uid: str) -> None:
-        truth = self.truth[uid]
-        truth.ungated_us = truth.ungated_us or self.simulation.clock.now_us()
+        actual = self.actual[uid]
+        actual.ungated_us = actual.ungated_us or self.simulation.clock.now_us()
         self.simulation.cluster.update(uid, spec={"scheduling_gates": None})
 
     def _ready(self, uid: str) -> None:
-        truth, found = self.truth[uid], self.simulation.cluster.pods[uid]
-        is_ready = any(one.type == "Ready" and one.status == "True" for one in found.status.conditions or ())
-        may = not is_ready and truth.ungated_us and not truth.ended_us and found.metadata.deletion_timestamp is None
-        if may and found.status.phase not in {"Failed", "Succeeded"} and not found.status.reason:
-            truth.ready_us = truth.ready_us or self.simulation.clock.now_us()
+        actual, current = self.actual[uid], self.simulation.cluster.pods[uid]
+        is_ready = any(each.type == "Ready" and each.status == "True" for each in current.status.conditions or ())
+        may_become_ready = (
+            not is_ready and actual.ungated_us and not actual.ended_us and current.metadata.deletion_timestamp is None
+        )
+        if may_become_ready and current.status.phase not in {"Failed", "Succeeded"} and not current.status.reason:
+            actual.ready_us = actual.ready_us or self.simulation.clock.now_us()
             self.simulation.condition(uid)
 
-    def _lose_it(self, uid: str) -> None:
-        self.truth[uid].has_lost_it = True
+    def _lose_readiness(self, uid: str) -> None:
+        self.actual[uid].has_lost_readiness = True
         self.simulation.condition(uid, "False")
 
     def _end(self, uid: str, **status: str) -> None:
-        truth = self.truth[uid]
-        if truth.ungated_us:
-            if not truth.ready_us and not truth.ended_us:
-                truth.ended_us = self.simulation.clock.now_us()
+        actual = self.actual[uid]
+        if actual.ungated_us:
+            if not actual.ready_us and not actual.ended_us:
+                actual.ended_us = self.simulation.clock.now_us()
             self.simulation.cluster.update(uid, **status)
 
     def _terminate(self, uid: str) -> None:
@@ -174,56 +176,56 @@ class Life:
     def _remove(self, uid: str) -> None:
         self.simulation.cluster.delete(uid)
 
-    def _lead_anew(self) -> None:
+    def _change_leader(self) -> None:
         self.simulation.renew()
-        self.simulation.lead()
+        self.simulation.change_leader()
         self._spy()
 
     def _lose_answers(self) -> None:
-        self.simulation.loses_answer = True
+        self.simulation.loses_answers = True
 
     def _store_back(self) -> None:
-        self.simulation.answer(store=True)
-        self.simulation.loses_answer = False
+        self.simulation.set_available(store=True)
+        self.simulation.loses_answers = False
 
-    def check(self, uid: str, is_ok: bool, seconds: float) -> None:  # noqa: FBT001  as it was heard
-        """Hold against what is true what was heard just now."""
-        assert self.noted_after.get(uid) != "list", "what a list shows is no outcome"
-        truth = self.truth[uid]
-        assert truth.ungated_us, "who is gated has not begun"
-        taken_us = truth.ready_us - truth.created_us
+    def check(self, uid: str, is_ok: bool, seconds: float) -> None:  # noqa: FBT001  as recorded
+        """Compare an outcome with the Pod's actual start."""
+        assert self.source_at_outcome.get(uid) != "list", "a list causes no outcome"
+        actual = self.actual[uid]
+        assert actual.ungated_us, "a gated Pod has not started"
+        taken_us = actual.ready_us - actual.created_us
         if not is_ok:
-            in_time = truth.ready_us and taken_us <= DEADLINE * SECOND_US
-            assert not in_time or truth.has_lost_it, "it was Ready in time, and is"
-        elif truth.ready_us:
-            assert seconds <= DEADLINE or truth.has_lost_it, "its success may be seen late"
-            since_us = truth.ungated_us if uid in self.gated else truth.created_us
-            # Where its first Ready came and went unwatched, a later one stands for it.
-            is_the_first = seconds * SECOND_US <= truth.ready_us - since_us
-            assert is_the_first or truth.has_lost_it, "time behind a gate does not count"
+            in_time = actual.ready_us and taken_us <= DEADLINE * SECOND_US
+            assert not in_time or actual.has_lost_readiness, "the Pod became Ready in time, and stayed so"
+        elif actual.ready_us:
+            assert seconds <= DEADLINE or actual.has_lost_readiness, "a success after the deadline is an error"
+            since_us = actual.ungated_us if uid in self.gated else actual.created_us
+            # If the first Ready was not watched, a later one counts.
+            is_the_first = seconds * SECOND_US <= actual.ready_us - since_us
+            assert is_the_first or actual.has_lost_readiness, "time with a gate does not count"
         else:
-            assert truth.ended_us, "it has succeeded"
+            assert actual.ended_us, "the Pod has ended"
 
 
-def is_over(found: Pod) -> bool:
-    """Whether what is shown would end a start."""
-    is_ready = any(one.type == "Ready" and one.status == "True" for one in found.status.conditions or ())
-    return is_ready or found.status.phase in {"Failed", "Succeeded"}
+def ends_start(version: Pod) -> bool:
+    """Return whether this version of a Pod ends its start."""
+    is_ready = any(each.type == "Ready" and each.status == "True" for each in version.status.conditions or ())
+    return is_ready or version.status.phase in {"Failed", "Succeeded"}
 
 
-async def live(sequence: list[tuple[str, int]]) -> None:
-    life = Life()
+async def run_sequence(sequence: list[tuple[str, int]]) -> None:
+    life = RandomStarts()
     recorded = life.simulation.recorded
-    await life.simulation.see()
+    await life.simulation.watch_and_send()
     for operation, number in sequence:
         before = len(recorded)
         await life.do(operation, number)
         for uid, is_ok, seconds in recorded[before:]:
             life.check(uid, is_ok, seconds)
-    assert len({uid for uid, *_ in recorded}) == len(recorded), "once at most"
+    assert len({uid for uid, *_ in recorded}) == len(recorded), "each start is counted at most once"
 
 
 @examples(100)
 @given(operations)
 def test_start_is_counted_at_most_once_and_never_from_a_list(sequence: list[tuple[str, int]]) -> None:
-    asyncio.run(live(sequence))
+    asyncio.run(run_sequence(sequence))

@@ -1,89 +1,89 @@
 """A Pod that was never created is refunded once; one that existed, however briefly, never."""
 
-from tests.controller.controller_simulation import World, compiled, pod
+from tests.controller.controller_simulation import ControllerSimulation, compiled, pod
 from webhook.ports import Continuity
 
 
-async def begun() -> World:
-    """Return a world in which the controller has watched for a while."""
-    simulation = World()
-    await simulation.all()
+async def watching_simulation() -> ControllerSimulation:
+    """Return a simulation whose controller has watched for some time."""
+    simulation = ControllerSimulation()
+    await simulation.run_all()
     simulation.wait(10)
     return simulation
 
 
 async def test_pod_never_created_is_refunded_after_a_minute_and_the_next_bookmark() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.admit(pod("lost"))
     simulation.wait(59)
-    await simulation.all()
-    assert simulation.watch.looks == []
+    await simulation.run_all()
+    assert simulation.watch.lookups == []
     simulation.wait(2)
     simulation.cluster.create(pod("other", labels={}, namespace="elsewhere"))  # the watch does not know of it yet
     await simulation.refund()
-    assert simulation.watch.looks == ["pod-lost"]
-    assert await simulation.used() == 1, "the watch is behind the look: the Pod may have come and gone"
+    assert simulation.watch.lookups == ["pod-lost"]
+    assert await simulation.used() == 1, "the watch is older than the lookup: the Pod may have been created and deleted"
     await simulation.watch_all()
     await simulation.refund()
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}
     assert (await simulation.used(), await simulation.standing()) == (0, set())
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.reported.refunded.total() == 1
-    assert simulation.watch.looks == ["pod-lost"], "one look was enough"
+    assert simulation.watch.lookups == ["pod-lost"], "one lookup is enough"
 
 
 async def test_taken_names_are_refunded_with_their_reason() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.create("first", name="web-x")
-    for uid in ("second", "third"):  # an API server that makes up a name tries again, with a uid for each
+    for uid in ("second", "third"):  # the API server retries generated names, with a new uid
         await simulation.admit(pod(uid, name="web-x"))
     await simulation.create("fourth", name="web-y")
     simulation.wait(61)
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.reported.refunded == {("web", "NameTaken"): 2}
     assert await simulation.standing() == {"first", "fourth"}
 
 
 async def test_refund_in_a_pool_names_the_service_of_the_pod() -> None:
-    both = "".join(f"- {{name: {name}, pool: prod, match: {{namespaces: [{name}]}}}}\n" for name in ("api", "web"))
-    simulation = World(both, "pools: [{name: prod, windows: [{window: 1h, hard: {pods: 9}}]}]")
+    services = "".join(f"- {{name: {name}, pool: prod, match: {{namespaces: [{name}]}}}}\n" for name in ("api", "web"))
+    simulation = ControllerSimulation(services, "pools: [{name: prod, windows: [{window: 1h, hard: {pods: 9}}]}]")
     unprovable = pod("early", namespace="api", labels={"podgate.io/service": "api"})
     await simulation.admit(unprovable, "api")
     simulation.wait(10)
-    await simulation.all()
+    await simulation.run_all()
     simulation.wait(10)
     for name in ("api", "web"):
         await simulation.admit(pod(f"lost-{name}", namespace=name, labels={"podgate.io/service": name}), name)
     simulation.wait(61)
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.reported.refunded == {("api", "NeverCreated"): 1, ("web", "NeverCreated"): 1}
     assert simulation.reported.unproven == {"api": 1}
 
 
 async def test_created_and_deleted_pod_is_not_refunded() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.create("brief")
     simulation.cluster.delete("brief")
     simulation.wait(61)
-    await simulation.all()
+    await simulation.run_all()
     assert (simulation.reported.refunded.total(), await simulation.used(), await simulation.standing()) == (0, 1, set())
-    assert await simulation.waiting() == []
+    assert await simulation.overdue_uids() == []
 
 
 async def test_pod_created_and_deleted_during_watch_lag_is_not_refunded() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.create("brief")
     simulation.cluster.delete("brief")
     simulation.wait(61)
     await simulation.refund()
-    assert simulation.watch.looks == ["pod-brief"], "it looks as if it had never been there"
+    assert simulation.watch.lookups == ["pod-brief"], "the lookup does not find the Pod"
     await simulation.refund()
-    await simulation.all()
+    await simulation.run_all()
     assert (simulation.reported.refunded.total(), await simulation.used()) == (0, 1)
 
 
 async def test_pod_created_and_deleted_in_a_watch_gap_is_not_refunded() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     simulation.watch.cut()
     await simulation.create("brief", "stays")
     simulation.cluster.delete("brief")
@@ -92,14 +92,14 @@ async def test_pod_created_and_deleted_in_a_watch_gap_is_not_refunded() -> None:
     await simulation.watch.step(simulation.tracker)  # the list
     await simulation.refund()
     assert simulation.reported.refunded.total() == 0
-    await simulation.all()
+    await simulation.run_all()
     await simulation.refund()
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}
     assert (await simulation.used(), await simulation.standing()) == (2, {"stays"})
 
 
 async def test_unproven_pod_after_a_gap_is_not_refunded_but_released() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     simulation.watch.cut()
     await simulation.create("brief")
     simulation.cluster.delete("brief")
@@ -108,29 +108,27 @@ async def test_unproven_pod_after_a_gap_is_not_refunded_but_released() -> None:
     simulation.cluster.compact()
     simulation.wait(61)
     for _ in range(4):
-        await simulation.all()
+        await simulation.run_all()
     assert (simulation.reported.refunded.total(), simulation.reported.unproven.total()) == (0, 2)
     assert (await simulation.used(), await simulation.standing()) == (2, set())
     simulation.wait(6)
     await simulation.admit(pod("later"))
     simulation.wait(61)
-    await simulation.all()
+    await simulation.run_all()
     await simulation.refund()
-    assert simulation.reported.refunded == {("web", "NeverCreated"): 1}, (
-        "what came after the new list can be proven again"
-    )
+    assert simulation.reported.refunded == {("web", "NeverCreated"): 1}, "Pods after the new list can be proven again"
 
 
 async def test_next_leader_resumes_at_the_version_of_the_former() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     simulation.renew()
     await simulation.create("brief", "stays")
     simulation.cluster.delete("brief")
     await simulation.admit(pod("lost"))
     simulation.wait(61)
-    simulation.lead()
+    simulation.change_leader()
     for _ in range(3):
-        await simulation.all()
+        await simulation.run_all()
     assert simulation.reported.refunded == {("web", "NeverCreated"): 1}
     assert (simulation.reported.unproven.total(), await simulation.used(), await simulation.standing()) == (
         0,
@@ -140,15 +138,15 @@ async def test_next_leader_resumes_at_the_version_of_the_former() -> None:
 
 
 async def test_next_leader_without_a_resume_version_refunds_no_earlier_pod() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.create("brief")
     simulation.cluster.delete("brief")
     await simulation.admit(pod("lost"))
     simulation.wait(61)
     simulation.lease = None
-    simulation.lead()
+    simulation.change_leader()
     for _ in range(3):
-        await simulation.all()
+        await simulation.run_all()
     assert (simulation.reported.refunded.total(), simulation.reported.unproven.total(), await simulation.used()) == (
         0,
         2,
@@ -157,71 +155,71 @@ async def test_next_leader_without_a_resume_version_refunds_no_earlier_pod() -> 
 
 
 async def test_resume_version_follows_what_the_store_has_received() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     simulation.renew()
     before = simulation.lease
-    simulation.store.is_away = True
+    simulation.store.is_unavailable = True
     simulation.cluster.create(pod("uncounted"))
     await simulation.watch_all()
-    await simulation.tell()
+    await simulation.send_sightings()
     simulation.renew()
     assert simulation.lease == before
-    simulation.store.is_away = False
-    await simulation.tell()
+    simulation.store.is_unavailable = False
+    await simulation.send_sightings()
     simulation.renew()
     assert simulation.lease is not None
     assert simulation.lease.version == simulation.cluster.revision
 
 
 async def test_nothing_is_refunded_while_the_cluster_gives_no_answer() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.admit(pod("lost"))
     simulation.wait(61)
-    simulation.watch.is_blind = True
-    await simulation.all()
+    simulation.watch.fails_lookups = True
+    await simulation.run_all()
     assert (simulation.reported.refunded.total(), simulation.reported.unproven.total()) == (0, 0)
-    simulation.watch.is_blind = False
-    await simulation.all()
+    simulation.watch.fails_lookups = False
+    await simulation.run_all()
     assert simulation.reported.refunded.total() == 1
 
 
 async def test_refund_is_retried_while_the_store_gives_no_answer() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.admit(pod("lost"))
     simulation.wait(61)
-    simulation.store.is_away = True
-    await simulation.all()
-    simulation.store.is_away = False
-    await simulation.all()
+    simulation.store.is_unavailable = True
+    await simulation.run_all()
+    simulation.store.is_unavailable = False
+    await simulation.run_all()
     assert simulation.reported.refunded.total() == 1
 
 
 async def test_pod_not_yet_in_the_watch_counts_as_existing() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.create("slow")
     simulation.wait(61)
     await simulation.refund()
-    await simulation.tell()
-    assert (await simulation.waiting(), await simulation.standing()) == ([], {"slow"})
-    await simulation.all()
+    await simulation.send_sightings()
+    assert (await simulation.overdue_uids(), await simulation.standing()) == ([], {"slow"})
+    await simulation.run_all()
     assert (simulation.reported.refunded.total(), await simulation.used()) == (0, 1)
 
 
 async def test_lookups_are_bounded_and_oldest_first() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     for number in range(60):
         await simulation.admit(pod(f"lost-{number:02}"))
         simulation.wait(0.01)
     simulation.wait(61)
     await simulation.refund()
-    assert simulation.watch.looks == [f"pod-lost-{number:02}" for number in range(50)]
+    assert simulation.watch.lookups == [f"pod-lost-{number:02}" for number in range(50)]
     await simulation.refund()
-    assert len(simulation.watch.looks) == 60
+    assert len(simulation.watch.lookups) == 60
     assert simulation.reported.refunded.total() == 60
 
 
 async def test_pod_of_another_service_is_not_awaited() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.create("moved")
     simulation.policy = compiled(
         "- name: web\n  match: {namespaces: [none]}\n- name: new\n  match: {namespaces: [shop]}\n"
@@ -229,17 +227,21 @@ async def test_pod_of_another_service_is_not_awaited() -> None:
     )
     simulation.watch.list_again()
     simulation.wait(61)
-    await simulation.all()
-    assert (await simulation.waiting(), simulation.reported.refunded.total(), simulation.reported.unproven.total()) == (
+    await simulation.run_all()
+    assert (
+        await simulation.overdue_uids(),
+        simulation.reported.refunded.total(),
+        simulation.reported.unproven.total(),
+    ) == (
         [],
         0,
         0,
     )
-    assert simulation.reported.afterwards == {"new": 1}
+    assert simulation.reported.charged_late == {"new": 1}
 
 
 async def test_restarted_watch_proves_nothing_before_the_lookup() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     await simulation.create("brief")
     simulation.cluster.delete("brief")
     simulation.wait(61)
@@ -248,7 +250,7 @@ async def test_restarted_watch_proves_nothing_before_the_lookup() -> None:
     simulation.cluster.compact()
     await simulation.watch.step(simulation.tracker)
     await simulation.refund()
-    await simulation.all()
+    await simulation.run_all()
     assert (simulation.reported.refunded.total(), await simulation.used(), simulation.reported.unproven.total()) == (
         0,
         1,
@@ -257,23 +259,23 @@ async def test_restarted_watch_proves_nothing_before_the_lookup() -> None:
 
 
 async def test_resume_version_of_another_history_is_not_used() -> None:
-    simulation = World()
+    simulation = ControllerSimulation()
     simulation.lease = Continuity(10**9, simulation.clock.now_us())
-    simulation.lead()
+    simulation.change_leader()
     simulation.wait(1)
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.watch.continuity == Continuity(simulation.cluster.revision, simulation.clock.now_us())
 
 
 async def test_unowned_pod_is_not_awaited() -> None:
-    simulation = await begun()
+    simulation = await watching_simulation()
     forged = pod("forged", labels={"podgate.io/service": "web"})
     simulation.cluster.create(forged)
-    await simulation.all()
+    await simulation.run_all()
     assert simulation.reported.ignored == 1
     state = simulation.store._states["web"]
-    state.live_pods.wait_for("forged", simulation.clock.now_us())  # as where its record was lost
+    state.live_pods.wait_for("forged", simulation.clock.now_us())  # as after the loss of its record
     simulation.wait(61)
-    await simulation.all()
-    await simulation.all()
-    assert await simulation.waiting() == []
+    await simulation.run_all()
+    await simulation.run_all()
+    assert await simulation.overdue_uids() == []

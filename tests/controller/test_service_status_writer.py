@@ -15,16 +15,16 @@ from webhook.core.reporting.service_status import service_status
 from webhook.errors import ServiceStatusError, ServiceStatusNotInstalledError
 
 CLOSED, OPEN = BreakerView(State.CLOSED, 0, 0), BreakerView(State.OPEN, 1, 1_800_000_000_000_000, 1_800_000_180_000_000)
-PACE = ServiceStatusTiming(
+TIMING = ServiceStatusTiming(
     round_seconds=1, writes_max=2, read_seconds=300, first_pause_seconds=1, longest_pause_seconds=4
 )
-NEVER = ServiceStatusTiming(writes_max=2, read_seconds=0)
-"""It looks each time."""
+READ_EACH_ROUND = ServiceStatusTiming(writes_max=2, read_seconds=0)
+"""The writer reads the statuses in each round."""
 FORBIDDEN = ServiceStatusError("cannot write: HTTP 403")
 
 
 def compiled(*services: str, mode: str = "Enforce") -> CompiledPolicy:
-    """Return services with a breaker each, but for those that are called plain."""
+    """Return a policy whose services have a breaker each, except for `plain`."""
     breaker = f"breaker: {{quotaExceeded: {{}}}}, modes: {{breaker: {mode}}}"
     breaker += ", quota: {windows: [{window: 1m, hard: {pods: 1}}]}"
     rows = [f"- {{name: {name}, match: {{namespaces: [{name}]}}, {breaker}}}" for name in services if name != "plain"]
@@ -33,48 +33,50 @@ def compiled(*services: str, mode: str = "Enforce") -> CompiledPolicy:
     return CompiledPolicy(LoadedPolicy(load_effective(text.encode(), None).policy, "0" * 16))
 
 
-class Board:
-    """A board that may be away, not be there, or refuse some services; it notes what it was asked."""
+class FakeStatusApi:
+    """The API of ServiceStatuses in memory, with errors for all calls or some services; it records calls."""
 
-    def __init__(self, stands: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        self.stands = dict(stands or {})
-        self.refuses: dict[str, Exception] = {}
-        self.asked: list[str] = []
+    def __init__(self, statuses: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self.statuses = dict(statuses or {})
+        self.errors: dict[str, Exception] = {}
+        self.calls: list[str] = []
 
     async def read(self) -> Mapping[str, Mapping[str, Any]]:
-        self._ask("read")
-        return self.stands
+        self._record("read")
+        return self.statuses
 
     async def write(self, service: str, status: Mapping[str, Any]) -> None:
-        self._ask(service)
-        self.stands = {**self.stands, service: status}
+        self._record(service)
+        self.statuses = {**self.statuses, service: status}
 
     async def delete(self, service: str) -> None:
-        self._ask(f"-{service}")
-        self.stands = {name: status for name, status in self.stands.items() if name != service}
+        self._record(f"-{service}")
+        self.statuses = {name: status for name, status in self.statuses.items() if name != service}
 
-    def _ask(self, what: str) -> None:
-        self.asked.append(what)
-        for of in (what, "*"):
-            if of in self.refuses:
-                raise self.refuses[of]
+    def _record(self, call: str) -> None:
+        self.calls.append(call)
+        for key in (call, "*"):
+            if key in self.errors:
+                raise self.errors[key]
 
-    def take_asked(self) -> list[str]:
-        asked, self.asked = self.asked, []
-        return asked
+    def take_calls(self) -> list[str]:
+        calls, self.calls = self.calls, []
+        return calls
 
 
-class World:
-    """A policy, its breakers, a board, and who keeps it."""
+class WriterSimulation:
+    """A policy, its breakers, ServiceStatuses, and their writer."""
 
-    def __init__(self, *services: str, board: Board | None = None, timing: ServiceStatusTiming = PACE) -> None:
+    def __init__(self, *services: str, api: FakeStatusApi | None = None, timing: ServiceStatusTiming = TIMING) -> None:
         self.policy: CompiledPolicy | None = compiled(*services)
         self.views: dict[str, BreakerView] = dict.fromkeys(services, CLOSED)
-        self.board = board or Board()
+        self.api = api or FakeStatusApi()
         self.reported: list[str] = []
-        say = self.reported.append
-        reports = ServiceStatusReports(lambda text: say(f"absent {text}"), say, lambda text: say(f"over {text}"))
-        self.boards = ServiceStatusWriter(self.board, self._known, lambda: self.policy, reports, timing=timing)
+        report = self.reported.append
+        reports = ServiceStatusReports(
+            lambda text: report(f"absent {text}"), report, lambda text: report(f"over {text}")
+        )
+        self.writer = ServiceStatusWriter(self.api, self._known, lambda: self.policy, reports, timing=timing)
 
     def _known(self, plan: CounterPlan) -> BreakerView | None:
         return self.views.get(plan.service)
@@ -84,29 +86,29 @@ class World:
         return service_status(self.policy.plans[service], self.views[service])
 
     async def round(self) -> list[str]:
-        """Go one round; return what the board was asked."""
-        await self.boards.round()
-        return self.board.take_asked()
+        """Run one round; return the calls of the API."""
+        await self.writer.round()
+        return self.api.take_calls()
 
 
 async def test_only_changed_statuses_are_written() -> None:
-    simulation = World("a", "b")
+    simulation = WriterSimulation("a", "b")
     assert await simulation.round() == ["read", "a", "b"]
     assert await simulation.round() == []
     simulation.views["b"] = OPEN
     assert await simulation.round() == ["b"]
-    assert simulation.board.stands == {"a": simulation.status("a"), "b": simulation.status("b")}
-    assert simulation.board.stands["b"]["breaker"]["state"] == "OPEN"
+    assert simulation.api.statuses == {"a": simulation.status("a"), "b": simulation.status("b")}
+    assert simulation.api.statuses["b"]["breaker"]["state"] == "OPEN"
 
 
 async def test_next_leader_writes_only_differing_statuses() -> None:
-    simulation = World("a", "b")
-    simulation.board.stands = {"a": simulation.status("a"), "b": {}}
+    simulation = WriterSimulation("a", "b")
+    simulation.api.statuses = {"a": simulation.status("a"), "b": {}}
     assert await simulation.round() == ["read", "b"]
 
 
 async def test_writes_per_round_are_bounded_and_oldest_first() -> None:
-    simulation = World("a", "b", "c")
+    simulation = WriterSimulation("a", "b", "c")
     assert await simulation.round() == ["read", "a", "b"]
     simulation.views |= {"a": OPEN, "b": OPEN}
     assert await simulation.round() == ["c", "a"]
@@ -114,34 +116,34 @@ async def test_writes_per_round_are_bounded_and_oldest_first() -> None:
 
 
 async def test_status_of_a_removed_service_is_deleted() -> None:
-    simulation = World("a", "b")
+    simulation = WriterSimulation("a", "b")
     await simulation.round()
     simulation.policy = compiled("b")
     assert await simulation.round() == ["-a"]
-    assert set(simulation.board.stands) == {"b"}
+    assert set(simulation.api.statuses) == {"b"}
     simulation.policy = None
-    assert await simulation.round() == [], "without a policy nobody knows whose place it is"
+    assert await simulation.round() == [], "without a policy no status is deleted"
 
 
 async def test_policy_changes_are_written() -> None:
-    simulation = World("a")
+    simulation = WriterSimulation("a")
     await simulation.round()
     simulation.policy = compiled("a")
-    assert await simulation.round() == [], "made anew, and no different"
+    assert await simulation.round() == [], "compiled again, without changes"
     simulation.policy = compiled("a", mode="Audit")
     assert await simulation.round() == ["a"]
-    assert simulation.board.stands["a"]["breaker"]["mode"] == "Audit"
+    assert simulation.api.statuses["a"]["breaker"]["mode"] == "Audit"
 
 
 async def test_service_without_a_breaker_has_a_status() -> None:
-    simulation = World("a", "plain")
+    simulation = WriterSimulation("a", "plain")
     await simulation.round()
-    assert simulation.board.stands["plain"] == {}
+    assert simulation.api.statuses["plain"] == {}
 
 
 async def test_status_of_an_uncounted_breaker_is_kept() -> None:
-    simulation = World("a")
-    simulation.board.stands = {"a": {"breaker": {"state": "OPEN"}}}
+    simulation = WriterSimulation("a")
+    simulation.api.statuses = {"a": {"breaker": {"state": "OPEN"}}}
     simulation.views.clear()
     assert await simulation.round() == ["read"]
     simulation.views["a"] = CLOSED
@@ -149,69 +151,69 @@ async def test_status_of_an_uncounted_breaker_is_kept() -> None:
 
 
 async def test_status_changed_by_another_client_is_restored_in_the_next_round() -> None:
-    simulation = World("a", "b", timing=NEVER)
+    simulation = WriterSimulation("a", "b", timing=READ_EACH_ROUND)
     await simulation.round()
-    simulation.board.stands = {"b": {}}
+    simulation.api.statuses = {"b": {}}
     assert await simulation.round() == ["read", "a", "b"]
 
 
-async def test_missing_status_board_is_reported_once_and_retried_later() -> None:
-    simulation = World("a")
-    simulation.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
-    assert [await simulation.boards.round() for _ in range(2)] == [PACE.read_seconds] * 2
+async def test_missing_status_crd_is_reported_once_and_retried_later() -> None:
+    simulation = WriterSimulation("a")
+    simulation.api.errors["*"] = ServiceStatusNotInstalledError("put one up")
+    assert [await simulation.writer.round() for _ in range(2)] == [TIMING.read_seconds] * 2
     assert simulation.reported == ["absent put one up"]
-    simulation.board.refuses.clear()
-    simulation.board.take_asked()
+    simulation.api.errors.clear()
+    simulation.api.take_calls()
     assert await simulation.round() == ["read", "a"]
-    simulation.board.refuses["*"] = ServiceStatusNotInstalledError("put one up")
+    simulation.api.errors["*"] = ServiceStatusNotInstalledError("put one up")
     simulation.views["a"] = OPEN
-    assert await simulation.boards.round() == PACE.read_seconds, "somebody has taken it away"
+    assert await simulation.writer.round() == TIMING.read_seconds, "the CRD was removed"
     assert simulation.reported == ["absent put one up"] * 2
-    simulation.board.refuses.clear()
-    simulation.board.stands, simulation.board.asked = {}, []
-    assert await simulation.round() == ["read", "a"], "whoever put up another, nothing stands there"
+    simulation.api.errors.clear()
+    simulation.api.statuses, simulation.api.calls = {}, []
+    assert await simulation.round() == ["read", "a"], "a new CRD has no statuses"
 
 
-async def test_unavailable_status_board_is_reported_once_and_retried_with_backoff() -> None:
-    simulation = World("a")
-    simulation.board.refuses["*"] = FORBIDDEN
-    assert [await simulation.boards.round() for _ in range(4)] == [1, 2, 4, 4]
-    simulation.board.refuses["*"] = ServiceStatusError("busy", retry_after_seconds=30)
-    assert await simulation.boards.round() == 30
-    simulation.board.refuses.clear()
-    assert await simulation.boards.round() == PACE.round_seconds
+async def test_unavailable_status_api_is_reported_once_and_retried_with_backoff() -> None:
+    simulation = WriterSimulation("a")
+    simulation.api.errors["*"] = FORBIDDEN
+    assert [await simulation.writer.round() for _ in range(4)] == [1, 2, 4, 4]
+    simulation.api.errors["*"] = ServiceStatusError("busy", retry_after_seconds=30)
+    assert await simulation.writer.round() == 30
+    simulation.api.errors.clear()
+    assert await simulation.writer.round() == TIMING.round_seconds
     assert simulation.reported == [f"{FORBIDDEN}", f"over {FORBIDDEN}", "busy", "over busy"]
-    simulation.board.refuses["a"], simulation.views["a"] = FORBIDDEN, OPEN
-    assert await simulation.boards.round() == 1, "the pauses begin anew"
+    simulation.api.errors["a"], simulation.views["a"] = FORBIDDEN, OPEN
+    assert await simulation.writer.round() == 1, "the backoff starts again"
 
 
-async def test_error_that_ends_in_a_missing_board_is_not_reported_as_resolved() -> None:
-    simulation = World("a")
+async def test_error_that_ends_in_a_missing_crd_is_not_reported_as_resolved() -> None:
+    simulation = WriterSimulation("a")
     for error in (
         ServiceStatusNotInstalledError("put one up"),
         FORBIDDEN,
         ServiceStatusNotInstalledError("put one up"),
         ServiceStatusNotInstalledError("put one up"),
     ):
-        simulation.board.refuses["*"] = error
-        await simulation.boards.round()
+        simulation.api.errors["*"] = error
+        await simulation.writer.round()
     assert simulation.reported == ["absent put one up", f"{FORBIDDEN}", "absent put one up"]
 
 
 async def test_rejected_status_delays_no_other_service() -> None:
-    simulation = World("a", "b", "c")
-    simulation.board.refuses["a"] = FORBIDDEN
+    simulation = WriterSimulation("a", "b", "c")
+    simulation.api.errors["a"] = FORBIDDEN
     assert await simulation.round() == ["read", "a"]
     assert await simulation.round() == ["b", "c"]
     assert await simulation.round() == ["a"]
-    simulation.board.refuses.clear()
+    simulation.api.errors.clear()
     assert await simulation.round() == ["a"]
 
 
 async def test_writer_runs_until_cancelled() -> None:
-    simulation = World("a", timing=ServiceStatusTiming(round_seconds=0))
-    keeping = asyncio.create_task(simulation.boards.run())
-    await until(lambda: "a" in simulation.board.stands)
+    simulation = WriterSimulation("a", timing=ServiceStatusTiming(round_seconds=0))
+    running = asyncio.create_task(simulation.writer.run())
+    await until(lambda: "a" in simulation.api.statuses)
     simulation.views["a"] = OPEN
-    await until(lambda: simulation.board.stands["a"] == simulation.status("a"))
-    keeping.cancel()
+    await until(lambda: simulation.api.statuses["a"] == simulation.status("a"))
+    running.cancel()

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.controller.controller_simulation import compiled, pod
-from tests.controller.start_simulation import CRASHING, DEADLINE, GATE, STARTS, Starting
+from tests.controller.start_simulation import CRASHING, DEADLINE, GATE, STARTS, StartSimulation
 from tests.controller.test_pod_tracker import until
 from webhook.controller import outcome_sender, start_tracker
 from webhook.core.breaker import State
@@ -14,46 +14,46 @@ from webhook.ports import PodLookup
 
 
 async def test_first_readiness_is_reported_once_with_its_latency() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(7)
     simulation.condition("a")
-    await simulation.see()
+    await simulation.watch_and_send()
     for status in ("False", "True"):
         simulation.wait(1)
         simulation.condition("a", status)
-        await simulation.see()
+        await simulation.watch_and_send()
     simulation.cluster.update("a", phase="Failed")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(DEADLINE)
-    await simulation.see()
-    assert (simulation.recorded, simulation.results, len(simulation.told_of)) == ([("a", True, 7.0)], {"ok": 1}, 1)
+    await simulation.watch_and_send()
+    assert (simulation.recorded, simulation.results, len(simulation.sent_starts)) == ([("a", True, 7.0)], {"ok": 1}, 1)
 
 
 async def test_exceeded_deadline_is_an_error_with_its_cause() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("unscheduled", "crashing", "slow", "failed")
     simulation.condition("unscheduled", "False", "PodScheduled", "Unschedulable")
     simulation.cluster.update("crashing", container_statuses=(CRASHING,))
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(1)
     simulation.cluster.update("failed", phase="Failed")
     simulation.wait(DEADLINE - 1)
-    await simulation.see()
+    await simulation.watch_and_send()
     assert simulation.results == {"Failed": 1}
     simulation.wait(1)
-    await simulation.see()
-    await simulation.see()
+    await simulation.watch_and_send()
+    await simulation.watch_and_send()
     assert simulation.results == {"Failed": 1, "Unschedulable": 1, "CrashLoop": 1, "StartDeadline": 1}
     assert {ok for _, ok, _ in simulation.recorded} == {False}
 
 
 async def test_pod_deleted_before_its_deadline_has_no_outcome() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("gone", "leaving", "evicted", "unseen")
     await simulation.watch_all()
     simulation.cluster.delete("gone")
@@ -62,55 +62,55 @@ async def test_pod_deleted_before_its_deadline_has_no_outcome() -> None:
     await simulation.watch_all()
     for uid in ("leaving", "evicted"):
         simulation.cluster.update(uid, phase="Failed")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.cluster.delete("unseen")
     simulation.wait(DEADLINE + 1)
-    await simulation.tell_starts()  # the watch has not shown that it has gone
-    await simulation.see()
-    assert simulation.told_of == []
+    await simulation.send_starts()  # the watch has not delivered its deletion
+    await simulation.watch_and_send()
+    assert simulation.sent_starts == []
     assert len(simulation.controller._start_tracker) == 0
 
 
-@pytest.mark.parametrize("shown", ["ready", "failed", "succeeded"])
-async def test_listed_pods_have_no_outcome(shown: str) -> None:
-    simulation = Starting()
+@pytest.mark.parametrize("state", ["ready", "failed", "succeeded"])
+async def test_listed_pods_have_no_outcome(state: str) -> None:
+    simulation = StartSimulation()
     await simulation.create("a")
-    simulation.cluster.update("a", phase={"ready": "Running"}.get(shown, shown.capitalize()))
-    if shown == "ready":
+    simulation.cluster.update("a", phase={"ready": "Running"}.get(state, state.capitalize()))
+    if state == "ready":
         simulation.condition("a")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.condition("a", "False")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.condition("a")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(DEADLINE + 1)
-    await simulation.see()
-    assert simulation.told_of == []
+    await simulation.watch_and_send()
+    assert simulation.sent_starts == []
 
 
 async def test_young_starting_pod_in_a_list_is_tracked() -> None:
-    simulation = Starting()
+    simulation = StartSimulation()
     await simulation.create("old")
     simulation.wait(DEADLINE)
     await simulation.create("ready", "late")
     simulation.wait(10)
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(5)
     simulation.condition("old")
     simulation.condition("ready")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(DEADLINE)
-    await simulation.see()
+    await simulation.watch_and_send()
     assert simulation.recorded == [("ready", True, 15.0), ("late", False, 75.0)]
 
 
 @pytest.mark.parametrize("broken", ["cut", "compacted", "another leads"])
 async def test_unwatched_starts_have_no_outcome_and_reported_ones_are_not_repeated(broken: str) -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("before", "meanwhile", "after", "never")
     simulation.condition("before")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(10)
     simulation.condition("meanwhile")
     simulation.condition("before", "False")
@@ -121,28 +121,28 @@ async def test_unwatched_starts_have_no_outcome_and_reported_ones_are_not_repeat
         await simulation.watch.step(simulation.tracker)
     else:
         simulation.renew()
-        simulation.lead()
-    await simulation.see()
+        simulation.change_leader()
+    await simulation.watch_and_send()
     simulation.condition("after")
     simulation.condition("before")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(DEADLINE)
-    await simulation.see()
+    await simulation.watch_and_send()
     assert simulation.recorded == [("before", True, 0.0), ("after", True, 10.0), ("never", False, 70.0)]
 
 
 async def test_start_reported_by_a_former_leader_is_not_counted_twice() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a")
     simulation.condition("a")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.condition("a", "False")
-    simulation.lead()
-    await simulation.see()
+    simulation.change_leader()
+    await simulation.watch_and_send()
     simulation.condition("a")
-    await simulation.see()
-    assert (len(simulation.told_of), len(simulation.recorded), simulation.reported.dropped) == (
+    await simulation.watch_and_send()
+    assert (len(simulation.sent_starts), len(simulation.recorded), simulation.reported.dropped) == (
         2,
         1,
         {("web", "repeated"): 1},
@@ -150,77 +150,77 @@ async def test_start_reported_by_a_former_leader_is_not_counted_twice() -> None:
 
 
 async def test_time_spent_gated_does_not_count() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("ready", "late", "gated", scheduling_gates=(GATE,))
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(2 * DEADLINE)
     for uid in ("ready", "late"):
         simulation.cluster.update(uid, spec={"scheduling_gates": None})
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(9)
     simulation.condition("ready")
-    await simulation.see()
+    await simulation.watch_and_send()
     assert simulation.recorded == [("ready", True, 9.0)]
     simulation.wait(DEADLINE - 9)
-    await simulation.see()
+    await simulation.watch_and_send()
     assert len(simulation.recorded) == 1
     simulation.wait(1)
-    await simulation.see()
+    await simulation.watch_and_send()
     assert simulation.recorded[1:] == [("late", False, DEADLINE + 1.0)]
 
 
 async def test_gated_pod_in_a_list_is_tracked_at_any_age() -> None:
-    simulation = Starting()
+    simulation = StartSimulation()
     await simulation.create("a", scheduling_gates=(GATE,))
     simulation.wait(3 * DEADLINE)
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.cluster.update("a", spec={"scheduling_gates": None})
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(3)
     simulation.watch.cut()
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.condition("a")
-    await simulation.see()
+    await simulation.watch_and_send()
     assert simulation.recorded == [("a", True, 3.0)]
 
 
 async def test_silent_api_server_causes_no_failed_start() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a", "b")
-    await simulation.see()
-    simulation.answer(looks=False)
+    await simulation.watch_and_send()
+    simulation.set_available(lookups=False)
     simulation.wait(DEADLINE - 1)
     simulation.condition("a")
     simulation.wait(100)
-    await simulation.tell_starts()
-    assert simulation.told_of == []
-    simulation.answer(looks=True)
+    await simulation.send_starts()
+    assert simulation.sent_starts == []
+    simulation.set_available(lookups=True)
     simulation.wait(10)
-    await simulation.tell_starts()
-    await simulation.see()
+    await simulation.send_starts()
+    await simulation.watch_and_send()
     assert simulation.recorded == [("a", True, DEADLINE - 1.0), ("b", False, DEADLINE + 109.0)]
 
 
 async def test_pod_of_the_same_name_is_distinguished_by_uid() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a", name="web-0")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.cluster.delete("a")
     await simulation.create("b", name="web-0")
     simulation.condition("b")
     simulation.wait(DEADLINE + 1)
-    await simulation.tell_starts()
-    assert simulation.told_of == []
+    await simulation.send_starts()
+    assert simulation.sent_starts == []
 
 
 async def test_watch_event_during_a_lookup_takes_precedence() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("ready", "gone")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(DEADLINE)
     simulation.condition("ready")
     simulation.wait(1)
@@ -235,16 +235,16 @@ async def test_watch_event_during_a_lookup_takes_precedence() -> None:
         return found
 
     simulation.watch.find = find_late  # type: ignore[method-assign]  the watch is faster than the answer
-    await simulation.tell_starts()
+    await simulation.send_starts()
     assert simulation.recorded == [("ready", True, float(DEADLINE))]
-    assert (len(simulation.told_of), len(simulation.controller._start_tracker)) == (1, 0)
+    assert (len(simulation.sent_starts), len(simulation.controller._start_tracker)) == (1, 0)
 
 
 async def test_policy_change_during_a_lookup_sets_its_deadline() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(DEADLINE + 1)
     find = simulation.watch.find
 
@@ -255,40 +255,40 @@ async def test_policy_change_during_a_lookup_sets_its_deadline() -> None:
         return await find(namespace, name)
 
     simulation.watch.find = find_late  # type: ignore[method-assign]  the policy is faster than the answer
-    await simulation.tell_starts()
-    assert (simulation.told_of, len(simulation.controller._start_tracker)) == ([], 1)
+    await simulation.send_starts()
+    assert (simulation.sent_starts, len(simulation.controller._start_tracker)) == ([], 1)
     simulation.wait(30)
-    await simulation.tell_starts()
+    await simulation.send_starts()
     assert simulation.recorded == [("a", False, DEADLINE + 31.0)]
 
 
 async def test_lookups_per_round_are_bounded() -> None:
-    simulation = Starting()
-    await simulation.see()
-    most = simulation.controller._start_tracker._timing.lookups_per_round
-    await simulation.create(*(f"u{number}" for number in range(most + 1)))
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
+    limit = simulation.controller._start_tracker._timing.lookups_per_round
+    await simulation.create(*(f"u{number}" for number in range(limit + 1)))
+    await simulation.watch_and_send()
     simulation.wait(DEADLINE + 1)
-    await simulation.tell_starts()
-    assert (len(simulation.watch.looks), len(simulation.recorded)) == (most, most)
-    await simulation.tell_starts()
-    assert len(simulation.recorded) == most + 1
+    await simulation.send_starts()
+    assert (len(simulation.watch.lookups), len(simulation.recorded)) == (limit, limit)
+    await simulation.send_starts()
+    assert len(simulation.recorded) == limit + 1
 
 
 async def test_outcomes_wait_and_age_during_a_store_outage() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a", "b")
     simulation.condition("a")
-    simulation.answer(store=False)
-    await simulation.see()
+    simulation.set_available(store=False)
+    await simulation.watch_and_send()
     simulation.wait(4)
     simulation.condition("b")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(5)
-    simulation.answer(store=True)
-    await simulation.tell_starts()
-    assert [(one.uid, one.latency_us, one.age_us) for one in simulation.told_of] == [
+    simulation.set_available(store=True)
+    await simulation.send_starts()
+    assert [(start.uid, start.latency_us, start.age_us) for start in simulation.sent_starts] == [
         ("a", 0, 9_000_000),
         ("b", 4_000_000, 5_000_000),
     ]
@@ -296,136 +296,140 @@ async def test_outcomes_wait_and_age_during_a_store_outage() -> None:
 
 
 async def test_outcome_counted_without_an_answer_is_not_counted_twice() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a")
     simulation.condition("a")
-    simulation.loses_answer = True
-    await simulation.see()
+    simulation.loses_answers = True
+    await simulation.watch_and_send()
     assert simulation.results == {}
-    simulation.loses_answer = False
-    await simulation.tell_starts()
+    simulation.loses_answers = False
+    await simulation.send_starts()
     assert (simulation.results, simulation.reported.dropped, len(simulation.recorded)) == ({"ok": 1}, {}, 1)
 
 
 async def test_trip_is_reported_and_earlier_admissions_are_no_longer_counted() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a", "b", "c")
     for uid in ("a", "b"):
         simulation.cluster.update(uid, phase="Failed")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(30)
     simulation.cluster.update("c", phase="Failed")
-    await simulation.see()
-    assert [(one.old, one.new) for one in simulation.reported.transitions] == [(State.CLOSED, State.OPEN)]
+    await simulation.watch_and_send()
+    assert [(transition.old, transition.new) for transition in simulation.reported.transitions] == [
+        (State.CLOSED, State.OPEN)
+    ]
     assert simulation.reported.transitions[0].reason.startswith("errorRate")
     assert (simulation.results, simulation.reported.dropped) == ({"Failed": 2}, {("web", "stale"): 1})
 
 
 async def test_uncounted_start_is_unknown() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     simulation.cluster.create(pod("a"))
     simulation.condition("a")
-    await simulation.see()
+    await simulation.watch_and_send()
     assert (simulation.results, simulation.reported.dropped) == ({}, {("web", "unknown"): 1})
 
 
 async def test_only_services_with_start_tracking_are_tracked() -> None:
-    others = (
+    muted = (
         STARTS.replace("app: web", "app: mute")
         .replace("name: web", "name: mute")
         .replace("  breaker:", "  modes: {breaker: Disabled}\n  breaker:")
     )
     quiet = "- {name: quiet, match: {namespaces: [shop]}, quota: {windows: [{window: 1h, hard: {pods: 9}}]}, "
-    simulation = Starting(STARTS + others + quiet + "breaker: {quotaExceeded: {}}}\n")
-    await simulation.see()
+    simulation = StartSimulation(STARTS + muted + quiet + "breaker: {quotaExceeded: {}}}\n")
+    await simulation.watch_and_send()
     for app, service in (("mute", "mute"), ("other", "quiet")):
         simulation.cluster.create(pod(app, labels={"app": app, "podgate.io/service": service}))
-    await simulation.see()
+    await simulation.watch_and_send()
     assert len(simulation.controller._start_tracker) == 0
 
 
 async def test_rejected_label_reports_no_outcome() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     simulation.cluster.create(pod("forged", labels={"podgate.io/service": "web"}, namespace="elsewhere"))
     simulation.cluster.update("forged", phase="Failed")
-    await simulation.see()
-    assert (simulation.told_of, len(simulation.controller._start_tracker)) == ([], 0)
+    await simulation.watch_and_send()
+    assert (simulation.sent_starts, len(simulation.controller._start_tracker)) == ([], 0)
 
 
 async def test_new_policy_reevaluates_starts() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a", "b")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(40)
     simulation.policy = compiled(STARTS.replace("60s", "30s"))
     simulation.watch.list_again()
-    await simulation.see()
+    await simulation.watch_and_send()
     assert simulation.recorded == [("a", False, 40.0), ("b", False, 40.0)]
     await simulation.create("c")
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.policy = compiled(STARTS.replace("60s", "90s"))
     simulation.watch.list_again()
-    await simulation.see()
+    await simulation.watch_and_send()
     simulation.wait(31)
-    await simulation.see()
+    await simulation.watch_and_send()
     assert len(simulation.recorded) == 2
     simulation.policy = compiled("- {name: web, match: {namespaces: [shop]}}\n")
     simulation.watch.list_again()
     simulation.wait(90)
-    await simulation.see()
+    await simulation.watch_and_send()
     assert (len(simulation.recorded), len(simulation.controller._start_tracker)) == (2, 0)
 
 
 async def test_pending_outcome_is_dropped_with_its_breaker() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a")
     simulation.condition("a")
-    simulation.answer(store=False)
-    await simulation.see()
+    simulation.set_available(store=False)
+    await simulation.watch_and_send()
     simulation.policy = compiled("- {name: web, match: {namespaces: [shop]}}\n")
     simulation.watch.list_again()
-    simulation.answer(store=True)
-    await simulation.see()
-    assert simulation.told_of == []
-    assert not await simulation.controller._outcome_sender.send(), "nothing waits"
+    simulation.set_available(store=True)
+    await simulation.watch_and_send()
+    assert simulation.sent_starts == []
+    assert not await simulation.controller._outcome_sender.send(), "no outcome is pending"
 
 
 async def test_remembered_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_tracker, "MOST", 3)
     monkeypatch.setattr(outcome_sender, "MOST", 2)
-    simulation = Starting()
-    await simulation.see()
-    simulation.answer(store=False)
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
+    simulation.set_available(store=False)
     for uid in "abcd":
         simulation.cluster.create(pod(uid))
         simulation.condition(uid)
-    await simulation.see()
+    await simulation.watch_and_send()
     assert len(simulation.controller._start_tracker) == 3
-    assert simulation.reported.dropped == {("web", "overflow"): 3}, "one was not followed, and the oldest is not told"
+    assert simulation.reported.dropped == {("web", "overflow"): 3}, (
+        "one start was not tracked, and the oldest outcomes were dropped"
+    )
 
 
 async def test_finished_starts_are_forgotten() -> None:
-    simulation = Starting()
-    await simulation.see()
+    simulation = StartSimulation()
+    await simulation.watch_and_send()
     await simulation.create("a", "b")
     simulation.condition("a")
-    await simulation.see()
+    await simulation.watch_and_send()
     assert len(simulation.controller._start_tracker) == 2
     simulation.wait(DEADLINE + 1)
-    await simulation.see()
-    assert (len(simulation.controller._start_tracker), simulation.watch.looks) == (0, ["pod-b"])
+    await simulation.watch_and_send()
+    assert (len(simulation.controller._start_tracker), simulation.watch.lookups) == (0, ["pod-b"])
 
 
 async def test_loops_track_starts_without_explicit_steps() -> None:
-    simulation = Starting()
+    simulation = StartSimulation()
     running = asyncio.create_task(simulation.controller.run())
-    await until(lambda: simulation.watch.taker is not None)
+    await until(lambda: simulation.watch.event_handler is not None)
     await simulation.watch_all()
     await simulation.create("a", "b")
     simulation.condition("a")
@@ -440,7 +444,7 @@ async def test_loops_track_starts_without_explicit_steps() -> None:
 def test_pod_without_a_creation_time_is_ignored() -> None:
     new = pod("a")
     assert new.metadata.creation_timestamp is None
-    simulation = Starting()
+    simulation = StartSimulation()
     simulation.tracker.compiled = simulation.policy
     simulation.controller._start_tracker.begin(simulation.policy)
     found = asyncio.run(simulation.tracker.find_owner(replace(new)))
