@@ -45,7 +45,7 @@ from webhook.node_agent.kubeconfig import users_of
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 HOST = "podgate.podgate-system.svc"
 ACCOUNT = "kube-apiserver-caller"
-NOWHERE = """\
+UNREACHABLE_KUBECONFIG = """\
 apiVersion: v1
 kind: Config
 current-context: nowhere
@@ -58,19 +58,21 @@ CA, OTHER_CA = (Authority.create(name, now=NOW) for name in ("clients", "others"
 KEY = new_key("ES256")
 
 
-def token(now: datetime = NOW, lifetime_seconds: int = 3600, audience: object = "podgate", who: str = ACCOUNT) -> str:
+def token(
+    now: datetime = NOW, lifetime_seconds: int = 3600, audience: object = "podgate", account: str = ACCOUNT
+) -> str:
     iat = int(now.timestamp())
-    subject = f"system:serviceaccount:podgate-system:{who}"
+    subject = f"system:serviceaccount:podgate-system:{account}"
     return sign(KEY, {"aud": audience, "sub": subject, "iat": iat, "exp": iat + lifetime_seconds})
 
 
-def secret_of(leaf: KeyPair, ca: Authority = CA, **more: bytes) -> dict[str, bytes]:
+def secret_of(leaf: KeyPair, ca: Authority = CA, **extra: bytes) -> dict[str, bytes]:
     pem = leaf.certificate.public_bytes(Encoding.PEM)
     return {
         "tls.crt": pem,
         "tls.key": key_pem(leaf.key),
         "ca.crt": ca.key_pair.certificate.public_bytes(Encoding.PEM),
-        **more,
+        **extra,
     }
 
 
@@ -79,24 +81,24 @@ def client(now: datetime = NOW, lifetime: timedelta = timedelta(days=7), ca: Aut
 
 
 @dataclass
-class Cluster:
-    """What a cluster would give out: one Secret, and tokens as of `now`."""
+class FakeCluster:
+    """A cluster with one Secret, which issues tokens at the time `now`."""
 
-    held: dict[str, bytes] = field(default_factory=lambda: secret_of(client()))
+    secret_data: dict[str, bytes] = field(default_factory=lambda: secret_of(client()))
     now: datetime = NOW
-    is_away: bool = False
-    asked: int = 0
-    """How many tokens."""
+    is_unavailable: bool = False
+    tokens_issued: int = 0
+    """The number of tokens."""
 
     async def secret(self, name: str) -> dict[str, bytes]:
-        if self.is_away:
+        if self.is_unavailable:
             raise UserError(f"secret podgate-system/{name}: cannot be read", "")
-        return self.held
+        return self.secret_data
 
     async def token(self, account: str, audience: str, lifetime_seconds: int) -> str:
-        if self.is_away:
+        if self.is_unavailable:
             raise UserError(f"serviceaccount podgate-system/{account}: no token", "")
-        self.asked += 1
+        self.tokens_issued += 1
         return token(self.now, lifetime_seconds, [audience], account)
 
 
@@ -105,14 +107,14 @@ class Node:
     """A folder, and the cluster that fills it."""
 
     plan: CredentialPlan
-    cluster: Cluster = field(default_factory=Cluster)
+    cluster: FakeCluster = field(default_factory=FakeCluster)
 
     @property
     def path(self) -> Path:
         return self.plan.folder.path
 
-    async def look(self, after: timedelta = timedelta()) -> list[str]:
-        """Look so long after NOW; return the troubles."""
+    async def renew_files(self, after: timedelta = timedelta()) -> list[str]:
+        """Renew the files some time after NOW; return the errors."""
         self.cluster.now = NOW + after
         return list((await renew(self.plan, self.cluster, NOW + after)).errors)
 
@@ -132,7 +134,7 @@ def node(tmp_path: Path) -> Node:
     return Node(plan(tmp_path / "etc/podgate"))
 
 
-# --- what it writes ---
+# --- written files ---
 
 
 @pytest.mark.parametrize("name", [CONFIGURATION, KUBECONFIG])
@@ -144,7 +146,7 @@ def test_shipped_files_equal_the_written_ones(name: str, *, refresh_goldens: boo
 
 
 async def test_files_of_kube_apiserver_are_readable_by_their_owner_only(node: Node) -> None:
-    assert await node.look() == []
+    assert await node.renew_files() == []
     configuration = yaml.safe_load((node.path / CONFIGURATION).read_text())
     named = {plugin["configuration"]["kubeConfigFile"] for plugin in configuration["plugins"]}
     assert named == {str(node.path / KUBECONFIG)}
@@ -160,34 +162,34 @@ async def test_files_of_kube_apiserver_are_readable_by_their_owner_only(node: No
 
 
 async def test_second_round_changes_nothing(node: Node) -> None:
-    await node.look()
+    await node.renew_files()
     before = {path: path.stat().st_mtime_ns for path in node.path.iterdir()}
     assert (await renew(node.plan, node.cluster, NOW)).done == []
     assert {path: path.stat().st_mtime_ns for path in node.path.iterdir()} == before
 
 
 async def test_concurrent_readers_see_a_matching_pair(node: Node) -> None:
-    await node.look()
-    over = threading.Event()
-    troubles: list[str] = []
+    await node.renew_files()
+    stop = threading.Event()
+    errors: list[str] = []
 
     def read() -> None:
-        while not over.is_set():
+        while not stop.is_set():
             copy = node.path.parent / "copy.pem"
             copy.write_bytes((node.path / IDENTITY).read_bytes())
             try:
                 ssl.create_default_context().load_cert_chain(copy)
             except ssl.SSLError as error:
-                troubles.append(repr(error))
+                errors.append(repr(error))
 
     reader = threading.Thread(target=read)
     reader.start()
     for _ in range(50):
-        node.cluster.held = secret_of(client())
-        assert await node.look() == []
-    over.set()
+        node.cluster.secret_data = secret_of(client())
+        assert await node.renew_files() == []
+    stop.set()
     reader.join()
-    assert troubles == []
+    assert errors == []
 
 
 @pytest.mark.parametrize(
@@ -227,11 +229,11 @@ NO_HOST = "not a host and port of a webhook: write HOST or HOST:PORT"
         (["--second-port", "443"], f"two users for {HOST}:443"),
     ],
 )
-def test_a_webhook_that_kube_apiserver_would_not_call_by_is_refused_before_anything_is_written(
+def test_webhook_name_that_kube_apiserver_cannot_use_is_rejected_before_any_write(
     tmp_path: Path, flags: list[str], reason: str
 ) -> None:
-    """With two users of one name it does not start; by a name that no webhook has, it calls without credentials."""
-    (kubeconfig := tmp_path / "kubeconfig").write_text(NOWHERE)
+    """kube-apiserver does not start with two users of one name, and sends no credentials for an unused name."""
+    (kubeconfig := tmp_path / "kubeconfig").write_text(UNREACHABLE_KUBECONFIG)
     done = podgate("apiserver-files", "--once", "--out", tmp_path / "out", "--kubeconfig", kubeconfig, *flags)
     assert done.code == 2
     assert reason in done.error
@@ -258,19 +260,19 @@ BAD_PAIRS: dict[str, tuple[Callable[[], dict[str, bytes]], str]] = {
 @pytest.mark.parametrize("case", BAD_PAIRS)
 async def test_a_bad_pair_is_never_written_and_the_last_good_one_stays(node: Node, case: str) -> None:
     make, reason = BAD_PAIRS[case]
-    await node.look()
+    await node.renew_files()
     before = node.contents()
-    node.cluster.held = make()
-    [trouble] = await node.look()
-    assert reason in trouble
+    node.cluster.secret_data = make()
+    [error] = await node.renew_files()
+    assert reason in error
     assert node.contents() == before
 
 
 async def test_a_renewed_pair_replaces_the_old_one(node: Node) -> None:
-    await node.look()
+    await node.renew_files()
     before = node.contents()
-    node.cluster.held = secret_of(client())
-    assert await node.look() == []
+    node.cluster.secret_data = secret_of(client())
+    assert await node.renew_files() == []
     assert {name for name, content in node.contents().items() if content != before[name]} == {IDENTITY, SECOND}
 
 
@@ -280,26 +282,26 @@ def pem_of(leaf: KeyPair) -> bytes:
 
 async def test_each_port_has_its_own_certificate_while_valid(node: Node) -> None:
     first, second = client(), client(lifetime=timedelta(days=1))
-    node.cluster.held |= {"first.pem": pem_of(first), "second.pem": pem_of(second)}
-    assert await node.look() == []
+    node.cluster.secret_data |= {"first.pem": pem_of(first), "second.pem": pem_of(second)}
+    assert await node.renew_files() == []
     assert node.contents()[IDENTITY] == pem_of(first)
     assert node.contents()[SECOND] == pem_of(second)
-    newest = node.cluster.held["tls.crt"] + node.cluster.held["tls.key"]
-    assert await node.look(timedelta(days=2)) == []
+    newest = node.cluster.secret_data["tls.crt"] + node.cluster.secret_data["tls.key"]
+    assert await node.renew_files(timedelta(days=2)) == []
     assert node.contents()[SECOND] == newest
 
 
-async def test_without_a_second_port_there_is_nothing_for_it(node: Node) -> None:
+async def test_without_a_second_port_no_file_or_user_is_written_for_it(node: Node) -> None:
     node.plan = replace(node.plan, users=users_of([HOST], None))
-    assert await node.look() == []
+    assert await node.renew_files() == []
     assert SECOND not in node.contents()
     assert "444" not in node.contents()[KUBECONFIG].decode()
 
 
-async def test_without_its_ca_a_pair_is_taken_as_it_is(node: Node) -> None:
-    node.cluster.held = secret_of(client(ca=OTHER_CA))
-    del node.cluster.held["ca.crt"]
-    assert await node.look() == []
+async def test_pair_without_a_ca_is_written_unverified(node: Node) -> None:
+    node.cluster.secret_data = secret_of(client(ca=OTHER_CA))
+    del node.cluster.secret_data["ca.crt"]
+    assert await node.renew_files() == []
 
 
 async def test_unreadable_secret_does_not_delay_the_token(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +309,7 @@ async def test_unreadable_secret_does_not_delay_the_token(node: Node, monkeypatc
         raise UserError(f"secret {name}: HTTP 403", "")
 
     monkeypatch.setattr(node.cluster, "secret", refuse)
-    assert await node.look() == ["secret podgate-apiserver: HTTP 403"]
+    assert await node.renew_files() == ["secret podgate-apiserver: HTTP 403"]
     assert set(node.contents()) == {CONFIGURATION, KUBECONFIG, TOKEN}
 
 
@@ -322,46 +324,46 @@ async def test_a_token_of_the_cluster_is_renewed_at_half_its_life_or_when_report
     node: Node, minutes: int, renew_after_seconds: int | None, *, is_renewed: bool
 ) -> None:
     node.plan = plan(node.path, renew_after_seconds=renew_after_seconds)
-    await node.look()
+    await node.renew_files()
     before = node.contents()[TOKEN]
-    assert await node.look(timedelta(minutes=minutes)) == []
+    assert await node.renew_files(timedelta(minutes=minutes)) == []
     assert (node.contents()[TOKEN] != before) is is_renewed
-    assert node.cluster.asked == 1 + is_renewed
+    assert node.cluster.tokens_issued == 1 + is_renewed
 
 
 async def test_small_clock_skew_does_not_request_a_token_in_every_round(node: Node) -> None:
-    await node.look()
-    await node.look(-timedelta(seconds=30))
-    assert node.cluster.asked == 1
-    await node.look(-timedelta(days=1))
-    assert node.cluster.asked == 2, "but one that was set back does"
+    await node.renew_files()
+    await node.renew_files(-timedelta(seconds=30))
+    assert node.cluster.tokens_issued == 1
+    await node.renew_files(-timedelta(days=1))
+    assert node.cluster.tokens_issued == 2, "a clock that was set back by a day does"
 
 
-@pytest.mark.parametrize("text", ["", "x", "a.b.c", token(audience="other"), token(who="other"), "\xff"])
+@pytest.mark.parametrize("text", ["", "x", "a.b.c", token(audience="other"), token(account="other"), "\xff"])
 async def test_token_with_other_claims_is_replaced(node: Node, text: str) -> None:
     assert node.plan.folder.put(TOKEN, text.encode())
-    assert await node.look() == []
-    assert node.cluster.asked == 1
+    assert await node.renew_files() == []
+    assert node.cluster.tokens_issued == 1
 
 
 async def test_files_stay_while_the_cluster_is_unavailable(node: Node) -> None:
-    await node.look()
+    await node.renew_files()
     before = node.contents()
-    node.cluster.is_away = True
-    assert len(await node.look(timedelta(minutes=40))) == 2
+    node.cluster.is_unavailable = True
+    assert len(await node.renew_files(timedelta(minutes=40))) == 2
     assert node.contents() == before
 
 
 async def test_a_token_of_podgates_own_issuer_is_taken_from_the_secret(node: Node) -> None:
     node.plan = plan(node.path, account=None)
-    [trouble] = await node.look()
-    assert "holds no token" in trouble
+    [error] = await node.renew_files()
+    assert "holds no token" in error
     for lifetime_seconds in (3600, 7200):
         text = token(lifetime_seconds=lifetime_seconds)
-        node.cluster.held["token"] = text.encode()
-        assert await node.look() == []
+        node.cluster.secret_data["token"] = text.encode()
+        assert await node.renew_files() == []
         assert node.contents()[TOKEN] == text.encode() + b"\n"
-    assert node.cluster.asked == 0
+    assert node.cluster.tokens_issued == 0
 
 
 @pytest.mark.parametrize(
@@ -376,41 +378,41 @@ async def test_a_token_of_podgates_own_issuer_is_taken_from_the_secret(node: Nod
 )
 async def test_a_bad_token_is_never_written_nor_shown(node: Node, text: str, reason: str) -> None:
     node.plan = plan(node.path, account=None)
-    node.cluster.held["token"] = token().encode()
-    await node.look()
+    node.cluster.secret_data["token"] = token().encode()
+    await node.renew_files()
     before = node.contents()
-    node.cluster.held["token"] = text.encode()
-    [trouble] = await node.look()
-    assert reason in trouble
-    assert text not in trouble
+    node.cluster.secret_data["token"] = text.encode()
+    [error] = await node.renew_files()
+    assert reason in error
+    assert text not in error
     assert node.contents() == before
 
 
-# --- what is not ours ---
+# --- foreign and changed files ---
 
 
 @pytest.mark.parametrize("name", FILES)
 async def test_foreign_file_is_left_unchanged_and_delays_no_other(node: Node, name: str) -> None:
     node.path.mkdir(parents=True)
     (node.path / name).write_text("mine")
-    [trouble] = await node.look()
-    assert f"{node.path / name}: changed since it was written: left alone: move it away" in trouble
+    [error] = await node.renew_files()
+    assert f"{node.path / name}: changed since it was written: left alone: move it away" in error
     assert (node.path / name).read_text() == "mine"
     assert set(node.contents()) == set(FILES)
     (node.path / name).unlink()
-    assert await node.look() == []
+    assert await node.renew_files() == []
 
 
 @pytest.mark.parametrize("name", FILES)
 async def test_externally_changed_file_is_left_unchanged(node: Node, name: str) -> None:
-    await node.look()
+    await node.renew_files()
     with (node.path / name).open("a") as file:
         file.write("# mine too\n")
-    node.cluster.held = secret_of(client())
+    node.cluster.secret_data = secret_of(client())
     node.plan = plan(node.path, renew_after_seconds=60)
     changed = (node.path / name).read_bytes()
-    [trouble] = await node.look(timedelta(minutes=5))
-    assert "left alone" in trouble
+    [error] = await node.renew_files(timedelta(minutes=5))
+    assert "left alone" in error
     assert (node.path / name).read_bytes() == changed
 
 
@@ -435,17 +437,17 @@ def test_killed_writer_recognizes_its_files_after_a_restart(
         folder.put(TOKEN, b"2")
     assert CredentialFolder(tmp_path).put(TOKEN, b"3")
     assert CredentialFolder(tmp_path).read(TOKEN) == b"3"
-    assert len(list(tmp_path.iterdir())) == 2, "what was half written is gone"
+    assert len(list(tmp_path.iterdir())) == 2, "the incomplete file is removed"
 
 
 def test_two_writers_in_one_folder_recognize_the_files_of_each_other(tmp_path: Path) -> None:
-    """The DaemonSet's, and one by hand: a file that is in no memory would never be renewed."""
+    """A DaemonSet and a manual run: a file without a record would never be renewed."""
 
-    def put(who: str) -> list[str]:
+    def put(writer: str) -> list[str]:
         reported = []
         for number in range(100):
             try:
-                CredentialFolder(tmp_path).put(TOKEN, f"{who}{number}".encode())
+                CredentialFolder(tmp_path).put(TOKEN, f"{writer}{number}".encode())
             except UserError as error:
                 reported.append(str(error))
         return reported
@@ -454,7 +456,7 @@ def test_two_writers_in_one_folder_recognize_the_files_of_each_other(tmp_path: P
         assert [*pool.map(put, "ab")] == [[], []]
 
 
-def test_a_memory_that_cannot_be_read_is_no_licence(tmp_path: Path) -> None:
+def test_unreadable_record_of_written_files_is_an_error(tmp_path: Path) -> None:
     folder = CredentialFolder(tmp_path)
     folder.put(TOKEN, b"1")
     (tmp_path / ".podgate.json").write_text("[")
@@ -462,33 +464,33 @@ def test_a_memory_that_cannot_be_read_is_no_licence(tmp_path: Path) -> None:
         folder.put(TOKEN, b"2")
 
 
-# --- again and again ---
+# --- the loop ---
 
 
-async def test_a_trouble_is_reported_once_until_it_is_over_and_a_defect_ends_nothing() -> None:
+async def test_error_is_reported_once_until_it_ends_and_a_defect_does_not_end_the_loop() -> None:
     output = io.StringIO()
-    looks: list[NodeCheck | Exception] = [
+    results: list[NodeCheck | Exception] = [
         NodeCheck(("written",), ("away",)),
         NodeCheck((), ("away",)),
         ValueError("a defect"),
         NodeCheck(),
         NodeCheck((), ("away",)),
     ]
-    over = asyncio.Event()
+    stop = asyncio.Event()
 
-    async def one() -> NodeCheck:
-        if not looks:
-            over.set()
+    async def check_once() -> NodeCheck:
+        if not results:
+            stop.set()
             return NodeCheck()
-        found = looks.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    looking = asyncio.create_task(_check_periodically(one, 0, Logs(JsonLines(output))))
-    await asyncio.wait_for(over.wait(), HANG_SECONDS)
-    looking.cancel()
-    await asyncio.gather(looking, return_exceptions=True)
+    running = asyncio.create_task(_check_periodically(check_once, 0, Logs(JsonLines(output))))
+    await asyncio.wait_for(stop.wait(), HANG_SECONDS)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
     lines = [json.loads(line) for line in output.getvalue().splitlines()]
     assert [(line["level"], line["msg"]) for line in lines][:6] == [
         ("info", "written"),
@@ -500,9 +502,9 @@ async def test_a_trouble_is_reported_once_until_it_is_over_and_a_defect_ends_not
     ]
 
 
-def test_it_ends_in_good_order_when_it_is_asked_to(tmp_path: Path) -> None:
-    """With a cluster that is not there: it writes what it can, says the rest, and goes on until SIGTERM."""
-    (kubeconfig := tmp_path / "kubeconfig").write_text(NOWHERE)
+def test_command_exits_cleanly_on_sigterm(tmp_path: Path) -> None:
+    """Without a cluster it writes what it can, reports the rest, and runs until SIGTERM."""
+    (kubeconfig := tmp_path / "kubeconfig").write_text(UNREACHABLE_KUBECONFIG)
     command: list[str | Path] = [
         BIN / "podgate",
         "apiserver-files",
@@ -540,7 +542,7 @@ def test_check_prints_the_remaining_validity_and_fails_for_an_invalid_file(tmp_p
     done = check(tmp_path)
     assert done.code == 0, done.out
     ends = [row.get("validUntil") for row in json.loads(done.out)]
-    assert ends[2:] == [f"{now + life:%Y-%m-%dT%H:%M:%SZ}" for life in (timedelta(days=7), timedelta(hours=1))]
+    assert ends[2:] == [f"{now + lifetime:%Y-%m-%dT%H:%M:%SZ}" for lifetime in (timedelta(days=7), timedelta(hours=1))]
     folder.put(TOKEN, token(now - timedelta(minutes=59, seconds=30)).encode())
     done = check(tmp_path)
     assert [row["good"] for row in json.loads(done.out)] == [True, True, True, False]
@@ -565,11 +567,11 @@ def test_a_mistake_is_one_line_and_exit_2(tmp_path: Path, arguments: list[str], 
 
 
 def test_port_gets_the_newest_pair_when_its_own_is_about_to_expire() -> None:
-    """Whoever keeps them has turned the calls away long before; if not, this is all that is left to do."""
-    life = timedelta(days=14)
-    old, new = client(lifetime=life), client(NOW + life * 2 / 3, lifetime=life)
-    kept = old.certificate.public_bytes(Encoding.PEM) + key_pem(old.key)
-    secret = {**secret_of(new), "first.pem": kept}
+    """A last resort: the controller moves calls away from the port much earlier."""
+    lifetime = timedelta(days=14)
+    old, new = client(lifetime=lifetime), client(NOW + lifetime * 2 / 3, lifetime=lifetime)
+    old_pair = old.certificate.public_bytes(Encoding.PEM) + key_pem(old.key)
+    secret = {**secret_of(new), "first.pem": old_pair}
 
     def ends_at(now: datetime, **other: bytes) -> datetime:
         pem = credential_check.for_port("first.pem", {**secret, **other}, "here", now)
@@ -578,7 +580,9 @@ def test_port_gets_the_newest_pair_when_its_own_is_about_to_expire() -> None:
     ends = old.certificate.not_valid_after_utc
     assert ends_at(ends - timedelta(hours=4)) == ends
     assert ends_at(ends - timedelta(hours=3)) == new.certificate.not_valid_after_utc
-    assert ends_at(ends - timedelta(hours=3), **{"tls.key": b""}) == ends, "better than none"
+    assert ends_at(ends - timedelta(hours=3), **{"tls.key": b""}) == ends, (
+        "the newest pair is invalid, so the old one stays"
+    )
 
 
 def test_secrets_are_not_in_the_repr() -> None:
@@ -589,4 +593,4 @@ def test_secrets_are_not_in_the_repr() -> None:
         repr(TokenState((), (), "s3cr3t")),
         repr(TokenStep("signed", token="s3cr3t")),
     ]
-    assert not [one for one in shown if text in one or "s3cr3t" in one]
+    assert not [text_of_object for text_of_object in shown if text in text_of_object or "s3cr3t" in text_of_object]

@@ -1,4 +1,4 @@
-"""The active policy is compiled where it is swapped, in parts; a review compiles nothing, and all go by the same."""
+"""The active policy is compiled in parts when it is swapped; reviews compile nothing."""
 
 import asyncio
 import functools
@@ -62,8 +62,8 @@ def policy(disk: str = "ssd", number: int = NUMBER, head: str = "") -> bytes:
     return f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{head}\nservices:\n{services}".encode()
 
 
-class Here:
-    """A check without a process of its own."""
+class InProcessCheck:
+    """A policy check in this process."""
 
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
         return load(raw, purpose)
@@ -73,7 +73,7 @@ class Here:
 
 
 class Server:
-    """The keepers and the interceptor as a server has them."""
+    """Overrides, policy and interceptor, connected as in a server."""
 
     def __init__(self) -> None:
         self.wall = FixedClock()
@@ -81,91 +81,91 @@ class Server:
         clock = VirtualClock()
         self.active = ActivePolicy(self.overrides, clock)
         self.overrides.prepare = self.active.prepare
-        self.keeper = CurrentPolicy(Observers(), clock, Here(), active=self.active)
-        self.interceptor = Interceptor(self.keeper, MemoryStore(clock), FixedNamespaces(), Observers())
+        self.current_policy = CurrentPolicy(Observers(), clock, InProcessCheck(), active=self.active)
+        self.interceptor = Interceptor(self.current_policy, MemoryStore(clock), FixedNamespaces(), Observers())
 
     @property
     def compiled(self) -> CompiledPolicy:
-        found = self.keeper.current()
-        assert found is not None
-        return found
+        compiled = self.current_policy.current()
+        assert compiled is not None
+        return compiled
 
     async def selector(self, service: str = "s1") -> object:
         """Return the node selector that a review writes."""
-        asked = body(namespace=f"n{service[1:]}", object=pod())
-        decision = (await self.interceptor.review(Half.MUTATE, asked)).decision
-        return next(one.value for one in decision.patch if one.path == "/spec/nodeSelector")
+        review_body = body(namespace=f"n{service[1:]}", object=pod())
+        decision = (await self.interceptor.review(Half.MUTATE, review_body)).decision
+        return next(operation.value for operation in decision.patch if operation.path == "/spec/nodeSelector")
 
     def hard(self, service: str = "s1") -> int:
         return self.compiled.plans[service].windows[0].limits[0].hard
 
 
-class Counting:
-    """Counts what is compiled."""
+class CompileCounter:
+    """Counts compiled plans."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.made = 0
+        self.count = 0
         for kind in PLANS:
-            monkeypatch.setattr(kind, "of", self._counted(kind.of))
+            monkeypatch.setattr(kind, "of", self._wrap(kind.of))
 
-    def _counted(self, make: Any) -> Any:
-        def counted(*arguments: Any, **named: Any) -> Any:
-            self.made += 1
-            return make(*arguments, **named)
+    def _wrap(self, make: Any) -> Any:
+        def counted_make(*arguments: Any, **keywords: Any) -> Any:
+            self.count += 1
+            return make(*arguments, **keywords)
 
-        return counted
+        return counted_make
 
     async def reviews(self, server: Server, number: int = NUMBER) -> int:
-        """Return how much is compiled by reviews of that many services."""
-        before = self.made
+        """Return the number of plans that reviews of `number` services compile."""
+        before = self.count
         for n in range(number):
             await server.selector(f"s{n}")
-        return self.made - before
+        return self.count - before
 
 
 @pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
-    return Counting(monkeypatch)
+def counter(monkeypatch: pytest.MonkeyPatch) -> CompileCounter:
+    return CompileCounter(monkeypatch)
 
 
-async def test_a_policy_is_compiled_a_few_services_in_each_turn_of_the_loop(counting: Counting) -> None:
+async def test_a_policy_is_compiled_a_few_services_in_each_turn_of_the_loop(counter: CompileCounter) -> None:
     loaded = load(policy(), Purpose.SERVE).policy
-    active, turns, counting.made = ActivePolicy(NoOverrides(), VirtualClock()), [0], 0
+    active, turns, counter.count = ActivePolicy(NoOverrides(), VirtualClock()), [0], 0
     swapping = asyncio.create_task(active.swap(loaded))
     while not swapping.done():
         await asyncio.sleep(0)
-        turns.append(counting.made)
-    in_one_turn = [after - before for before, after in itertools.pairwise(turns)]
-    assert counting.made == NUMBER * len(PLANS)
-    assert max(in_one_turn) <= AT_A_TIME * len(PLANS)
+        turns.append(counter.count)
+    per_turn = [after - before for before, after in itertools.pairwise(turns)]
+    assert counter.count == NUMBER * len(PLANS)
+    assert max(per_turn) <= AT_A_TIME * len(PLANS)
 
 
-async def test_reviews_between_the_parts_go_by_the_former_policy_and_afterwards_by_the_new(counting: Counting) -> None:
+async def test_reviews_during_a_swap_use_the_former_policy(counter: CompileCounter) -> None:
     server = Server()
-    await server.keeper.on_document(policy("hdd"), "p.yaml")
-    former, made = server.compiled, counting.made
-    offer = asyncio.create_task(server.keeper.on_document(policy("ssd"), "p.yaml"))
-    between = 0
+    await server.current_policy.on_document(policy("hdd"), "p.yaml")
+    former, count = server.compiled, counter.count
+    offer = asyncio.create_task(server.current_policy.on_document(policy("ssd"), "p.yaml"))
+    reviews_between = 0
     while not offer.done():
         await asyncio.sleep(0)
-        if not offer.done() and counting.made > made:
-            between += 1
+        if not offer.done() and counter.count > count:
+            reviews_between += 1
             assert server.compiled is former
             assert await server.selector() == {"disk": "hdd"}
-    assert between >= NUMBER // AT_A_TIME - 1
+    assert reviews_between >= NUMBER // AT_A_TIME - 1
     assert await server.selector() == {"disk": "ssd"}
 
 
-async def test_reviews_never_compile_a_policy(counting: Counting) -> None:
+async def test_reviews_never_compile_a_policy(counter: CompileCounter) -> None:
     server = Server()
-    await server.keeper.on_document(policy("hdd"), "p.yaml")
-    assert await counting.reviews(server) == 0
+    await server.current_policy.on_document(policy("hdd"), "p.yaml")
+    assert await counter.reviews(server) == 0
     await server.overrides.on_document((entry("s1") + entry("s2")).encode(), "o.yaml")
     assert (server.hard("s1"), server.hard("s3")) == (15, 5)
-    assert await counting.reviews(server) == 0
-    await server.keeper.on_document(policy("ssd"), "p.yaml")
+    assert await counter.reviews(server) == 0
+    await server.current_policy.on_document(policy("ssd"), "p.yaml")
     assert (server.hard("s1"), server.hard("s3")) == (15, 5)
-    assert await counting.reviews(server) == 0
+    assert await counter.reviews(server) == 0
 
 
 ENDS = {
@@ -186,55 +186,55 @@ ENDS = {
 
 
 @pytest.mark.parametrize("case", ENDS)
-async def test_no_review_compiles_anything_when_an_entry_ends_by_itself(counting: Counting, case: str) -> None:
+async def test_reviews_compile_nothing_when_an_entry_expires(counter: CompileCounter, case: str) -> None:
     head, *entries = ENDS[case]
     server, document = Server(), "".join(entries)
-    await server.keeper.on_document(policy(number=20, head=head), "p.yaml")
+    await server.current_policy.on_document(policy(number=20, head=head), "p.yaml")
     await server.overrides.on_document(entry("s7").encode(), "o.yaml")
     await server.overrides.on_document(document.encode(), "o.yaml")
-    own, parsed = server.keeper.loaded(), load_overrides(document.encode())
-    assert own is not None
+    original, parsed = server.current_policy.loaded(), load_overrides(document.encode())
+    assert original is not None
     for second in range(len(entries)):
         server.wall.us = END_US + second * SECOND_US
         before = server.compiled
-        assert await counting.reviews(server, 20) == 0
+        assert await counter.reviews(server, 20) == 0
         assert not parsed.clashes(server.wall.us)
-        expected = CompiledPolicy(overridden(own, parsed.live(server.wall.us)))
+        expected = CompiledPolicy(overridden(original, parsed.live(server.wall.us)))
         assert (before.plans, before.policy) == (expected.plans, expected.policy)
         await server.overrides.look_ahead()
         assert server.compiled is before
 
 
-async def test_a_policy_that_is_swapped_meanwhile_is_compiled_for_the_next_end_too(counting: Counting) -> None:
+async def test_policy_swapped_before_an_expiry_is_compiled_for_it(counter: CompileCounter) -> None:
     server = Server()
-    await server.keeper.on_document(policy("hdd"), "p.yaml")
+    await server.current_policy.on_document(policy("hdd"), "p.yaml")
     await server.overrides.on_document((timed(0, "quotaFactor: 3") + timed(1, "quotaFactor: 4", "s2")).encode(), "o")
-    await server.keeper.on_document(policy("ssd"), "p.yaml")
+    await server.current_policy.on_document(policy("ssd"), "p.yaml")
     server.wall.us = END_US
-    assert await counting.reviews(server) == 0
+    assert await counter.reviews(server) == 0
     assert (server.hard("s1"), server.hard("s2")) == (5, 20)
 
 
-async def test_an_end_that_is_not_prepared_yet_waits_for_its_preparation(counting: Counting) -> None:
+async def test_expiry_takes_effect_only_after_its_preparation(counter: CompileCounter) -> None:
     server = Server()
-    await server.keeper.on_document(policy(), "p.yaml")
+    await server.current_policy.on_document(policy(), "p.yaml")
     await server.overrides.on_document((timed(0, "quotaFactor: 3") + timed(1, "quotaFactor: 4", "s2")).encode(), "o")
-    server.wall.us = END_US + SECOND_US  # both have ended since anything was prepared
+    server.wall.us = END_US + SECOND_US  # both have expired since the last preparation
     assert (server.hard("s1"), server.hard("s2")) == (5, 20)
-    assert await counting.reviews(server) == 0
+    assert await counter.reviews(server) == 0
     await server.overrides.look_ahead()
     assert (server.hard("s1"), server.hard("s2")) == (5, 5)
 
 
-async def test_overrides_compile_the_services_that_they_concern(counting: Counting) -> None:
+async def test_overrides_compile_the_services_that_they_concern(counter: CompileCounter) -> None:
     server = Server()
-    await server.keeper.on_document(policy(), "p.yaml")
-    before, counting.made = server.compiled, 0
+    await server.current_policy.on_document(policy(), "p.yaml")
+    before, counter.count = server.compiled, 0
     await server.overrides.on_document(entry("s1").encode(), "o.yaml")
-    assert counting.made == len(PLANS)
+    assert counter.count == len(PLANS)
     assert server.compiled.parts["s2"] is before.parts["s2"]
     await server.overrides.on_document((entry("s1") + entry("s2")).encode(), "o.yaml")
-    assert counting.made == 2 * len(PLANS)
+    assert counter.count == 2 * len(PLANS)
 
 
 SERVICES = [f"s{n}" for n in range(8)]
@@ -255,9 +255,9 @@ STEPS = st.one_of(
 )
 SERIES = st.lists(STEPS, min_size=1, max_size=6)
 GAPS = st.sampled_from([0, 1, 1, 2])
-ONE_AFTER_THE_OTHER = "".join(timed(n, operation, f"s{n}") for n, operation in enumerate(OPERATIONS))
+STAGGERED_ENTRIES = "".join(timed(n, operation, f"s{n}") for n, operation in enumerate(OPERATIONS))
 TURNS = st.lists(st.integers(0, 9), min_size=7, max_size=7)
-"""How many turns of the loop pass in each second."""
+"""Turns of the loop in each second."""
 
 
 @functools.cache
@@ -265,23 +265,23 @@ def guarded(disk: str) -> bytes:
     return policy(disk, len(SERVICES), "breakerGuard: {maxOpenPercent: 100}")
 
 
-async def done(server: Server, step: tuple[str, str]) -> None:
+async def apply_step(server: Server, step: tuple[str, str]) -> None:
     match step:
         case ("overrides", text):
             await server.overrides.on_document(text.encode(), "o.yaml")
         case ("policy", disk):
-            await server.keeper.on_document(guarded(disk), "p.yaml")
+            await server.current_policy.on_document(guarded(disk), "p.yaml")
         case _:
             await server.overrides.on_unreadable(["o.yaml: cannot be read"])
 
 
 class Oracle:
-    """What is in force, by the documents and the time alone."""
+    """Computes the overrides in force from the documents and the time."""
 
     def __init__(self) -> None:
         self.good, self.newest = load_overrides(b""), load_overrides(b"")
 
-    def done(self, step: tuple[str, str]) -> None:
+    def apply(self, step: tuple[str, str]) -> None:
         if step[0] != "policy":
             try:
                 self.newest = load_overrides(step[1].encode()) if step[0] == "overrides" else self.good
@@ -294,73 +294,80 @@ class Oracle:
         return self.good.live(now_us)
 
 
-def agree(found: CompiledPolicy | None, loaded: LoadedPolicy | None, live: Mapping[str, tuple[Override, ...]]) -> None:
-    assert found is not None
+def check_equal(
+    compiled: CompiledPolicy | None, loaded: LoadedPolicy | None, live: Mapping[str, tuple[Override, ...]]
+) -> None:
+    assert compiled is not None
     assert loaded is not None
     expected = CompiledPolicy(overridden(loaded, live))
-    assert (found.plans, found.counted, found.policy) == (expected.plans, expected.counted, expected.policy)
-    assert all(one is found.services[one.name] for one in found.policy.services)
+    assert (compiled.plans, compiled.counted, compiled.policy) == (expected.plans, expected.counted, expected.policy)
+    assert all(service is compiled.services[service.name] for service in compiled.policy.services)
 
 
 @examples(100)
 @given(st.lists(st.tuples(GAPS, STEPS), min_size=1, max_size=12))
-def test_whatever_follows_and_ends_the_policy_is_as_if_compiled_at_that_instant(
+def test_policy_in_force_equals_one_compiled_at_that_time(
     steps: list[tuple[int, tuple[str, str]]],
 ) -> None:
-    async def follow() -> None:
+    async def run_steps() -> None:
         server, oracle = Server(), Oracle()
         server.wall.us = END_US - SECOND_US
-        await done(server, ("policy", "ssd"))
+        await apply_step(server, ("policy", "ssd"))
         with pytest.MonkeyPatch.context() as monkeypatch:
-            counting = Counting(monkeypatch)
+            counter = CompileCounter(monkeypatch)
             for gap, step in steps:
                 for _ in range(gap):
                     server.wall.us += SECOND_US
-                    made = counting.made
-                    found = server.keeper.current()
-                    assert counting.made == made
-                    agree(found, server.keeper.loaded(), oracle.live(server.wall.us))
+                    count = counter.count
+                    compiled = server.current_policy.current()
+                    assert counter.count == count
+                    check_equal(compiled, server.current_policy.loaded(), oracle.live(server.wall.us))
                     await server.overrides.look_ahead()
-                await done(server, step)
-                oracle.done(step)
-                agree(server.keeper.current(), server.keeper.loaded(), oracle.live(server.wall.us))
+                await apply_step(server, step)
+                oracle.apply(step)
+                check_equal(
+                    server.current_policy.current(), server.current_policy.loaded(), oracle.live(server.wall.us)
+                )
 
-    asyncio.run(follow())
+    asyncio.run(run_steps())
 
 
 @examples(100)
 @given(SERIES, SERIES, TURNS)
-def test_in_every_turn_of_the_loop_all_that_is_in_force_is_compiled_already(
-    one: list[tuple[str, str]], another: list[tuple[str, str]], turns: list[int]
+def test_policy_in_force_is_compiled_in_every_turn_of_the_loop(
+    first: list[tuple[str, str]], second: list[tuple[str, str]], turns: list[int]
 ) -> None:
-    async def follow() -> None:
+    async def run_steps() -> None:
         server = Server()
         server.wall.us = END_US - SECOND_US
-        await done(server, ("overrides", ONE_AFTER_THE_OTHER))
-        await done(server, ("policy", "ssd"))
+        await apply_step(server, ("overrides", STAGGERED_ENTRIES))
+        await apply_step(server, ("policy", "ssd"))
 
-        async def doing(series: list[tuple[str, str]]) -> None:
+        async def apply_series(series: list[tuple[str, str]]) -> None:
             for step in series:
-                await done(server, step)
+                await apply_step(server, step)
                 await server.overrides.look_ahead()
 
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(active_policy, "AT_A_TIME", 1)
             monkeypatch.setattr(asyncio, "to_thread", in_turns)
-            counting, tasks = Counting(monkeypatch), [asyncio.create_task(doing(series)) for series in (one, another)]
-            passed = itertools.count()
+            counter, tasks = (
+                CompileCounter(monkeypatch),
+                [asyncio.create_task(apply_series(series)) for series in (first, second)],
+            )
+            turns_passed = itertools.count()
             while not all(task.done() for task in tasks):
-                if turns and next(passed) == turns[0]:
+                if turns and next(turns_passed) == turns[0]:
                     del turns[0]
-                    server.wall.us, passed = server.wall.us + SECOND_US, itertools.count()
-                made = counting.made
-                found = server.keeper.current()
-                assert counting.made == made
-                agree(found, server.keeper.loaded(), server.overrides.current().entries)
+                    server.wall.us, turns_passed = server.wall.us + SECOND_US, itertools.count()
+                count = counter.count
+                compiled = server.current_policy.current()
+                assert counter.count == count
+                check_equal(compiled, server.current_policy.loaded(), server.overrides.current().entries)
                 await asyncio.sleep(0)
             await asyncio.gather(*tasks)
 
-    asyncio.run(follow())
+    asyncio.run(run_steps())
 
 
 async def in_turns(call: Any, *arguments: Any) -> Any:
@@ -374,33 +381,33 @@ def numbered(number: int) -> LoadedPolicy:
     return policy_of(f"- {{name: s{number}, match: {{namespaces: [shop]}}}}\n")
 
 
-async def test_policies_come_and_go_and_few_are_kept(counting: Counting) -> None:
+async def test_only_the_most_recent_policies_are_kept(counter: CompileCounter) -> None:
     server, policies = Server(), [numbered(number) for number in range(30)]
     for loaded in policies:
         await server.active.swap(loaded)
-    kept = [loaded for loaded in policies if server.keeper.by_hash(loaded.hash) is not None]
+    kept = [loaded for loaded in policies if server.current_policy.by_hash(loaded.hash) is not None]
     assert kept == policies[-8:]
-    counting.made = 0
+    counter.count = 0
     await server.overrides.on_document("".join(map(entry, (f"s{n}" for n in range(30)))).encode(), "o.yaml")
-    assert counting.made == len(kept)
+    assert counter.count == len(kept)
 
 
-async def test_a_policy_that_is_in_force_again_is_kept_while_older_ones_go(counting: Counting) -> None:
+async def test_policy_in_force_again_is_kept_and_not_compiled_again(counter: CompileCounter) -> None:
     server = Server()
     again, *others, new = [numbered(number) for number in range(9)]
-    made = []
+    count = []
     for loaded in (again, *others, again, new):
-        counting.made = 0
+        counter.count = 0
         await server.active.swap(loaded)
-        made.append(counting.made)
-        assert server.keeper.loaded() is loaded
-    assert made == [1, *(1 for _ in others), 0, 1]
-    found = server.keeper.by_hash(again.hash)
-    assert found is not None
-    assert set(found.services) == {"s0"}
+        count.append(counter.count)
+        assert server.current_policy.loaded() is loaded
+    assert count == [1, *(1 for _ in others), 0, 1]
+    compiled = server.current_policy.by_hash(again.hash)
+    assert compiled is not None
+    assert set(compiled.services) == {"s0"}
 
 
-def test_garbage_is_not_collected_while_a_policy_is_built_and_what_was_built_is_set_aside() -> None:
+def test_garbage_collection_is_off_while_a_policy_is_built_and_its_objects_are_frozen() -> None:
     before = gc.get_freeze_count()
     with put_off():
         assert not gc.isenabled()

@@ -1,4 +1,4 @@
-"""The policy check: equal results everywhere; in its own process it blocks nothing and leaves nothing."""
+"""The policy check: equal results in and outside of its own process, which blocks no review and always ends."""
 
 import asyncio
 import os
@@ -40,34 +40,34 @@ FOREVER = "import time; time.sleep(3600)"
 
 
 def stub(code: str) -> tuple[str, ...]:
-    """Return the command of a process that does something else."""
+    """Return the command of a process that runs other code."""
     return (sys.executable, "-c", code)
 
 
-# One body for both
+# Both implementations
 
 
 @pytest.fixture(params=[ImmediateCheck, PolicyProcess])
 def check(request: pytest.FixtureRequest) -> PolicyCheck:
-    made: PolicyCheck = request.param()
-    return made
+    instance: PolicyCheck = request.param()
+    return instance
 
 
 @pytest.mark.parametrize("text", [GOOD, WARNED, document(5) + "# \u00fcber \U0001f680\n", MANY], ids=len)
-async def test_a_good_document_comes_back_as_lint_reads_it(check: PolicyCheck, text: str) -> None:
+async def test_good_document_is_loaded_as_by_lint(check: PolicyCheck, text: str) -> None:
     assert await check.load(text.encode(), Purpose.SERVE) == load(text.encode(), Purpose.SERVE)
 
 
 @pytest.mark.parametrize("raw", [BAD.encode(), b"", b"\xff", b"[" * 5000, b"a" * (2 << 20)], ids=len)
-async def test_a_bad_document_comes_back_with_the_problems_that_lint_finds(check: PolicyCheck, raw: bytes) -> None:
+async def test_bad_document_has_the_problems_that_lint_finds(check: PolicyCheck, raw: bytes) -> None:
     with pytest.raises(DocumentError) as expected:
         load(raw, Purpose.SERVE)
-    with pytest.raises(DocumentError) as found:
+    with pytest.raises(DocumentError) as caught:
         await check.load(raw, Purpose.SERVE)
-    assert found.value.problems == expected.value.problems
+    assert caught.value.problems == expected.value.problems
 
 
-async def test_it_is_checked_for_who_asks(check: PolicyCheck) -> None:
+async def test_document_is_checked_for_the_given_purpose(check: PolicyCheck) -> None:
     raw = document(5).replace("namespaces: [payments]", "namespaceSelector: {matchLabels: {a: b}}").encode()
     await check.load(raw, Purpose.SERVE)
     with pytest.raises(DocumentError, match="`serve` runs without a cluster"):
@@ -75,12 +75,12 @@ async def test_it_is_checked_for_who_asks(check: PolicyCheck) -> None:
 
 
 @pytest.mark.parametrize("text", [GOOD, WARNED, BAD])
-async def test_a_document_on_its_way_is_answered_as_the_core_does(check: PolicyCheck, text: str) -> None:
-    asked = DocumentReview("review-1", "alice", at_the_door(text), at_the_door(GOOD))
-    assert await check.review(asked) == review_policy(asked)
+async def test_document_on_admission_is_reviewed_as_in_the_core(check: PolicyCheck, text: str) -> None:
+    request = DocumentReview("review-1", "alice", as_config_map(text), as_config_map(GOOD))
+    assert await check.review(request) == review_policy(request)
 
 
-def at_the_door(text: str) -> ConfigMap:
+def as_config_map(text: str) -> ConfigMap:
     return msgspec.convert(config_map(text), ConfigMap)
 
 
@@ -91,31 +91,31 @@ def at_the_door(text: str) -> ConfigMap:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subprocess.Process]:
     """Return the processes that are started from now on."""
     processes: list[asyncio.subprocess.Process] = []
-    real = asyncio.create_subprocess_exec
+    original = asyncio.create_subprocess_exec
 
-    async def noted(*arguments: Any, **more: Any) -> asyncio.subprocess.Process:
-        processes.append(await real(*arguments, **more))
+    async def record(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+        processes.append(await original(*arguments, **options))
         return processes[-1]
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", record)
     return processes
 
 
 def children() -> set[int]:
-    """Return the children of this process, dead ones that nobody has waited for included."""
-    found = set()
+    """Return the children of this process, including zombies."""
+    pids = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state = stat.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended meanwhile
             continue
         if int(state[1]) == os.getpid():
-            found.add(int(stat.parent.name))
-    return found
+            pids.add(int(stat.parent.name))
+    return pids
 
 
 @asynccontextmanager
-async def leaving_no_process() -> AsyncIterator[None]:
+async def no_process_left() -> AsyncIterator[None]:
     before = children()
     yield
     await until(lambda: children() <= before)
@@ -123,12 +123,12 @@ async def leaving_no_process() -> AsyncIterator[None]:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
-        while not holds():  # noqa: ASYNC110  what is waited for is another process
+        while not holds():  # noqa: ASYNC110  another process sets no event
             await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         ("import os; os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
         ("import sys; sys.exit('one\\n two \\n\\n')", "its process ended with exit code 1: two"),
@@ -140,11 +140,11 @@ async def until(holds: Callable[[], bool]) -> None:
         ("import sys; sys.stdin.close()", "its process returned an unreadable answer: "),
     ],
 )
-async def test_crashed_process_or_invalid_output_is_a_failed_check_with_its_reason(code: str, words: str) -> None:
-    async with leaving_no_process():
+async def test_crashed_process_or_invalid_output_is_a_failed_check_with_its_reason(code: str, message: str) -> None:
+    async with no_process_left():
         with pytest.raises(CheckFailedError) as caught:
             await PolicyProcess(stub(code)).load(b"#" * (1 << 20), Purpose.SERVE)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -154,51 +154,49 @@ async def test_a_process_that_cannot_be_started_is_a_failed_check(tmp_path: Path
 
 
 async def test_process_without_an_answer_is_stopped() -> None:
-    async with leaving_no_process():
+    async with no_process_left():
         with pytest.raises(CheckFailedError, match=r"not done after 0.1 s, and stopped"):
             await PolicyProcess(stub(FOREVER), timeout_seconds=0.1).load(b"", Purpose.SERVE)
 
 
 @pytest.mark.parametrize("code", [FOREVER, "import sys\nwhile True: sys.stdout.write('x' * 9999)"])
-async def test_a_caller_that_gives_up_takes_its_process_along(
-    started: list[asyncio.subprocess.Process], code: str
-) -> None:
-    async with leaving_no_process():
-        asking = asyncio.create_task(PolicyProcess(stub(code)).load(b"#" * (1 << 20), Purpose.SERVE))
+async def test_cancelled_check_ends_its_process(started: list[asyncio.subprocess.Process], code: str) -> None:
+    async with no_process_left():
+        checking = asyncio.create_task(PolicyProcess(stub(code)).load(b"#" * (1 << 20), Purpose.SERVE))
         await until(lambda: bool(started))
-        asking.cancel()
+        checking.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await checking
     assert [process.returncode for process in started] == [-9]
 
 
 @pytest.mark.parametrize("ticks", range(8))
-async def test_a_caller_that_gives_up_at_once_leaves_no_process_either(ticks: int) -> None:
-    async with leaving_no_process():
-        asking = asyncio.create_task(PolicyProcess(stub(FOREVER)).load(b"#" * (1 << 20), Purpose.SERVE))
+async def test_check_cancelled_at_once_leaves_no_process(ticks: int) -> None:
+    async with no_process_left():
+        checking = asyncio.create_task(PolicyProcess(stub(FOREVER)).load(b"#" * (1 << 20), Purpose.SERVE))
         for _ in range(ticks):
             await asyncio.sleep(0)
-        asking.cancel()
+        checking.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await checking
 
 
 async def test_there_is_one_process_at_a_time(started: list[asyncio.subprocess.Process]) -> None:
     check = PolicyProcess(stub("print('hello')"))
-    alive_at_most = 0
+    running_max = 0
 
-    async def ask() -> None:
-        nonlocal alive_at_most
+    async def check_once() -> None:
+        nonlocal running_max
         with pytest.raises(CheckFailedError):
             await check.load(b"", Purpose.SERVE)
-        alive_at_most = max(alive_at_most, sum(process.returncode is None for process in started))
+        running_max = max(running_max, sum(process.returncode is None for process in started))
 
-    asking = [asyncio.create_task(ask()) for _ in range(4)]
+    checks = [asyncio.create_task(check_once()) for _ in range(4)]
     await until(lambda: bool(started))
     assert [process.returncode for process in started] in ([None], [0])
-    await asyncio.gather(*asking)
+    await asyncio.gather(*checks)
     assert len(started) == 4
-    assert alive_at_most <= 1
+    assert running_max <= 1
 
 
 async def test_cancelled_waiting_check_starts_no_process(started: list[asyncio.subprocess.Process]) -> None:
@@ -211,7 +209,7 @@ async def test_cancelled_waiting_check_starts_no_process(started: list[asyncio.s
     assert len(started) == 1
 
 
-async def test_it_gets_nothing_of_the_environment_that_it_does_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_process_gets_no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PODGATE_STORE", "redis://:secret@redis")
     with pytest.raises(CheckFailedError) as caught:
         await PolicyProcess(stub("import os, sys; sys.exit(str(sorted(os.environ)))")).load(b"", Purpose.SERVE)
@@ -219,7 +217,7 @@ async def test_it_gets_nothing_of_the_environment_that_it_does_not_need(monkeypa
     assert "PODGATE" not in str(caught.value)
 
 
-async def test_it_runs_our_code_wherever_the_server_was_started(
+async def test_process_runs_podgates_code_in_any_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("webhook", "json", "yaml"):
@@ -228,90 +226,90 @@ async def test_it_runs_our_code_wherever_the_server_was_started(
     assert await PolicyProcess().load(GOOD.encode(), Purpose.SERVE) == load(GOOD.encode(), Purpose.SERVE)
 
 
-async def test_a_document_that_takes_too_much_memory_is_a_bad_one() -> None:
+async def test_document_that_needs_too_much_memory_is_invalid() -> None:
     large = HEAD + "exemptions: {usernames: [" + "a, " * 200_000 + "]}\n"
-    little = (
+    limited_child = (
         "import pathlib, re, sys; from webhook.adapters.policy_process import child;"
         "taken = int(re.search(r'VmData:\\s*(\\d+)', pathlib.Path('/proc/self/status').read_text())[1]) << 10;"
         "child.DATA_BYTES_MAX = taken + (8 << 20); child.main(*sys.argv[1:])"
     )
     with pytest.raises(DocumentError) as caught:
-        await PolicyProcess((sys.executable, "-P", "-c", little)).load(large.encode(), Purpose.SERVE)
+        await PolicyProcess((sys.executable, "-P", "-c", limited_child)).load(large.encode(), Purpose.SERVE)
     [problem] = caught.value.problems
     assert problem.reason.startswith("checking it takes more than ")
 
 
-# Who asks
+# Callers of the check
 
 
-class Answering:
-    """A check that fails as long as it is told to."""
+class FailingCheck:
+    """A check that fails while `error` is set."""
 
     def __init__(self) -> None:
-        self.trouble: str | None = None
-        self.asked = 0
+        self.error: str | None = None
+        self.calls = 0
 
     async def load(self, raw: bytes, purpose: Purpose) -> LoadResult:
-        self.asked += 1
-        if self.trouble is not None:
-            raise CheckFailedError(self.trouble)
+        self.calls += 1
+        if self.error is not None:
+            raise CheckFailedError(self.error)
         return load(raw, purpose)
 
     async def review(self, asked: DocumentReview) -> PolicyReview:
-        self.asked += 1
-        if self.trouble is not None:
-            raise CheckFailedError(self.trouble)
+        self.calls += 1
+        if self.error is not None:
+            raise CheckFailedError(self.error)
         return review_policy(asked)
 
 
-async def test_a_check_that_failed_changes_nothing_is_reported_once_and_made_again() -> None:
-    recorder, check = Recorder(), Answering()
-    keeper = CurrentPolicy(recorder, FakeClock(), check)
-    assert await keeper.on_document(document(5).encode(), "policy.yaml")
-    before = keeper.current()
-    check.trouble = "its process was ended by SIGKILL"
+async def test_failed_check_changes_nothing_is_reported_once_and_retried() -> None:
+    recorder, check = Recorder(), FailingCheck()
+    current_policy = CurrentPolicy(recorder, FakeClock(), check)
+    assert await current_policy.on_document(document(5).encode(), "policy.yaml")
+    before = current_policy.current()
+    check.error = "its process was ended by SIGKILL"
     for _ in range(3):
-        assert not await keeper.on_document(document(6).encode(), "policy.yaml")
-    told = f"policy.yaml: the policy could not be checked: {check.trouble}: it is tried again when it is read again"
-    assert recorder.failed == [(told,)]
-    assert keeper.last_errors() == (told,)
-    assert keeper.current() is before
-    assert check.asked == 4
-    check.trouble = "not done after 60 s, and stopped"
-    await keeper.on_document(document(6).encode(), "policy.yaml")
+        assert not await current_policy.on_document(document(6).encode(), "policy.yaml")
+    message = f"policy.yaml: the policy could not be checked: {check.error}: it is tried again when it is read again"
+    assert recorder.failed == [(message,)]
+    assert current_policy.last_errors() == (message,)
+    assert current_policy.current() is before
+    assert check.calls == 4
+    check.error = "not done after 60 s, and stopped"
+    await current_policy.on_document(document(6).encode(), "policy.yaml")
     assert len(recorder.failed) == 2
-    check.trouble = None
-    assert await keeper.on_document(document(6).encode(), "policy.yaml")
-    assert keeper.last_errors() == ()
-    assert keeper.current() is not before
+    check.error = None
+    assert await current_policy.on_document(document(6).encode(), "policy.yaml")
+    assert current_policy.last_errors() == ()
+    assert current_policy.current() is not before
 
 
 async def test_a_document_that_was_checked_is_not_checked_again() -> None:
-    check = Answering()
-    keeper = CurrentPolicy(Recorder(), FakeClock(), check)
+    check = FailingCheck()
+    current_policy = CurrentPolicy(Recorder(), FakeClock(), check)
     for text in (document(5), document(5), BAD, BAD):
-        await keeper.on_document(text.encode(), "policy.yaml")
-    assert check.asked == 2
+        await current_policy.on_document(text.encode(), "policy.yaml")
+    assert check.calls == 2
 
 
 def no_policy() -> LoadedPolicy | None:
     return None
 
 
-class Door(Recorder):
-    """Hears of policies on their way."""
+class ReviewRecorder(Recorder):
+    """Records the reviewed documents."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.judged: list[tuple[str, Sequence[str]]] = []
+        self.policy_reviews: list[tuple[str, Sequence[str]]] = []
         self.documents: list[str] = []
 
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        self.judged.append((user, errors))
+        self.policy_reviews.append((user, errors))
         self.documents.append(document)
 
 
-def asking(text: str, **more: Any) -> bytes:
+def admission_review(text: str, **changes: Any) -> bytes:
     request = {
         "uid": "review-1",
         "resource": {"group": "", "version": "v1", "resource": "configmaps"},
@@ -320,80 +318,80 @@ def asking(text: str, **more: Any) -> bytes:
         "operation": "CREATE",
         "userInfo": {"username": "alice"},
         "object": config_map(text),
-        **more,
+        **changes,
     }
     return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
 
 
 async def test_requests_without_a_policy_are_answered_without_a_process() -> None:
-    door, check = Door(), Answering()
-    reviewer = PolicyWebhook(door, check, no_policy, WallClock())
-    for more in ({"name": "another"}, {"oldObject": config_map(BAD), "operation": "UPDATE"}):
-        response = msgspec.json.decode(await reviewer.review(asking(BAD, **more)))["response"]
+    recorder, check = ReviewRecorder(), FailingCheck()
+    reviewer = PolicyWebhook(recorder, check, no_policy, WallClock())
+    for changes in ({"name": "another"}, {"oldObject": config_map(BAD), "operation": "UPDATE"}):
+        response = msgspec.json.decode(await reviewer.review(admission_review(BAD, **changes)))["response"]
         assert response["allowed"] is True
     with pytest.raises(BadReviewError):
         await reviewer.review(b"{}")
-    assert (check.asked, door.judged) == (0, [])
+    assert (check.calls, recorder.policy_reviews) == (0, [])
 
 
 async def test_policy_that_could_not_be_checked_gets_no_answer() -> None:
-    door, check = Door(), Answering()
-    check.trouble = "its process was ended by SIGKILL"
+    recorder, check = ReviewRecorder(), FailingCheck()
+    check.error = "its process was ended by SIGKILL"
     with pytest.raises(CheckFailedError, match="SIGKILL"):
-        await PolicyWebhook(door, check, no_policy, WallClock()).review(asking(GOOD))
-    assert door.judged == []
+        await PolicyWebhook(recorder, check, no_policy, WallClock()).review(admission_review(GOOD))
+    assert recorder.policy_reviews == []
 
 
-async def test_a_policy_on_admission_is_judged_in_a_process_of_its_own(
+async def test_policy_on_admission_is_reviewed_in_its_own_process(
     started: list[asyncio.subprocess.Process],
 ) -> None:
-    door = Door()
+    recorder = ReviewRecorder()
     response = msgspec.json.decode(
-        await PolicyWebhook(door, PolicyProcess(), no_policy, WallClock()).review(asking(BAD))
+        await PolicyWebhook(recorder, PolicyProcess(), no_policy, WallClock()).review(admission_review(BAD))
     )["response"]
     assert response["status"]["message"].startswith("PolicyInvalid: the policy has 2 errors")
-    [(user, errors)] = door.judged
+    [(user, errors)] = recorder.policy_reviews
     assert (user, len(errors)) == ("alice", 2)
     assert len(started) == 1
 
 
-async def test_reviews_are_answered_while_a_policy_is_checked_and_its_answer_is_then_in_force(tmp_path: Path) -> None:
-    """The real check of a large policy, held at its start until the reviews are through."""
-    held = (
+async def test_reviews_are_answered_while_a_policy_is_checked_and_then_it_is_in_force(tmp_path: Path) -> None:
+    """The real check of a large policy, paused at its start until the reviews are answered."""
+    held_code = (
         f"import os, pathlib, sys, time\nwhile not pathlib.Path({str(tmp_path / 'go')!r}).exists(): time.sleep(0.01)\n"
         f"os.execv({REAL[0]!r}, [*{list(REAL)!r}, *sys.argv[1:]])"
     )
     gate = Gate(policy_of("- {name: web, match: {anyNamespace: true}}"))
-    keeper = CurrentPolicy(Recorder(), FakeClock(), PolicyProcess(stub(held)))
-    offering = asyncio.create_task(keeper.on_document(MANY.encode(), "policy.yaml"))
+    current_policy = CurrentPolicy(Recorder(), FakeClock(), PolicyProcess(stub(held_code)))
+    offering = asyncio.create_task(current_policy.on_document(MANY.encode(), "policy.yaml"))
     for _ in range(100):
         decision = await gate.mutate()
         assert decision.service == "web"
         await asyncio.sleep(0)
     assert not offering.done()
-    assert keeper.current() is None
+    assert current_policy.current() is None
     (tmp_path / "go").touch()
     assert await offering
-    loaded = keeper.loaded()
+    loaded = current_policy.loaded()
     assert loaded == load(MANY.encode(), Purpose.SERVE).policy
     reviews = 0
-    offering = asyncio.create_task(keeper.on_document((MANY + "# changed\n").encode(), "policy.yaml"))
+    offering = asyncio.create_task(current_policy.on_document((MANY + "# changed\n").encode(), "policy.yaml"))
     while not offering.done():
         await gate.mutate()
         await asyncio.sleep(0)
         reviews += 1
     assert reviews > 100
-    assert keeper.loaded() != loaded
+    assert current_policy.loaded() != loaded
 
 
 async def test_overrides_are_reviewed_against_the_policy_in_force_without_a_process() -> None:
-    door, check = Door(), Answering()
+    recorder, check = ReviewRecorder(), FailingCheck()
     good = load(GOOD.encode(), Purpose.SERVE).policy
-    reviewer = PolicyWebhook(door, check, lambda: good, WallClock())
+    reviewer = PolicyWebhook(recorder, check, lambda: good, WallClock())
     entry = "- {service: SERVICE, quotaFactor: 2, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
     for service, is_allowed in (("a", True), ("nope", False)):
-        held = {"metadata": {}, "data": {"overrides.yaml": entry.replace("SERVICE", service)}}
-        answer = await reviewer.review(asking("", name="podgate-overrides", object=held))
+        overrides = {"metadata": {}, "data": {"overrides.yaml": entry.replace("SERVICE", service)}}
+        answer = await reviewer.review(admission_review("", name="podgate-overrides", object=overrides))
         assert msgspec.json.decode(answer)["response"]["allowed"] is is_allowed
-    assert [(user, len(errors)) for user, errors in door.judged] == [("alice", 0), ("alice", 1)]
-    assert (check.asked, door.documents) == (0, ["overrides", "overrides"])
+    assert [(user, len(errors)) for user, errors in recorder.policy_reviews] == [("alice", 0), ("alice", 1)]
+    assert (check.calls, recorder.documents) == (0, ["overrides", "overrides"])

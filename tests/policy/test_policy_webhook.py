@@ -1,3 +1,5 @@
+"""The webhook of policies on a running server."""
+
 import asyncio
 import json
 import os
@@ -73,17 +75,17 @@ async def child_of(pid: int) -> int:
     """Return the first child of a process, once it has one."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
-            found = children(pid)
-            if found:
-                return found[0]
+            pids = children(pid)
+            if pids:
+                return pids[0]
             await asyncio.sleep(0.01)
 
 
 async def test_failure_policy_applies_when_a_check_fails(tmp_path: Path) -> None:
     many = "".join(f"\n- {{name: s{number}, match: {{namespaces: [n{number}]}}}}" for number in range(1000))
     async with serving(Files.create(tmp_path)) as server:
-        asking = asyncio.create_task(server.post("/validate-policy", review(POLICY + many)))
+        posting = asyncio.create_task(server.post("/validate-policy", review(POLICY + many)))
         os.kill(await child_of(server.process.pid), signal.SIGKILL)
-        status, text = await asking
+        status, text = await posting
         assert (status, "its process was ended by SIGKILL" in text) == (503, True)
         assert await server.metric('podgate_refused_calls_total{reason="policy_unchecked"}') == 1

@@ -1,3 +1,5 @@
+"""Settings from flags and variables: defaults, precedence, and errors."""
+
 from dataclasses import fields
 from pathlib import Path
 
@@ -158,8 +160,8 @@ def test_every_setting_is_a_flag_with_its_default_in_the_help() -> None:
         shown = f"{flag_of(item.name)} TEXT {declared['meaning']}"
         default, reduced = declared["default"], declared["reduced"]
         if default is not None:
-            less = f"; {reduced} if reduced" if reduced != default else ""
-            shown += f" [default: {default}{less}]"
+            reduced_note = f"; {reduced} if reduced" if reduced != default else ""
+            shown += f" [default: {default}{reduced_note}]"
         assert joined(shown) in text
     assert "--tls-cert is PODGATE_TLS_CERT" in text
     assert variable_of("drain_seconds") == "PODGATE_DRAIN"
@@ -185,14 +187,16 @@ def test_policy_of_the_cluster_is_the_default_in_a_pod(
     flags["policy"] = None
     (token := tmp_path / "token").write_text("one")
     monkeypatch.setattr("webhook.settings.parsing._SERVICE_ACCOUNT_TOKEN", token)
-    inside = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert parse(flags, inside).policy is None
+    in_cluster = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert parse(flags, in_cluster).policy is None
     assert parse({**flags, "kubeconfig": str(token)}, {}).kubeconfig == token
-    [outside] = mistakes(flags)
+    [outside_error] = mistakes(flags)
     token.unlink()
-    [without_token] = mistakes(flags, inside)
-    assert outside == without_token
-    assert outside.startswith("--policy: missing, and this is no Pod with a service account's token: give --policy")
+    [without_token_error] = mistakes(flags, in_cluster)
+    assert outside_error == without_token_error
+    assert outside_error.startswith(
+        "--policy: missing, and this is no Pod with a service account's token: give --policy"
+    )
 
 
 def test_keys_come_from_file_url_cluster_or_all(flags: dict[str, str | None], tmp_path: Path) -> None:
@@ -237,18 +241,18 @@ def test_own_certificates_need_a_cluster_and_consistent_lifetimes(flags: dict[st
 def test_settings_for_caller_credentials_name_what_they_require(flags: dict[str, str | None], tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").touch()
     flags |= {"kubeconfig": str(tmp_path / "kubeconfig")}
-    kept = {**flags, "certificates": "own", "caller_ports": "443,444", "token_issuer": "podgate"}
-    assert parse({**kept, "client_lifetime_seconds": "12m"}, {}).caller_ports == (443, 444)
-    [line] = mistakes({**kept, "client_lifetime_seconds": "719s"})
+    with_ports = {**flags, "certificates": "own", "caller_ports": "443,444", "token_issuer": "podgate"}
+    assert parse({**with_ports, "client_lifetime_seconds": "12m"}, {}).caller_ports == (443, 444)
+    [line] = mistakes({**with_ports, "client_lifetime_seconds": "719s"})
     assert line == (
         "--client-lifetime: 719s, too short for --caller-ports: kube-apiserver has a new certificate in both places "
         "only after minutes: write 12m or more, or leave --caller-ports out"
     )
-    for keeper in (None, "off", "cert-manager"):
-        [line] = mistakes({**flags, "certificates": keeper}, {"PODGATE_CALLER_PORTS": "443,444"})
+    for mode in (None, "off", "cert-manager"):
+        [line] = mistakes({**flags, "certificates": mode}, {"PODGATE_CALLER_PORTS": "443,444"})
         assert line == (
             "PODGATE_CALLER_PORTS: '443,444': belongs to --certificates own, and this is "
-            f"{keeper or 'off'}: leave it out, or have us keep the certificates"
+            f"{mode or 'off'}: leave it out, or have us keep the certificates"
         )
     assert parse({**flags, "token_issuer": "podgate"}, {}).token_issuer == "podgate"
     [line] = mistakes({**flags, "certificates": "cert-manager", "token_issuer": "podgate"})
@@ -274,7 +278,9 @@ def test_issued_token_lifetime_has_a_minimum_and_a_maximum(flags: dict[str, str 
         "write at most that, or raise --max-token-lifetime"
     )
     [line] = mistakes({**flags, "max_token_lifetime_seconds": "59m"})
-    assert line.startswith("--token-lifetime: 3600s, more than --max-token-lifetime (3540s)"), "its default, too"
+    assert line.startswith("--token-lifetime: 3600s, more than --max-token-lifetime (3540s)"), (
+        "its default is too long, too"
+    )
     controller_flags = {"kubeconfig": flags["kubeconfig"], "token_issuer": "podgate", "token_lifetime_seconds": "48h"}
     assert parse_as(ControllerSettings, controller_flags, {}).token_lifetime_seconds == 172800, (
         "servers elsewhere may accept it"

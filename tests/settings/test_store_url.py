@@ -56,7 +56,7 @@ def test_every_form_of_url_is_parsed(text: str, expected: StoreUrl) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "remedy"),
     [
         ("", "write memory, or the URL"),
         ("redis:6379", "write memory, or the URL"),
@@ -83,10 +83,10 @@ def test_every_form_of_url_is_parsed(text: str, expected: StoreUrl) -> None:
         ("redis+cluster://a/1", "a Cluster has one database only"),
     ],
 )
-def test_invalid_url_error_says_what_to_write(text: str, says: str) -> None:
+def test_invalid_url_error_says_what_to_write(text: str, remedy: str) -> None:
     with pytest.raises(ValueError, match=r"^write|^in a name") as caught:
         StoreUrl.parse(text)
-    assert says in str(caught.value)
+    assert remedy in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_settings_do_not_show_a_password(flags: dict[str, str | None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "given", "says"),
+    ("store", "setting", "remedy"),
     [
         ("memory", "password_file", "is for a Redis: give its URL as --store, or leave this out"),
         ("redis://a:b@c", "username_file", "--store has a username, too: leave out one of them"),
@@ -161,11 +161,11 @@ def test_settings_do_not_show_a_password(flags: dict[str, str | None]) -> None:
     ],
 )
 def test_store_file_that_does_not_match_the_store_is_named(
-    flags: dict[str, str | None], store: str, given: str, says: str
+    flags: dict[str, str | None], store: str, setting: str, remedy: str
 ) -> None:
-    found = mistakes({**flags, "store": store, f"store_{given}": flags["jwks"]})
-    assert len(found) == 1
-    assert found[0].startswith(f"--store-{given.replace('_', '-')}: {says}")
+    errors = mistakes({**flags, "store": store, f"store_{setting}": flags["jwks"]})
+    assert len(errors) == 1
+    assert errors[0].startswith(f"--store-{setting.replace('_', '-')}: {remedy}")
 
 
 def test_store_files_are_those_of_the_settings(flags: dict[str, str | None], tmp_path: Path) -> None:
