@@ -1,4 +1,4 @@
-"""`python -m tests.cluster`: build the control plane's programs; start and end a cluster for a person."""
+"""`python -m tests.cluster`: build the programs of the control plane; start and stop a persistent cluster."""
 
 import shlex
 from pathlib import Path
@@ -23,7 +23,7 @@ _folder = click.option(
 
 
 def _webhook(command: click.decorators.FC) -> click.decorators.FC:
-    """Add the options that say whom the API server calls webhooks as."""
+    """Add the options for the API server's credentials to webhooks."""
     path = click.Path(path_type=Path, dir_okay=False)
     for name, default, text in (
         ("--token", "pki/token", "the token file that webhooks are called with, read again every minute"),
@@ -55,14 +55,16 @@ def up(folder: Path, port: int, certificate: Path, key: Path, token: Path) -> No
     folder = folder.absolute()
     programs = _programs()
     options = {"--port": str(port), "--certificate": certificate, "--key": key, "--token": token}
-    new = persistent_cluster.up(folder, *(str(part) for option in options.items() for part in option))
-    click.echo("A control plane is up." if new else "A control plane was up already, and is left as it is.", err=True)
+    is_new = persistent_cluster.up(folder, *(str(part) for option in options.items() for part in option))
+    click.echo(
+        "A control plane is up." if is_new else "A control plane was up already, and is left as it is.", err=True
+    )
     click.echo(f"export KUBECONFIG={shlex.quote(str(folder / 'admin.kubeconfig'))}")
     click.echo(f'export PATH={shlex.quote(str(programs.kubectl.parent))}:"$PATH"')
-    if new:
+    if is_new:
         click.echo(
             f"It calls webhooks on 127.0.0.1:{port}, by URL or as Service {NAMESPACE}/{SERVICE}, with {certificate}"
-            f" and {token}.\nIts Nodes are {', '.join(one['metadata']['name'] for one in NODES)}.",
+            f" and {token}.\nIts Nodes are {', '.join(node['metadata']['name'] for node in NODES)}.",
             err=True,
         )
     click.echo("make controlplane-down ends it.", err=True)
@@ -72,8 +74,8 @@ def up(folder: Path, port: int, certificate: Path, key: Path, token: Path) -> No
 @_folder
 def down(folder: Path) -> None:
     """End the cluster, and leave nothing of it."""
-    ended = persistent_cluster.down(folder.absolute())
-    click.echo("The control plane is down." if ended else "No control plane is up.", err=True)
+    was_up = persistent_cluster.down(folder.absolute())
+    click.echo("The control plane is down." if was_up else "No control plane is up.", err=True)
 
 
 @main.command(hidden=True)

@@ -16,15 +16,15 @@ _API = "apiserver.config.k8s.io/v1"
 
 @dataclass(frozen=True)
 class Caller:
-    """Credentials in files, each of them optional. The API server reads a token again about every minute."""
+    """Credentials in files, each optional. The API server reads a token again about every minute."""
 
     certificate: Path | None = None
     key: Path | None = None
     token: Path | None = None
 
     def user(self) -> dict[str, str]:
-        named = {"client-certificate": self.certificate, "client-key": self.key, "tokenFile": self.token}
-        return {name: str(path.absolute()) for name, path in named.items() if path is not None}
+        files = {"client-certificate": self.certificate, "client-key": self.key, "tokenFile": self.token}
+        return {name: str(path.absolute()) for name, path in files.items() if path is not None}
 
 
 def admission_configuration(folder: Path, callers: Mapping[int, Caller]) -> Path:
@@ -42,7 +42,7 @@ def admission_configuration(folder: Path, callers: Mapping[int, Caller]) -> Path
 
 
 def stand_in_service() -> tuple[dict[str, Any], ...]:
-    """Return the Service that leads webhooks to loopback, in its namespace: here no Pod runs that it could select."""
+    """Return the namespace and an ExternalName Service of loopback, because no Pod runs that a Service could select."""
     metadata = {"name": SERVICE, "namespace": NAMESPACE}
     return (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},

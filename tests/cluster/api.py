@@ -1,4 +1,4 @@
-"""Plain requests to the API server, for frequent calls: each kubectl costs a process."""
+"""Plain requests to the API server, for frequent calls: kubectl starts a process each time."""
 
 import http.client
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Api:
-    """The API server as one user sees it."""
+    """A client of the API server for one user."""
 
     port: int
     context: ssl.SSLContext
@@ -29,7 +29,7 @@ class Api:
         content_type: str = "application/json",
         timeout_seconds: float = 60,
     ) -> tuple[int, Any]:
-        """Make one request; return status and answer (None where there is none). OSError where nobody answers."""
+        """Send a request; return status and body (None if empty). Raise OSError if the connection fails."""
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=timeout_seconds)
         try:
             payload = None if body is None else json.dumps(body)
@@ -46,7 +46,7 @@ class Api:
             return response.status, raw.decode(errors="replace")
 
     def get(self, path: str) -> Any:
-        """Return what is at `path`, or None."""
-        status, found = self.request("GET", path)
-        assert status in {200, 404}, f"GET {path}: {status}: {found}"
-        return found if status == 200 else None
+        """Return the object or list at `path`, or None."""
+        status, document = self.request("GET", path)
+        assert status in {200, 404}, f"GET {path}: {status}: {document}"
+        return document if status == 200 else None

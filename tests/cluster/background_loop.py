@@ -1,4 +1,4 @@
-"""An event loop in its own thread: it keeps running while a test blocks."""
+"""An event loop in its own thread, which runs while a test blocks."""
 
 import asyncio
 import threading
@@ -9,16 +9,16 @@ T = TypeVar("T")
 
 
 class BackgroundLoop:
-    """Runs from the start until it is closed."""
+    """An event loop that runs until it is closed."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what comes of it; for other threads than its own."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine from another thread; return its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -17,15 +17,15 @@ from tests.cluster.toolchain import BuildError, environment, go, locked
 TOOLS = Path(__file__).parent / "tools"
 OUR_STAGES = TOOLS / "kwok" / "stages"
 
-# readonly: what go.mod and go.sum do not name exactly is an error, never a download.
+#: readonly: a module that go.mod and go.sum do not pin is an error, never a download.
 _FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false")
 _KUBERNETES = " ".join(
     f"-X k8s.io/{package}/version.gitVersion=v1.36.3"
     f" -X k8s.io/{package}/version.gitMajor=1 -X k8s.io/{package}/version.gitMinor=36"
-    for package in ("component-base", "client-go/pkg")  # without these, servers and clients say v0.0.0
+    for package in ("component-base", "client-go/pkg")  # without these flags the version is v0.0.0
 )
 
-# What becomes of Nodes and Pods that nobody runs: out of kwok's module, and beside it what we have in its stead.
+#: Stages of simulated Nodes and Pods from kwok's module; OUR_STAGES has the others.
 _KWOK_STAGES = (
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -36,11 +36,11 @@ _KWOK_STAGES = (
 
 @dataclass(frozen=True)
 class Tool:
-    """One program: the folder of its go.mod, its package, and what the linker writes into it."""
+    """One program: the folder of its go.mod, its package, and its linker flags."""
 
     module: str
     package: str
-    stamps: str = ""
+    linker_flags: str = ""
 
 
 _TOOLS = {
@@ -55,7 +55,7 @@ _TOOLS = {
 
 @dataclass(frozen=True)
 class Binaries:
-    """Where the programs are."""
+    """Paths of the programs."""
 
     etcd: Path
     kube_apiserver: Path
@@ -67,42 +67,42 @@ class Binaries:
 
 
 def binaries() -> Binaries:
-    """Return all programs: those of KUBEBUILDER_ASSETS where it has them, the others built if they are not yet."""
+    """Return all programs: those in KUBEBUILDER_ASSETS, and the others from the cache, built the first time."""
     folder = cache() / f"controlplane-{_digest()}"
-    given = {name: path for name in _TOOLS if (path := _given(name))}
-    wanted = [name for name in _TOOLS if name not in given]
+    assets = {name: path for name in _TOOLS if (path := _asset(name))}
+    needed = [name for name in _TOOLS if name not in assets]
     stages = folder / "stages"
-    if not stages.exists() or not all((folder / name).exists() for name in wanted):
+    if not stages.exists() or not all((folder / name).exists() for name in needed):
         with locked(folder):
-            _make(wanted, folder, go(cache()))
-    paths = {name.replace("-", "_"): given.get(name, folder / name) for name in _TOOLS}
+            _build_missing(needed, folder, go(cache()))
+    paths = {name.replace("-", "_"): assets.get(name, folder / name) for name in _TOOLS}
     return Binaries(**paths, kwok_stages=(*sorted(stages.iterdir()), *sorted(OUR_STAGES.iterdir())))
 
 
 def cache() -> Path:
-    """Return the folder, outside the tree, that outlives a run."""
+    """Return the cache folder outside the tree, which persists between runs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "podgate"
 
 
-def _given(name: str) -> Path | None:
+def _asset(name: str) -> Path | None:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     path = Path(assets).absolute() / name if assets else None
     return path if path and path.is_file() and os.access(path, os.X_OK) else None
 
 
 def _digest() -> str:
-    """Return what tells one build from another: modules, checksums, flags, and the machine."""
+    """Return a digest of what a build depends on: modules, checksums, flags, and the machine."""
     files = sorted([*TOOLS.glob("*/go.mod"), *TOOLS.glob("*/go.sum")])
     parts = [path.read_bytes() for path in files]
     parts.append(repr((_FLAGS, _TOOLS, _KWOK_STAGES, platform.system(), platform.machine())).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
-def _make(wanted: list[str], folder: Path, compiler: Path) -> None:
+def _build_missing(needed: list[str], folder: Path, compiler: Path) -> None:
     folder.mkdir(exist_ok=True)
     for draft in folder.glob(".*.*"):
         draft.unlink()
-    missing = [name for name in wanted if not (folder / name).exists()]
+    missing = [name for name in needed if not (folder / name).exists()]
     for number, name in enumerate(missing, 1):
         click.echo(f"[{number}/{len(missing)}] building {name} ...", err=True)
         started = time.monotonic()
@@ -113,9 +113,9 @@ def _make(wanted: list[str], folder: Path, compiler: Path) -> None:
 
 
 def _build(tool: Tool, path: Path, compiler: Path) -> None:
-    # A compiler whose run was killed may go on writing: what it writes has a name of its own, and nobody runs it.
+    # The compiler of a killed run may still be writing, so each build has its own output file.
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    _go(compiler, tool.module, "build", *_FLAGS, "-ldflags", f"-s -w {tool.stamps}", "-o", draft, tool.package)
+    _go(compiler, tool.module, "build", *_FLAGS, "-ldflags", f"-s -w {tool.linker_flags}", "-o", draft, tool.package)
     draft.rename(path)
 
 

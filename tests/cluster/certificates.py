@@ -19,7 +19,7 @@ _LIFETIME = timedelta(days=30)
 
 @dataclass(frozen=True)
 class ClusterAuthority:
-    """Signs what authenticates inside the cluster; has nothing to do with the authority that Podgate trusts."""
+    """The CA inside the cluster, which is not the CA that Podgate trusts."""
 
     folder: Path
     authority: Authority
@@ -31,9 +31,9 @@ class ClusterAuthority:
         names = (*server_names("localhost"), *server_names("127.0.0.1"), *server_names("kubernetes.default.svc"))
         server = authority.issue_server("kube-apiserver", (*names, san("ip:10.0.0.1")))
         write_key_pair(server, folder / "apiserver.crt", folder / "apiserver.key")
-        signing = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        write(folder / "sa.key", key_pem(signing), secret=True)
-        public = signing.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        service_account_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        write(folder / "sa.key", key_pem(service_account_key), secret=True)
+        public = service_account_key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         write(folder / "sa.pub", public, secret=False)
         return cls(folder, authority)
 
@@ -50,7 +50,7 @@ class ClusterAuthority:
         return certificate, key
 
     def _issue(self, name: str, groups: tuple[str, ...]) -> KeyPair:
-        """Sign a subject with O, which certs.authority has no use for."""
+        """Sign a certificate whose subject has O, which certs.authority does not support."""
         ca = self.authority.key_pair
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)

@@ -8,7 +8,7 @@ from typing import Any
 from tests.cluster.binaries import Binaries
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-"""Who signs service account tokens: kubeadm's default."""
+"""Issuer of service account tokens: kubeadm's default."""
 
 SCHEDULERS = ("default-scheduler", "podgate-scheduler")
 
@@ -24,7 +24,7 @@ Command = list[str | Path]
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the components listen, on loopback."""
+    """Ports of the components on loopback."""
 
     etcd: int
     etcd_peer: int
@@ -38,7 +38,7 @@ def etcd(binaries: Binaries, folder: Path, ports: Ports) -> Command:
         f"--data-dir={folder / 'etcd'}",
         *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
         *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"),
-        "--unsafe-no-fsync=true",  # the data outlives a restart of the process, which is all that is asked of it
+        "--unsafe-no-fsync=true",  # the data must survive a restart of the process only
     ]
 
 
@@ -54,7 +54,7 @@ def kube_apiserver(binaries: Binaries, folder: Path, ports: Ports, admission: Pa
         *(f"--client-ca-file={pki / 'ca.crt'}", f"--cert-dir={pki}"),
         f"--service-account-issuer={ISSUER}",
         *(f"--service-account-key-file={pki / 'sa.pub'}", f"--service-account-signing-key-file={pki / 'sa.key'}"),
-        "--shutdown-watch-termination-grace-period=1s",  # else its watchers hold up a restart for a minute
+        "--shutdown-watch-termination-grace-period=1s",  # else watch requests delay a restart for a minute
         *([f"--admission-control-config-file={admission}"] if admission else []),
     ]
 
@@ -65,7 +65,7 @@ def kube_scheduler(binaries: Binaries, folder: Path, kubeconfig: Path) -> Comman
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 200, "burst": 400},
         "leaderElection": {"leaderElect": False},
-        "podMaxBackoffSeconds": 2,  # a Pod that fits nowhere is tried again soon after a node has come
+        "podMaxBackoffSeconds": 2,  # an unschedulable Pod is retried soon after a new Node
         "profiles": [{"schedulerName": name} for name in SCHEDULERS],
     }
     path = write_json(folder / "scheduler.json", configuration)
@@ -78,7 +78,7 @@ def kube_controller_manager(binaries: Binaries, folder: Path, kubeconfig: Path) 
         binaries.kube_controller_manager,
         f"--kubeconfig={kubeconfig}",
         *("--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"),
-        # Each controller under a service account of its own, as in a kubeadm cluster: webhooks see who creates a Pod.
+        # Each controller has its own service account, as in a kubeadm cluster: webhooks see the creator of a Pod.
         "--use-service-account-credentials=true",
         *(f"--root-ca-file={pki / 'ca.crt'}", f"--service-account-private-key-file={pki / 'sa.key'}"),
         f"--controllers={','.join(f'{name}-controller' for name in _CONTROLLERS)}",
@@ -87,16 +87,22 @@ def kube_controller_manager(binaries: Binaries, folder: Path, kubeconfig: Path) 
 
 def kwok(binaries: Binaries, folder: Path, kubeconfig: Path) -> Command:
     configuration = {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration"}
-    # No kubelet's port on the nodes: there is nothing behind it, and two runs would fight for one.
-    listening = {"nodePort": 0, "serverAddress": ""}
-    pace = {"nodePlayStageParallelism": 4, "podPlayStageParallelism": 4, "nodeLeaseParallelism": 4}
-    options = {**listening, **pace, "manageAllNodes": True, "cidr": "10.64.0.0/16", "nodeLeaseDurationSeconds": 40}
+    # Nodes have no kubelet port: nothing would serve it, and two runs would conflict.
+    no_kubelet_port = {"nodePort": 0, "serverAddress": ""}
+    parallelism = {"nodePlayStageParallelism": 4, "podPlayStageParallelism": 4, "nodeLeaseParallelism": 4}
+    options = {
+        **no_kubelet_port,
+        **parallelism,
+        "manageAllNodes": True,
+        "cidr": "10.64.0.0/16",
+        "nodeLeaseDurationSeconds": 40,
+    }
     path = write_json(folder / "kwok.json", {**configuration, "options": options})
     return [
         binaries.kwok,
         "--v=WARN",
         f"--kubeconfig={kubeconfig}",
-        *(f"--config={one}" for one in (path, *binaries.kwok_stages)),
+        *(f"--config={file}" for file in (path, *binaries.kwok_stages)),
     ]
 
 
@@ -112,6 +118,6 @@ def kubeconfig(server: str, authority: Path, user: dict[str, str]) -> dict[str, 
 
 
 def write_json(path: Path, document: Any) -> Path:
-    """Write what is read as YAML, of which JSON is a part."""
+    """Write a document as JSON, which is valid YAML."""
     path.write_text(json.dumps(document, indent=2) + "\n")
     return path

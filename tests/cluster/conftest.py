@@ -16,7 +16,7 @@ from tests.redis_servers import RedisServer, names
 
 @pytest.fixture(scope="session")
 def identities(tmp_path_factory: pytest.TempPathFactory) -> Identities:
-    """Make what servers are started with, and whom the API server calls them as."""
+    """Create the files of servers and the identities of the API server."""
     return Identities.create(tmp_path_factory.mktemp("identities"))
 
 
@@ -24,7 +24,7 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Identities:
 def plane(identities: Identities) -> Iterator[ControlPlane]:
     """Start one cluster for all tests.
 
-    Use namespaces of your own, take your webhook configurations away afterwards, and leave the components alone.
+    Tests use their own namespaces, delete their webhook configurations, and do not stop components.
     """
     with _cluster(identities) as running:
         yield running
@@ -39,27 +39,27 @@ def api_alone(identities: Identities) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def another_api_alone(identities: Identities) -> Iterator[ControlPlane]:
-    """Start that of another cluster."""
+    """Start the API server of another cluster."""
     with _api_alone(identities) as running:
         yield running
 
 
 @pytest.fixture
 def own_plane(identities: Identities) -> Iterator[ControlPlane]:
-    """Start a cluster for this test alone: stop what you like."""
+    """Start a cluster for one test, which may stop components."""
     with _cluster(identities) as running:
         yield running
 
 
 @pytest.fixture
 def a_redis(shared_redis: Callable[[str], RedisServer]) -> RedisServer:
-    """Return one without data, for tests that ask nothing of it but that servers share it."""
+    """Return a Redis without data for tests that only share it between servers."""
     return shared_redis(names()[0])
 
 
 @pytest.fixture(scope="module", params=[MEMORY, "redis"])
 def store(request: pytest.FixtureRequest) -> str:
-    """Name the store of the counters: a module that asks for it runs once on each."""
+    """Name the store of the counters: a module that uses this fixture runs once on each store."""
     return str(request.param)
 
 
@@ -89,11 +89,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     planes = [value for value in getattr(item, "funcargs", {}).values() if isinstance(value, ControlPlane)]
     for running in planes if report.failed else ():
-        report.sections += [(f"end of the log of {name}", _complaints(running.log(name, 200))) for name in COMPONENTS]
+        report.sections += [(f"end of the log of {name}", _warnings(running.log(name, 200))) for name in COMPONENTS]
     return report
 
 
-def _complaints(log: str) -> str:
-    """Leave out what klog and etcd say for information."""
+def _warnings(log: str) -> str:
+    """Return the last lines of a log without klog's and etcd's info messages."""
     lines = [line for line in log.splitlines() if not re.match(r'I\d{4} |{"level":"info"', line)]
     return "\n".join(lines[-15:])

@@ -1,4 +1,4 @@
-"""Podgate with a controller, its charges and refunds. Intervals are short."""
+"""Installation of Podgate with a controller, and its charges and refunds. Intervals are short."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -22,40 +22,40 @@ _STIRRER = "/api/v1/namespaces/default/pods"
 class ControllerFixture:
     """An installation whose `store` is "memory", which a server reconciles, or the URL of a Redis, for controllers."""
 
-    found: Installation
+    installation: Installation
     store: str
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
     def plane(self) -> ControlPlane:
-        return self.found.plane
+        return self.installation.plane
 
     @property
     def controllers(self) -> Sequence[Server]:
-        """Whoever says what was given back."""
-        return self.found.controllers or self.found.servers
+        """The processes that reconcile: controllers, or servers with the memory store."""
+        return self.installation.controllers or self.installation.servers
 
     def start_server(self) -> Server:
-        """Start one that waits for its store: an answer that is late on a busy machine is still one."""
-        return self.found.start_server("--drain", "0s", "--store", self.store, "--store-deadline", "10s")
+        """Start a server with a long store deadline, because the machine may be slow."""
+        return self.installation.start_server("--drain", "0s", "--store", self.store, "--store-deadline", "10s")
 
     def start_controller(self) -> Server:
-        return self.found.start_controller("--store", self.store)
+        return self.installation.start_controller("--store", self.store)
 
-    def watches(self) -> bool:
-        """Whether somebody has listed all Pods."""
+    def has_listed_pods(self) -> bool:
+        """Whether the leader has listed all Pods."""
         return self.leader() is not None
 
     def leader(self) -> Server | None:
-        """Return who reconciles now."""
+        """Return the process that reconciles now."""
         return next((one for one in self.controllers if leads(one)), None)
 
-    # --- what is counted ---
+    # --- counters ---
 
     def limit(self, service: str, window: str, resource: str = "pods") -> dict[str, Any]:
-        """Return how one limit stands."""
-        shown = {one["name"]: one for one in self.found.servers[0].status()["services"]}[service]["windows"]
-        [limit] = [one for one in shown if (one["window"], one["resource"]) == (window, resource)]
+        """Return the status of one limit."""
+        limits = {one["name"]: one for one in self.installation.servers[0].status()["services"]}[service]["windows"]
+        [limit] = [one for one in limits if (one["window"], one["resource"]) == (window, resource)]
         return dict(limit)
 
     def used(self, service: str) -> int:
@@ -63,7 +63,7 @@ class ControllerFixture:
         return int(self.limit(service, "1h")["used"])
 
     def standing(self, service: str) -> int:
-        """Return how many Pods stand as live."""
+        """Return how many Pods are counted as live."""
         return int(self.limit(service, STANDING)["used"])
 
     def refunded(self, service: str, cause: str = "") -> int:
@@ -82,27 +82,31 @@ class ControllerFixture:
     # --- waiting ---
 
     def wait(self, condition: Callable[[], Any], what: str) -> Any:
-        """Wait while other Pods change: who is missing is given back with the watch's next word."""
+        """Wait while another Pod changes, because refunds follow watch events."""
 
-        def stirred() -> Any:
-            self._stir()
+        def changed_pod_and_condition() -> Any:
+            self._change_another_pod()
             return condition()
 
-        return self.plane.wait(stirred, what, *(one.name for one in (*self.found.servers, *self.found.controllers)))
+        return self.plane.wait(
+            changed_pod_and_condition,
+            what,
+            *(one.name for one in (*self.installation.servers, *self.installation.controllers)),
+        )
 
     def settle(self, service: str, namespace: str, lost: int) -> None:
-        """Wait until all is decided that has been charged by now, oldest first: one more is lost, beside so many."""
+        """Wait until all earlier charges are decided: one more Pod is lost, after `lost` others, and refunded last."""
         self.lose(namespace)
         self.wait(lambda: self.refunded(service, NAME_TAKEN) > lost, f"the Pods of {service} to be settled")
 
     def lose(self, namespace: str, name: str = "taken") -> None:
-        """Have a Pod charged whose name is taken. The first time there comes to be one that has it."""
-        status, response = self.found.create_pod(namespace, name)
+        """Create a Pod with an existing name, which is charged and then rejected; the first call creates that Pod."""
+        status, response = self.installation.create_pod(namespace, name)
         if status == 201:
-            status, response = self.found.create_pod(namespace, name)
+            status, response = self.installation.create_pod(namespace, name)
         assert (status, response["reason"]) == (409, "AlreadyExists"), response
 
-    def _stir(self) -> None:
+    def _change_another_pod(self) -> None:
         metadata = {"name": "stirrer", "annotations": {"stirred": str(next(self._numbers))}}
         path = f"{_STIRRER}/stirrer"
         status, response = self.plane.api.request("PATCH", path, {"metadata": metadata}, "application/merge-patch+json")
@@ -113,23 +117,23 @@ class ControllerFixture:
         assert status in {200, 201}, response
 
 
-def leads(one: Server) -> bool:
-    """Whether it reconciles now, and has listed all Pods."""
-    return "podgate_watched_pods" in one.metrics()
+def leads(process: Server) -> bool:
+    """Whether a process reconciles now, and has listed all Pods."""
+    return "podgate_watched_pods" in process.metrics()
 
 
 @contextmanager
 def controller_fixture(
     plane: ControlPlane, identities: Identities, policy: str, namespaces: Sequence[str], store: str = MEMORY
 ) -> Iterator[ControllerFixture]:
-    """Install Podgate with short times, wait until it acts and has listed all Pods, and take it all away again."""
-    with installed(plane, identities.files, policy, namespaces, servers=0) as found:
-        found.program = SHORT_INTERVALS
-        running = ControllerFixture(found, store)
+    """Install Podgate with short intervals, wait until webhooks are called and all Pods are listed; uninstall it."""
+    with installed(plane, identities.files, policy, namespaces, servers=0) as installation:
+        installation.program = SHORT_INTERVALS
+        running = ControllerFixture(installation, store)
         running.start_server()
         if store != MEMORY:
             running.start_controller()
-        found.wait_asked()
-        running.wait(running.watches, "all Pods to be listed")
+        installation.wait_for_calls()
+        running.wait(running.has_listed_pods, "all Pods to be listed")
         yield running
     plane.kubectl("delete", "lease", LEASE, "-n", NAMESPACE, "--ignore-not-found")

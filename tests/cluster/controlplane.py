@@ -1,4 +1,4 @@
-"""A real control plane: etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok, on loopback."""
+"""Control plane on loopback: etcd, kube-apiserver, kube-scheduler, kube-controller-manager and kwok."""
 
 import secrets
 import tempfile
@@ -20,7 +20,7 @@ from tests.cluster.processes import ComponentError, Processes, free_ports
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok")
 API_ALONE = COMPONENTS[:2]
-"""What takes objects, and does nothing with them: Pods stay as they were created."""
+"""The components that store objects only: Pods stay as they were created."""
 _CONTROLLERS = "kube-controller-manager"
 _TIMEOUT_SECONDS = 300.0
 _PROBE_SECONDS = 5.0
@@ -29,11 +29,11 @@ _PORT_TAKEN = "address already in use"
 
 
 class ControlPlane(Access):
-    """A cluster without machines, and a load balancer for each of `callers`.
+    """A cluster with simulated Nodes, and a load balancer for each of `callers`.
 
     The API server calls a webhook as the caller whose load balancer it uses (`plane.load_balancers["good"].port`).
-    `admission` is an AdmissionConfiguration of one's own in place of `callers`. `folder` is deleted in the end.
-    `components` may be `API_ALONE`, for a third of the memory.
+    `admission` is another AdmissionConfiguration instead of `callers`. `folder` is deleted at the end.
+    `components` may be `API_ALONE`, which needs a third of the memory.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ControlPlane(Access):
         return self
 
     def stop(self) -> None:
-        """End everything; the folder goes with it."""
+        """Stop all components and delete the folder."""
         if self._processes is not None:
             self._processes.close()
             self._processes = None
@@ -98,7 +98,7 @@ class ControlPlane(Access):
 
     def _start_on_free_ports(self) -> None:
         for attempt in range(1, _STARTS_MAX + 1):
-            self._let_in(Ports(*free_ports(3)))
+            self._grant_access(Ports(*free_ports(3)))
             try:
                 for name in API_ALONE:
                     self.start_component(name)
@@ -118,15 +118,15 @@ class ControlPlane(Access):
         return self._processes
 
     def start_component(self, name: str) -> None:
-        """Start one on the ports and data that it had; wait until it answers, where it can be asked."""
+        """Start a component on its ports and data; wait until etcd or kube-apiserver is ready."""
         self.processes.start(name, self._command(name))
         if name == "etcd":
-            self.wait(self._etcd_answers, "etcd to be healthy", "etcd")
+            self.wait(self._is_etcd_healthy, "etcd to be healthy", "etcd")
         elif name == "kube-apiserver":
-            self.wait(self._api_server_answers, "kube-apiserver to be ready", "kube-apiserver")
+            self.wait(self._is_api_server_ready, "kube-apiserver to be ready", "kube-apiserver")
 
     def stop_component(self, name: str, *, kill: bool = False) -> None:
-        """End one as Kubernetes would (SIGTERM), or as a crash would (`kill`)."""
+        """Stop a component with SIGTERM, or with SIGKILL if `kill`."""
         self.processes.stop(name, kill=kill)
 
     def restart(self, name: str, *, kill: bool = False) -> None:
@@ -134,7 +134,7 @@ class ControlPlane(Access):
         self.start_component(name)
 
     def log(self, name: str, lines: int = 30) -> str:
-        """Return the end of a component's log; nothing where the control plane has ended, and the log with it."""
+        """Return the last lines of a component's log; nothing after the control plane has stopped."""
         return self.processes.log(name, lines) if self._processes is not None else ""
 
     def _command(self, name: str) -> Sequence[str | Path]:
@@ -158,44 +158,44 @@ class ControlPlane(Access):
     def wait(
         self, condition: Callable[[], Any], what: str, *suspects: str, timeout_seconds: float = _TIMEOUT_SECONDS
     ) -> Any:
-        """Return the first true value of `condition`; what the suspects logged is in the error where there is none."""
+        """Return the first true value of `condition`; the error after the timeout contains the logs of the suspects."""
         deadline = time.monotonic() + timeout_seconds
-        while not (found := condition()):
+        while not (result := condition()):
             suspected = suspects or self.components
             self.processes.require(*(name for name in self.processes.names if name in suspected))
             if time.monotonic() > deadline:
                 logs = "".join(f"\n--- {name}:\n{self.log(name)}" for name in suspected)
                 raise ComponentError(f"waited {timeout_seconds:g} s for {what}, in vain{logs}")
             time.sleep(0.05)
-        return found
+        return result
 
     def wait_ready(self) -> None:
-        """Wait until Pods can be created: the API server answers, and controllers have made the service account."""
-        self.wait(self._api_server_answers, "kube-apiserver to be ready", "kube-apiserver", "etcd")
+        """Wait until Pods can be created: the API server is ready, and the default service account exists."""
+        self.wait(self._is_api_server_ready, "kube-apiserver to be ready", "kube-apiserver", "etcd")
         self._await_account("default")
 
-    def _etcd_answers(self) -> bool:
+    def _is_etcd_healthy(self) -> bool:
         try:
             with urlopen(f"http://127.0.0.1:{self.ports.etcd}/health", timeout=_PROBE_SECONDS) as response:
                 return bool(response.status == 200)
         except OSError:
             return False
 
-    def _api_server_answers(self) -> bool:
+    def _is_api_server_ready(self) -> bool:
         try:
             return self.api.request("GET", "/readyz", timeout_seconds=_PROBE_SECONDS)[0] == 200
         except OSError:
             return False
 
-    # --- what is in it ---
+    # --- objects ---
 
     def create_namespace(self, name: str, **labels: str) -> None:
-        """Create a namespace and wait until Pods may be created in it."""
+        """Create a namespace and wait until Pods can be created in it."""
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         self._await_account(name)
 
     def _await_account(self, namespace: str) -> None:
-        """Wait for the service account that Pods need; make it where nobody else will."""
+        """Wait for the service account that Pods need; create it if no controller runs."""
         if _CONTROLLERS not in self.components:
             self.wait(lambda: self.api.get(f"/api/v1/namespaces/{namespace}"), f"namespace {namespace}")
             metadata = {"name": "default", "namespace": namespace}
@@ -205,7 +205,7 @@ class ControlPlane(Access):
         self.wait(lambda: self.api.get(account), f"the default service account of {namespace}", *suspects)
 
     def add_nodes(self, *nodes: Mapping[str, Any]) -> None:
-        """Create Nodes and wait until the scheduler would use them."""
+        """Create Nodes and wait until the scheduler can use them."""
         self.apply(*nodes)
         paths = [f"/api/v1/nodes/{one['metadata']['name']}" for one in nodes]
         self.wait(lambda: all(is_usable(self.api.get(path)) for path in paths), "nodes to be Ready", *COMPONENTS[3:])

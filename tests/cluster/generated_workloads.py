@@ -1,4 +1,4 @@
-"""Workloads of every built-in kind, and policies that ask for the labels that controllers add to Pods, by seed."""
+"""Workloads of every built-in kind, and policies that select labels added by controllers, generated from a seed."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -10,9 +10,9 @@ from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 
 ID = "example.com/id"
-"""A label of every template, by which its Pods are found."""
-PLACES = 6
-"""Namespaces that a set is spread over, each with services of its own."""
+"""A label of every template, which identifies its Pods."""
+NAMESPACE_COUNT = 6
+"""Number of namespaces of a set, each with its own services."""
 _THEIRS = "theirs"
 _KINDS = [source.kind for source in WORKLOAD_KINDS]
 _UID = "00000000-0000-4000-8000-000000000000"
@@ -32,28 +32,28 @@ _KEYS = (
 
 
 @dataclass
-class Generated:
-    """A policy, and objects that it speaks of; `namespaces` are theirs."""
+class GeneratedSet:
+    """A policy, and the workloads in its namespaces."""
 
     policy: str
     namespaces: list[str]
     objects: list[dict[str, Any]] = field(default_factory=list)
 
 
-def generated(seed: int, count: int, *, strict: bool) -> Generated:
-    """Make a set up. `strict`: Pods of no service are denied, and those of DaemonSets are judged."""
-    random = Random(seed)  # noqa: S311  nothing is secret here
-    namespaces = [f"made-up-{seed}-{'strict' if strict else 'lenient'}-{number}" for number in range(PLACES)]
+def generated(seed: int, count: int, *, strict: bool) -> GeneratedSet:
+    """Generate a set. `strict`: Pods without a service are denied, and Pods of DaemonSets are not exempt."""
+    random = Random(seed)  # noqa: S311  not for secrets
+    namespaces = [f"made-up-{seed}-{'strict' if strict else 'lenient'}-{number}" for number in range(NAMESPACE_COUNT)]
     objects = [_object(random, number, random.choice(namespaces)) for number in range(count)]
-    services = [one for place in namespaces for one in _sound_services(random, place, objects)]
+    services = [one for namespace in namespaces for one in _valid_services(random, namespace, objects)]
     policy = _policy(services)
     if strict:
         policy |= {"unmatched": "Deny", "exemptions": {"daemonSets": False}}
-    return Generated(yaml.safe_dump(policy, sort_keys=False), namespaces, objects)
+    return GeneratedSet(yaml.safe_dump(policy, sort_keys=False), namespaces, objects)
 
 
-def id_of(one: dict[str, Any]) -> str:
-    metadata = one["metadata"]
+def id_of(workload: dict[str, Any]) -> str:
+    metadata = workload["metadata"]
     return str(metadata.get("name") or metadata["generateName"].removesuffix("-"))
 
 
@@ -68,7 +68,7 @@ def _object(random: Random, number: int, namespace: str) -> dict[str, Any]:
     template = _template(random, kind, name)
     spec: dict[str, Any] = {"template": template}
     if kind in {"Job", "CronJob"}:
-        spec |= _of_jobs(random, template, kind, None if is_generated else name)
+        spec |= _job_spec(random, template, kind, None if is_generated else name)
     elif kind == "ReplicationController":
         spec["selector"] = {ID: name}
     else:
@@ -92,31 +92,33 @@ def _template(random: Random, kind: str, name: str) -> dict[str, Any]:
         labels["tier"] = random.choice(["front", "back"])
     if random.random() < 0.1:
         labels["podgate.io/service"] = random.choice(["s0", "s1"])
-    # A label that the controller writes, too; those of Jobs must be right, or the API server refuses the Job.
-    own = [key for key in _KEYS[2:] if key not in {*_JOB_NAMES, *_JOB_UIDS} or kind not in {"Job", "CronJob"}]
-    for key in random.sample(own, random.choice([0, 0, 1, 2])):
+    # A label that the controller writes too; the API server rejects Jobs with wrong labels.
+    controller_keys = [
+        key for key in _KEYS[2:] if key not in {*_JOB_NAMES, *_JOB_UIDS} or kind not in {"Job", "CronJob"}
+    ]
+    for key in random.sample(controller_keys, random.choice([0, 0, 1, 2])):
         labels[key] = random.choice([*_HASHES, *_INDEXES, name])
     spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
     if random.random() < 0.4:
         spec["schedulerName"] = _THEIRS
     if kind in {"Job", "CronJob"}:
         spec["restartPolicy"] = "Never"
-    if kind != "DaemonSet":  # such Pods stay as they are, and cost nothing
+    if kind != "DaemonSet":  # unschedulable Pods cost nothing
         spec["nodeSelector"] = {"example.com/nowhere": "true"}
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def _of_jobs(random: Random, template: dict[str, Any], kind: str, name: str | None) -> dict[str, Any]:
-    labels, found = template["metadata"]["labels"], {}
+def _job_spec(random: Random, template: dict[str, Any], kind: str, name: str | None) -> dict[str, Any]:
+    labels, spec = template["metadata"]["labels"], {}
     if random.random() < 0.4:
         completions = random.choice([1, 2, 2])
-        found = {"completionMode": "Indexed", "completions": completions, "parallelism": completions}
-    if kind == "Job" and random.random() < 0.25:  # CronJobs must do without
+        spec = {"completionMode": "Indexed", "completions": completions, "parallelism": completions}
+    if kind == "Job" and random.random() < 0.25:  # not allowed in CronJobs
         labels |= {key: random.choice(["own", _UID]) for key in random.sample([*_JOB_NAMES, *_JOB_UIDS], 2)}
-        found |= {"manualSelector": True, "selector": {"matchLabels": {ID: labels[ID]}}}
+        spec |= {"manualSelector": True, "selector": {"matchLabels": {ID: labels[ID]}}}
     elif kind == "Job" and name and random.random() < 0.2:
         labels[_JOB_NAMES[0]] = name
-    return found
+    return spec
 
 
 # --- policies ---
@@ -126,8 +128,8 @@ def _policy(services: list[dict[str, Any]]) -> dict[str, Any]:
     return {"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": services}
 
 
-def _sound_services(random: Random, namespace: str, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return services that no rule of the document objects to: none is hidden by an earlier one."""
+def _valid_services(random: Random, namespace: str, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return services of a valid policy: for example, none is hidden by an earlier one."""
     while True:
         services = _services(random, namespace, objects)
         try:
@@ -140,17 +142,17 @@ def _sound_services(random: Random, namespace: str, objects: list[dict[str, Any]
 def _services(random: Random, namespace: str, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = [id_of(one) for one in objects if one["metadata"]["namespace"] == namespace]
     number = int(namespace.rpartition("-")[2])
-    found = []
-    for place in range(random.choice([2, 3, 4])):
-        service: dict[str, Any] = {"name": f"s{number}{'' if place == 0 else f'-{place}'}", "failureMode": "Closed"}
+    services = []
+    for index in range(random.choice([2, 3, 4])):
+        service: dict[str, Any] = {"name": f"s{number}{'' if index == 0 else f'-{index}'}", "failureMode": "Closed"}
         service["match"] = {"namespaces": [namespace], "podSelector": _selector(random, names)}
-        how = random.choice(["conflict", "conflict", "warn", "none"])
-        if how != "none":
+        conflict_kind = random.choice(["conflict", "conflict", "warn", "none"])
+        if conflict_kind != "none":
             service["placement"] = {"schedulerName": f"scheduler-{service['name']}"}
-        if how == "warn":
+        if conflict_kind == "warn":
             service["modes"] = {"placement": "Warn"}
-        found.append(service)
-    return found
+        services.append(service)
+    return services
 
 
 def _selector(random: Random, names: list[str]) -> dict[str, Any]:
@@ -160,22 +162,22 @@ def _selector(random: Random, names: list[str]) -> dict[str, Any]:
 
 def _requirement(random: Random, key: str, names: list[str]) -> dict[str, Any]:
     operator = random.choice([*["In"] * 4, "NotIn", "NotIn", "Exists", "DoesNotExist"])
-    found: dict[str, Any] = {"key": key, "operator": operator}
+    requirement: dict[str, Any] = {"key": key, "operator": operator}
     if operator in {"In", "NotIn"}:
-        found["values"] = sorted({*_values(random, key, names)})
-    return found
+        requirement["values"] = sorted({*_values(random, key, names)})
+    return requirement
 
 
 def _values(random: Random, key: str, names: list[str]) -> list[str]:
-    some = random.sample(names, min(len(names), 6)) or ["nobody"]
-    of_jobs = [*some, f"{random.choice(some)}-29012345"] if random.random() < 0.3 else some
-    known = {
+    candidates = random.sample(names, min(len(names), 6)) or ["nobody"]
+    job_names = [*candidates, f"{random.choice(candidates)}-29012345"] if random.random() < 0.3 else candidates
+    values_by_key = {
         "app": random.sample(["web", "batch", "db"], 2),
         "tier": [random.choice(["front", "back"])],
-        **dict.fromkeys(_JOB_NAMES, of_jobs),
+        **dict.fromkeys(_JOB_NAMES, job_names),
         **{key: [random.choice([_UID, "own"])] for key in _JOB_UIDS},
-        _POD_NAME: [f"{name}-{random.choice('012')}" for name in some],
-        "controller-revision-hash": [random.choice([*_HASHES, f"{some[0]}-7d4b6c9f5d"])],
+        _POD_NAME: [f"{name}-{random.choice('012')}" for name in candidates],
+        "controller-revision-hash": [random.choice([*_HASHES, f"{candidates[0]}-7d4b6c9f5d"])],
         "pod-template-hash": [random.choice(_HASHES), "7d4b6c9f5d"],
     }
-    return known.get(key) or random.sample(_INDEXES, 2)
+    return values_by_key.get(key) or random.sample(_INDEXES, 2)

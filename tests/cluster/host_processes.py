@@ -1,4 +1,4 @@
-"""Processes and listening ports of this machine: a test checks that nothing is left over."""
+"""Processes and listening ports of this machine, to test that none is left over."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from tests.timeouts import HANG_SECONDS
 
 
 def runs(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):  # where there is no /proc either
+    with contextlib.suppress(FileNotFoundError):  # or there is no /proc
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, 0)

@@ -11,12 +11,12 @@ from tests.harness.identity import AUDIENCE, Pki, Signer, segment
 from tests.harness.server_process import Files
 
 CLUSTER_TOKEN = "cluster-token"
-"""Good certificate, and a token file that a test fills, such as from `kubectl create token`."""
+"""Caller with a valid certificate and a token file that a test writes, for example from `kubectl create token`."""
 
 
 @dataclass(frozen=True)
 class Identities:
-    """What servers are started with (`files`), and whom the API server may call them as, by load balancer name."""
+    """The files of servers, and the callers that the API server may present, by load balancer name."""
 
     files: Files
     callers: dict[str, Caller]
@@ -33,15 +33,15 @@ class Identities:
 def _callers(files: Files, folder: Path) -> dict[str, Caller]:
     stranger = Pki.create(folder / "stranger", "stranger-ca")
     now = datetime.now(UTC)
-    ago, soon, late = (now + timedelta(hours=hours) for hours in (-2, 2, 100))
+    past, future, far_future = (now + timedelta(hours=hours) for hours in (-2, 2, 100))
     good = _certificate(folder, "good", files.caller)
     token = _token(folder, "good", files.signer.token())
     kid = files.signer.jwk()["kid"]
     another_key = Signer(kid=kid)
     tokens = {
-        "expired-token": files.signer.token(ago.timestamp()),
-        "not-yet-valid": files.signer.token(soon.timestamp()),
-        "too-long-a-life": files.signer.token(exp=int(late.timestamp())),
+        "expired-token": files.signer.token(past.timestamp()),
+        "not-yet-valid": files.signer.token(future.timestamp()),
+        "too-long-a-life": files.signer.token(exp=int(far_future.timestamp())),
         "without-subject": files.signer.token(sub=None),
         "two-audiences": files.signer.token(aud=[AUDIENCE, "somebody-else"]),
         "unsigned": f"{segment({'alg': 'none', 'kid': kid})}.{segment(files.signer.claims())}.{segment(b'x')}",

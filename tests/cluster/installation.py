@@ -1,4 +1,4 @@
-"""Podgate in a cluster, as its manifests install it: policy in a ConfigMap, servers, webhook configurations."""
+"""Installation of Podgate as by its manifests: policy in a ConfigMap, servers, webhook configurations."""
 
 import itertools
 import json
@@ -21,9 +21,9 @@ MANIFESTS = Path(__file__).parents[2] / "manifests"
 RBAC = MANIFESTS / "10-rbac.yaml"
 CONTROLLER_RBAC = MANIFESTS / "redis" / "11-rbac-controller.yaml"
 CERTIFICATES_RBAC = MANIFESTS / "certificates" / "12-rbac-certificates.yaml"
-"""Of a controller that keeps certificates."""
+"""Rights of a controller that manages certificates."""
 BUNDLES_RBAC = CERTIFICATES_RBAC.with_name("14-rbac-bundles.yaml")
-"""Of one that writes whom the API server trusts, too."""
+"""Rights of a controller that also writes CA bundles of webhooks."""
 SERVICE_ACCOUNT, CONTROLLER_ACCOUNT = "podgate", "podgate-controller"
 LEASE = "podgate-leader"
 HALVES = ("mutating", "validating")
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Installation:
-    """What `installed` made; `load_balancer` is the API server's way to the servers."""
+    """An installation; the API server reaches its servers through `load_balancer`."""
 
     plane: ControlPlane
     files: Files
@@ -42,26 +42,26 @@ class Installation:
     policy: str
     namespaces: Sequence[str] = ()
     program: Sequence[str | Path] = PODGATE
-    """What runs in place of `python -m webhook`."""
+    """Arguments of Python in place of `-m webhook`."""
     servers: list[Server] = field(default_factory=list)
     controllers: list[Server] = field(default_factory=list)
 
     # --- servers ---
 
     def start_server(self, *arguments: str, kubeconfig: Path | None = None) -> Server:
-        """Start one under the rights of the manifests, and wait until it listens."""
+        """Start a server with the rights of the manifests, and wait until it listens."""
         name = f"podgate-{next(_numbers)}"
         server_flags = self.files.arguments()[2:]  # the policy comes from the cluster
-        whose = ("--kubeconfig", kubeconfig or self.kubeconfig())
-        server = Server.start(self.plane, name, *server_flags, *whose, *arguments, program=self.program)
+        kubeconfig_flags = ("--kubeconfig", kubeconfig or self.kubeconfig())
+        server = Server.start(self.plane, name, *server_flags, *kubeconfig_flags, *arguments, program=self.program)
         self.servers.append(server)
         self.route()
         return server
 
     def stop_server(self, server: Server, *, kill: bool = False, pre_stop_seconds: float = 0.0) -> None:
-        """End one as Kubernetes would: first it gets no more new connections, then SIGTERM; its log must be clean.
+        """Stop a server as Kubernetes does: no new connections, then SIGTERM. Its log must contain no traceback.
 
-        `pre_stop_seconds` is the Deployment's preStop: whoever was on the way to it when it left the Service arrives.
+        `pre_stop_seconds` is the Deployment's preStop, during which connections in flight still reach the server.
         """
         self.servers.remove(server)
         self.route()
@@ -76,14 +76,14 @@ class Installation:
         return self.plane.log(server.name, lines)
 
     def kubeconfig(self, server: str | None = None, *, account: str = SERVICE_ACCOUNT) -> Path:
-        """Return a kubeconfig of the service account; `server` is for a way to the API server of one's own."""
+        """Return a kubeconfig of the service account; `server` is another URL of the API server."""
         token = self.plane.token_of(account, NAMESPACE)
         return self.plane.kubeconfig_for(account, token=token, server=server)
 
     # --- controllers ---
 
     def start_controller(self, *arguments: str) -> Server:
-        """Start one under the rights of the manifests, and wait until it leads or stands by."""
+        """Start a controller with the rights of the manifests, and wait until it listens."""
         for rights in (CONTROLLER_RBAC, CERTIFICATES_RBAC, BUNDLES_RBAC):
             self.plane.apply_file(rights)
         controller_flags = (
@@ -93,22 +93,22 @@ class Installation:
             "127.0.0.1:0",
         )
         name = f"podgate-controller-{next(_numbers)}"
-        found = Server.start(
+        controller = Server.start(
             self.plane, name, *controller_flags, *arguments, command="controller", program=self.program
         )
-        self.controllers.append(found)
-        return found
+        self.controllers.append(controller)
+        return controller
 
-    def stop_controller(self, found: Server, *, kill: bool = False) -> None:
-        """End one as Kubernetes would, or as a crash would; its log must be clean."""
-        self.controllers.remove(found)
-        self.plane.stop_component(found.name, kill=kill)
-        assert "Traceback" not in self.log(found), self.log(found)
+    def stop_controller(self, controller: Server, *, kill: bool = False) -> None:
+        """Stop or kill a controller; its log must contain no traceback."""
+        self.controllers.remove(controller)
+        self.plane.stop_component(controller.name, kill=kill)
+        assert "Traceback" not in self.log(controller), self.log(controller)
 
     # --- policy ---
 
     def apply_policy(self, text: str, *, check: bool = True) -> str:
-        """Apply a policy as its owner would; return what kubectl said."""
+        """Apply a policy with kubectl; return its output."""
         config_map = json.dumps(
             {
                 "apiVersion": "v1",
@@ -117,57 +117,57 @@ class Installation:
                 "data": {KEY: text},
             }
         )
-        # A client-side apply keeps a second copy in an annotation, which holds less than a ConfigMap does.
-        how = ("apply", "--server-side", "--force-conflicts", "-f", "-")
-        done = self.plane.kubectl(*how, input=config_map, check=check)
+        # A client-side apply copies the policy into an annotation, whose maximum size is smaller.
+        command = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+        done = self.plane.kubectl(*command, input=config_map, check=check)
         return done.stdout + done.stderr
 
     def change_policy(self, text: str) -> None:
-        """Apply a policy and wait until every server judges by it."""
+        """Apply a policy and wait until it is in force on every server."""
         self.apply_policy(text)
         self.wait_for_policy(text)
 
     def wait_for_policy(self, text: str) -> None:
-        wanted = load(text.encode(), Purpose.SERVE).policy.hash
+        policy_hash = load(text.encode(), Purpose.SERVE).policy.hash
         self.plane.wait(
-            lambda: all(one.status()["policy"]["hash"] == wanted for one in self.servers),
-            f"policy {wanted} to be in force",
+            lambda: all(one.status()["policy"]["hash"] == policy_hash for one in self.servers),
+            f"policy {policy_hash} to be in force",
             *(one.name for one in self.servers),
         )
 
     def stored(self, name: str) -> str | None:
-        """Return the document in a ConfigMap of ours."""
-        found = self.plane.api.get(f"{_CONFIG_MAPS}/{name}")
-        return None if found is None else found["data"][KEY]
+        """Return the document in a ConfigMap of Podgate."""
+        config_map = self.plane.api.get(f"{_CONFIG_MAPS}/{name}")
+        return None if config_map is None else config_map["data"][KEY]
 
     # --- webhooks ---
 
     def configure(self, policy: str | None = None) -> None:
-        """Apply the webhook configurations of a policy, and wait until the API server goes by them."""
-        judged = load((policy or self.policy).encode(), Purpose.SERVE).policy.policy
+        """Apply the webhook configurations of a policy."""
+        loaded_policy = load((policy or self.policy).encode(), Purpose.SERVE).policy.policy
         bundle = (self.files.folder / "ca.crt").read_bytes()
         client = ClientConfig(ServiceReference(port=self.load_balancer.port), bundle)
-        rendered = configurations(judged, client)
+        rendered = configurations(loaded_policy, client)
         for webhook in (one for configuration in rendered for one in configuration["webhooks"]):
-            webhook["timeoutSeconds"] = 30  # an answer that is late on a busy machine is still one
+            webhook["timeoutSeconds"] = 30  # so that a slow machine fails no call
         self.plane.apply(*rendered)
 
-    def wait_asked(self) -> None:
-        """Wait until the API server asks about Pods of the first namespace, in both halves, and about policies."""
+    def wait_for_calls(self) -> None:
+        """Wait until the API server calls both webhooks for Pods of the first namespace, and the one for policies."""
         namespace = self.namespaces[0]
         text = (self.stored(POLICY) or self.policy) + "# changed\n"
         patch = {"data": {KEY: text}}
 
-        def asked() -> bool:
-            before = self._asked()
+        def calls_arrive() -> bool:
+            before = self._call_counts()
             self.create_pod(namespace, dry_run=True)
             content_type = "application/merge-patch+json"
             self.plane.api.request("PATCH", f"{_CONFIG_MAPS}/{POLICY}?dryRun=All", patch, content_type)
-            return all(now > then for now, then in zip(self._asked(), before, strict=True))
+            return all(now > then for now, then in zip(self._call_counts(), before, strict=True))
 
-        self.plane.wait(asked, f"the API server to ask about {namespace}", "kube-apiserver")
+        self.plane.wait(calls_arrive, f"the API server to call the webhooks for {namespace}", "kube-apiserver")
 
-    def _asked(self) -> tuple[float, ...]:
+    def _call_counts(self) -> tuple[float, ...]:
         halves = [("podgate_reviews_total", f'half="{half}"') for half in ("mutate", "validate")]
         names = [*halves, ("podgate_policy_reviews_total",)]
         return tuple(sum(one.total(*name) for one in self.servers) for name in names)
@@ -177,7 +177,7 @@ class Installation:
     def create_pod(
         self, namespace: str, name: str | None = None, *, dry_run: bool = False, **spec: Any
     ) -> tuple[int, Any]:
-        """Create a Pod as the administrator; return the API server's status and answer."""
+        """Create a Pod as the administrator; return the status and body of the response."""
         metadata = {"name": name} if name else {"generateName": "web-"}
         pod = {
             "apiVersion": "v1",
@@ -189,8 +189,8 @@ class Installation:
         return self.plane.api.request("POST", f"/api/v1/namespaces/{namespace}/pods{query}", pod)
 
     def pods(self, namespace: str) -> list[dict[str, Any]]:
-        found = self.plane.api.get(f"/api/v1/namespaces/{namespace}/pods")
-        return list(found["items"])
+        pod_list = self.plane.api.get(f"/api/v1/namespaces/{namespace}/pods")
+        return list(pod_list["items"])
 
 
 @contextmanager
@@ -204,23 +204,23 @@ def installed(
     servers: int = 1,
     arguments: Sequence[str] = ("--drain", "0s"),
 ) -> Iterator[Installation]:
-    """Install Podgate for some new namespaces and this policy; take it all away again."""
+    """Install Podgate with new namespaces and this policy, and uninstall it at the end."""
     for namespace in namespaces:
         plane.create_namespace(namespace)
     plane.apply_file(RBAC)
-    found = Installation(plane, files, plane.load_balancers[load_balancer], policy, namespaces)
-    found.apply_policy(policy)
+    installation = Installation(plane, files, plane.load_balancers[load_balancer], policy, namespaces)
+    installation.apply_policy(policy)
     try:
         for _ in range(servers):
-            found.start_server(*arguments)
-        found.configure()
-        yield found
+            installation.start_server(*arguments)
+        installation.configure()
+        yield installation
     finally:
         plane.delete(*(f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations" for kind in HALVES))
-        for server in list(found.servers):
-            found.stop_server(server)
-        for controller in list(found.controllers):
-            found.stop_controller(controller)
+        for server in list(installation.servers):
+            installation.stop_server(server)
+        for server_or_controller in list(installation.controllers):
+            installation.stop_controller(server_or_controller)
         plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (POLICY, LAST_GOOD)))
-        # It takes a while: a test has namespaces of its own.
+        # Deletion takes a while, so each test has its own namespaces.
         plane.delete(*(f"/api/v1/namespaces/{namespace}" for namespace in namespaces))

@@ -1,4 +1,4 @@
-"""Access to a running cluster: kubectl, plain requests, and a kubeconfig for any user of a test."""
+"""Access to a running cluster: kubectl, plain requests, and a kubeconfig for any user."""
 
 import json
 import os
@@ -28,22 +28,22 @@ _RESOURCES = {
     f"{_ADMISSION}/MutatingWebhookConfiguration": f"/apis/{_ADMISSION}/mutatingwebhookconfigurations",
     f"{_ADMISSION}/ValidatingWebhookConfiguration": f"/apis/{_ADMISSION}/validatingwebhookconfigurations",
 }
-"""Where the API server has objects of a kind."""
+"""Path of the objects of each kind."""
 
 
 class Access:
-    """What a ControlPlane is to those who use it; it is there from the moment the ports are known."""
+    """The part of a ControlPlane that accesses its API server."""
 
     folder: Path
     ports: Ports
     authority: ClusterAuthority
     api: Api
-    """Bare requests, as the administrator."""
+    """Plain requests as the administrator."""
     kubeconfig: Path
-    """The administrator's: O=system:masters."""
+    """Kubeconfig of the administrator, O=system:masters."""
     _kubectl: Path
 
-    def _let_in(self, ports: Ports) -> None:
+    def _grant_access(self, ports: Ports) -> None:
         self.ports = ports
         certificate, key = self.authority.user("kubernetes-admin", "system:masters")
         self.api = Api.create(ports.apiserver, self.authority.certificate, certificate, key)
@@ -58,7 +58,7 @@ class Access:
     def kubeconfig_for(self, name: str, *groups: str, token: str | None = None, server: str | None = None) -> Path:
         """Return a kubeconfig of a user: by a certificate (CN and O), or by a bearer token if one is given.
 
-        `server` is for whoever is to come through a load balancer in front of the API server.
+        `server` is the URL of a load balancer in front of the API server.
         """
         if token is None:
             certificate, key = self.authority.user(name, *groups)
@@ -77,33 +77,34 @@ class Access:
         check: bool = True,
         kubeconfig: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as the administrator, or as whose kubeconfig is given."""
-        own = {"KUBECONFIG": str(kubeconfig or self.kubeconfig), "HOME": str(self.folder), "PATH": os.defpath}
+        """Run kubectl as the administrator, or with the given kubeconfig."""
+        variables = {"KUBECONFIG": str(kubeconfig or self.kubeconfig), "HOME": str(self.folder), "PATH": os.defpath}
         done = subprocess.run(
-            [self._kubectl, *arguments], input=input, env=own, check=False, capture_output=True, text=True
+            [self._kubectl, *arguments], input=input, env=variables, check=False, capture_output=True, text=True
         )
         failure = f"kubectl {' '.join(arguments)} exited with {done.returncode}: {done.stderr}{done.stdout}"
         assert done.returncode == 0 or not check, failure
         return done
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Apply objects as the administrator: server-side, as kubectl does, but without a process for most kinds."""
-        for one in objects:
-            resource = _RESOURCES.get(f"{one['apiVersion']}/{one['kind']}")
+        """Apply objects server-side as the administrator, without a kubectl process for most kinds."""
+        for document in objects:
+            resource = _RESOURCES.get(f"{document['apiVersion']}/{document['kind']}")
             if resource is None:
-                self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(one))
+                self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(document))
                 continue
-            path = f"{resource.format(namespace=one['metadata'].get('namespace', 'default'))}/{one['metadata']['name']}"
-            how = "fieldManager=kubectl&force=true"
-            status, response = self.api.request("PATCH", f"{path}?{how}", one, "application/apply-patch+yaml")
+            metadata = document["metadata"]
+            path = f"{resource.format(namespace=metadata.get('namespace', 'default'))}/{metadata['name']}"
+            query = "fieldManager=kubectl&force=true"
+            status, response = self.api.request("PATCH", f"{path}?{query}", document, "application/apply-patch+yaml")
             assert status in {200, 201}, f"apply {path}: {status}: {response}"
 
     def apply_file(self, path: Path) -> None:
         """Apply all objects of a manifest as the administrator."""
-        self.apply(*(one for one in yaml.safe_load_all(path.read_text()) if one))
+        self.apply(*(document for document in yaml.safe_load_all(path.read_text()) if document))
 
     def delete(self, *paths: str) -> None:
-        """Delete what is at each path, an object or a collection, without waiting; nothing where it is not there."""
+        """Delete the object or collection at each path without waiting; ignore absent ones."""
         for path in paths:
             status, response = self.api.request("DELETE", path)
             assert status in {200, 202, 404, 409}, f"DELETE {path}: {status}: {response}"

@@ -1,4 +1,4 @@
-"""The kubelet's mount of a Secret or ConfigMap: its keys as files, all of one version."""
+"""Mount of a Secret or ConfigMap as by the kubelet: its keys as files, all of one version."""
 
 import base64
 import contextlib
@@ -13,27 +13,27 @@ from tests.cluster.kubectl import Access
 from tests.timeouts import HANG_SECONDS
 
 
-def mount(found: dict[str, Any], folder: Path) -> None:
-    """Show an object's data in `folder`: a new folder beside the old one, and one rename of `..data` to it."""
-    version = folder / f"..{found['metadata']['resourceVersion']}"
+def mount(document: dict[str, Any], folder: Path) -> None:
+    """Write the data of an object into a new folder, and replace the link `..data` by one to it."""
+    version = folder / f"..{document['metadata']['resourceVersion']}"
     data = folder / "..data"
     if data.is_symlink() and data.readlink().name == version.name:
         return
     version.mkdir(parents=True)
-    for name, value in (found.get("data") or {}).items():
-        (version / name).write_bytes(value.encode() if found["kind"] == "ConfigMap" else base64.b64decode(value))
+    for name, value in (document.get("data") or {}).items():
+        (version / name).write_bytes(value.encode() if document["kind"] == "ConfigMap" else base64.b64decode(value))
         if not (folder / name).is_symlink():
             (folder / name).symlink_to(f"..data/{name}")
-    former = data.readlink().name if data.is_symlink() else None
-    draft = folder / "..data_tmp"
-    draft.symlink_to(version.name)
-    draft.rename(data)
-    if former is not None:
-        shutil.rmtree(folder / former)
+    old_version = data.readlink().name if data.is_symlink() else None
+    new_link = folder / "..data_tmp"
+    new_link.symlink_to(version.name)
+    new_link.rename(data)
+    if old_version is not None:
+        shutil.rmtree(folder / old_version)
 
 
 class Mount:
-    """One object in one folder, looked at every `every_seconds` until `close`: a deleted one stays as it was."""
+    """One object in one folder, polled until `close`. The files of a deleted object stay."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Mount:
         self._cluster = cluster
         self._path = f"/api/v1/namespaces/{namespace}/{kind}/{name}"
         self._every_seconds = every_seconds
-        self._ending = threading.Event()
+        self._is_closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"mount of {name}", daemon=True)
 
     def start(self) -> "Mount":
@@ -56,31 +56,31 @@ class Mount:
         return self
 
     def wait(self, *names: str, timeout_seconds: float = HANG_SECONDS) -> None:
-        """Wait until these files are there, as a container waits for its volumes."""
+        """Wait until these files exist, as a container waits for its volumes."""
         deadline = time.monotonic() + timeout_seconds
         while not all((self.folder / name).exists() for name in names):
             assert time.monotonic() < deadline, f"no {', '.join(names)} in {self._path}"
             time.sleep(0.05)
 
     def close(self) -> None:
-        self._ending.set()
+        self._is_closed.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ending.wait(self._every_seconds):
-            with contextlib.suppress(OSError):  # the API server is away: what is there stays
-                found = self._cluster.api.get(self._path)
-                if found is not None:
-                    mount(found, self.folder)
+        while not self._is_closed.wait(self._every_seconds):
+            with contextlib.suppress(OSError):  # during an outage of the API server the files stay
+                document = self._cluster.api.get(self._path)
+                if document is not None:
+                    mount(document, self.folder)
 
 
 @contextlib.contextmanager
 def mounted(
     cluster: Access, namespace: str, name: str, folder: Path, every_seconds: float = 0.5, kind: str = "secrets"
 ) -> Iterator[Mount]:
-    """Mirror a Secret, or a ConfigMap, into a folder, for as long as it takes."""
-    one = Mount(cluster, namespace, name, folder, every_seconds, kind).start()
+    """Mount a Secret or ConfigMap in a folder until the end of the block."""
+    running_mount = Mount(cluster, namespace, name, folder, every_seconds, kind).start()
     try:
-        yield one
+        yield running_mount
     finally:
-        one.close()
+        running_mount.close()

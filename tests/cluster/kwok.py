@@ -1,4 +1,4 @@
-"""Simulated Nodes: kwok's permissions, and the Nodes that it keeps ready."""
+"""Simulated Nodes, and the permissions of kwok, which keeps them Ready."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -32,27 +32,27 @@ KWOK_OBJECTS: tuple[dict[str, Any], ...] = (
 
 
 def node(name: str, taints: Iterable[dict[str, str]] = (), **labels: str) -> dict[str, Any]:
-    """Return a Node with room for plenty. `zone=` stands for the well-known label; any other label is its own name."""
+    """Return a large Node. `zone=` sets the well-known label; other labels have their own names."""
     zone = labels.pop("zone", None)
-    known = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **({ZONE: zone} if zone else {})}
-    room = {"cpu": "64", "memory": "256Gi", "pods": "500"}
+    well_known = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **({ZONE: zone} if zone else {})}
+    capacity = {"cpu": "64", "memory": "256Gi", "pods": "500"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {**known, **labels}},
+        "metadata": {"name": name, "labels": {**well_known, **labels}},
         "spec": {"taints": list(taints)},
-        "status": {"allocatable": room, "capacity": room},
+        "status": {"allocatable": capacity, "capacity": capacity},
     }
 
 
 NODES = tuple(node(f"node-{zone}{number}", zone=f"zone-{zone}") for zone in "ab" for number in (1, 2))
 
 
-def is_usable(found: dict[str, Any] | None) -> bool:
-    """Whether the scheduler would take it: Ready, and rid of the taint that every new Node carries."""
-    if found is None:
+def is_usable(document: dict[str, Any] | None) -> bool:
+    """Whether the scheduler can use a Node: it is Ready, and the taint of new Nodes is removed."""
+    if document is None:
         return False
-    conditions = found.get("status", {}).get("conditions", [])
+    conditions = document.get("status", {}).get("conditions", [])
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-    taints = {taint["key"] for taint in found["spec"].get("taints", [])}
+    taints = {taint["key"] for taint in document["spec"].get("taints", [])}
     return ready and "node.kubernetes.io/not-ready" not in taints

@@ -12,12 +12,12 @@ POD = {
     "spec": {"containers": [{"name": "c", "image": "i"}]},
 }
 PLACEMENT = "placement: {schedulerName: podgate-scheduler}"
-"""By which a service's policy rewrites them."""
+"""Stanza of the service that rewrites these Pods."""
 
 
 @dataclass
 class Load:
-    """What came of the Pods. A mutating half that is skipped fails open, so it is looked at, too."""
+    """Results of the Pods. A Pod that was admitted but not rewritten is a failure: the mutating webhook fails open."""
 
     admitted: int = 0
     failures: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""TCP load balancer on loopback with stable ports in front of changing servers, as a Service is."""
+"""TCP load balancer on loopback with stable ports in front of changing servers, like a Service."""
 
 import asyncio
 import contextlib
@@ -8,29 +8,29 @@ from dataclasses import dataclass
 from typing import Self
 
 from tests.cluster.background_loop import BackgroundLoop
-from tests.cluster.tcp_relay import relay, reset, wants_connections
+from tests.cluster.tcp_relay import probe_ready, relay, reset
 
 _POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class Target:
-    """A server: its HOST:PORT, and a URL (http, loopback) that answers 200 while it wants new connections."""
+    """A server: its HOST:PORT, and a readiness URL (http, loopback)."""
 
     address: str
     ready_url: str | None = None
 
     async def is_ready(self) -> bool:
-        return self.ready_url is None or await wants_connections(self.ready_url)
+        return self.ready_url is None or await probe_ready(self.ready_url)
 
 
 class LoadBalancer:
-    """One port. Connections go to the ready targets in turn; those that are there stay where they are."""
+    """One port. New connections go to the ready targets in turn; existing ones stay."""
 
     def __init__(self, loop: BackgroundLoop) -> None:
         self.port = 0
         self.accepted = 0
-        """Connections so far, for tests that ask whether there was one."""
+        """Number of connections so far."""
         self._loop = loop
         self._targets: tuple[Target, ...] = ()
         self._ready: tuple[Target, ...] = ()
@@ -49,26 +49,26 @@ class LoadBalancer:
 
     @targets.setter
     def targets(self, targets: Sequence[Target | str]) -> None:
-        """Send new connections here from now on."""
+        """Send new connections to these targets."""
         self._targets = tuple(Target(one) if isinstance(one, str) else one for one in targets)
-        self._loop.run(self._look())
+        self._loop.run(self._check_readiness())
 
     @property
     def ready(self) -> tuple[Target, ...]:
-        """Which targets get new connections."""
+        """The targets that get new connections."""
         return self._ready
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return len(self._open)
 
     def cut(self) -> None:
-        """End all open connections at once, as a network failure would; new ones are let in."""
+        """Reset all open connections, as a network failure does; new ones are accepted."""
         self._loop.run(self._cut())
 
     async def open(self) -> None:
-        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = int(self._server.sockets[0].getsockname()[1])
         self._poller = asyncio.create_task(self._poll())
 
@@ -80,36 +80,38 @@ class LoadBalancer:
         await self._cut()
 
     async def _cut(self) -> None:
-        ending = list(self._open)
-        for task in ending:
+        tasks = list(self._open)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _poll(self) -> None:
         while True:
-            await self._look()
+            await self._check_readiness()
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _look(self) -> None:
+    async def _check_readiness(self) -> None:
         targets = self._targets
         answers = await asyncio.gather(*(target.is_ready() for target in targets))
         if targets == self._targets:
-            self._ready = tuple(target for target, wants in zip(targets, answers, strict=True) if wants)
+            self._ready = tuple(
+                target for target, is_target_ready in zip(targets, answers, strict=True) if is_target_ready
+            )
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
         try:
             with contextlib.suppress(OSError, asyncio.CancelledError):
-                await self._receive(reader, writer)
+                await self._forward(reader, writer)
                 return
-            reset(writer)  # as the other side ended, or as `cut` wants it: not in good order
+            reset(writer)  # the other side failed, or `cut` was called
         finally:
             self._open.discard(task)
 
-    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ready = self._ready
         if not ready:
             raise ConnectionRefusedError("no target is ready")
@@ -117,14 +119,14 @@ class LoadBalancer:
 
 
 class LoadBalancers:
-    """All load balancers of a control plane, on an event loop of their own: tests may block theirs as they please."""
+    """All load balancers of a control plane, on their own event loop, so that tests may block."""
 
     def __init__(self) -> None:
         self._loop = BackgroundLoop("load_balancers")
         self._load_balancers: list[LoadBalancer] = []
 
     def open(self) -> LoadBalancer:
-        """Return a new load balancer, on a port of its own, without targets."""
+        """Return a new load balancer on its own port, without targets."""
         load_balancer = LoadBalancer(self._loop)
         self._loop.run(load_balancer.open())
         self._load_balancers.append(load_balancer)

@@ -29,20 +29,20 @@ CONFIGURATIONS = (
 
 @dataclass
 class ManagedFiles(Files):
-    """What servers are started with: serving leaf and clients' CAs come from a mounted Secret."""
+    """The files of servers, with serving certificate and client CAs from a mounted Secret."""
 
     tls: Path = field(default_factory=Path)
 
     def arguments(self) -> list[str]:
-        found = super().arguments()
+        flags = super().arguments()
         for flag, name in (("--tls-cert", "tls.crt"), ("--tls-key", "tls.key"), ("--client-ca", "ca.crt")):
-            found[found.index(flag) + 1] = str(self.tls / name)
-        return found
+            flags[flags.index(flag) + 1] = str(self.tls / name)
+        return flags
 
 
 @contextmanager
 def managed_plane(identities: Identities, folder: Path) -> Iterator[ControlPlane]:
-    """Start an API server that calls with what is mounted at `folder`."""
+    """Start an API server that presents the certificate in `folder`."""
     token = identities.callers["good"].token
     caller = Caller(folder / "tls.crt", folder / "tls.key", token)
     with ControlPlane(callers={LOAD_BALANCER: caller}, components=API_ALONE) as running:
@@ -51,20 +51,20 @@ def managed_plane(identities: Identities, folder: Path) -> Iterator[ControlPlane
 
 @dataclass(frozen=True)
 class ManagedCertificates:
-    """What the cluster keeps, as a test sees it."""
+    """The managed certificates of a cluster."""
 
     plane: ControlPlane
-    found: Installation
+    installation: Installation
     tls: Path
 
     def secret(self, name: str) -> Any:
         return self.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}")
 
     def data(self, name: str, key: str) -> bytes:
-        found = self.secret(name)
-        return base64.b64decode(found["data"][key]) if found is not None and key in found["data"] else b""
+        secret = self.secret(name)
+        return base64.b64decode(secret["data"][key]) if secret is not None and key in secret["data"] else b""
 
-    def line(self, name: str = SERVING_CA) -> Generations:
+    def generations(self, name: str = SERVING_CA) -> Generations:
         text = self.data(name, "line.json")
         return read(text, name) if text else ()
 
@@ -76,18 +76,18 @@ class ManagedCertificates:
         return self.plane.api.get(f"/apis/admissionregistration.k8s.io/v1/{place}")
 
     def bundles(self) -> list[bytes]:
-        """Return what each entry of each configuration trusts."""
-        found = [self.configuration(place) or {"webhooks": []} for place in CONFIGURATIONS]
-        entries = [entry for one in found for entry in one["webhooks"]]
+        """Return the caBundle of each webhook of each configuration."""
+        configurations = [self.configuration(place) or {"webhooks": []} for place in CONFIGURATIONS]
+        entries = [entry for one in configurations for entry in one["webhooks"]]
         return [base64.b64decode(entry["clientConfig"].get("caBundle", "")) for entry in entries]
 
     def create_pod(self) -> int:
-        """Ask for a Pod, dry; return the API server's status."""
-        return self.found.create_pod(self.found.namespaces[0], dry_run=True)[0]
+        """Create a Pod as a dry run; return the status of the response."""
+        return self.installation.create_pod(self.installation.namespaces[0], dry_run=True)[0]
 
     def wait(self, condition: Callable[[], Any], what: str) -> None:
-        """Wait until it is so; what those who keep it said is in the error where it never is."""
-        suspects = (one.name for one in (*self.found.controllers, *self.found.servers))
+        """Wait for a condition; the error after the timeout contains the logs of controllers and servers."""
+        suspects = (one.name for one in (*self.installation.controllers, *self.installation.servers))
         self.plane.wait(condition, what, "kube-apiserver", *suspects)
 
     def patch(self, path: str, body: Any) -> None:
@@ -95,23 +95,25 @@ class ManagedCertificates:
         assert status == 200, response
 
 
-def forget(plane: ControlPlane, *names: str) -> None:
-    """Delete these Secrets, or all that are kept."""
+def delete_secrets(plane: ControlPlane, *names: str) -> None:
+    """Delete these Secrets, or all managed ones."""
     plane.delete(*(f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}" for name in names or SECRETS))
 
 
 @contextmanager
-def keeping(
+def managed_installation(
     plane: ControlPlane, identities: Identities, folder: Path, policy: str, namespaces: Sequence[str]
 ) -> Iterator[ManagedCertificates]:
-    """Install all but servers and controllers, and mount the two Secrets that there will be."""
+    """Install all but servers and controllers, and mount the two Secrets."""
     tls = folder / "tls"
     source = identities.files
     files = ManagedFiles(source.folder, source.pki, source.signer, source.other, source.caller, tls=tls)
     with ExitStack() as stack:
-        stack.callback(forget, plane)  # once nobody is left who would make them anew
-        found = stack.enter_context(installed(plane, files, policy, namespaces, load_balancer=LOAD_BALANCER, servers=0))
-        one = ManagedCertificates(plane, found, tls)
+        stack.callback(delete_secrets, plane)  # after the controllers have stopped, which would recreate them
+        installation = stack.enter_context(
+            installed(plane, files, policy, namespaces, load_balancer=LOAD_BALANCER, servers=0)
+        )
+        managed = ManagedCertificates(plane, installation, tls)
         stack.enter_context(mounted(plane, NAMESPACE, SERVING, tls))
         stack.enter_context(mounted(plane, NAMESPACE, CLIENT, folder / "caller"))
-        yield one
+        yield managed

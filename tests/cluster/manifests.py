@@ -1,4 +1,4 @@
-"""The shipped manifests, parsed: objects, the Deployment's command, and the commands of the README."""
+"""The shipped manifests, parsed: objects, arguments of the Deployment, and commands of the README."""
 
 import re
 from pathlib import Path
@@ -25,12 +25,12 @@ def policy() -> str:
 def pod_spec() -> dict[str, Any]:
     """Return the spec of the Deployment's Pods."""
     [deployment] = objects("30-deployment.yaml")
-    found: dict[str, Any] = deployment["spec"]["template"]["spec"]
-    return found
+    spec: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return spec
 
 
 def arguments() -> dict[str, str]:
-    """Return the flags that the Deployment starts the server with."""
+    """Return the flags of the server in the Deployment."""
     [container] = pod_spec()["containers"]
     return dict(argument.split("=", 1) for argument in container["args"])
 

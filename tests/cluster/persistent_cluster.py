@@ -1,4 +1,4 @@
-"""The cluster that stays up: started in the background, found by its folder, ended on request."""
+"""A persistent cluster: started in the background, identified by its folder, stopped on request."""
 
 import fcntl
 import os
@@ -20,10 +20,10 @@ from tests.cluster.kwok import NODES
 
 
 def up(folder: Path, *arguments: str) -> bool:
-    """Start a process that holds a cluster in `folder`; return whether there was none yet."""
+    """Start a background process with a cluster in `folder`; return False if one is running already."""
     if _holder(folder) is not None:
         return False
-    shutil.rmtree(folder, ignore_errors=True)  # of one that went with the machine
+    shutil.rmtree(folder, ignore_errors=True)  # of a cluster that ended with the machine
     folder.mkdir(parents=True)
     with (folder / "holder.log").open("w+", errors="replace") as log:
         holder = subprocess.Popen(
@@ -45,28 +45,28 @@ def up(folder: Path, *arguments: str) -> bool:
 def _await_ready(folder: Path, holder: subprocess.Popen[bytes], log: TextIO) -> None:
     while not (folder / "ready").exists():
         if holder.poll() is not None:
-            log.seek(0)  # the folder is gone by now, and the file with it, but for us
+            log.seek(0)  # the file is deleted by now, but still open here
             raise click.ClickException(f"the control plane ended with {holder.returncode}\n{log.read()}")
         time.sleep(0.05)
 
 
 def down(folder: Path) -> bool:
-    """End the cluster in `folder` and wait until nothing is left of it; return whether there was one."""
+    """Stop the cluster in `folder` and wait until it is cleaned up; return whether there was one."""
     pid = _holder(folder)
     if pid is not None:
         with (folder / "lock").open() as lock:
             os.kill(pid, signal.SIGTERM)
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the holder's until it has cleared up
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the process holds the lock until it has cleaned up
     shutil.rmtree(folder, ignore_errors=True)
     return pid is not None
 
 
 def hold(folder: Path, callers: Mapping[int, Caller]) -> None:
-    """Hold a cluster until SIGTERM. `callers` are by the port of the webhook that is called."""
+    """Run a cluster until SIGTERM. `callers` are by the port of the webhook."""
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: sys.exit(0))
     admission = admission_configuration(folder, callers)
-    with _taken(folder), ControlPlane(folder=folder, admission=admission) as plane:
+    with _lock_held(folder), ControlPlane(folder=folder, admission=admission) as plane:
         plane.apply(*stand_in_service())
         plane.add_nodes(*NODES)
         (folder / "ready").touch()
@@ -75,8 +75,8 @@ def hold(folder: Path, callers: Mapping[int, Caller]) -> None:
 
 
 @contextmanager
-def _taken(folder: Path) -> Iterator[None]:
-    """Be the holder until everything is cleared up."""
+def _lock_held(folder: Path) -> Iterator[None]:
+    """Hold the lock of the folder, which contains the process id."""
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         lock.write(f"{os.getpid()}\n")
@@ -85,7 +85,7 @@ def _taken(folder: Path) -> Iterator[None]:
 
 
 def _holder(folder: Path) -> int | None:
-    """Return who holds the cluster; a lock that nobody holds was left behind."""
+    """Return the id of the process that holds the lock, if any; an unlocked file is stale."""
     try:
         with (folder / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Pods that several callers create, delete and have denied concurrently; which of them exist."""
+"""Concurrent creation, deletion and denial of Pods by several callers, and the Pods that exist."""
 
 import random
 import threading
@@ -13,59 +13,59 @@ from tests.cluster.controlplane import ControlPlane
 CALLERS = 3
 _GPU = "nvidia.com/gpu"
 _PAUSE_SECONDS = 0.05
-"""After each operation of a caller: all others on the machine are to have a part of it."""
+"""Pause after each operation of a caller, so that other processes get CPU time."""
 
 
 class PodChurn:
-    """Pods of one namespace, in which none may ask for a GPU. Only the churn creates and deletes there."""
+    """Churn of Pods in its own namespace, which has a quota of no GPUs."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
-        self.came: set[str] = set()
-        """The uids of all that came to be; complete when the churn is over."""
-        self.refused = 0
-        """How often a Pod was refused that had been charged."""
+        self.created: set[str] = set()
+        """UIDs of all Pods that were created; complete after the churn."""
+        self.rejected = 0
+        """How many charged Pods were rejected."""
         self.operations = 0
         self._plane = plane
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods"
-        self._unclear: list[str] = []
-        """Names of Pods of which nobody has said whether they came to be. Nobody deletes them."""
-        self._over = threading.Event()
+        self._uncertain: list[str] = []
+        """Names of Pods whose creation is uncertain; they are not deleted."""
+        self._is_over = threading.Event()
 
     @classmethod
     @contextmanager
-    def over(cls, plane: ControlPlane, namespace: str) -> Iterator[Self]:
-        """Let it rage until the block ends."""
+    def running(cls, plane: ControlPlane, namespace: str) -> Iterator[Self]:
+        """Run the churn until the end of the block."""
         churn = cls(plane, namespace)
         churn._forbid_gpus()
         with ThreadPoolExecutor(CALLERS) as callers:
-            blowing = [callers.submit(churn._blow, seed) for seed in range(CALLERS)]
+            futures = [callers.submit(churn._run_caller, seed) for seed in range(CALLERS)]
             try:
                 yield churn
             finally:
-                churn._over.set()
-            for one in blowing:
-                one.result()
-        found = {pod["metadata"]["name"]: uid for uid, pod in churn.there().items()}
-        churn.came |= {found[name] for name in churn._unclear if name in found}
+                churn._is_over.set()
+            for future in futures:
+                future.result()
+        uids = {pod["metadata"]["name"]: uid for uid, pod in churn.existing().items()}
+        churn.created |= {uids[name] for name in churn._uncertain if name in uids}
 
-    def there(self) -> dict[str, dict[str, Any]]:
-        """Return the Pods that there are, by uid."""
+    def existing(self) -> dict[str, dict[str, Any]]:
+        """Return the existing Pods by UID."""
         return {pod["metadata"]["uid"]: pod for pod in self._plane.api.get(self._path)["items"]}
 
     def live(self) -> set[str]:
-        """Return the uids of those that count as live: not of one that was to be gone at once, and still is there."""
-        return {uid for uid, pod in self.there().items() if "deletionTimestamp" not in pod["metadata"]}
+        """Return the UIDs of the Pods that count as live: of those that are not terminating."""
+        return {uid for uid, pod in self.existing().items() if "deletionTimestamp" not in pod["metadata"]}
 
-    def half_delete(self) -> None:
-        """Leave a Pod as an API server does that is killed between the two writes by which it deletes one."""
+    def leave_terminating(self) -> None:
+        """Leave a terminating Pod, as an API server does that is killed between the two writes of a deletion."""
         name = f"pod-{uuid.uuid4().hex}"
         assert self._create(name, finalizers=["podgate.io/stays"]) == 201
         status, response = self._request("DELETE", f"{self._path}/{name}")
         assert (status, response["metadata"]["deletionGracePeriodSeconds"]) == (200, 0), response
 
     def _forbid_gpus(self) -> None:
-        """Refuse them as ResourceQuota does, whose controller need not run."""
+        """Create a ResourceQuota with its status, because its controller may not run."""
         hard = {f"requests.{_GPU}": "0"}
         metadata = {"name": "no-gpus", "namespace": self._namespace}
         quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
@@ -75,20 +75,20 @@ class PodChurn:
         status, response = self._plane.api.request("PATCH", path, patch, "application/merge-patch+json")
         assert status == 200, response
 
-    def _blow(self, seed: int) -> None:
-        chance, own = random.Random(seed), list[str]()  # noqa: S311  it guards nothing
-        while not self._over.wait(_PAUSE_SECONDS):
-            operation = chance.choices(("create", "delete", "collide", "gpu"), (50, 30, 10, 10))[0]
-            name, new = chance.choice(own) if own else "", f"pod-{uuid.uuid4().hex}"
+    def _run_caller(self, seed: int) -> None:
+        generator, own_pods = random.Random(seed), list[str]()  # noqa: S311  not for secrets
+        while not self._is_over.wait(_PAUSE_SECONDS):
+            operation = generator.choices(("create", "delete", "collide", "gpu"), (50, 30, 10, 10))[0]
+            name, new_name = generator.choice(own_pods) if own_pods else "", f"pod-{uuid.uuid4().hex}"
             if operation == "delete" and name:
-                own.remove(name)
+                own_pods.remove(name)
                 self._request("DELETE", f"{self._path}/{name}")
             elif operation == "collide" and name:
-                self.refused += self._create(name) == 409
+                self.rejected += self._create(name) == 409
             elif operation == "gpu":
-                self.refused += self._create(new, {_GPU: "1"}) == 403
-            elif self._create(new) == 201:
-                own.append(new)
+                self.rejected += self._create(new_name, {_GPU: "1"}) == 403
+            elif self._create(new_name) == 201:
+                own_pods.append(new_name)
             self.operations += 1
 
     def _create(self, name: str, limits: dict[str, str] | None = None, **metadata: Any) -> int:
@@ -97,13 +97,13 @@ class PodChurn:
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         status, response = self._request("POST", self._path, pod)
         if status == 201:
-            self.came.add(response["metadata"]["uid"])
+            self.created.add(response["metadata"]["uid"])
         elif not status:
-            self._unclear.append(name)
+            self._uncertain.append(name)
         return status
 
     def _request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Return status and answer; status 0 where nobody knows what has become of it."""
+        """Return status and body of the response; status 0 if the result is unknown."""
         try:
             status, response = self._plane.api.request(method, path, body)
         except OSError:

@@ -1,4 +1,4 @@
-"""Deployments whose Pods start or fail, their breakers, and a substitute for some kubelets."""
+"""Deployments whose Pods start or fail, and status updates in place of a kubelet."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,7 +7,7 @@ from tests.cluster.controller_fixture import ControllerFixture
 from tests.cluster.controlplane import ControlPlane
 
 GOOD, BAD = "good", "bad"
-"""Images: what is to become of their Pods where `report` speaks for the kubelet."""
+"""Images: `report_starts` reports Pods of the first as running, and of the second as crashing."""
 
 UNSCHEDULED: dict[str, Any] = {"schedulerName": "nobody"}
 _APPS = "/apis/apps/v1/namespaces"
@@ -31,28 +31,28 @@ def scale(plane: ControlPlane, namespace: str, name: str, replicas: int) -> None
 
 
 def ready(running: ControllerFixture, namespace: str, image: str = GOOD) -> list[dict[str, Any]]:
-    """Return the Pods that are Ready and are to stay."""
+    """Return the Pods that are Ready and not terminating."""
     return [
         pod
-        for pod in running.found.pods(namespace)
+        for pod in running.installation.pods(namespace)
         if _is_ready(pod)
         and "deletionTimestamp" not in pod["metadata"]
         and pod["spec"]["containers"][0]["image"] == image
     ]
 
 
-def refusals(running: ControllerFixture, namespace: str) -> str:
-    """Return what ReplicaSets say of the Pods that they could not create."""
-    found = running.plane.api.get(f"{_APPS}/{namespace}/replicasets")["items"]
-    conditions = [one for replica_set in found for one in replica_set["status"].get("conditions", [])]
+def creation_failures(running: ControllerFixture, namespace: str) -> str:
+    """Return the ReplicaFailure messages of ReplicaSets."""
+    replica_sets = running.plane.api.get(f"{_APPS}/{namespace}/replicasets")["items"]
+    conditions = [one for replica_set in replica_sets for one in replica_set["status"].get("conditions", [])]
     return "\n".join(one["message"] for one in conditions if one["type"] == "ReplicaFailure")
 
 
-def report(running: ControllerFixture, namespace: str) -> None:
-    """Say of Pods that no scheduler wants what a kubelet would: those of the good image run, the others crash."""
-    for pod in running.found.pods(namespace):
-        is_told = bool(pod["status"].get("containerStatuses")) or "deletionTimestamp" in pod["metadata"]
-        if not is_told and pod["spec"]["schedulerName"] == UNSCHEDULED["schedulerName"]:
+def report_starts(running: ControllerFixture, namespace: str) -> None:
+    """Write the status of unscheduled Pods as a kubelet does: the good image runs, the other one crashes."""
+    for pod in running.installation.pods(namespace):
+        has_status = bool(pod["status"].get("containerStatuses")) or "deletionTimestamp" in pod["metadata"]
+        if not has_status and pod["spec"]["schedulerName"] == UNSCHEDULED["schedulerName"]:
             path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}/status"
             status = _status(is_good=pod["spec"]["containers"][0]["image"] == GOOD)
             code, answer = running.plane.api.request("PATCH", path, {"status": status}, _MERGE)
@@ -64,8 +64,8 @@ def _status(*, is_good: bool) -> dict[str, Any]:
     if is_good:
         state = {"state": {"running": {}}}
     else:
-        last = {"terminated": {"exitCode": 1, "reason": "Error"}}
-        state = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}, "lastState": last}
+        last_state = {"terminated": {"exitCode": 1, "reason": "Error"}}
+        state = {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}, "lastState": last_state}
     condition = {"type": "Ready", "status": str(is_good), "lastTransitionTime": _now()}
     return {"phase": "Running", "conditions": [condition], "containerStatuses": [{**container, **state}]}
 

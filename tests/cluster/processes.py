@@ -1,4 +1,4 @@
-"""Background programs: a log each, one process group, and a reaper that survives the test process."""
+"""Background processes, each with a log, in one process group, and a reaper that outlives the test process."""
 
 import contextlib
 import secrets
@@ -15,19 +15,19 @@ _REAPER = Path(__file__).with_name("reaper.py")
 
 
 class ComponentError(AssertionError):
-    """A component did not do what it should; says what it logged."""
+    """A component failed; the message contains its log."""
 
 
 def free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) -> list[int]:
-    """Return free TCP ports of loopback. Another process may take one before it is used: whoever starts tries again.
+    """Return free TCP ports of loopback. Another process may take one before its use; the caller must then retry.
 
-    They are below the ports that outgoing connections are given, so that no connection takes the port of a server
-    that is down for a while, and a client that tries one does not connect to itself.
+    They are below the ephemeral ports, so that no outgoing connection takes the port of a stopped server, and a client
+    of that port does not connect to itself.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as probes:
         ports: list[int] = []
         while len(ports) < count:
-            port, probe = secrets.choice(among), held.enter_context(socket.socket())
+            port, probe = secrets.choice(among), probes.enter_context(socket.socket())
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
@@ -36,7 +36,7 @@ def free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) -> list
 
 
 class Processes:
-    """Named processes in `folder`, which is deleted with them."""
+    """Named processes with the working folder `folder`, which `close` deletes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,14 +45,14 @@ class Processes:
             [sys.executable, "-I", "-S", _REAPER, folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            process_group=0,  # Ctrl-C is for us, not for it
+            process_group=0,  # Ctrl-C must not end it
         )
         assert self._reaper.stdout is not None
         with self._reaper.stdout as output:
             self._group = int(output.readline())
 
     def start(self, name: str, command: Sequence[str | Path]) -> None:
-        """Start a program; a command line of this Python is forked from an interpreter that has imported Podgate."""
+        """Start a program; a command of this Python is forked from an interpreter that has imported Podgate already."""
         assert not self.alive(name), f"{name} runs already"
         program, *arguments = command
         with self._log(name).open("ab") as log:
@@ -71,7 +71,7 @@ class Processes:
             )
 
     def stop(self, name: str, *, kill: bool = False) -> None:
-        """End a process: as Kubernetes would, or as a crash would; nothing where it has ended already."""
+        """Stop a process with SIGTERM, or with SIGKILL if `kill`; without effect if it has exited."""
         process = self._running.pop(name)
         process.kill() if kill else process.terminate()
         try:
@@ -89,24 +89,24 @@ class Processes:
 
     @property
     def names(self) -> list[str]:
-        """What was started and not stopped, dead or alive."""
+        """Names of processes that were started and not stopped, even if they have exited."""
         return list(self._running)
 
     def require(self, *names: str) -> None:
-        """Raise ComponentError where one of these has ended by itself."""
+        """Raise ComponentError if one of these processes has exited."""
         for name in names:
             if not self.alive(name):
                 code = self._running[name].returncode if name in self._running else "nothing: it was not started"
                 raise ComponentError(f"{name} ended with {code}:\n{self.log(name)}")
 
     def log(self, name: str, lines: int = 30) -> str:
-        """Return the end of what a process said."""
+        """Return the last lines of a process's log."""
         path = self._log(name)
         text = path.read_text(errors="replace") if path.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
     def close(self) -> None:
-        """End everything at once and delete the folder: this is the reaper's work, whether or not we live to ask."""
+        """Kill all processes; the reaper then deletes the folder, as it does if this process is killed."""
         for process in self._running.values():
             process.kill()
         for process in self._running.values():

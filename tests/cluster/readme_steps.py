@@ -1,4 +1,4 @@
-"""The steps of the manifests' README, executed in a cluster command by command."""
+"""The steps of the manifests' README, executed in a cluster."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ ON_THE_NODE = "/etc/kubernetes/podgate"
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster, a folder with the manifests where commands run, and the port where kube-apiserver finds the server."""
+    """A cluster, a working folder with the manifests, and the load balancer in front of the server."""
 
     plane: ControlPlane
     folder: Path
@@ -34,23 +34,28 @@ class Site:
         (self.folder / "bin").mkdir()
         (self.folder / "bin/kubectl").symlink_to(binaries().kubectl)
 
-    def take(self, step: str) -> str:
-        """Run the commands of a step. A node's /etc is in our folder, and our door has another port than 443."""
+    def run(self, step: str) -> str:
+        """Run the commands of a step, with the working folder for the node's /etc, and another port than 443."""
         step = step.replace(ON_THE_NODE, str(self.folder / "node"))
         step = step.replace(
             "webhooks --policy", f"webhooks --service podgate-system/podgate:{self.load_balancer.port} --policy"
         )
         tools = (self.folder / "bin", Path(sys.executable).parent, "/usr/bin", "/bin")
-        own = {"PATH": os.pathsep.join(map(str, tools)), "KUBECONFIG": str(self.plane.kubeconfig)}
+        variables = {"PATH": os.pathsep.join(map(str, tools)), "KUBECONFIG": str(self.plane.kubeconfig)}
         command = ["bash", "-o", "errexit", "-o", "pipefail", "-o", "nounset", "-c", step]
         done = subprocess.run(
-            command, cwd=self.folder, env={**own, "HOME": str(self.folder)}, check=False, capture_output=True, text=True
+            command,
+            cwd=self.folder,
+            env={**variables, "HOME": str(self.folder)},
+            check=False,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
     def restart_api_server(self) -> None:
-        """Start it with what step 3 has put on the node."""
+        """Restart kube-apiserver with the files that step 3 writes to the node."""
         for path in (self.folder / "node").glob("*.yaml"):
             text = path.read_text().replace(ON_THE_NODE, str(path.parent))
             path.write_text(text.replace(SERVICE_HOST, f"{SERVICE_HOST}:{self.load_balancer.port}"))
@@ -59,9 +64,9 @@ class Site:
         self.plane.wait_ready()
 
     def start_server(self) -> str:
-        """Start what the Deployment starts, with the objects that it mounts and its account; return its address.
+        """Start the server with the flags, mounts and account of the Deployment; return its address.
 
-        kwok only pretends to run it: the Service leads to loopback instead.
+        kwok does not run it, so the Service is an ExternalName of loopback instead.
         """
         flags = mounted(self.folder / "pod")
         for volume in manifests.pod_spec()["volumes"]:
@@ -72,29 +77,29 @@ class Site:
         server = Server.start(self.plane, SERVER, *(f"{flag}={text}" for flag, text in flags.items()))
         self.load_balancer.targets = [server.target]
         self.plane.wait(lambda: self.load_balancer.ready, "the server to be ready", SERVER)
-        elsewhere = {
+        external_name = {
             "spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": None, "clusterIPs": None}
         }
-        self.plane.kubectl("patch", "service", "podgate", "-n", NAMESPACE, "--patch", json.dumps(elsewhere))
+        self.plane.kubectl("patch", "service", "podgate", "-n", NAMESPACE, "--patch", json.dumps(external_name))
         return server.admission
 
     def _mount(self, volume: dict[str, Any]) -> None:
         if "secret" in volume:
-            found = self._data("secrets", volume["secret"]["secretName"])
-            content = {key: base64.b64decode(text) for key, text in found.items()}
+            texts = self._data("secrets", volume["secret"]["secretName"])
+            content = {key: base64.b64decode(text) for key, text in texts.items()}
         else:
-            found = self._data("configmaps", volume["configMap"]["name"])
-            content = {key: text.encode() for key, text in found.items()}
+            texts = self._data("configmaps", volume["configMap"]["name"])
+            content = {key: text.encode() for key, text in texts.items()}
         for key, data in content.items():
             (self.folder / "pod" / volume["name"] / key).write_bytes(data)
 
     def _data(self, kind: str, name: str) -> dict[str, str]:
-        found: dict[str, str] = self.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")["data"]
-        return found
+        data: dict[str, str] = self.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/{kind}/{name}")["data"]
+        return data
 
 
 def mounted(folder: Path) -> dict[str, str]:
-    """Return the Deployment's flags where its mounts are folders in `folder`, with an empty file for each they name."""
+    """Return the Deployment's flags with mounts in `folder`, and create an empty file for each path."""
     flags = {flag: text.replace("/etc/podgate", str(folder)) for flag, text in manifests.arguments().items()}
     for text in flags.values():
         if text.startswith(str(folder)):

@@ -1,7 +1,7 @@
-"""Cleanup of a test process: waits until that process has ended, then ends what it left running.
+"""Cleanup after a test process has ended: its background processes are killed.
 
-A program of its own, `python reaper.py FOLDER`, its standard input a pipe whose other end the test process holds. It
-prints the id of a process group; once the pipe closes, whatever has joined that group is killed, and FOLDER deleted.
+`python reaper.py FOLDER` prints the id of a process group. Its standard input is a pipe from the test process. When the
+pipe closes, all processes of the group are killed, and FOLDER is deleted.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ import sys
 import time
 from pathlib import Path
 
-_PATIENCE_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 
 
 def main(folder: Path) -> None:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # whatever ends the test process is none of our business: the pipe is
+        signal.signal(name, signal.SIG_IGN)  # only the pipe ends this process
     group = _anchor()
     sys.stdout.write(f"{group}\n")
     sys.stdout.close()
@@ -25,23 +25,23 @@ def main(folder: Path) -> None:
         pass
     os.killpg(group, signal.SIGKILL)
     os.waitpid(group, 0)
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    with contextlib.suppress(ProcessLookupError):  # nobody is left in it
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    with contextlib.suppress(ProcessLookupError):  # the group is empty
         while time.monotonic() < deadline:
             os.killpg(group, signal.SIGKILL)
             time.sleep(0.01)
     while folder.exists() and time.monotonic() < deadline:
-        shutil.rmtree(folder, ignore_errors=True)  # a dying process may still have written into it
+        shutil.rmtree(folder, ignore_errors=True)  # a process that is being killed may still write into it
 
 
 def _anchor() -> int:
-    """Start a process that does nothing but keep a group alive, which its members come to and leave."""
+    """Start an idle process that keeps the process group alive."""
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
         while True:
             signal.pause()
-    with contextlib.suppress(PermissionError):  # the child may have done it first; not so its exec, there is none
+    with contextlib.suppress(PermissionError):  # the child has already done it
         os.setpgid(child, child)
     return child
 

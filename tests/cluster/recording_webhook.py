@@ -1,4 +1,4 @@
-"""A webhook server that records its requests: which calls arrive, and their content."""
+"""A webhook server that records its calls."""
 
 import json
 import ssl
@@ -12,20 +12,20 @@ from tests.cluster.background_loop import BackgroundLoop
 from webhook.tls.context import TlsPaths
 
 Answer = Callable[[str, bytes], Awaitable[bytes]]
-"""From the path and the body of a call to the body of the answer."""
+"""Returns the body of the response from the path and body of a call."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One AdmissionReview: the path that it came to, without the slash, and all of it."""
+    """One AdmissionReview, and the path of its call without the slash."""
 
     path: str
     review: dict[str, Any]
 
     @property
     def request(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.review["request"]
-        return found
+        document: dict[str, Any] = self.review["request"]
+        return document
 
     @property
     def operation(self) -> str:
@@ -37,7 +37,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The name of what is reviewed, or what it will be made of."""
+        """The name of the reviewed object, or its `generateName`."""
         metadata = (self.request["object"] or {}).get("metadata", {})
         return str(self.request.get("name") or metadata.get("generateName", ""))
 
@@ -48,23 +48,23 @@ async def admit(_: str, body: bytes) -> bytes:
 
 
 class Recorder:
-    """Listens on `address` once it is entered; when it is left, it raises what `answer` stumbled over."""
+    """Listens on `address` while it is entered; the exit raises the exceptions of `answer`."""
 
     def __init__(self, paths: TlsPaths, answer: Answer = admit) -> None:
         self.address = ""
         self.calls: list[Call] = []
-        """Those that came since they were last taken."""
+        """Calls since the last `take_calls`."""
         self._answer = answer
         self._failures: list[Exception] = []
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(paths.certificate, paths.key)
         app = web.Application()
-        app.router.add_post("/{path}", self._take)
+        app.router.add_post("/{path}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1, handler_cancellation=True)
         self._loop = BackgroundLoop("recorder")
 
-    def taken(self) -> list[Call]:
-        """Return the calls since the last time that this was asked."""
+    def take_calls(self) -> list[Call]:
+        """Return the calls since the last time, and forget them."""
         calls, self.calls = self.calls, []
         return calls
 
@@ -87,15 +87,15 @@ class Recorder:
         assert self._runner.server is not None
         for connection in self._runner.server.connections:
             assert connection.transport is not None
-            connection.transport.abort()  # to close in good order would be to wait for the API server
+            connection.transport.abort()  # an orderly close waits for the API server
         await self._runner.cleanup()
 
-    async def _take(self, request: web.Request) -> web.Response:
+    async def _handle(self, request: web.Request) -> web.Response:
         path, body = request.match_info["path"], await request.read()
         try:
             self.calls.append(Call(path, json.loads(body)))
             answer = await self._answer(path, body)
-        except Exception as error:  # the test in the other thread is to see it, whatever it is
+        except Exception as error:  # it is raised again in the thread of the test
             self._failures.append(error)
             raise
         return web.Response(body=answer, content_type="application/json")

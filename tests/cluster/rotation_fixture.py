@@ -1,4 +1,4 @@
-"""A cluster whose credentials are all issued, mounted and renewed by what ships."""
+"""A cluster whose credentials are all issued, mounted and renewed by Podgate."""
 
 import sys
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.cluster.server import PODGATE, Server
 from tests.harness.server_process import Files
 
 LOAD_BALANCER, SECOND = "rotating", "rotating-2"
-"""Two ports of one Service: the API server's certificate changes behind the one that it does not use."""
+"""Two ports of one Service: the API server's certificate is renewed for the port not in use."""
 ISSUER, SUBJECT = "podgate", "kube-apiserver"
 NODE = "apiserver-files"
 _NODE_RIGHTS, _NODE_ACCOUNT = MANIFESTS / "apiserver" / "rbac.yaml", "podgate-apiserver-files"
@@ -31,8 +31,8 @@ IDENTITIES = f"""\
 
 
 @dataclass(frozen=True)
-class Lives:
-    """How long everything lives, as flags of the controller."""
+class CredentialLifetimes:
+    """Lifetimes of all credentials, as flags of the controller."""
 
     serving_ca: str
     serving: str
@@ -42,7 +42,7 @@ class Lives:
     token_key: str
 
     def flags(self) -> list[str]:
-        named = {
+        flag_values = {
             "--serving-ca-lifetime": self.serving_ca,
             "--serving-lifetime": self.serving,
             "--client-ca-lifetime": self.client_ca,
@@ -50,12 +50,12 @@ class Lives:
             "--token-lifetime": self.token,
             "--token-key-lifetime": self.token_key,
         }
-        return [part for pair in named.items() for part in pair]
+        return [part for pair in flag_values.items() for part in pair]
 
 
 @dataclass
 class MountedFiles(Files):
-    """What servers are started with: all of it is mounted from the cluster."""
+    """The files of servers, all mounted from the cluster."""
 
     mounts: Path = field(default_factory=Path)
 
@@ -73,67 +73,67 @@ class MountedFiles(Files):
 
 @dataclass(frozen=True)
 class RotationFixture(ManagedCertificates):
-    """What a test does with it."""
+    """An installation with servers, controllers and the writer of kube-apiserver's files."""
 
     store: str
-    lives: Lives
+    lifetimes: CredentialLifetimes
 
     def start_server(self) -> Server:
-        # On a busy machine the API server's handshakes and bodies may take longer than the defaults allow.
-        patience = ("--store-deadline", "10s", "--handshake-timeout", "1m", "--body-timeout", "1m")
-        return self.found.start_server("--drain", "1s", "--store", self.store, *patience)
+        # On a busy machine the API server's handshakes and bodies may exceed the default timeouts.
+        timeouts = ("--store-deadline", "10s", "--handshake-timeout", "1m", "--body-timeout", "1m")
+        return self.installation.start_server("--drain", "1s", "--store", self.store, *timeouts)
 
     def start_controller(self) -> Server:
-        issuing = ("--certificates", "own", "--token-issuer", ISSUER, "--token-subject", SUBJECT)
-        ports = ("--caller-ports", f"{self.found.load_balancer.port},{self.plane.load_balancers[SECOND].port}")
-        return self.found.start_controller("--store", self.store, *issuing, *ports, *self.lives.flags())
+        token_flags = ("--certificates", "own", "--token-issuer", ISSUER, "--token-subject", SUBJECT)
+        ports = ("--caller-ports", f"{self.installation.load_balancer.port},{self.plane.load_balancers[SECOND].port}")
+        return self.installation.start_controller("--store", self.store, *token_flags, *ports, *self.lifetimes.flags())
 
     def start_node(self) -> None:
-        """Start what renews kube-apiserver's files, and have it started with them once they are there."""
+        """Start the writer of kube-apiserver's files, and restart kube-apiserver with them."""
         self.plane.kubectl("apply", "-f", str(_NODE_RIGHTS))
-        host = f"{SERVICE_HOST}:{self.found.load_balancer.port}"
+        host = f"{SERVICE_HOST}:{self.installation.load_balancer.port}"
         node_flags = ("--out", self.node, "--webhook", host, "--token", "own", "--every", "2s")
         node_flags = (*node_flags, "--second-port", str(self.plane.load_balancers[SECOND].port))
         token = self.plane.kubectl("create", "token", _NODE_ACCOUNT, "-n", "kube-system").stdout.strip()
-        whose = ("--kubeconfig", self.plane.kubeconfig_for(_NODE_ACCOUNT, token=token))
-        self.plane.processes.start(NODE, [sys.executable, *PODGATE, NODE, *node_flags, *whose])
-        wanted = ("admission-configuration.yaml", "kubeconfig.yaml", "kube-apiserver.pem", "token")
-        self.plane.wait(lambda: all((self.node / name).exists() for name in wanted), "kube-apiserver's files", NODE)
-        self.plane.admission = self.node / wanted[0]
+        kubeconfig_flags = ("--kubeconfig", self.plane.kubeconfig_for(_NODE_ACCOUNT, token=token))
+        self.plane.processes.start(NODE, [sys.executable, *PODGATE, NODE, *node_flags, *kubeconfig_flags])
+        files = ("admission-configuration.yaml", "kubeconfig.yaml", "kube-apiserver.pem", "token")
+        self.plane.wait(lambda: all((self.node / name).exists() for name in files), "kube-apiserver's files", NODE)
+        self.plane.admission = self.node / files[0]
         self.plane.restart("kube-apiserver")
         self.plane.wait_ready()
 
     @property
     def node(self) -> Path:
-        """Where kube-apiserver's files are."""
+        """Folder of kube-apiserver's files."""
         return self.tls.parent / "node"
 
 
 @contextmanager
-def rotating(
-    identities: Identities, folder: Path, store: str, policy: str, namespace: str, lives: Lives
+def rotating_cluster(
+    identities: Identities, folder: Path, store: str, policy: str, namespace: str, lifetimes: CredentialLifetimes
 ) -> Iterator[RotationFixture]:
-    """Start an API server; make, mount and renew by what ships all that it and the servers identify themselves with."""
+    """Start an API server and two servers whose credentials are issued, mounted and renewed by Podgate."""
     source = identities.files
-    files = MountedFiles(source.folder, source.pki, source.signer, source.other, source.caller, mounts=folder)
+    server_files = MountedFiles(source.folder, source.pki, source.signer, source.other, source.caller, mounts=folder)
     (folder / "identities.yaml").write_text(IDENTITIES)
     with ExitStack() as stack:
         plane = stack.enter_context(
             ControlPlane(callers={LOAD_BALANCER: Caller(), SECOND: Caller()}, components=API_ALONE)
         )
         plane.apply(*stand_in_service())
-        found = stack.enter_context(
-            installed(plane, files, policy, [namespace], load_balancer=LOAD_BALANCER, servers=0)
+        installation = stack.enter_context(
+            installed(plane, server_files, policy, [namespace], load_balancer=LOAD_BALANCER, servers=0)
         )
-        plane.load_balancers[SECOND].targets = [found.load_balancer.address]
-        one = RotationFixture(plane, found, folder / "tls", store, lives)
+        plane.load_balancers[SECOND].targets = [installation.load_balancer.address]
+        rotation = RotationFixture(plane, installation, folder / "tls", store, lifetimes)
         tls = stack.enter_context(mounted(plane, NAMESPACE, "podgate-tls", folder / "tls"))
         jwks = stack.enter_context(mounted(plane, NAMESPACE, "podgate-jwks", folder / "jwks", kind="configmaps"))
         for _ in range(2):
-            one.start_controller()
+            rotation.start_controller()
         tls.wait("tls.crt", "ca.crt", "serving-ca.crt")
         jwks.wait("jwks.json")
-        one.start_node()
+        rotation.start_node()
         for _ in range(2):
-            one.start_server()
-        yield one
+            rotation.start_server()
+        yield rotation

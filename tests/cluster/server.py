@@ -14,12 +14,12 @@ from tests.timeouts import HANG_SECONDS
 
 PODGATE = ("-m", "webhook")
 SHORT_INTERVALS = ("-P", Path(__file__).with_name("short_intervals.py"))
-"""The same, with short times."""
+"""The same with short intervals."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running one, and the HOST:PORT of its listeners; a controller has the plain one alone."""
+    """A running server or controller, and HOST:PORT of its listeners; a controller has the plain one only."""
 
     name: str
     admission: str
@@ -34,7 +34,7 @@ class Server:
         command: str = "serve",
         program: Sequence[str | Path] = PODGATE,
     ) -> Self:
-        """Start one with these arguments, and wait until it listens."""
+        """Start a process with these arguments, and wait until it listens."""
         plane.processes.start(name, [sys.executable, *program, command, *arguments])
 
         def listening() -> dict[str, Any] | None:
@@ -53,8 +53,8 @@ class Server:
 
     def status(self) -> dict[str, Any]:
         with urlopen(f"http://{self.plain}/status", timeout=HANG_SECONDS) as response:
-            shown: dict[str, Any] = json.load(response)
-        return shown
+            document: dict[str, Any] = json.load(response)
+        return document
 
     def metrics(self) -> dict[str, float]:
         with urlopen(f"http://{self.plain}/metrics", timeout=HANG_SECONDS) as response:

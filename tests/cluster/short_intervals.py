@@ -1,4 +1,4 @@
-"""Podgate with short intervals, run in place of `python -m webhook`: minutes become seconds."""
+"""Podgate with intervals of seconds instead of minutes, run in place of `python -m webhook`."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from webhook.cli import main
 from webhook.controller import Controller, ControllerTiming, ServiceStatusTiming, ServiceStatusWriter
 
 CONTROLLER = ControllerTiming(round_seconds=0.2, overdue_seconds=2, skew_seconds=0.2, repair_seconds=1)
-BOARDS = ServiceStatusTiming(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, longest_pause_seconds=1)
+STATUSES = ServiceStatusTiming(round_seconds=0.2, read_seconds=1, first_pause_seconds=0.2, longest_pause_seconds=1)
 LEASE = LeaseTiming(duration_seconds=3, renew_seconds=0.3, retry_seconds=0.2)
 
 CERTIFICATES_PAUSE_SECONDS = 0.5
 
 
 def shorten(kind: type[Any], timing: object) -> None:
-    """Make these times the default of all that are made from now on."""
+    """Make `timing` the default of a class."""
     defaults = kind.__init__.__kwdefaults__
     [name] = {"pace", "timing"} & defaults.keys()
     defaults[name] = timing
@@ -23,7 +23,7 @@ def shorten(kind: type[Any], timing: object) -> None:
 
 if __name__ == "__main__":
     shorten(Controller, CONTROLLER)
-    shorten(ServiceStatusWriter, BOARDS)
+    shorten(ServiceStatusWriter, STATUSES)
     shorten(Lease, LEASE)
     loop.PAUSE_SECONDS_MAX = CERTIFICATES_PAUSE_SECONDS
     main()

@@ -1,4 +1,4 @@
-"""One TCP connection relayed to another, including end of stream and failure."""
+"""Relay of one TCP connection to another, including end of stream and failure."""
 
 import asyncio
 import contextlib
@@ -10,20 +10,20 @@ _PROBE_SECONDS = 20
 
 
 async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
-    """Pass a connection through to HOST:PORT until both sides have said all; OSError where one breaks off."""
+    """Relay a connection to HOST:PORT until both directions end; raise OSError if one fails."""
     host, _, port = address.rpartition(":")
-    there, onward = await asyncio.open_connection(host, int(port))
+    server_reader, server_writer = await asyncio.open_connection(host, int(port))
     try:
-        await asyncio.gather(_pump(reader, onward), _pump(there, writer))
+        await asyncio.gather(_pump(reader, server_writer), _pump(server_reader, writer))
     except BaseException:
-        reset(onward)
+        reset(server_writer)
         raise
-    onward.close()
+    server_writer.close()
     writer.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Hand on what comes, and its end: the other direction may have more to say."""
+    """Forward data and the end of one direction; the other direction stays open."""
     while chunk := await reader.read(_CHUNK_BYTES):
         writer.write(chunk)
         await writer.drain()
@@ -32,14 +32,14 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """End a connection with RST: what was on its way is lost, as in a network failure."""
-    with contextlib.suppress(OSError):  # it has ended by itself meanwhile
+    """Reset a connection with RST: data in flight are lost, as in a network failure."""
+    with contextlib.suppress(OSError):  # it is closed already
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
-async def wants_connections(url: str) -> bool:
-    """Ask a server's readiness endpoint (http), as the kubelet does."""
+async def probe_ready(url: str) -> bool:
+    """Whether a server's readiness endpoint (http) returns 200, as the kubelet's probe."""
     authority, _, path = url.removeprefix("http://").partition("/")
     host, _, port = authority.rpartition(":")
     try:

@@ -136,7 +136,7 @@ def test_token_of_the_cluster_issuer_and_its_successor_are_written_within_a_minu
     ) as found:
         site.start_writer("cluster", found.load_balancer.port)
         site.restart_api_server()
-        found.wait_asked()
+        found.wait_for_calls()
         assert is_rewritten(found, "files-cluster")
         [server] = found.servers
         assert calls(server, subject) >= 2
@@ -168,7 +168,7 @@ def test_token_of_the_podgate_issuer_is_written_and_renewed_by_the_controller(si
         found.start_server("--store", a_redis.url, "--store-deadline", "10s", *whose, "--jwks", str(jwks / "jwks.json"))
         site.start_writer("own", found.load_balancer.port)
         site.restart_api_server()
-        found.wait_asked()
+        found.wait_for_calls()
         assert is_rewritten(found, "files-own")
         [server] = found.servers
         assert calls(server, "kube-apiserver") >= 2
@@ -189,7 +189,7 @@ def test_calls_switch_to_the_other_port_after_its_certificate_changed(site: Site
         second.targets = [first.address]
         site.start_writer("own", first.port)
         site.restart_api_server()
-        found.wait_asked()
+        found.wait_for_calls()
         started = datetime.now(UTC)
 
         def look(after_seconds: int) -> list[str]:

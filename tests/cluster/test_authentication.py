@@ -39,7 +39,7 @@ def is_rewritten(found: Installation, namespace: str) -> bool:
 
 def test_token_of_the_podgate_issuer_is_accepted(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, POLICY, ["closed-own"]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         assert is_rewritten(found, "closed-own")
         [server] = found.servers
         assert server.total("podgate_calls_total", 'client_id="kube-apiserver"') >= 2
@@ -58,7 +58,7 @@ def test_token_of_the_cluster_issuer_is_accepted(plane: ControlPlane, identities
     with installed(
         plane, identities.files, POLICY, ["closed-cluster"], load_balancer=CLUSTER_TOKEN, arguments=arguments
     ) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         assert is_rewritten(found, "closed-cluster")
         [server] = found.servers
         assert server.total("podgate_keys", 'source="cluster"') >= 1

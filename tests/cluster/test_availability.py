@@ -63,7 +63,7 @@ async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fail
 ) -> None:
     store = ("--store", a_redis.url)
     with installed(plane, identities.files, POLICY, ["busy-rollout"], servers=2, arguments=store) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         async with loaded(plane, "busy-rollout") as load:
             for server in list(found.servers):
                 await served_more(load)

@@ -70,7 +70,7 @@ def site(
         upstream = podgate.servers[0].admission
         with hop(request.param, files.forwarding(), upstream, tmp_path / "hop") as running:
             podgate.load_balancer.targets = [Target(f"127.0.0.1:{running.address.rpartition(':')[2]}")]
-            podgate.wait_asked()
+            podgate.wait_for_calls()
             yield Site(podgate, running)
 
 

@@ -33,8 +33,8 @@ from tests.cluster.managed_certificates import (
     CONFIGURATIONS,
     SECRETS,
     ManagedCertificates,
-    forget,
-    keeping,
+    delete_secrets,
+    managed_installation,
     managed_plane,
 )
 from tests.cluster.server import SHORT_INTERVALS, Server
@@ -82,23 +82,25 @@ def kept(
 ) -> Iterator[ManagedCertificates]:
     """Install it for one namespace; nobody keeps anything yet."""
     name = f"s{request.node.name.encode().hex()[-24:]}"  # with a letter: YAML reads digits alone as a number
-    with keeping(cluster, identities, folder, POLICY.replace("NAME", name), [f"kept-{name}"]) as found:
-        found.found.program = SHORT_INTERVALS
+    with managed_installation(cluster, identities, folder, POLICY.replace("NAME", name), [f"kept-{name}"]) as found:
+        found.installation.program = SHORT_INTERVALS
         yield found
 
 
 def led(kept: ManagedCertificates, redis: RedisServer, *arguments: str) -> Server:
     """Start a controller that keeps certificates, and wait until it has made all there is."""
-    controller = kept.found.start_controller("--store", redis.url, *OWN, *arguments)
+    controller = kept.installation.start_controller("--store", redis.url, *OWN, *arguments)
     kept.wait(lambda: all(kept.secret(name) for name in SECRETS), "the Secrets")
-    kept.wait(lambda: set(kept.bundles()) == {bundle(kept.line())}, "the bundles")
+    kept.wait(lambda: set(kept.bundles()) == {bundle(kept.generations())}, "the bundles")
     return controller
 
 
 def served(kept: ManagedCertificates, redis: RedisServer, *arguments: str) -> Server:
     """Start a server on what is mounted, and wait until it judges Pods."""
     kept.wait((kept.tls / "tls.crt").exists, "the Secret to be mounted")
-    server = kept.found.start_server("--store", redis.url, "--store-deadline", "10s", "--drain", "0s", *arguments)
+    server = kept.installation.start_server(
+        "--store", redis.url, "--store-deadline", "10s", "--drain", "0s", *arguments
+    )
     kept.wait(lambda: kept.create_pod() == 201, "a Pod to be judged")
     return server
 
@@ -115,8 +117,8 @@ def test_certificates_are_bootstrapped_until_calls_are_served(kept: ManagedCerti
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert set(server_names("podgate.podgate-system.svc")) == set(names), "checklist, 9"
     assert kept.secret(SERVING)["type"] == "kubernetes.io/tls"
-    assert kept.data(CLIENT, "ca.crt") == kept.data(SERVING, "ca.crt") == bundle(kept.line(CLIENT_CA))
-    assert "PRIVATE" not in kept.found.log(controller)
+    assert kept.data(CLIENT, "ca.crt") == kept.data(SERVING, "ca.crt") == bundle(kept.generations(CLIENT_CA))
+    assert "PRIVATE" not in kept.installation.log(controller)
 
 
 def test_rotation_under_load_with_a_killed_controller_loses_no_call(
@@ -125,7 +127,7 @@ def test_rotation_under_load_with_a_killed_controller_loses_no_call(
     """Checklist, 1, 3 and 11: short lives, real processes, a mounted Secret."""
     controller = led(kept, a_redis, *SHORT)
     served(kept, a_redis, "--max-connection-age", "1s")
-    [first] = kept.line()
+    [first] = kept.generations()
     answers, seen, interrupted = Counter[int](), {first.certificate}, set[x509.Certificate]()
     deadline = time.monotonic() + 300 * KILLS
     while (
@@ -134,16 +136,16 @@ def test_rotation_under_load_with_a_killed_controller_loses_no_call(
         or any(bundle((first,)) in one for one in kept.bundles())
     ):
         answers.update(kept.create_pod() for _ in range(5))
-        assert set(answers) == {201}, (answers, kept.found.log(controller, 30))
+        assert set(answers) == {201}, (answers, kept.installation.log(controller, 30))
         time.sleep(PAUSE_SECONDS)  # else the machine does nothing but this
-        line = kept.line()
+        line = kept.generations()
         seen |= {one.certificate for one in line}
         last = line[-1]
         if len(interrupted) < KILLS and len(line) > 1 and not last.is_signing and last.certificate not in interrupted:
-            kept.found.stop_controller(controller, kill=True)
+            kept.installation.stop_controller(controller, kill=True)
             interrupted.add(last.certificate)
-            controller = kept.found.start_controller("--store", a_redis.url, *OWN, *SHORT)
-        assert time.monotonic() < deadline, (len(interrupted), len(seen), len(line), kept.found.log(controller))
+            controller = kept.installation.start_controller("--store", a_redis.url, *OWN, *SHORT)
+        assert time.monotonic() < deadline, (len(interrupted), len(seen), len(line), kept.installation.log(controller))
     assert len(seen) > KILLS
 
 
@@ -155,14 +157,14 @@ def test_changed_ca_bundles_are_restored(kept: ManagedCertificates, a_redis: Red
         name = kept.configuration(place)["webhooks"][0]["name"]
         body = {"webhooks": [{"name": name, "clientConfig": {"caBundle": foreign}}]}
         kept.patch(f"/apis/admissionregistration.k8s.io/v1/{place}", body)
-    kept.wait(lambda: set(kept.bundles()) == {bundle(kept.line())}, "the bundles")
+    kept.wait(lambda: set(kept.bundles()) == {bundle(kept.generations())}, "the bundles")
     total = "podgate_ca_bundle_mended_total"
     kept.wait(lambda: controller.total(total) == len(CONFIGURATIONS), "all to be counted")
     data = {"ca.crt": foreign, "serving-ca.crt": foreign}
     kept.patch(f"{_SECRETS}/{SERVING}", {"data": data})
-    kept.wait(lambda: kept.data(SERVING, "ca.crt") == bundle(kept.line(CLIENT_CA)), "the clients' bundle")
-    kept.wait(lambda: kept.data(SERVING, "serving-ca.crt") == bundle(kept.line()), "the serving bundle")
-    assert len(kept.line()) == 1, "nobody has adopted a stranger"
+    kept.wait(lambda: kept.data(SERVING, "ca.crt") == bundle(kept.generations(CLIENT_CA)), "the clients' bundle")
+    kept.wait(lambda: kept.data(SERVING, "serving-ca.crt") == bundle(kept.generations()), "the serving bundle")
+    assert len(kept.generations()) == 1, "nobody has adopted a stranger"
     metadata = {"annotations": {INJECTED_FROM: CERTIFICATE}}
     path = f"/apis/admissionregistration.k8s.io/v1/{CONFIGURATIONS[0]}"
     kept.patch(path, {"metadata": metadata})
@@ -180,7 +182,7 @@ def test_secret_without_the_label_is_left_unchanged(kept: ManagedCertificates, a
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}, "data": data}
     )
     before, bundles = kept.secret(name), kept.bundles()
-    controller = kept.found.start_controller("--store", a_redis.url, *OWN)
+    controller = kept.installation.start_controller("--store", a_redis.url, *OWN)
     kept.wait(lambda: controller.status()["certificates"]["errors"], "an error to be shown")
     [error] = controller.status()["certificates"]["errors"][:1]
     assert f"Secret {NAMESPACE}/{name} is there without the label" in error
@@ -190,7 +192,7 @@ def test_secret_without_the_label_is_left_unchanged(kept: ManagedCertificates, a
     assert kept.secret(name) == before
     if name in {SERVING, SERVING_CA}:
         assert kept.bundles() == bundles, "whoever serves with it is still trusted"
-    forget(kept.plane, name)
+    delete_secrets(kept.plane, name)
     kept.wait(lambda: all(kept.secret(one) for one in SECRETS), "the Secrets")
     kept.wait(lambda: controller.status()["certificates"]["errors"] == [], "the error to be over")
 
@@ -200,9 +202,9 @@ def test_webhooks_applied_again_without_a_bundle_keep_their_ca_bundle(
 ) -> None:
     """Whoever applies a new policy's webhooks does not undo a rotation, and is not refused for a conflict."""
     led(kept, a_redis)
-    (tmp_path / "policy.yaml").write_text(kept.found.policy)
+    (tmp_path / "policy.yaml").write_text(kept.installation.policy)
     words = ("policy", "webhooks", "--policy", str(tmp_path / "policy.yaml"), "--without-ca")
-    service = ("--service", f"{NAMESPACE}/podgate:{kept.found.load_balancer.port}")
+    service = ("--service", f"{NAMESPACE}/podgate:{kept.installation.load_balancer.port}")
     command = [sys.executable, "-m", "webhook", *words, *service]
     rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "caBundle" not in rendered
@@ -217,7 +219,7 @@ def test_webhooks_applied_again_without_a_bundle_keep_their_ca_bundle(
 
 
 def test_manually_created_secrets_are_managed_once_labelled(kept: ManagedCertificates, a_redis: RedisServer) -> None:
-    files = kept.found.files
+    files = kept.installation.files
     caller = files.pki.client()
     ca, paths = files.pki.authority.key_pair.certificate, files.pki.paths
     pairs = {
@@ -231,11 +233,11 @@ def test_manually_created_secrets_are_managed_once_labelled(kept: ManagedCertifi
         kept.plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded})
     shown = kept.tls / "tls.crt"
     kept.wait(lambda: shown.exists() and shown.read_bytes() == pairs[SERVING][0], "the Secret to be mounted")
-    kept.found.start_controller("--store", a_redis.url, *OWN)
+    kept.installation.start_controller("--store", a_redis.url, *OWN)
     served(kept, a_redis, "--max-connection-age", "1s")
-    kept.wait(lambda: len(kept.line()) == len(kept.line(CLIENT_CA)) == 2, "new CAs beside the old one")
-    kept.wait(lambda: set(kept.bundles()) == {bundle(kept.line())}, "the bundles")
-    assert kept.line()[0].certificate == kept.line(CLIENT_CA)[0].certificate == ca
+    kept.wait(lambda: len(kept.generations()) == len(kept.generations(CLIENT_CA)) == 2, "new CAs beside the old one")
+    kept.wait(lambda: set(kept.bundles()) == {bundle(kept.generations())}, "the bundles")
+    assert kept.generations()[0].certificate == kept.generations(CLIENT_CA)[0].certificate == ca
     assert [kept.data(name, "tls.crt") for name in pairs] == [certificate for certificate, _ in pairs.values()]
     assert kept.create_pod() == 201
 
@@ -255,10 +257,10 @@ def test_host_of_a_webhook_url_becomes_a_san_and_leaves_are_recorded_before_use(
     kept.patch(f"/apis/admissionregistration.k8s.io/v1/{CONFIGURATIONS[0]}", body)
     kept.wait(lambda: "immutable" in str(controller.status()["certificates"]["errors"]), "an error to be shown")
     assert kept.leaf() == former
-    ends = kept.line()[0].leaves_end
+    ends = kept.generations()[0].leaves_end
     assert ends is not None
     assert ends > former.not_valid_after_utc
-    forget(kept.plane, SERVING)
+    delete_secrets(kept.plane, SERVING)
     kept.wait(kept.leaf, "its Secret to be made anew")
     leaf = kept.leaf()
     assert leaf is not None
@@ -269,11 +271,11 @@ def test_host_of_a_webhook_url_becomes_a_san_and_leaves_are_recorded_before_use(
 def test_lost_ca_is_replaced_and_its_leaves_stay_trusted(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     """What to do at 3 a.m.: delete a CA's Secret, and both ends roll over to a new one."""
     led(kept, a_redis)
-    [lost] = kept.line()
-    forget(kept.plane, SERVING_CA)
-    kept.wait(lambda: len(kept.line()) == 2, "another CA beside it")
-    kept.wait(lambda: set(kept.bundles()) == {bundle(kept.line())}, "the bundles")
-    assert kept.line()[0].certificate == lost.certificate
+    [lost] = kept.generations()
+    delete_secrets(kept.plane, SERVING_CA)
+    kept.wait(lambda: len(kept.generations()) == 2, "another CA beside it")
+    kept.wait(lambda: set(kept.bundles()) == {bundle(kept.generations())}, "the bundles")
+    assert kept.generations()[0].certificate == lost.certificate
     assert signed_by(kept.leaf(), lost.certificate)  # type: ignore[arg-type]  # there is one
 
 
@@ -375,7 +377,7 @@ def test_with_cert_manager_only_the_injector_annotation_is_written(
 ) -> None:
     """No cert-manager runs here: that it takes its own annotation for an order is its business."""
     bundles = kept.bundles()
-    controller = kept.found.start_controller("--store", a_redis.url, "--certificates", "cert-manager")
+    controller = kept.installation.start_controller("--store", a_redis.url, "--certificates", "cert-manager")
 
     def annotated() -> bool:
         metadata = [kept.configuration(place)["metadata"] for place in CONFIGURATIONS]
@@ -392,14 +394,14 @@ def test_with_cert_manager_only_the_injector_annotation_is_written(
 
 def test_server_with_the_memory_store_manages_certificates(kept: ManagedCertificates, a_redis: RedisServer) -> None:
     controller = led(kept, a_redis)
-    kept.found.stop_controller(controller)
-    [ca] = kept.line()
+    kept.installation.stop_controller(controller)
+    [ca] = kept.generations()
     kept.plane.kubectl("apply", "-k", str(MANIFESTS / "certificates-in-memory"))
     kept.wait((kept.tls / "tls.crt").exists, "the Secret to be mounted")
-    server = kept.found.start_server("--drain", "0s", *OWN)
-    forget(kept.plane, SERVING)
+    server = kept.installation.start_server("--drain", "0s", *OWN)
+    delete_secrets(kept.plane, SERVING)
     kept.wait(lambda: kept.secret(SERVING) is not None, "its Secret to be made anew")
-    assert kept.line()[0].certificate == ca.certificate
+    assert kept.generations()[0].certificate == ca.certificate
     assert server.total("podgate_certificate_renewals_total", f'secret="{SERVING}"') == 1
     for path in (MANIFESTS / "certificates-in-memory").glob("1*.yaml"):
         kept.plane.kubectl("delete", "-f", str(path))
@@ -416,13 +418,13 @@ def test_certificates_are_bootstrapped_manually_before_there_is_a_leader(kept: M
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{SERVING}: issued by" in done.stdout
     assert all(kept.secret(name) for name in SECRETS)
-    assert set(kept.bundles()) == {bundle(kept.line())}
+    assert set(kept.bundles()) == {bundle(kept.generations())}
     assert bootstrap().stdout == "nothing to do: everything exists\n"
-    [stolen], [stolen_too] = kept.line(), kept.line(CLIENT_CA)
-    forget(kept.plane)
+    [stolen], [stolen_too] = kept.generations(), kept.generations(CLIENT_CA)
+    delete_secrets(kept.plane)
     assert bootstrap().returncode == 0
-    assert set(kept.bundles()) == {bundle(kept.line())}
-    assert stolen.certificate not in [one.certificate for one in kept.line()], "what to do when a key was stolen"
+    assert set(kept.bundles()) == {bundle(kept.generations())}
+    assert stolen.certificate not in [one.certificate for one in kept.generations()], "what to do when a key was stolen"
     assert stolen_too.certificate not in x509.load_pem_x509_certificates(kept.data(SERVING, "ca.crt"))
     kept.plane.kubectl("label", "secret", CLIENT, "-n", NAMESPACE, "app.kubernetes.io/managed-by-")
     done = bootstrap()

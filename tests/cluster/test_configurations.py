@@ -65,7 +65,7 @@ class Asking:
 
     def request(self, method: str, path: str, body: Any, content_type: str = "application/json") -> tuple[int, str]:
         """Make a request; the calls of those before are forgotten."""
-        self.recorder.taken()
+        self.recorder.take_calls()
         status, answer = self.plane.api.request(method, path, body, content_type)
         return status, answer.get("message", "") if isinstance(answer, dict) else str(answer)
 
@@ -78,7 +78,7 @@ class Asking:
         path = f"/api/v1/namespaces/{namespace}/pods{'' if name else '?dryRun=All'}"
         if not user:
             return self.request("POST", path, pod)
-        self.recorder.taken()
+        self.recorder.take_calls()
         flags = ("create", "--raw", path, "-f", "-", f"--as={user}", "--as-group=system:masters")
         done = self.plane.kubectl(*flags, input=json.dumps(pod), check=False)
         return (201 if done.returncode == 0 else 500), done.stderr
@@ -91,7 +91,7 @@ class Asking:
     @property
     def asked(self) -> list[tuple[str, str]]:
         """What the last request led to: paths and operations."""
-        return [(call.path, call.operation) for call in self.recorder.taken()]
+        return [(call.path, call.operation) for call in self.recorder.take_calls()]
 
     def away(self) -> None:
         self.load_balancer.targets = []
@@ -252,7 +252,7 @@ def test_resize_is_reviewed_and_a_debug_container_is_not(asking: Asking, running
     strategic = "application/strategic-merge-patch+json"
     status, response = asking.request("PATCH", f"{path}/resize", resized, strategic)
     assert status == 200, response
-    [call] = asking.recorder.taken()
+    [call] = asking.recorder.take_calls()
     assert (call.path, call.operation, call.sub_resource, call.name) == ("validate", "UPDATE", "resize", "run")
     debug = {"spec": {"ephemeralContainers": [{"name": "d", "image": "i"}]}}
     status, response = asking.request("PATCH", f"{path}/ephemeralcontainers", debug, strategic)
@@ -307,7 +307,7 @@ def test_requests_that_no_policy_denies_pass_during_an_outage(asking: Asking, ru
 
 def test_a_dry_run_is_reported_as_one(asking: Asking) -> None:
     asking.create("asked-exact")
-    assert [call.request["dryRun"] for call in asking.recorder.taken()] == [True, True]
+    assert [call.request["dryRun"] for call in asking.recorder.take_calls()] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_live_pod_limits_are_enforced_after_the_first_full_list(
         found.program = SHORT_INTERVALS
         running = ControllerFixture(found, a_redis.url)
         running.start_server()
-        found.wait_asked()
+        found.wait_for_calls()
         assert [found.create_pod("killed-first")[0] for _ in range(3)] == [201] * 3
         assert not enforced(running, "first")
         running.start_controller()
@@ -71,10 +71,10 @@ def test_pod_created_and_deleted_without_a_controller_is_not_refunded(
         running.lose("killed-gap")
         running.settle("gap", "killed-gap", 1)
         for used, unproven in ((11, 0), (21, 10)):
-            [controller] = running.found.controllers
-            running.found.stop_controller(controller, kill=True)
+            [controller] = running.installation.controllers
+            running.installation.stop_controller(controller, kill=True)
             for number in range(10):
-                assert running.found.create_pod("killed-gap", f"brief-{number}")[0] == 201
+                assert running.installation.create_pod("killed-gap", f"brief-{number}")[0] == 201
                 api_alone.api.request("DELETE", f"/api/v1/namespaces/killed-gap/pods/brief-{number}")
             if unproven:  # up to which version all was seen, is written there
                 api_alone.kubectl("delete", "lease", LEASE, "-n", NAMESPACE)
@@ -89,28 +89,28 @@ def test_ledger_equals_the_cluster_after_pod_churn(
 ) -> None:
     with controller_fixture(api_alone, identities, policy("churn"), ["killed-churn"], a_redis.url) as running:
         running.start_controller()
-        with PodChurn.over(api_alone, "killed-churn") as churn:
+        with PodChurn.running(api_alone, "killed-churn") as churn:
             for number in range(KILLS):
                 wait_for_operations(api_alone, churn)
-                running.found.stop_controller(leader(running), kill=True)
+                running.installation.stop_controller(leader(running), kill=True)
                 running.start_controller()
                 if number == KILLS // 2:
                     two_lead_for_a_moment(running, churn)
         settle(running, a_redis, churn)
-        assert asyncio.run(still_charged(a_redis, "churn")) == churn.came
-        assert churn.refused > 0
+        assert asyncio.run(still_charged(a_redis, "churn")) == churn.created
+        assert churn.rejected > 0
 
-        with PodChurn.over(api_alone, "killed-churn") as another:
+        with PodChurn.running(api_alone, "killed-churn") as another:
             wait_for_operations(api_alone, another)
-            another.half_delete()  # as the kill itself does now and then
+            another.leave_terminating()  # as the kill itself does now and then
             api_alone.restart("kube-apiserver", kill=True)
             api_alone.wait_ready()
             wait_for_operations(api_alone, another)
         settle(running, a_redis, another)
         charged = asyncio.run(still_charged(a_redis, "churn"))
-        assert churn.came | another.came <= charged, "a Pod that came to be was given back"
+        assert churn.created | another.created <= charged, "a Pod that came to be was given back"
         # The watch has a gap now: who was charged before it, and is not there, may have been there.
-        unproven = len(charged) - len(churn.came | another.came)
+        unproven = len(charged) - len(churn.created | another.created)
         assert unproven <= running.unproven("churn")
 
 
@@ -155,7 +155,7 @@ def leader(running: ControllerFixture) -> Server:
 def two_lead_for_a_moment(running: ControllerFixture, churn: PodChurn) -> None:
     """Stop the leader where it is, as a machine may, and let it go on when another has taken over."""
     first, plane = leader(running), running.plane
-    [other] = [one for one in running.found.controllers if one != first]
+    [other] = [one for one in running.installation.controllers if one != first]
     os.kill(plane.processes.pid(first.name), signal.SIGSTOP)
     plane.wait(lambda: leads(other), "the other to take over", other.name)
     wait_for_operations(plane, churn)

@@ -53,7 +53,7 @@ def test_a_deployment_over_its_quota_has_one_event_a_minute_on_its_replica_set(
 ) -> None:
     namespace, shared = "events-counted", ("--drain", "0s", "--store", a_redis.url)
     with installed(plane, identities.files, QUOTA, [namespace], servers=2, arguments=shared) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=9", "-n", namespace)
 
         def asked() -> Server | None:
@@ -86,7 +86,7 @@ def test_a_deployment_over_its_quota_has_one_event_a_minute_on_its_replica_set(
 
 def test_policy_results_are_events_of_its_config_map(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, QUOTA, ["events-policy"]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         [server] = found.servers
         plane.kubectl("delete", "validatingwebhookconfiguration", "podgate-policy")
         plane.wait(lambda: "denied" not in found.apply_policy(BROKEN, check=False), "the bad policy to be stored")

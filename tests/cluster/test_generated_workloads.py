@@ -13,7 +13,7 @@ import yaml
 
 from tests.cli.command_runner import podgate
 from tests.cluster.controlplane import ControlPlane
-from tests.cluster.generated_workloads import ID, Generated, generated, id_of
+from tests.cluster.generated_workloads import ID, GeneratedSet, generated, id_of
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 
@@ -45,7 +45,7 @@ def test_every_verdict_equals_the_outcome_of_its_pods(
     made = generated(seed, count, strict=strict)
     reviewed = _reviewed(made, tmp_path)
     with installed(plane, identities.files, made.policy, made.namespaces) as installation:
-        installation.wait_asked()
+        installation.wait_for_calls()
         warnings = _created(installation, made)
         became = _became(installation, made)
     wrong = {}
@@ -84,7 +84,7 @@ def _claims_denial(warning: str) -> bool:
     return "will be denied: " in warning
 
 
-def _reviewed(made: Generated, folder: Path) -> dict[str, dict[str, Any]]:
+def _reviewed(made: GeneratedSet, folder: Path) -> dict[str, dict[str, Any]]:
     """Return the line of `podgate review` on each object."""
     policy, manifest = folder / "policy.yaml", folder / "objects.json"
     policy.write_text(made.policy)
@@ -94,7 +94,7 @@ def _reviewed(made: Generated, folder: Path) -> dict[str, dict[str, Any]]:
     return {id_of(one): line for one, line in zip(made.objects, done.lines, strict=True)}
 
 
-def _created(installation: Installation, made: Generated) -> dict[str, list[str]]:
+def _created(installation: Installation, made: GeneratedSet) -> dict[str, list[str]]:
     """Create everything; return the warnings about each object."""
     everything = {"apiVersion": "v1", "kind": "List", "items": made.objects}
     done = installation.plane.kubectl("create", "-f", "-", input=json.dumps(everything))
@@ -111,7 +111,7 @@ def _created(installation: Installation, made: Generated) -> dict[str, list[str]
     return warnings
 
 
-def _became(installation: Installation, made: Generated) -> dict[str, set[Outcome]]:
+def _became(installation: Installation, made: GeneratedSet) -> dict[str, set[Outcome]]:
     """Wait for a Pod, or a denial, of every workload; return what became of each."""
     names = {id_of(one) for one in made.objects}
 

@@ -43,7 +43,7 @@ def counting(plane: ControlPlane, identities: Identities, namespace: str) -> Ite
     # Of its own namespace alone: Pods that former tests have left elsewhere would be charged again.
     policy = POLICY.replace("lease-*", namespace)
     with installed(plane, identities.files, policy, [namespace]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         yield found
 
 
@@ -135,6 +135,6 @@ def test_server_continues_to_count_through_restarts_of_api_server_and_etcd(
             api_alone.wait_ready()
         api_alone.wait(lambda: spec(api_alone)["renewTime"] > renewed, "the lease to be renewed", "kube-apiserver")
         assert spec(api_alone)["holderIdentity"] == holder
-        found.wait_asked()
+        found.wait_for_calls()
         [service] = found.servers[0].status()["services"]
         assert [str(window["used"]) for window in service["windows"]] == ["1"], "it has forgotten nothing"

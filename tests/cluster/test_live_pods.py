@@ -66,7 +66,7 @@ def ready(running: ControllerFixture, namespace: str, image: str = "i") -> list[
     """Return the Pods that run and are to stay."""
     return [
         pod
-        for pod in running.found.pods(namespace)
+        for pod in running.installation.pods(namespace)
         if pod["status"].get("phase") == "Running"
         and "deletionTimestamp" not in pod["metadata"]
         and pod["spec"]["containers"][0]["image"] == image
@@ -82,10 +82,10 @@ def refusals(running: ControllerFixture, namespace: str) -> list[str]:
 
 def change(running: ControllerFixture, old: str, new: str) -> None:
     """Change the policy in force."""
-    text = running.found.policy
+    text = running.installation.policy
     assert text.count(old) == 1
-    running.found.policy = text.replace(old, new)
-    running.found.change_policy(running.found.policy)
+    running.installation.policy = text.replace(old, new)
+    running.installation.change_policy(running.installation.policy)
 
 
 def test_a_rollout_at_the_limit_waits_for_room_and_completes_by_surge(running: ControllerFixture, store: str) -> None:
@@ -127,40 +127,40 @@ def test_finished_job_frees_live_pods_and_not_its_window(running: ControllerFixt
     running.plane.kubectl("apply", "-f", "-", "-n", namespace, input=json.dumps(manifest))
 
     def finished() -> bool:
-        pods = running.found.pods(namespace)
+        pods = running.installation.pods(namespace)
         return [pod["status"].get("phase") for pod in pods] == ["Succeeded"] * 4
 
     running.wait(finished, "the Jobs to finish")
     running.wait(lambda: running.standing("finished") == 0, "their places to be free")
     assert running.used("finished") == 4
-    assert [running.found.create_pod(namespace)[0] for _ in range(4)] == [201, 201, 201, 429]
+    assert [running.installation.create_pod(namespace)[0] for _ in range(4)] == [201, 201, 201, 429]
     assert running.used("finished") == 7
 
 
 def test_lowered_limit_evicts_no_pod_and_admits_none(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-lowered-{store}"
-    names = [running.found.create_pod(namespace)[1]["metadata"]["name"] for _ in range(3)]
+    names = [running.installation.create_pod(namespace)[1]["metadata"]["name"] for _ in range(3)]
     limit = "[standing-lowered-STORE]}, quota: {standing: {hard: {pods: %d}".replace("STORE", store)
     change(running, limit % 3, limit % 1)
-    status, response = running.found.create_pod(namespace)
+    status, response = running.installation.create_pod(namespace)
     assert (status, f"{REFUSED}1, used 3, asked 1" in response["message"]) == (429, True), response
-    assert sorted(pod["metadata"]["name"] for pod in running.found.pods(namespace)) == sorted(names)
+    assert sorted(pod["metadata"]["name"] for pod in running.installation.pods(namespace)) == sorted(names)
     running.plane.kubectl("delete", "pod", *names, "-n", namespace, "--grace-period=0", "--force")
     running.wait(lambda: running.standing("lowered") == 0, "their places to be free")
-    assert [running.found.create_pod(namespace)[0] for _ in range(2)] == [201, 429]
+    assert [running.installation.create_pod(namespace)[0] for _ in range(2)] == [201, 429]
 
 
 def test_pods_created_during_an_outage_are_charged_afterwards(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-away-{store}"
-    [server] = running.found.servers
-    running.found.stop_server(server)
-    assert [running.found.create_pod(namespace)[0] for _ in range(3)] == [201] * 3
+    [server] = running.installation.servers
+    running.installation.stop_server(server)
+    assert [running.installation.create_pod(namespace)[0] for _ in range(3)] == [201] * 3
     running.start_server()
     running.wait(lambda: running.standing("away") == 3, "all of them to be found")
     assert (running.charged_afterwards("away"), running.used("away")) == (3, 3)
     running.wait(lambda: enforced(running, "away"), "the limit to hold")
-    running.found.wait_asked()
-    status, response = running.found.create_pod(namespace)
+    running.installation.wait_for_calls()
+    status, response = running.installation.create_pod(namespace)
     assert (status, f"{REFUSED}2, used 3, asked 1" in response["message"]) == (429, True), response
 
 
@@ -179,7 +179,7 @@ def test_resize_is_charged_by_its_maximum_and_live_at_its_current_size(running: 
         how = ("patch", "pod", "web", "--subresource=resize", "--patch", patch, "-n", namespace)
         return plane.kubectl(*how, check=False).stderr
 
-    assert running.found.create_pod(namespace, "web", **containers("100m"))[0] == 201
+    assert running.installation.create_pod(namespace, "web", **containers("100m"))[0] == 201
     plane.kubectl("wait", "--for=condition=Ready", "pod/web", "-n", namespace, "--timeout=300s")
     for quantity, most in (("300m", "300m"), ("200m", "300m"), ("250m", "300m")):
         assert resize(quantity) == ""

@@ -51,7 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         plane.add_nodes(*NODES)
         found = Site(plane, tmp_path_factory.mktemp("site"), doors.open())
         for step in manifests.steps()[:2]:
-            found.take(step)
+            found.run(step)
         yield found
 
 
@@ -101,11 +101,11 @@ def test_kube_apiserver_token_verifies_with_the_mounted_key_set() -> None:
 
 @pytest.mark.parametrize("name", NUMBERED)
 def test_api_server_accepts_the_manifests(site: Site, name: str) -> None:
-    site.take(f"kubectl apply --server-side --dry-run=server -f manifests/{name}")
+    site.run(f"kubectl apply --server-side --dry-run=server -f manifests/{name}")
 
 
 def test_second_apply_changes_nothing(site: Site) -> None:
-    printed = site.take("kubectl apply -k manifests").splitlines()
+    printed = site.run("kubectl apply -k manifests").splitlines()
     assert len(printed) == 15
     assert [line for line in printed if not line.endswith(" unchanged")] == []
 
@@ -222,7 +222,7 @@ CONTROLLER_CANNOT = [
 @pytest.fixture(scope="module")
 def controllers_site(site: Site) -> Site:
     """Apply what is for a Redis, too."""
-    site.take("kubectl apply -k manifests/redis")
+    site.run("kubectl apply -k manifests/redis")
     return site
 
 
@@ -272,13 +272,13 @@ async def test_missing_rights_to_certificates_are_reported_with_the_remedy(
         with pytest.raises(CertsError, match="HTTP 403") as caught:
             await vault.find(SERVING_CA)
         assert re.search(rf"kubectl apply -k manifests/{folder}(,|$)", caught.value.remedy)
-        controllers_site.take(f"kubectl apply -k manifests/{folder}")
+        controllers_site.run(f"kubectl apply -k manifests/{folder}")
         try:
             user, secret = f"system:serviceaccount:{NAMESPACE}:{account}", f"secrets/{SERVING_CA}"
             wait_for_answer(controllers_site, "yes", user, "get", secret, NAMESPACE)
             assert (await vault.find(SERVING_CA)).data == {}
         finally:
-            controllers_site.take(f"kubectl delete -k manifests/{folder}")
+            controllers_site.run(f"kubectl delete -k manifests/{folder}")
     finally:
         await client.close()
 
@@ -303,7 +303,7 @@ async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_se
         assert len(errors) == len(CONFIGURATIONS)
         for file in files:
             assert all(f"kubectl apply -f {file}" in text for text in errors)
-            controllers_site.take(f"kubectl apply -f {file}")
+            controllers_site.run(f"kubectl apply -f {file}")
         for one in webhooks:
             for verb, answer in (("get", "yes"), ("patch", "yes"), ("delete", "no")):
                 wait_for_answer(controllers_site, answer, account, verb, one, "")
@@ -313,19 +313,19 @@ async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_se
     finally:
         await client.close()
         for file in files:
-            controllers_site.take(f"kubectl delete --ignore-not-found -f {file}")
+            controllers_site.run(f"kubectl delete --ignore-not-found -f {file}")
 
 
 def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> None:
     """What the README takes away there is all that lets it."""
     binding = "clusterrolebinding/podgate-in-memory"
-    controllers_site.take(f"kubectl delete {binding}")
+    controllers_site.run(f"kubectl delete {binding}")
     try:
         for resource in ("pods", "servicestatuses.podgate.io"):
             wait_for_answer(controllers_site, "no", ACCOUNT, "list", resource, "")
             wait_for_answer(controllers_site, "yes", CONTROLLER, "list", resource, "")
     finally:
-        controllers_site.take("kubectl apply -k manifests")
+        controllers_site.run("kubectl apply -k manifests")
 
 
 def test_controller_deployment_flags_are_valid() -> None:
@@ -353,7 +353,7 @@ def test_caller_account_of_the_api_server_has_no_rights(site: Site, namespace: s
 def test_shipped_webhooks_deny_no_pod(site: Site) -> None:
     """Whoever applies the placeholder by mistake has no policy, and no outage."""
     site.plane.create_namespace("payments-placeholder")
-    site.take("kubectl apply --server-side -f manifests/50-webhooks.yaml")
+    site.run("kubectl apply --server-side -f manifests/50-webhooks.yaml")
 
     def passed_over() -> bool:
         site.plane.kubectl("run", "p", "--image=i", "-n", "payments-placeholder", "--dry-run=server")
@@ -362,15 +362,15 @@ def test_shipped_webhooks_deny_no_pod(site: Site) -> None:
         return all(any(name in line for line in counted) for name in ("mutate.podgate.io", "validate-open.podgate.io"))
 
     site.plane.wait(passed_over, "the API server to find nobody to ask", "kube-apiserver")
-    site.take("kubectl delete --wait -f manifests/50-webhooks.yaml")
+    site.run("kubectl delete --wait -f manifests/50-webhooks.yaml")
 
 
 def test_readme_steps_lead_to_pods_admitted_by_the_policy(site: Site) -> None:
     *_, on_the_node, webhooks = manifests.steps()
-    site.take(on_the_node)
+    site.run(on_the_node)
     site.restart_api_server()
     address = site.start_server()
-    site.take(webhooks)
+    site.run(webhooks)
     site.plane.create_namespace("payments")
     run = ("run", "p", "--image=i", "--labels=app=payment-api", "-n", "payments", "--dry-run=server", "-o", "json")
 

@@ -35,7 +35,7 @@ def led(
     with installed(plane, identities.files, policy, [namespace], servers=servers, arguments=flags) as found:
         try:
             controller = found.start_controller("--store", redis.url)
-            found.wait_asked()
+            found.wait_for_calls()
             plane.wait(lambda: controller.status()["leads"], "the controller to lead", controller.name)
             yield found
         finally:

@@ -52,7 +52,7 @@ def test_namespace_selector_operators_select_the_owning_service(plane: ControlPl
         plane.create_namespace(name, **labels)
     with installed(plane, identities.files, POLICY, ["ns-gold-too"]) as found:
         plane.kubectl("label", "namespace", "ns-gold-too", "tier=gold")
-        found.wait_asked()
+        found.wait_for_calls()
         assert {name: owner(found, name) for name in OWNERS} == {name: service for name, (_, service) in OWNERS.items()}
         plane.kubectl("label", "namespace", "ns-iron", "tier=gold", "--overwrite")
         plane.wait(lambda: owner(found, "ns-iron") == "chosen", "the changed label to act")

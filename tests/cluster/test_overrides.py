@@ -36,7 +36,7 @@ def overridden(
     flags = ("--drain", "0s", *arguments)
     with installed(plane, identities.files, POLICY, [namespace], servers=servers, arguments=flags) as found:
         try:
-            found.wait_asked()
+            found.wait_for_calls()
             yield found
         finally:
             plane.kubectl("delete", "configmap", OVERRIDES, "-n", NAMESPACE, "--ignore-not-found")

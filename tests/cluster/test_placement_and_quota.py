@@ -39,7 +39,7 @@ def running(found: Installation, namespace: str) -> list[dict[str, Any]]:
 
 def test_deployment_is_scheduled_only_where_its_policy_allows(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, PLACEMENT, ["placed", "elsewhere"]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         deploy(found, "placed", 5)
         deploy(found, "elsewhere", 8)
         placed = plane.wait(lambda: len(running(found, "placed")) == 5 and running(found, "placed"), "5 Pods to run")
@@ -60,7 +60,7 @@ def test_pods_above_the_quota_are_denied_and_admitted_as_the_window_slides(
     plane: ControlPlane, identities: Identities
 ) -> None:
     with installed(plane, identities.files, QUOTA, ["counted"]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         deploy(found, "counted", 5)
         message = plane.wait(lambda: refusal(found), "the ReplicaSet's condition to say why Pods are missing")
         assert "validate-closed.podgate.io" in message

@@ -21,7 +21,7 @@ CLASSES = (
     priority_class("high", 1000),
     priority_class("never", 500, never=True),
     priority_class("batch", 100),
-    priority_class("everybodys", 7, everybodys=True),
+    priority_class("everybodys", 7, is_global_default=True),
     runtime_class("plain"),
     runtime_class("gvisor", {"cpu": "50m", "memory": "64Mi"}),
     runtime_class("kata", {"cpu": "250m"}),
@@ -54,7 +54,7 @@ POLICY = policy(
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     with classes(plane, *CLASSES), installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         yield found
 
 
@@ -259,7 +259,7 @@ def test_skipped_rewrite_is_distinguished_from_an_explicit_class(
         assert "PlacementConflict: service never-deny: spec.priorityClassName is 'batch'" in missing(chosen)
     finally:
         installation.configure()
-        installation.wait_asked()
+        installation.wait_for_calls()
 
 
 def missing(answer: tuple[int, Any]) -> str:

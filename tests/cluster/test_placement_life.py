@@ -40,7 +40,7 @@ POLICY = policy(
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     with installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         yield found
 
 

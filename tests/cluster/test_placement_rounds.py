@@ -11,7 +11,7 @@ from tests.cluster.identities import Identities
 from tests.cluster.installation import installed
 from tests.cluster.kwok import ZONE
 from tests.cluster.placement.classes import classes, priority_class, runtime_class
-from tests.cluster.placement.other_webhook import neighbour
+from tests.cluster.placement.other_webhook import other_webhook
 from tests.cluster.placement.pods import pod, policy, service
 from tests.cluster.placement.review_tap import Exchange, Tap, tapped
 
@@ -76,15 +76,15 @@ def tap(plane: ControlPlane, identities: Identities) -> Iterator[Tap]:
         installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as found,
         tapped(found.load_balancer, identities) as tap,
     ):
-        found.wait_asked()
+        found.wait_for_calls()
         yield tap
 
 
 def created(plane: ControlPlane, tap: Tap, found: Json) -> tuple[int, Any, list[Exchange]]:
     """Create a Pod; return status, the spec or what was said, and the calls to the mutating half."""
-    tap.taken()
+    tap.take_exchanges()
     status, answer = plane.api.request("POST", f"/api/v1/namespaces/{SPACE}/pods?dryRun=All", found)
-    calls = [one for one in tap.taken() if one.half == "mutate"]
+    calls = [one for one in tap.take_exchanges() if one.half == "mutate"]
     return status, answer["spec"] if status == 201 else answer["message"], calls
 
 
@@ -161,7 +161,7 @@ def test_reinvocation_after_an_injected_sidecar_repeats_nothing(
     own = pod("web", app, labels=LABELS, nodeSelector={"rack": "r1"}, tolerations=[{**DEDICATED, "value": "other"}])
     own["spec"]["automountServiceAccountToken"] = False  # its volume gets another name each time
     _, alone, _ = created(plane, tap, own)
-    with neighbour(plane, identities, SPACE, injected):
+    with other_webhook(plane, identities, SPACE, injected):
         status, spec, calls = created(plane, tap, own)
     assert status == 201, spec
     first, *again = [one.patch for one in calls]
@@ -194,7 +194,7 @@ def test_reinvocation_repairs_what_a_later_webhook_changed(
     plane: ControlPlane, identities: Identities, tap: Tap, undo: Any
 ) -> None:
     _, alone, _ = created(plane, tap, pod("web", "lenient"))
-    with neighbour(plane, identities, SPACE, undo):
+    with other_webhook(plane, identities, SPACE, undo):
         status, spec, calls = created(plane, tap, pod("web", "lenient"))
     assert status == 201, spec
     assert len([one for one in calls if one.patch]) == 2
@@ -206,7 +206,7 @@ def test_reinvocation_repairs_what_a_later_webhook_changed(
 def test_final_change_by_a_later_webhook_is_denied(
     plane: ControlPlane, identities: Identities, tap: Tap, undo: Any
 ) -> None:
-    with neighbour(plane, identities, SPACE, undo, reinvocationPolicy="IfNeeded"):
+    with other_webhook(plane, identities, SPACE, undo, reinvocationPolicy="IfNeeded"):
         status, response, _ = created(plane, tap, pod("web", "lenient"))
     assert status == 403
     assert response.startswith(
@@ -233,7 +233,7 @@ OTHER_CLASSES = {
 def test_class_changed_by_a_later_webhook_is_not_stored_without_its_priority(
     plane: ControlPlane, identities: Identities, tap: Tap, other: Any
 ) -> None:
-    with neighbour(plane, identities, SPACE, other):
+    with other_webhook(plane, identities, SPACE, other):
         status, response, _ = created(plane, tap, pod("web", "lenient"))
     assert status == 403, {field: response.get(field) for field in COMPUTED}
 
@@ -242,7 +242,7 @@ def test_class_written_on_reinvocation_is_not_stored_without_its_priority(
     plane: ControlPlane, identities: Identities, tap: Tap
 ) -> None:
     """Our first call is lost, a sidecar brings about a second one, and no plugin comes after that."""
-    with neighbour(plane, identities, SPACE, injected):
+    with other_webhook(plane, identities, SPACE, injected):
         tap.lost = 1
         status, response, _ = created(plane, tap, pod("web", "late"))
     assert status == 403, {field: response.get(field) for field in COMPUTED}

@@ -14,10 +14,17 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import installed
 from tests.cluster.placement.classes import classes, priority_class, runtime_class
-from tests.cluster.placement.nodes import sites
+from tests.cluster.placement.nodes import sample_nodes
 from tests.cluster.placement.review_tap import tapped
 from tests.cluster.placement.sample import Case, cases, document, resource_cases
-from tests.cluster.placement.sample_run import UNMATCHED, Outcome, empty, refusal_without_us, run, wait_asked
+from tests.cluster.placement.sample_run import (
+    UNMATCHED,
+    Outcome,
+    delete_pods,
+    rejection_without_podgate,
+    run,
+    wait_for_calls,
+)
 from tests.cluster.placement.verification import (
     OWNED,
     amounts_of,
@@ -40,7 +47,7 @@ REVIEWED_EACH = 3
 CLASSES = (
     # Nobody preempts: a Pod that was placed stays where it is.
     *(
-        priority_class(name, value, never=True, everybodys=name == GLOBAL_DEFAULT)
+        priority_class(name, value, never=True, is_global_default=name == GLOBAL_DEFAULT)
         for name, value in PRIORITY_CLASSES.items()
     ),
     *(runtime_class(name, overhead) for name, overhead in RUNTIME_CLASSES.items()),
@@ -61,15 +68,15 @@ def policy(sample: list[Case]) -> str:
 def everything(plane: ControlPlane, identities: Identities, sample: list[Case], policy: str) -> Iterator[list[Outcome]]:
     with (
         classes(plane, *CLASSES),
-        sites(plane),
+        sample_nodes(plane),
         installed(plane, identities.files, policy, [NAMESPACE, UNMATCHED]) as installation,
         tapped(installation.load_balancer, identities) as tap,
     ):
-        wait_asked(plane, tap, sample[0])
+        wait_for_calls(plane, tap, sample[0])
         try:
             yield run(plane, tap, sample)
         finally:
-            empty(plane)
+            delete_pods(plane)
 
 
 @pytest.fixture(scope="module")
@@ -107,18 +114,18 @@ def test_sample_has_enough_admitted_and_rewritten_pods(everything: list[Outcome]
 
 
 def test_api_server_rejects_no_pod_because_of_its_patch(plane: ControlPlane, everything: list[Outcome]) -> None:
-    refused = [outcome for outcome in everything if not outcome.is_admitted and not outcome.is_denied_by_us]
+    refused = [outcome for outcome in everything if not outcome.is_admitted and not outcome.is_denied_by_podgate]
     because_of_us = {
         outcome.case.name: (outcome.message, [mutation.patch for mutation in outcome.mutations])
         for outcome in refused
-        if not refusal_without_us(plane, outcome.case.pod)
+        if not rejection_without_podgate(plane, outcome.case.pod)
     }
     assert because_of_us == {}
     assert len(refused) <= len(everything) // 20, "the sample is not one that an API server takes"
 
 
 def test_denial_names_exactly_the_conflicting_fields(outcomes: list[Outcome]) -> None:
-    assert any(outcome.is_denied_by_us for outcome in outcomes)
+    assert any(outcome.is_denied_by_podgate for outcome in outcomes)
     for outcome in outcomes:
         fields = re.findall(r"PlacementConflict: service \S+: (spec\.\S+)", outcome.message)
         assert sorted(fields) == sorted(denied_fields(outcome)), (outcome.case, outcome.message)

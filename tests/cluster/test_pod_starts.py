@@ -14,7 +14,7 @@ from tests.cluster.controller_fixture import MEMORY, ControllerFixture, controll
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.kwok import node
-from tests.cluster.pod_starts import BAD, UNSCHEDULED, deploy, ready, refusals, report, scale
+from tests.cluster.pod_starts import BAD, UNSCHEDULED, creation_failures, deploy, ready, report_starts, scale
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -61,13 +61,13 @@ def running(plane: ControlPlane, identities: Identities, store: str, store_url: 
 
 def shown(running: ControllerFixture, service: str) -> dict[str, Any]:
     """Return a breaker as `podgate status` has it."""
-    services = running.found.servers[0].status()["services"]
+    services = running.installation.servers[0].status()["services"]
     return dict({one["name"]: one for one in services}[service]["breaker"])
 
 
 def state(running: ControllerFixture, service: str) -> str:
     """Return its state, which metrics must show too."""
-    metrics = running.found.servers[0].metrics()
+    metrics = running.installation.servers[0].metrics()
     ones = [name for name in metrics if name.startswith("podgate_breaker_state{") and f'service="{service}"' in name]
     [one] = [name for name in ones if metrics[name] == 1]
     return one.partition('state="')[2].partition('"')[0]
@@ -76,7 +76,7 @@ def state(running: ControllerFixture, service: str) -> str:
 def moves(running: ControllerFixture, service: str) -> dict[tuple[str, str, str], int]:
     """Return all changes of state that there were, whoever made them: from, to, why."""
     found: dict[tuple[str, str, str], int] = {}
-    for one in {*running.found.servers, *running.found.controllers}:
+    for one in {*running.installation.servers, *running.installation.controllers}:
         for name, count in one.metrics().items():
             if name.startswith("podgate_breaker_transitions_total{") and f'service="{service}"' in name:
                 labels = dict(part.split("=") for part in name.partition("{")[2].rstrip("}").split(","))
@@ -110,21 +110,23 @@ def test_unschedulable_pods_trip_their_service_which_closes_when_nodes_appear(
     deploy(running.plane, well, "web", 2)
     running.wait(lambda: outcomes(running, "well") == {"ok": 2}, "the healthy ones to be heard")
     trip(running, sick, "sick")
-    status, response = running.found.create_pod(sick)
+    status, response = running.installation.create_pod(sick)
     assert (status, "BreakerOpen: service sick: the breaker is open until 20" in response["message"]) == (503, True), (
         response
     )
     assert "Z (errorRate: >= 95% in each of 1 intervals of 3s, " in response["message"]
     assert "probes are admitted from then on" in response["message"]
     scale(running.plane, sick, "web", 6)
-    running.wait(lambda: "BreakerOpen: service sick" in refusals(running, sick), "the ReplicaSet to be refused")
-    assert running.found.create_pod(well)[0] == 201
+    running.wait(
+        lambda: "BreakerOpen: service sick" in creation_failures(running, sick), "the ReplicaSet to be refused"
+    )
+    assert running.installation.create_pod(well)[0] == 201
 
     opened = shown(running, "sick")
     assert (opened["openRemainingSeconds"] > 0, opened["trippedBy"].startswith("errorRate: >= 95%")) == (True, True)
     assert state(running, "sick") == "OPEN"
     assert outcomes(running, "sick") == {"Unschedulable": 4}
-    [server] = running.found.servers
+    [server] = running.installation.servers
     assert server.metrics()['podgate_breaker_tripped_timestamp_seconds{service="sick"}'] > 0
     assert server.metrics()['podgate_breaker_not_permitted_total{service="sick"}'] > 0
     assert "OPEN" in podgate("status", "--server", f"http://{server.plain}").out
@@ -154,7 +156,7 @@ def test_crashing_rollout_trips_and_a_rollback_closes_early(running: ControllerF
 
     def reported(condition: Callable[[], Any]) -> Callable[[], Any]:
         def look() -> Any:
-            report(running, namespace)
+            report_starts(running, namespace)
             return condition()
 
         return look
@@ -168,8 +170,11 @@ def test_crashing_rollout_trips_and_a_rollback_closes_early(running: ControllerF
     assert outcomes(running, "rolled") == {"ok": 3, "CrashLoop": 3}
     [failed] = shown(running, "rolled")["failed"]
     scale(running.plane, namespace, "web", 4)
-    wait(lambda: "roll back (a controller that did not cause" in refusals(running, namespace), "the cure to be told")
-    assert running.found.create_pod(namespace)[0] == 503
+    wait(
+        lambda: "roll back (a controller that did not cause" in creation_failures(running, namespace),
+        "the cure to be told",
+    )
+    assert running.installation.create_pod(namespace)[0] == 503
 
     running.plane.kubectl("rollout", "undo", "deployment/web", "-n", namespace)
     wait(reported(lambda: state(running, "rolled") == "CLOSED"), "the rollback to cure it, an hour before its time")
@@ -178,7 +183,7 @@ def test_crashing_rollout_trips_and_a_rollback_closes_early(running: ControllerF
         ("OPEN", "CLOSED", "probesSucceeded"): 1,
     }
     wait(reported(lambda: len(ready(running, namespace)) == 4), "all of the former ones to run")
-    owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in running.found.pods(namespace)}
+    owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in running.installation.pods(namespace)}
     assert failed.partition(":")[2] not in owners
 
 
@@ -192,8 +197,10 @@ def test_lost_node_trips_no_breaker_when_quota_denies_the_replacements(running: 
     running.wait(lambda: len(ready(running, namespace)) == LOSERS, "all to run")
     plane.kubectl("taint", "node", f"lost-{store}", "lost=true:NoExecute")
     denials = 'podgate_quota_denied_total{of="service",resource="pods",service="lost",window="1h"}'
-    [server] = running.found.servers
-    running.wait(lambda: refusals(running, namespace).count("QuotaExceeded") == LOSERS - 1, "all but one to be refused")
+    [server] = running.installation.servers
+    running.wait(
+        lambda: creation_failures(running, namespace).count("QuotaExceeded") == LOSERS - 1, "all but one to be refused"
+    )
     running.wait(lambda: server.metrics()[denials] >= LOSERS, "them to ask again")
     assert running.used("lost") == LOSERS + 1, "replacements are charged"
     assert (moves(running, "lost"), state(running, "lost")) == ({}, "CLOSED")
@@ -236,7 +243,7 @@ def record(running: ControllerFixture, service: str) -> tuple[Any, ...]:
 def overtake(running: ControllerFixture, store: str) -> None:
     """Wait until all that was written by now has been told: the watch brings one more, of a service without others."""
     before = outcomes(running, "late").get("ok", 0)
-    assert running.found.create_pod(f"starts-late-{store}")[0] == 201
+    assert running.installation.create_pod(f"starts-late-{store}")[0] == 201
     running.wait(lambda: outcomes(running, "late").get("ok", 0) == before + 1, "a later one to be heard")
 
 
@@ -260,7 +267,7 @@ def test_pod_labels_of_a_tenant_trip_no_breaker_of_others(running: ControllerFix
 def test_namespaces_of_a_tenant_trip_no_breaker_of_others(running: ControllerFixture, store: str) -> None:
     namespace, before = f"starts-elsewhere-{store}", record(running, "well")
     running.plane.create_namespace(namespace, **{"podgate.io/service": "well", "app": "web"})
-    [server] = running.found.servers
+    [server] = running.installation.servers
     ignored = server.total("podgate_labels_ignored_total")
     pods = [claim(running, namespace, "well") for _ in range(4)]
     assert {labels["podgate.io/service"] for _, labels in pods} == {"well"}, "nobody judges Pods there"

@@ -36,7 +36,7 @@ def test_policy_change_applies_to_the_next_pod_without_a_restart(
 ) -> None:
     arguments = ("--drain", "0s", "--store", a_redis.url)
     with installed(plane, identities.files, FIRST, ["policy-changed"], servers=2, arguments=arguments) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         assert tier(found) == "first"
         found.change_policy(SECOND)
         assert {tier(found) for _ in range(4)} == {"second"}
@@ -45,7 +45,7 @@ def test_policy_change_applies_to_the_next_pod_without_a_restart(
 
 def test_invalid_policy_is_denied_at_apply_with_line_and_column(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, FIRST, ["policy-refused"]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         printed = found.apply_policy(BROKEN, check=False)
         assert (
             'admission webhook "policy.podgate.io" denied the request: PolicyInvalid: the policy has 2 errors'
@@ -60,7 +60,7 @@ def test_invalid_policy_is_denied_at_apply_with_line_and_column(plane: ControlPl
 @pytest.mark.parametrize("arrival", ["away", "past"])
 def test_stored_invalid_policy_changes_nothing(plane: ControlPlane, identities: Identities, arrival: str) -> None:
     with installed(plane, identities.files, FIRST, [f"policy-{arrival}"]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         [server] = found.servers
         plane.wait(lambda: found.stored(LAST_GOOD) == FIRST, "the good policy to be kept", server.name)
         if arrival == "away":
@@ -83,7 +83,7 @@ def test_stored_invalid_policy_changes_nothing(plane: ControlPlane, identities: 
 
 def test_deleted_policy_stays_in_force(plane: ControlPlane, identities: Identities) -> None:
     with installed(plane, identities.files, FIRST, ["policy-deleted"]) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         [server] = found.servers
         plane.kubectl("delete", "configmap", POLICY, "-n", NAMESPACE)
         errors = plane.wait(lambda: server.status()["policy"]["errors"], "the loss to be shown", server.name)

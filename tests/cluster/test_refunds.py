@@ -61,7 +61,7 @@ def test_a_pod_refused_by_resource_quota(running: ControllerFixture, store: str)
     running.plane.wait(lambda: "hard" in running.plane.api.get(path).get("status", {}), "the ResourceQuota")
 
     def lose() -> None:
-        status, response = running.found.create_pod(namespace)
+        status, response = running.installation.create_pod(namespace)
         assert (status, "exceeded quota: full" in response["message"]) == (403, True), response
 
     given_back_once(running, "quota", NEVER_CREATED, lose)
@@ -76,7 +76,7 @@ def test_a_pod_refused_by_another_webhook(running: ControllerFixture, store: str
         return json.dumps(review).encode()
 
     def lose() -> None:
-        status, response = running.found.create_pod(namespace)
+        status, response = running.installation.create_pod(namespace)
         assert (status, 'webhook "another.example.com" denied' in response["message"]) == (400, True), response
 
     with another_webhook(running, namespace, refuse):
@@ -85,7 +85,7 @@ def test_a_pod_refused_by_another_webhook(running: ControllerFixture, store: str
 
 def test_a_pod_whose_name_is_taken(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-name-{store}"
-    running.found.create_pod(namespace, "taken", **UNSCHEDULED)
+    running.installation.create_pod(namespace, "taken", **UNSCHEDULED)
     given_back_once(running, "name", NAME_TAKEN, lambda: running.lose(namespace))
 
 
@@ -101,7 +101,7 @@ def test_a_pod_whose_client_went_away(running: ControllerFixture, store: str) ->
     with another_webhook(running, namespace, hang) as hanging:
 
         def lose() -> None:
-            hanging.taken()
+            hanging.take_calls()
             before = running.used("client")
             connection = HTTPSConnection("127.0.0.1", running.plane.ports.apiserver, context=running.plane.api.context)
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gone"}}
@@ -117,12 +117,12 @@ def test_a_pod_whose_client_went_away(running: ControllerFixture, store: str) ->
 def test_no_created_pod_of_500_is_refunded(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-came-{store}"
     path = f"/api/v1/namespaces/{namespace}/pods"
-    running.found.create_pod(namespace, "taken", **UNSCHEDULED)
+    running.installation.create_pod(namespace, "taken", **UNSCHEDULED)
     running.plane.kubectl("apply", "-f", "-", "-n", namespace, input=json.dumps(workloads()))
 
     def create(number: int) -> None:
         name = f"single-{number}"
-        status, response = running.found.create_pod(namespace, name, **UNSCHEDULED)
+        status, response = running.installation.create_pod(namespace, name, **UNSCHEDULED)
         assert status == 201, response
         if number < DELETED_AT_ONCE:
             assert running.plane.api.request("DELETE", f"{path}/{name}")[0] == 200
@@ -133,7 +133,7 @@ def test_no_created_pod_of_500_is_refunded(running: ControllerFixture, store: st
         assert [*callers.map(create, range(CREATED))] == [None] * CREATED
     of_workloads = WORKLOADS * sum(PODS_OF_ONE.values())
     there = of_workloads + CREATED - DELETED_AT_ONCE + 1
-    running.plane.wait(lambda: len(running.found.pods(namespace)) == there, f"{there} Pods")
+    running.plane.wait(lambda: len(running.installation.pods(namespace)) == there, f"{there} Pods")
     running.settle("came", namespace, LOST)
     assert running.refunded("came") == running.refunded("came", NAME_TAKEN) == LOST + 1
     assert running.used("came") == of_workloads + CREATED + 1 == 501
@@ -172,15 +172,15 @@ def workloads() -> dict[str, Any]:
 @contextmanager
 def another_webhook(running: ControllerFixture, namespace: str, answer: Answer) -> Iterator[Recorder]:
     """Have one more webhook validate the Pods of a namespace; wait until it is asked."""
-    files = running.found.files
+    files = running.installation.files
     with Recorder(files.pki.paths, answer) as recorder:
         bundle = b64encode((files.folder / "ca.crt").read_bytes()).decode()
         running.plane.apply(configuration(f"https://{recorder.address}/another", bundle, namespace))
         try:
 
             def asked() -> bool:
-                running.found.create_pod(namespace, dry_run=True)
-                return bool(recorder.taken())
+                running.installation.create_pod(namespace, dry_run=True)
+                return bool(recorder.take_calls())
 
             running.plane.wait(asked, "the other webhook to be asked", "kube-apiserver")
             yield recorder

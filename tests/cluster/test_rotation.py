@@ -20,7 +20,7 @@ from certs.cluster.ca_controller import SERVING
 from tests.cluster.controller_fixture import leads
 from tests.cluster.identities import Identities
 from tests.cluster.load import PLACEMENT, POD, Load
-from tests.cluster.rotation_fixture import Lives, RotationFixture, rotating
+from tests.cluster.rotation_fixture import CredentialLifetimes, RotationFixture, rotating_cluster
 from tests.cluster.server import Server
 from tests.redis_servers import RedisServer
 
@@ -29,9 +29,9 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 SOAKS = os.environ.get("PODGATE_TEST_ROTATION") == "soak"
 LOAD_SECONDS = 900 if SOAKS else 120
 LIVES = (
-    Lives(serving_ca="2m", serving="1m", client_ca="1h", client="12m", token="10m", token_key="10m")
+    CredentialLifetimes(serving_ca="2m", serving="1m", client_ca="1h", client="12m", token="10m", token_key="10m")
     if SOAKS
-    else Lives(serving_ca="90s", serving="45s", client_ca="1h", client="12m", token="2m", token_key="2m")
+    else CredentialLifetimes(serving_ca="90s", serving="45s", client_ca="1h", client="12m", token="2m", token_key="2m")
 )
 DRY_RUNS, REAL = (50, 1) if SOAKS else (10, 1)
 """Pods a second."""
@@ -153,16 +153,16 @@ class Sightings:
 async def test_rotation_of_all_credentials_under_load_fails_no_admission(
     identities: Identities, tmp_path: Path, a_redis: RedisServer
 ) -> None:
-    with rotating(identities, tmp_path, a_redis.url, POLICY, NAMESPACE, LIVES) as on:
-        await asyncio.to_thread(on.found.wait_asked)
+    with rotating_cluster(identities, tmp_path, a_redis.url, POLICY, NAMESPACE, LIVES) as on:
+        await asyncio.to_thread(on.installation.wait_for_calls)
         seen, strangers = Sightings(on), Strangers(identities)
         async with loaded(on) as (dry_runs, real):
             await rage(on, seen, strangers)
-        reviews = sum(one.total("podgate_reviews_total", 'half="validate"') for one in on.found.servers)
+        reviews = sum(one.total("podgate_reviews_total", 'half="validate"') for one in on.installation.servers)
         why = [line for line in on.plane.log("kube-apiserver", 100_000).splitlines() if "calling webhook" in line]
         refused = {
             name: value
-            for one in on.found.servers
+            for one in on.installation.servers
             for name, value in one.metrics().items()
             if "refused" in name and value
         }
@@ -183,17 +183,17 @@ async def test_rotation_of_all_credentials_under_load_fails_no_admission(
 
 def signs(on: RotationFixture, which: int) -> bool:
     """Whether two CAs are trusted, and the leaf is the first one's, or the last one's."""
-    line, leaf = on.line(), on.leaf(SERVING)
+    line, leaf = on.generations(), on.leaf(SERVING)
     assert leaf is not None
     return len(line) > 1 and issuer_of(leaf, [one.certificate for one in line]) == line[which].certificate
 
 
 def killed(on: RotationFixture, which: int) -> bool:
     """Kill who leads if a rotation is under way and that far; whether it was."""
-    leader = next((one for one in on.found.controllers if leads(one)), None)
+    leader = next((one for one in on.installation.controllers if leads(one)), None)
     if leader is None or not signs(on, which):
         return False
-    on.found.stop_controller(leader, kill=True)
+    on.installation.stop_controller(leader, kill=True)
     on.start_controller()
     return True
 
@@ -203,7 +203,7 @@ async def rage(on: RotationFixture, seen: Sightings, strangers: Strangers) -> No
     ends, moments = time.monotonic() + LOAD_SECONDS, [0, -1]
     while time.monotonic() < ends:
         await asyncio.to_thread(seen.look)
-        for server in on.found.servers:
+        for server in on.installation.servers:
             await strangers.call(server)
         for which in moments[:1]:
             if await asyncio.to_thread(killed, on, which):

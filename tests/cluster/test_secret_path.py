@@ -228,12 +228,12 @@ def test_documented_steps_install_it_and_change_the_path(plane: ControlPlane, tm
         person = Person(plane, tmp_path, doors.open())
         (tmp_path / "policy.yaml").write_text(POLICY)
         for step in (certificates, server, webhooks):
-            person.take(step)
+            person.run(step)
         first = (tmp_path / "pki/path").read_text()
         assert stored(plane) == read_paths(first.encode(), tmp_path) == called_by(plane)
         assert (tmp_path / "pki/path").stat().st_mode & 0o077 == 0
         second = "0123456789abcdef" * 4
-        person.take(f"OLD={first} NEW={second}\n{change[1]}\n{change[2]}\n{webhooks}")
+        person.run(f"OLD={first} NEW={second}\n{change[1]}\n{change[2]}\n{webhooks}")
         assert stored(plane) == (second, first)
         assert called_by(plane) == (second,)
         take_away_webhooks(plane)

@@ -70,11 +70,11 @@ def table(running: ControllerFixture, *how: str) -> list[str]:
 def test_missing_definition_is_reported_once_and_stops_nothing_else(running: ControllerFixture, store: str) -> None:
     [keeper] = running.controllers
     message = f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml"
-    running.wait(lambda: message in running.found.log(keeper), "it to be told")
-    assert running.found.create_pod(f"statuses-plain-{store}")[0] == 201
+    running.wait(lambda: message in running.installation.log(keeper), "it to be told")
+    assert running.installation.create_pod(f"statuses-plain-{store}")[0] == 201
     running.plane.kubectl("apply", "-f", CRD)
     wait_all(running, "tripped", "idle", "plain")
-    assert running.found.log(keeper).count(message) == 1
+    assert running.installation.log(keeper).count(message) == 1
 
 
 def test_each_service_has_an_object_with_its_status(running: ControllerFixture) -> None:
@@ -91,7 +91,7 @@ def test_each_service_has_an_object_with_its_status(running: ControllerFixture) 
 
 def test_object_changes_only_with_its_breaker(running: ControllerFixture, store: str) -> None:
     before = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
-    answers = [running.found.create_pod(f"statuses-tripped-{store}")[0] for _ in range(4)]
+    answers = [running.installation.create_pod(f"statuses-tripped-{store}")[0] for _ in range(4)]
     assert answers == [201, 429, 429, 503]
     running.wait(lambda: breaker(running, "tripped")["state"] == "OPEN", "the trip to be seen")
     shown = breaker(running, "tripped")
@@ -127,14 +127,14 @@ def test_object_of_a_removed_service_is_deleted_and_foreign_objects_stay(
     running: ControllerFixture, store: str
 ) -> None:
     running.plane.apply({"apiVersion": "podgate.io/v1alpha1", "kind": "ServiceStatus", "metadata": {"name": "theirs"}})
-    running.found.change_policy(WITHOUT_IDLE.replace("STORE", store))
+    running.installation.change_policy(WITHOUT_IDLE.replace("STORE", store))
     running.wait(lambda: "idle" not in statuses(running), "the object to go")
     assert set(statuses(running)) == {"tripped", "plain", "theirs"}
 
 
 def test_deleted_definition_stops_nothing_else_and_may_be_recreated(running: ControllerFixture, store: str) -> None:
     running.plane.kubectl("delete", "-f", CRD)
-    assert running.found.create_pod(f"statuses-plain-{store}")[0] == 201
+    assert running.installation.create_pod(f"statuses-plain-{store}")[0] == 201
     running.plane.kubectl("apply", "-f", CRD)
     wait_all(running, "tripped", "plain")
-    assert running.watches()
+    assert running.has_listed_pods()

@@ -30,7 +30,7 @@ def test_servers_share_the_limit_of_seven_pods_in_redis(
     namespace = f"shared-{redis_server.port}"
     arguments = ("--drain", "0s", "--store", redis_server.url, "--store-deadline", "30s")
     with installed(plane, identities.files, POLICY, [namespace], servers=2, arguments=arguments) as found:
-        found.wait_asked()
+        found.wait_for_calls()
         plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=20", "-n", namespace)
         plane.wait(lambda: len(found.pods(namespace)) == 7, "seven Pods")
         denials = 'podgate_quota_denied_total{of="service",resource="pods",service="shared",window="10m"}'

@@ -74,7 +74,7 @@ def clusters(
         def install(plane: ControlPlane, name: str) -> Installation:
             arguments = ("--drain", "0s", "--store", redis.url, "--store-deadline", "30s", "--cluster", name)
             found = stack.enter_context(installed(plane, identities.files, POLICY, NAMESPACES, arguments=arguments))
-            found.wait_asked()
+            found.wait_for_calls()
             return found
 
         yield Clusters(install(api_alone, "east"), install(another_api_alone, "west"), redis)

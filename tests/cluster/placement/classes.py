@@ -1,4 +1,4 @@
-"""PriorityClasses and RuntimeClasses of a cluster during a test."""
+"""PriorityClasses and RuntimeClasses during a test."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,20 +10,20 @@ from tests.cluster.placement import pods
 Json = dict[str, Any]
 
 
-def priority_class(name: str, value: int, *, never: bool = False, everybodys: bool = False) -> Json:
-    """Return a class; `never` preempts nobody, `everybodys` is the global default."""
+def priority_class(name: str, value: int, *, never: bool = False, is_global_default: bool = False) -> Json:
+    """Return a PriorityClass, with `preemptionPolicy: Never` if `never`."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": {"name": name},
         "value": value,
-        "globalDefault": everybodys,
+        "globalDefault": is_global_default,
         "preemptionPolicy": "Never" if never else "PreemptLowerPriority",
     }
 
 
 def runtime_class(name: str, overhead: Mapping[str, str] | None = None, **scheduling: Any) -> Json:
-    """Return a class; `nodeSelector` and `tolerations` are where its Pods can run."""
+    """Return a RuntimeClass; `scheduling` has `nodeSelector` and `tolerations`."""
     return {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
@@ -36,7 +36,7 @@ def runtime_class(name: str, overhead: Mapping[str, str] | None = None, **schedu
 
 @contextmanager
 def classes(plane: ControlPlane, *objects: Json) -> Iterator[None]:
-    """Have them from the first Pod of the block on, and no more for the first Pod after it."""
+    """Create classes, and delete them at the end; wait each time until the admission plugins have seen it."""
     plane.apply(*objects)
     try:
         plane.wait(lambda: all(_is_known(plane, one) for one in objects), "the plugins to know the classes")
@@ -51,11 +51,11 @@ def classes(plane: ControlPlane, *objects: Json) -> Iterator[None]:
         plane.wait(lambda: not any(_is_known(plane, one) for one in objects), "the plugins to forget the classes")
 
 
-def _is_known(plane: ControlPlane, one: Json) -> bool:
-    """Ask what becomes of a Pod, as the admission plugins have caches of their own."""
-    name = one["metadata"]["name"]
-    field = "priorityClassName" if one["kind"] == "PriorityClass" else "runtimeClassName"
-    asked: Json = {} if one.get("globalDefault") else {field: name}
-    pod = pods.pod("asks", "asks", **asked)
+def _is_known(plane: ControlPlane, document: Json) -> bool:
+    """Whether a dry run of a Pod uses the class: the admission plugins have their own caches."""
+    name = document["metadata"]["name"]
+    field = "priorityClassName" if document["kind"] == "PriorityClass" else "runtimeClassName"
+    spec: Json = {} if document.get("globalDefault") else {field: name}
+    pod = pods.pod("asks", "asks", **spec)
     status, answer = plane.api.request("POST", "/api/v1/namespaces/default/pods?dryRun=All", pod)
     return bool(status == 201 and answer["spec"].get(field) == name)

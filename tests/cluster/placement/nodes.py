@@ -12,7 +12,7 @@ from tests.core.generating.vocabulary import HOME, NODE_NAMES, REGION, ZONE
 Json = dict[str, Any]
 _KEYS = (REGION, ZONE, "disk", "a/b")
 _AT_HOME = dict.fromkeys(_KEYS, HOME)
-_MINE = {"made-for": "sample"}
+_SAMPLE_LABEL = {"made-for": "sample"}
 _TAINTS = (
     {"key": "gpu", "value": "a", "effect": "NoSchedule"},
     {"key": "gpu", "effect": "NoExecute"},
@@ -20,8 +20,8 @@ _TAINTS = (
 )
 
 
-def _places() -> Iterator[tuple[dict[str, str], Sequence[Json]]]:
-    """Yield labels and taints: all at home, then one or two labels elsewhere, empty or missing."""
+def _labels_and_taints() -> Iterator[tuple[dict[str, str], Sequence[Json]]]:
+    """Yield labels and taints: all labels at home, then one or two with another value, empty or missing."""
     yield _AT_HOME, ()
     yield _AT_HOME, ()
     for key in _KEYS:
@@ -34,15 +34,18 @@ def _places() -> Iterator[tuple[dict[str, str], Sequence[Json]]]:
 
 
 def _nodes() -> list[Json]:
-    """Return a node for each place; the first have the names that Pods ask for."""
+    """Return a node for each set of labels and taints; the first ones have the names that Pods select."""
     names = itertools.chain(NODE_NAMES, map("site-{}".format, itertools.count()))
-    return [node(name, taints, **labels, **_MINE) for name, (labels, taints) in zip(names, _places(), strict=False)]
+    return [
+        node(name, taints, **labels, **_SAMPLE_LABEL)
+        for name, (labels, taints) in zip(names, _labels_and_taints(), strict=False)
+    ]
 
 
 @contextmanager
-def sites(plane: ControlPlane) -> Iterator[None]:
-    """Have the nodes until the end of the block; then no Pod must be left on them."""
-    [(label, value)] = _MINE.items()
+def sample_nodes(plane: ControlPlane) -> Iterator[None]:
+    """Create the nodes, and delete them at the end, when no Pod may be left on them."""
+    [(label, value)] = _SAMPLE_LABEL.items()
     path = f"/api/v1/nodes?labelSelector={label}%3D{value}"
     plane.apply(*_nodes())
     try:

@@ -13,12 +13,14 @@ from tests.cluster.recording_webhook import Recorder
 
 Json = dict[str, Any]
 Patch = Callable[[Json], list[Json]]
-"""From a Pod to what is done to it."""
+"""Returns the JSON patch of a Pod."""
 
 
 @contextmanager
-def neighbour(plane: ControlPlane, identities: Identities, namespace: str, patch: Patch, **more: Any) -> Iterator[None]:
-    """Have it asked about new Pods of a namespace; `more` goes into its configuration."""
+def other_webhook(
+    plane: ControlPlane, identities: Identities, namespace: str, patch: Patch, **more: Any
+) -> Iterator[None]:
+    """Register a webhook for new Pods of a namespace; `more` is added to its configuration."""
 
     async def answer(_: str, body: bytes) -> bytes:
         request = json.loads(body)["request"]
@@ -32,7 +34,9 @@ def neighbour(plane: ControlPlane, identities: Identities, namespace: str, patch
         name = f"zz-{namespace}"
         plane.apply(_configuration(name, recorder.address, identities, namespace, **more))
         try:
-            plane.wait(lambda: _is_asked(plane, recorder, namespace), "the neighbour to be asked", "kube-apiserver")
+            plane.wait(
+                lambda: _is_called(plane, recorder, namespace), "the other webhook to be called", "kube-apiserver"
+            )
             yield
         finally:
             plane.kubectl("delete", "mutatingwebhookconfiguration", name)
@@ -54,7 +58,7 @@ def _configuration(name: str, address: str, identities: Identities, namespace: s
     return {**kind, "metadata": {"name": name}, "webhooks": [webhook]}
 
 
-def _is_asked(plane: ControlPlane, recorder: Recorder, namespace: str) -> bool:
-    recorder.taken()
+def _is_called(plane: ControlPlane, recorder: Recorder, namespace: str) -> bool:
+    recorder.take_calls()
     plane.api.request("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod("asks", "asks"))
-    return bool(recorder.taken())
+    return bool(recorder.take_calls())

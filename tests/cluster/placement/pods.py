@@ -27,7 +27,7 @@ def deployment(name: str, app: str, **spec: Any) -> Json:
 
 
 def service(name: str, namespace: str, placement: Json, **more: Any) -> Json:
-    """Return the service of all Pods of the app of its name."""
+    """Return a service that owns all Pods whose label `app` is its name."""
     match = {"namespaces": [namespace], "podSelector": {"matchLabels": {"app": name}}}
     return {"name": name, "match": match, "failureMode": "Closed", "placement": placement, **more}
 

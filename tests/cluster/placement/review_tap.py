@@ -1,4 +1,4 @@
-"""A tap in front of a server: the API server's requests and the responses, verbatim."""
+"""Recording proxy in front of a server: requests of the API server and responses, verbatim."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ HALVES = ("mutate", "validate")
 
 @dataclass(frozen=True)
 class Exchange:
-    """One call: its half, the AdmissionReview that was sent, the response that came back."""
+    """One call: its half, the AdmissionReview, and the response."""
 
     half: str
     review: Json
@@ -28,8 +28,8 @@ class Exchange:
 
     @property
     def object(self) -> Json:
-        found: Json = self.review["request"]["object"]
-        return found
+        document: Json = self.review["request"]["object"]
+        return document
 
     @property
     def name(self) -> str:
@@ -38,25 +38,27 @@ class Exchange:
 
     @property
     def patch(self) -> list[Json]:
-        found: list[Json] = json.loads(base64.b64decode(self.response["patch"])) if "patch" in self.response else []
-        return found
+        operations: list[Json] = (
+            json.loads(base64.b64decode(self.response["patch"])) if "patch" in self.response else []
+        )
+        return operations
 
 
 @dataclass
 class Tap:
-    """What passed since it was last taken, in the order of the answers; `lost`: so many rewrites get lost first."""
+    """The exchanges since the last `take_exchanges`; the next `lost` calls to the mutating webhook get no response."""
 
     exchanges: list[Exchange] = field(default_factory=list)
     lost: int = 0
 
-    def taken(self) -> list[Exchange]:
-        found, self.exchanges = self.exchanges, []
-        return found
+    def take_exchanges(self) -> list[Exchange]:
+        exchanges, self.exchanges = self.exchanges, []
+        return exchanges
 
 
 @contextmanager
 def tapped(load_balancer: LoadBalancer, identities: Identities) -> Iterator[Tap]:
-    """Stand between the API server and the one server behind this load balancer, and call as the API server does."""
+    """Record the calls to the only server behind this load balancer, forwarded with the API server's credentials."""
     [target] = before = load_balancer.targets
     caller = identities.callers["good"]
     assert caller.certificate is not None
@@ -73,10 +75,10 @@ def tapped(load_balancer: LoadBalancer, identities: Identities) -> Iterator[Tap]
         url = f"https://{target.address}/{path}?timeout=10s"
         async with (
             aiohttp.ClientSession() as session,
-            session.post(url, data=body, ssl=context, headers=headers) as got,
+            session.post(url, data=body, ssl=context, headers=headers) as response,
         ):
-            answer = await got.read()
-            assert got.status == 200, answer
+            answer = await response.read()
+            assert response.status == 200, answer
         if path in HALVES:
             tap.exchanges.append(Exchange(path, json.loads(body), json.loads(answer)["response"]))
         return answer
@@ -84,7 +86,7 @@ def tapped(load_balancer: LoadBalancer, identities: Identities) -> Iterator[Tap]
     try:
         with Recorder(identities.files.pki.paths, forward) as recorder:
             load_balancer.targets = [recorder.address]
-            load_balancer.cut()  # else the API server would go on with the connections that it has
+            load_balancer.cut()  # else the API server reuses its open connections
             yield tap
     finally:
         load_balancer.targets = before

@@ -1,4 +1,4 @@
-"""A sample of generated pairs, made fit for one cluster: each policy a service of one document, its Pods by a label."""
+"""A sample of generated pairs for one cluster: one policy with a service for each placement."""
 
 import json
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ from webhook.core.document.yaml.problems import DocumentError
 
 Json = dict[str, Any]
 _OWNER_LABEL = "owner"
-_DRAWN_MORE = 1.3
-"""Hypothesis likes to draw what it has drawn before."""
+_DUPLICATES_FACTOR = 1.3
+"""Factor for the duplicates that Hypothesis draws."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One Pod, and the service that owns it: by its name, and as the document says it."""
+    """One Pod, and the service that owns it with its stanzas."""
 
     service: str
     stanzas: Json
@@ -33,29 +33,29 @@ class Case:
 
     @property
     def placement(self) -> Json:
-        found: Json = self.stanzas.get("placement", {})
-        return found
+        placement_stanza: Json = self.stanzas.get("placement", {})
+        return placement_stanza
 
 
 def resource_cases(count: int) -> list[Case]:
-    """Draw that many Pods under rules for their resources; return those whose rules a policy may have."""
-    found: list[Case] = []
+    """Draw Pods and rules for their resources; return the cases whose rules are valid."""
+    drawn: list[Case] = []
 
     @seed(1)
     @settings(max_examples=count, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(pod_resources(strict=True), resource_rules())
     def collect(spec: Json, rules: Json) -> None:
-        name = f"r-{len(found)}"
+        name = f"r-{len(drawn)}"
         metadata = {"name": name, "namespace": NAMESPACE, "labels": {_OWNER_LABEL: name}}
         case = Case(name, {"resources": rules}, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-        if _is_good(case):
-            found.append(case)
+        if _is_valid(case):
+            drawn.append(case)
 
     collect()
-    return found
+    return drawn
 
 
-def _is_good(case: Case) -> bool:
+def _is_valid(case: Case) -> bool:
     try:
         load(document([case]).encode(), Purpose.SERVE)
     except DocumentError:
@@ -64,17 +64,17 @@ def _is_good(case: Case) -> bool:
 
 
 def cases(count: int) -> list[Case]:
-    """Return that many Pods under placements, no two pairs the same."""
-    pairs = accepted(int(count * _DRAWN_MORE))
-    different = {json.dumps([pair.pod, pair.placement], sort_keys=True): pair for pair in pairs}
-    assert len(different) >= count, f"only {len(different)} pairs differ: draw more"
+    """Return different pairs of a Pod and a placement."""
+    pairs = accepted(int(count * _DUPLICATES_FACTOR))
+    distinct = {json.dumps([pair.pod, pair.placement], sort_keys=True): pair for pair in pairs}
+    assert len(distinct) >= count, f"only {len(distinct)} pairs differ: draw more"
     services: dict[str, str] = {}
-    found = []
-    for number, pair in enumerate(list(different.values())[:count]):
+    drawn = []
+    for number, pair in enumerate(list(distinct.values())[:count]):
         stanzas = {"placement": pair.placement}
         name = services.setdefault(json.dumps(stanzas, sort_keys=True), f"{SERVICE}-{len(services)}")
-        found.append(Case(name, _renamed(stanzas, name), _pod(_renamed(pair.pod, name), name, number)))
-    return found
+        drawn.append(Case(name, _renamed(stanzas, name), _pod(_renamed(pair.pod, name), name, number)))
+    return drawn
 
 
 def _pod(pod: Json, service: str, number: int) -> Json:
@@ -84,21 +84,21 @@ def _pod(pod: Json, service: str, number: int) -> Json:
 
 
 def _renamed(value: Any, name: str) -> Any:
-    """Give the service its name here wherever a label or a selector says it."""
+    """Replace the name of the service in labels and selectors."""
     if isinstance(value, list):
         return [_renamed(one, name) for one in value]
     if not isinstance(value, dict):
         return value
-    found = {key: _renamed(one, name) for key, one in value.items()}
-    if found.get(OUR_LABEL) == SERVICE:
-        found[OUR_LABEL] = name
-    if found.get("key") == OUR_LABEL and SERVICE in (found.get("values") or []):
-        found["values"] = [name if one == SERVICE else one for one in found["values"]]
-    return found
+    renamed = {key: _renamed(one, name) for key, one in value.items()}
+    if renamed.get(OUR_LABEL) == SERVICE:
+        renamed[OUR_LABEL] = name
+    if renamed.get("key") == OUR_LABEL and SERVICE in (renamed.get("values") or []):
+        renamed["values"] = [name if one == SERVICE else one for one in renamed["values"]]
+    return renamed
 
 
-def document(found: Iterable[Case]) -> str:
-    """Return one policy that has the services of all cases; JSON is YAML."""
+def document(cases_drawn: Iterable[Case]) -> str:
+    """Return one policy with the services of all cases, as JSON, which is YAML."""
     services = {
         case.service: {
             "name": case.service,
@@ -106,13 +106,13 @@ def document(found: Iterable[Case]) -> str:
             "failureMode": "Closed",
             **case.stanzas,
         }
-        for case in found
+        for case in cases_drawn
     }
     return json.dumps({"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": list(services.values())})
 
 
-def elsewhere(pod: Json, namespace: str) -> Json:
-    """Return the Pod as it would be made in another namespace."""
+def in_namespace(pod: Json, namespace: str) -> Json:
+    """Return the Pod with another namespace."""
     return {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
 
 

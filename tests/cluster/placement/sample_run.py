@@ -1,4 +1,4 @@
-"""Run of a sample: all Pods are created, and watched until the scheduler has decided."""
+"""Run of a sample: all Pods are created and, unless denied, scheduled or found unschedulable."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from typing import Any
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.placement.review_tap import HALVES, Exchange, Tap
-from tests.cluster.placement.sample import Case, elsewhere, is_for_a_scheduler_here
+from tests.cluster.placement.sample import Case, in_namespace, is_for_a_scheduler_here
 from tests.core.generating.vocabulary import NAMESPACE
 
 Json = dict[str, Any]
 UNMATCHED = "unmatched"
-"""A namespace that no service is asked about."""
+"""A namespace that no service matches."""
 _AT_ONCE = 8
 _PODS = "/api/v1/namespaces/{}/pods"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One case: what the API server answered, what passed between it and us, and the Pod in the end."""
+    """One case: the API server's response, its calls to the mutating webhook, and the final Pod."""
 
     case: Case
     status: int
@@ -35,41 +35,43 @@ class Outcome:
         return self.status == 201
 
     @property
-    def is_denied_by_us(self) -> bool:
+    def is_denied_by_podgate(self) -> bool:
         return self.message.startswith('admission webhook "validate-closed.podgate.io" denied the request: ')
 
     @property
     def node(self) -> str | None:
-        """Where the Pod is, if anywhere."""
-        found: str | None = self.stored["spec"].get("nodeName") if self.stored else None
-        return found
+        """The node of the Pod, if scheduled."""
+        node_name: str | None = self.stored["spec"].get("nodeName") if self.stored else None
+        return node_name
 
 
-def wait_asked(plane: ControlPlane, tap: Tap, case: Case) -> None:
-    """Wait until the API server asks both halves about a Pod of the sample."""
+def wait_for_calls(plane: ControlPlane, tap: Tap, case: Case) -> None:
+    """Wait until the API server calls both webhooks for a Pod of the sample."""
 
-    def asked() -> bool:
-        tap.taken()
+    def both_called() -> bool:
+        tap.take_exchanges()
         plane.api.request("POST", f"{_PODS.format(NAMESPACE)}?dryRun=All", case.pod)
-        return {exchange.half for exchange in tap.taken()} == set(HALVES)
+        return {exchange.half for exchange in tap.take_exchanges()} == set(HALVES)
 
-    plane.wait(asked, "the API server to ask about the sample", "kube-apiserver")
+    plane.wait(both_called, "the API server to call the webhooks for the sample", "kube-apiserver")
 
 
 def run(plane: ControlPlane, tap: Tap, cases: list[Case]) -> list[Outcome]:
-    """Create every Pod, and wait until each is on a node or known to fit none."""
-    tap.taken()
-    where = _PODS.format(NAMESPACE)
+    """Create all Pods, and wait until each is scheduled or unschedulable."""
+    tap.take_exchanges()
+    pods_path = _PODS.format(NAMESPACE)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(lambda case: plane.api.request("POST", where, case.pod), cases))
+        answers = list(pool.map(lambda case: plane.api.request("POST", pods_path, case.pod), cases))
 
-    def settled() -> list[Json] | None:
-        pods: list[Json] = plane.api.get(where)["items"]
+    def settled_pods() -> list[Json] | None:
+        pods: list[Json] = plane.api.get(pods_path)["items"]
         return pods if all(map(_is_settled, pods)) else None
 
-    stored = {pod["metadata"]["name"]: pod for pod in plane.wait(settled, "all Pods to be settled", "kube-scheduler")}
+    stored = {
+        pod["metadata"]["name"]: pod for pod in plane.wait(settled_pods, "all Pods to be settled", "kube-scheduler")
+    }
     mutations: dict[str, list[Exchange]] = {}
-    for exchange in tap.taken():
+    for exchange in tap.take_exchanges():
         if exchange.half == "mutate":
             mutations.setdefault(exchange.name, []).append(exchange)
     return [
@@ -83,14 +85,14 @@ def _is_settled(pod: Json) -> bool:
     return has_verdict or "nodeName" in pod["spec"] or not is_for_a_scheduler_here(pod)
 
 
-def refusal_without_us(plane: ControlPlane, pod: Json) -> str:
-    """Return what the API server has against the same Pod where no service is asked; empty where it takes it."""
-    status, answer = plane.api.request("POST", f"{_PODS.format(UNMATCHED)}?dryRun=All", elsewhere(pod, UNMATCHED))
+def rejection_without_podgate(plane: ControlPlane, pod: Json) -> str:
+    """Return the API server's rejection of the same Pod in a namespace without a service; "" if it accepts the Pod."""
+    status, answer = plane.api.request("POST", f"{_PODS.format(UNMATCHED)}?dryRun=All", in_namespace(pod, UNMATCHED))
     return "" if status == 201 else str(answer)
 
 
-def empty(plane: ControlPlane) -> None:
-    """Take all Pods of the sample away: their nodes go too, and nobody would end them there."""
-    where = _PODS.format(NAMESPACE)
-    plane.api.request("DELETE", where, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
-    plane.wait(lambda: not plane.api.get(where)["items"], "the Pods of the sample to go")
+def delete_pods(plane: ControlPlane) -> None:
+    """Delete all Pods of the sample at once, because their nodes are deleted too."""
+    pods_path = _PODS.format(NAMESPACE)
+    plane.api.request("DELETE", pods_path, {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+    plane.wait(lambda: not plane.api.get(pods_path)["items"], "the Pods of the sample to go")

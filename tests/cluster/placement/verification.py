@@ -1,4 +1,4 @@
-"""Verification of the cluster's final Pod by an independent model of Kubernetes and of the policy."""
+"""Verification of the final Pod by an independent model of Kubernetes and of the policy."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,26 +15,26 @@ OWNED = (
     *("schedulerName", "nodeSelector", "affinity", "topologySpreadConstraints", "tolerations"),
     *("priorityClassName", "runtimeClassName"),
 )
-"""The fields of a Pod's spec that a placement can own, but for what plugins compute from them."""
+"""The fields of a Pod's spec that a placement can own, without fields that plugins compute from them."""
 
 
 def named_nodes(items: Iterable[Json]) -> dict[str, Node]:
     """Return the nodes of a NodeList by their names."""
-    found = [Node(one["metadata"]["name"], one["metadata"]["labels"]) for one in items]
-    return {node.name: node for node in found}
+    node_list = [Node(one["metadata"]["name"], one["metadata"]["labels"]) for one in items]
+    return {node.name: node for node in node_list}
 
 
 def policy_allows(outcome: Outcome, node: Node) -> bool:
-    """Say whether a Pod may be on a node, by its service's policy alone."""
+    """Whether the policy of the service alone allows a node."""
     placement, own = outcome.case.placement, outcome.case.pod["spec"].get("nodeSelector") or {}
-    wanted = dict(placement.get("nodeSelector") or {})
+    required = dict(placement.get("nodeSelector") or {})
     if policy.rule(placement, "nodeSelector") == "Keep":
-        wanted.update({key: own[key] for key in wanted if key in own})
-    return selector_fits(wanted, node) and any_term_fits(policy.required_terms(placement), node)
+        required.update({key: own[key] for key in required if key in own})
+    return selector_fits(required, node) and any_term_fits(policy.required_terms(placement), node)
 
 
 def user_allows(outcome: Outcome, node: Node) -> bool:
-    """Say whether a Pod may be on a node, by what its user wrote, where the policy does not override him."""
+    """Whether the user's own fields allow a node, unless the policy overrides them."""
     pod, placement = outcome.case.pod, outcome.case.placement
     own = dict(pod["spec"].get("nodeSelector") or {})
     if policy.rule(placement, "nodeSelector") == "Override":
@@ -43,7 +43,7 @@ def user_allows(outcome: Outcome, node: Node) -> bool:
 
 
 def denied_fields(outcome: Outcome) -> Iterator[str]:
-    """Yield the fields that the user may not have as he has them, as a denial names them."""
+    """Yield the conflicting fields of the user's Pod, as a denial names them."""
     pod, placement = outcome.case.pod, outcome.case.placement
     for field in ("schedulerName", "priorityClassName", "runtimeClassName"):
         if conflicts(pod, placement, field) and policy.rule(placement, field) == "Deny":
@@ -59,30 +59,28 @@ def denied_fields(outcome: Outcome) -> Iterator[str]:
 
 def _denied_spreads(outcome: Outcome) -> Iterator[str]:
     pod, placement = outcome.case.pod, outcome.case.placement
-    wanted = {
+    required = {
         (one["topologyKey"], one["whenUnsatisfiable"]): pod_affinity.spread(one, pod)
         for one in policy.spreads(placement, outcome.case.service)
     }
     for index, one in enumerate(pod["spec"].get("topologySpreadConstraints") or []):
-        meaning = wanted.get((one["topologyKey"], one["whenUnsatisfiable"]))
-        if meaning is not None and meaning != pod_affinity.spread(one, pod):
+        expected = required.get((one["topologyKey"], one["whenUnsatisfiable"]))
+        if expected is not None and expected != pod_affinity.spread(one, pod):
             yield f"spec.topologySpreadConstraints[{index}]"
 
 
 def amounts_of(pod: Json) -> list[dict[str, Any]]:
     """Return the requests and limits of a Pod's containers, and of the Pod itself, as numbers."""
     spec = pod["spec"]
-    holders = [*spec["containers"], *spec.get("initContainers", []), spec]
-    return [
-        {side: amounts((one.get("resources") or {}).get(side)) for side in ("requests", "limits")} for one in holders
-    ]
+    specs = [*spec["containers"], *spec.get("initContainers", []), spec]
+    return [{side: amounts((one.get("resources") or {}).get(side)) for side in ("requests", "limits")} for one in specs]
 
 
 def without_empty(value: Any) -> Any:
-    """Return JSON as the API server stores it: it leaves out an empty list, and an empty map of labels."""
+    """Return JSON as the API server stores it: without empty lists and empty `matchLabels`."""
     if isinstance(value, list):
         return [without_empty(one) for one in value]
     if not isinstance(value, dict):
         return value
-    found = {key: without_empty(one) for key, one in value.items()}
-    return {key: one for key, one in found.items() if one != [] and (key, one) != ("matchLabels", {})}
+    cleaned = {key: without_empty(one) for key, one in value.items()}
+    return {key: one for key, one in cleaned.items() if one != [] and (key, one) != ("matchLabels", {})}

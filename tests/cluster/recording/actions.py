@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.cluster.recording.environment import ADMIN, ALICE, KUBELET, NODE, SPACE, Scene
+from tests.cluster.recording.environment import ADMIN, ALICE, KUBELET, NODE, SPACE, Environment
 from tests.cluster.recording.objects import GATED, HOLD, MIRRORED, pod, policy, with_metadata
 from webhook.core.document.configmap import NAME, NAMESPACE
 
-Act = Callable[[Scene], object]
+Act = Callable[[Environment], object]
 
 
 def kubectl(*arguments: str, user: str = ALICE, refused: bool = False) -> Act:
@@ -27,42 +27,42 @@ def apply_policy(text: str, *, refused: bool = False) -> Act:
     return lambda scene: scene.kubectl(ADMIN, "apply", "-f", "-", document=policy(text), refused=refused)
 
 
-def label_policy(scene: Scene) -> None:
+def label_policy(scene: Environment) -> None:
     scene.kubectl(ADMIN, "label", "configmap", NAME, "-n", NAMESPACE, "team=platform")
 
 
-def create_mirror(scene: Scene) -> None:
-    """Create what a kubelet shows of a static Pod."""
+def create_mirror(scene: Environment) -> None:
+    """Create the mirror Pod of a static Pod as its kubelet does."""
     uid = scene.plane.api.get(f"/api/v1/nodes/{NODE}")["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid, "controller": True}
     document = with_metadata(pod("mirror", nodeName=NODE), annotations=MIRRORED, ownerReferences=[owner])
     create(document, user=KUBELET)(scene)
 
 
-def tighten(scene: Scene) -> None:
+def tighten(scene: Environment) -> None:
     create(pod("gated", **GATED))(scene)
     patch("gated", {"spec": {"nodeSelector": {"rack": "r1"}}})(scene)
 
 
-def let_go(scene: Scene) -> None:
-    """Take the finalizer, and our label with it, off a Pod that is being deleted."""
+def release_terminating(scene: Environment) -> None:
+    """Remove the finalizer and Podgate's label from a terminating Pod."""
     create(with_metadata(pod("held", **GATED), finalizers=[HOLD]))(scene)
     kubectl("delete", "pod", "held", "--wait=false")(scene)
     patch("held", {"metadata": {"finalizers": None, "labels": {"podgate.io/service": None}}})(scene)
 
 
-def delete(scene: Scene) -> None:
+def delete(scene: Environment) -> None:
     create(pod("deleted", **GATED))(scene)
     kubectl("delete", "pod", "deleted")(scene)
 
 
-def run(scene: Scene) -> None:
-    """Create a Pod and wait until it runs: from then on nobody touches it but the steps."""
+def run(scene: Environment) -> None:
+    """Create a Pod and wait until it runs; from then on only the steps change it."""
     create(pod("running"))(scene)
     scene.await_running("running")
 
 
-def evict(scene: Scene) -> None:
+def evict(scene: Environment) -> None:
     metadata = {"name": "running", "namespace": SPACE}
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
     path = f"/api/v1/namespaces/{SPACE}/pods/running/eviction"

@@ -13,47 +13,47 @@ from tests.cluster.kwok import node
 SPACE = "recorded"
 NODE = "node-recorded"
 ADMIN, ALICE, KUBELET, CAPACITY = "admin", "alice", f"system:node:{NODE}", "capacity"
-"""The administrator; a developer; the node's kubelet; a service account that lifts gates."""
+"""The administrator; a developer; the node's kubelet; a service account that removes scheduling gates."""
 
 _RBAC = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A cluster as the steps use it."""
+class Environment:
+    """The cluster and the users of the steps."""
 
     plane: ControlPlane
     users: dict[str, Path]
-    """A kubeconfig for each."""
+    """Kubeconfig of each user."""
 
     def kubectl(
         self, user: str, *arguments: str, document: dict[str, Any] | None = None, refused: bool = False
     ) -> None:
-        """Do something as somebody, who is `refused` where that is what the step is about."""
-        sent = None if document is None else json.dumps(document)
-        done = self.plane.kubectl(*arguments, input=sent, check=False, kubeconfig=self.users[user])
+        """Run kubectl as a user; it must fail if `refused`."""
+        input_text = None if document is None else json.dumps(document)
+        done = self.plane.kubectl(*arguments, input=input_text, check=False, kubeconfig=self.users[user])
         assert (done.returncode != 0) == refused, f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}"
 
     def await_running(self, name: str) -> None:
         def running() -> bool:
-            found = self.plane.api.get(f"/api/v1/namespaces/{SPACE}/pods/{name}")
-            return bool(found["status"]["phase"] == "Running")
+            pod = self.plane.api.get(f"/api/v1/namespaces/{SPACE}/pods/{name}")
+            return bool(pod["status"]["phase"] == "Running")
 
         self.plane.wait(running, f"Pod {name} to run", "kube-scheduler", "kwok")
 
 
 @contextmanager
-def staged(plane: ControlPlane) -> Iterator[Scene]:
-    """Set the scene; take it away again."""
+def recording_environment(plane: ControlPlane) -> Iterator[Environment]:
+    """Create the namespace, node and users, and delete them at the end."""
     plane.create_namespace(SPACE)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CAPACITY, "namespace": SPACE}}
     plane.apply(account, _rights())
     taint = {"key": "dedicated", "value": "payments", "effect": "NoSchedule"}
-    place = {"disk-type": "ssd", "topology.kubernetes.io/region": "cn-hangzhou", "zone": "cn-hangzhou-b"}
-    plane.add_nodes(node(NODE, [taint], **place))
+    labels = {"disk-type": "ssd", "topology.kubernetes.io/region": "cn-hangzhou", "zone": "cn-hangzhou-b"}
+    plane.add_nodes(node(NODE, [taint], **labels))
     token = plane.kubectl("create", "token", CAPACITY, "-n", SPACE).stdout.strip()
     try:
-        yield Scene(
+        yield Environment(
             plane,
             {
                 ADMIN: plane.kubeconfig,
@@ -68,7 +68,7 @@ def staged(plane: ControlPlane) -> Iterator[Scene]:
 
 
 def _rights() -> dict[str, Any]:
-    """Let everybody do everything in the namespace: what they may do shows in no review."""
+    """Grant all rights in the namespace to all users: rights do not appear in reviews."""
     users = [{"kind": "User", "apiGroup": _RBAC, "name": name} for name in (ALICE, KUBELET)]
     return {
         "apiVersion": f"{_RBAC}/v1",

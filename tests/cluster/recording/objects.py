@@ -11,7 +11,7 @@ HOLD = "example.com/hold"
 
 
 def pod(name: str, *, app: str = "payment-api", cpu: str = "100m", **spec: Any) -> dict[str, Any]:
-    """Return a Pod; a name that ends in "-" is for the API server to complete."""
+    """Return a Pod; a name that ends in "-" becomes its `generateName`."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -24,21 +24,21 @@ def pod(name: str, *, app: str = "payment-api", cpu: str = "100m", **spec: Any) 
     }
 
 
-def with_metadata(found: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    return {**found, "metadata": {**found["metadata"], **metadata}}
+def with_metadata(document: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {**document, "metadata": {**document["metadata"], **metadata}}
 
 
 def workload(api_version: str, kind: str, *, selects: bool = True, **pod_spec: Any) -> dict[str, Any]:
-    """Return what makes one Pod, named by its kind in small letters."""
-    # Without a label of their own a DaemonSet would adopt the others' Pods, and delete them.
-    own = {"made-by": kind.lower()}
-    labels = {"app": "payment-api", **own}
+    """Return a workload of one Pod, named after its kind in lower case."""
+    # Without its own label a DaemonSet would adopt and delete the Pods of the others.
+    own_label = {"made-by": kind.lower()}
+    labels = {"app": "payment-api", **own_label}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [_container("100m")], **pod_spec}}
     return {
         "apiVersion": api_version,
         "kind": kind,
         "metadata": {"name": kind.lower(), "namespace": SPACE},
-        "spec": {**({"selector": {"matchLabels": own}} if selects else {}), "template": template},
+        "spec": {**({"selector": {"matchLabels": own_label}} if selects else {}), "template": template},
     }
 
 
@@ -56,8 +56,8 @@ def policy(text: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
 
 
-def asking_for(cpu: str) -> dict[str, Any]:
-    """Return what pods/resize is told."""
+def resize_to(cpu: str) -> dict[str, Any]:
+    """Return the patch of a resize."""
     return {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
 
 
@@ -80,7 +80,7 @@ ON_OUR_NODE: dict[str, Any] = {
 }
 _ON_OUR_NODE_ALONE = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [NODE]}]}
 _NEIGHBOURS = {"labelSelector": {"matchLabels": {"app": "payment-api"}}, "topologyKey": "kubernetes.io/hostname"}
-CHOOSY: dict[str, Any] = {
+WITH_AFFINITY: dict[str, Any] = {
     "affinity": {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -100,7 +100,7 @@ CHOOSY: dict[str, Any] = {
     }
 }
 
-# What a tenant may try: to pass for another service's Pod, for a DaemonSet's, for a kubelet's.
+# Forgeries by a tenant: of another service's Pod, of a DaemonSet's Pod, of a mirror Pod.
 FORGED_FIELDS = with_metadata(
     pod("forged-fields"),
     labels={"app": "payment-api", "podgate.io/service": "ledger"},

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
-_A_TIME = "2027-01-15T08:00:00Z"  # one for all: whether two fall into the same second differs too
+_TIME_PLACEHOLDER = "2027-01-15T08:00:00Z"  # one for all: which times are equal also differs between runs
 _NUMBERED = (
     (re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"), "00000000-0000-4000-8000-{:012}"),
     (re.compile(r"(?<=X509SHA256=)[0-9a-f]{64}"), "{:064}"),  # of the user's certificate
@@ -15,13 +15,13 @@ _GENERATED = "x2k9p"
 
 
 def normalized(review: dict[str, Any]) -> dict[str, Any]:
-    """Return an AdmissionReview with stand-ins, numbered as they come."""
-    walked: dict[str, Any] = _Review(review).walk(review)
-    return walked
+    """Return an AdmissionReview with placeholders, numbered by first occurrence."""
+    normalized_review: dict[str, Any] = _Review(review).walk(review)
+    return normalized_review
 
 
 class _Review:
-    """What has been met so far in one review."""
+    """Placeholders of one review so far."""
 
     def __init__(self, review: dict[str, Any]) -> None:
         self._numbers: dict[tuple[str, str], int] = {}
@@ -32,29 +32,29 @@ class _Review:
             if "generateName" in metadata and "name" in metadata:
                 self._names[metadata["name"]] = metadata["generateName"] + _GENERATED
 
-    def walk(self, found: Any, key: str = "") -> Any:
-        if isinstance(found, dict):
-            return {self._text(name): self.walk(value, name) for name, value in found.items()}
-        if isinstance(found, list):
+    def walk(self, document: Any, key: str = "") -> Any:
+        if isinstance(document, dict):
+            return {self._text(name): self.walk(value, name) for name, value in document.items()}
+        if isinstance(document, list):
             # The API server orders these by their times.
-            ordered = sorted(found, key=_writer) if key == "managedFields" else found
+            ordered = sorted(document, key=_writer) if key == "managedFields" else document
             return [self.walk(value) for value in ordered]
         if key == "resourceVersion":
-            return self._numbered(found, "{}")
-        return self._text(found) if isinstance(found, str) else found
+            return self._numbered(document, "{}")
+        return self._text(document) if isinstance(document, str) else document
 
     def _text(self, text: str) -> str:
-        for name, stand_in in self._names.items():
-            text = text.replace(name, stand_in)
-        for pattern, stand_in in _NUMBERED:
-            text = pattern.sub(lambda match, stand_in=stand_in: self._numbered(match[0], stand_in), text)
-        return _TIME.sub(_A_TIME, text)
+        for name, placeholder in self._names.items():
+            text = text.replace(name, placeholder)
+        for pattern, placeholder in _NUMBERED:
+            text = pattern.sub(lambda match, placeholder=placeholder: self._numbered(match[0], placeholder), text)
+        return _TIME.sub(_TIME_PLACEHOLDER, text)
 
-    def _numbered(self, text: str, stand_in: str) -> str:
-        if (stand_in, text) not in self._numbers:
-            self._counts[stand_in] = self._counts.get(stand_in, 0) + 1
-            self._numbers[stand_in, text] = self._counts[stand_in]
-        return stand_in.format(self._numbers[stand_in, text])
+    def _numbered(self, text: str, placeholder: str) -> str:
+        if (placeholder, text) not in self._numbers:
+            self._counts[placeholder] = self._counts.get(placeholder, 0) + 1
+            self._numbers[placeholder, text] = self._counts[placeholder]
+        return placeholder.format(self._numbers[placeholder, text])
 
 
 def _writer(entry: dict[str, Any]) -> tuple[str, ...]:

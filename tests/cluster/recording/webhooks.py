@@ -1,4 +1,4 @@
-"""The recording webhooks: registered for all requests, with Podgate's answers."""
+"""The recording webhooks: registered for all requests, with responses by Podgate's code."""
 
 import base64
 from pathlib import Path
@@ -23,8 +23,8 @@ _PODS = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "pods/*
 _CONFIG_MAPS = {**_PODS, "resources": ["configmaps"], "operations": ["CREATE", "UPDATE"]}
 
 
-def by_podgate(policy: bytes) -> Answer:
-    """Return what answers by Podgate's own code; about Pods, by this policy."""
+def podgate_answer(policy: bytes) -> Answer:
+    """Return a function that responds by Podgate's code with this policy."""
     clock = VirtualClock(_NOW_US)
     fixed = FixedPolicy(load(policy, Purpose.SERVE).policy, clock)
     interceptor = Interceptor(fixed, MemoryStore(clock), FixedNamespaces(), Observers())
@@ -38,10 +38,10 @@ def by_podgate(policy: bytes) -> Answer:
 
 
 def configurations(address: str, authority: Path, namespace: str) -> tuple[dict[str, Any], ...]:
-    """Return webhook configurations that ask `address` about all that is done to a namespace's Pods, and the policy."""
+    """Return webhook configurations that call `address` for all requests to Pods of a namespace and to the policy."""
     bundle = base64.b64encode(authority.read_bytes()).decode()
 
-    def webhook(path: str, namespace: str, rule: dict[str, Any], **more: Any) -> dict[str, Any]:
+    def webhook(path: str, namespace: str, rule: dict[str, Any], **fields: Any) -> dict[str, Any]:
         return {
             "name": f"{path}.recording.podgate.io",
             "admissionReviewVersions": ["v1"],
@@ -49,14 +49,14 @@ def configurations(address: str, authority: Path, namespace: str) -> tuple[dict[
             "rules": [rule],
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "sideEffects": "NoneOnDryRun",
-            # What fails is missed by who waits for it; nobody else shall wait for a recorder that is gone.
+            # A failed call is missing in the recording. Other requests must not fail after the recorder has stopped.
             "failurePolicy": "Ignore",
-            **more,
+            **fields,
         }
 
-    named = {"name": "podgate-policy", "expression": f"request.name == '{NAME}'"}
+    match_condition = {"name": "podgate-policy", "expression": f"request.name == '{NAME}'"}
     mutating, validating = (webhook(path, namespace, _PODS) for path in HALVES)
-    of_policy = webhook(POLICY_PATH, NAMESPACE, _CONFIG_MAPS, matchConditions=[named])
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "recording"}}
-    each = zip(CONFIGURATIONS, ([mutating], [validating, of_policy]), strict=True)
-    return tuple({**head, "kind": kind, "webhooks": webhooks} for kind, webhooks in each)
+    policy_webhook = webhook(POLICY_PATH, NAMESPACE, _CONFIG_MAPS, matchConditions=[match_condition])
+    common_fields = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "recording"}}
+    webhooks_by_kind = zip(CONFIGURATIONS, ([mutating], [validating, policy_webhook]), strict=True)
+    return tuple({**common_fields, "kind": kind, "webhooks": webhooks} for kind, webhooks in webhooks_by_kind)
