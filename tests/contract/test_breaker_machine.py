@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from tests.contract.store_session import STORES, Stage, examples_on, staged
 from tests.contract.test_counter_store import HandClock
 from tests.core import plans as counter_plans
-from tests.core.breaker.test_random_walks import as_move, offered, plain, plans
+from tests.core.breaker.test_random_walks import as_move, offered, plain, plan_of, plans
 from tests.core.breaker_model import Model, Move
 from tests.redis_servers import RedisServer
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.breaker import BreakerPlan, BreakerView, Forcing, State, Transition
+from webhook.core.breaker import BreakerPlan, BreakerView, Forcing, LatencyPlan, State, Transition
 from webhook.core.breaker.manual import EXCUSED_US
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
@@ -422,3 +422,24 @@ def test_breaker_matches_its_model_in_any_order_of_events(
     )
     print(f"\n{request.node.callspec.id}: {Staged.steps} steps")  # noqa: T201  `make soak` prints it
     assert Staged.steps > examples
+
+
+def test_proposed_decision_replaces_a_half_open_state_of_the_same_generation(stage: Stage, clock: HandClock) -> None:
+    """A lost reset is proposed after an older trip, whose `openFor` has passed: both are of generation 2."""
+
+    class Staged(BreakerMachine):
+        pass
+
+    Staged.stage, Staged.clock = stage, clock
+    machine = Staged()
+    machine.begin(
+        breaker=plan_of(
+            error_rate=None, latency=LatencyPlan(5, 10, 3, 1), quota=None, open_for_us=1, probes=1, probe_timeout_us=1
+        )
+    )
+    machine.fail_pods_until_trip("controller:a")
+    machine.intervene(("propose", State.CLOSED, 0, 0, []))
+    machine.isolate_replica("one")
+    assert plain(machine.store.last_breaker(machine.plan)) == machine.model.view()
+    machine.store_matches_model()
+    machine.teardown()

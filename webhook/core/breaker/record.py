@@ -86,8 +86,11 @@ SHUT = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2, State.FORCED_CLOSED:
 
 
 def outranks(one: BreakerView, other: BreakerView) -> bool:
-    """Whether the first of two views of one lineage is newer: a higher generation or, on a tie, more restrictive."""
-    return (one.generation, SHUT[one.state]) > (other.generation, SHUT[other.state])
+    """Whether the first of two views that a store has written is the newer one.
+
+    With the same generation, a store takes a proposal that has more decisions or is more restrictive.
+    """
+    return (one.generation, one.decided, SHUT[one.state]) > (other.generation, other.decided, SHUT[other.state])
 
 
 def moved(before: Record, after: Record) -> bool:
