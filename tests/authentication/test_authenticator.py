@@ -1,3 +1,5 @@
+"""The authenticator: a certificate and a token identify one caller."""
+
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -55,7 +57,7 @@ def key_file(tmp_path: Path) -> Path:
     return path
 
 
-def ring(path: Path) -> JwksUnion:
+def key_union(path: Path) -> JwksUnion:
     return JwksUnion([JwksFile(path)])
 
 
@@ -66,12 +68,12 @@ def clock() -> SetClock:
 
 @pytest.fixture
 def authenticator(key_file: Path, clock: SetClock) -> Authenticator:
-    return Authenticator(identities(), ring(key_file), clock)
+    return Authenticator(identities(), key_union(key_file), clock)
 
 
 @dataclass
-class Edge:
-    """A server over real TLS that does nothing but authenticate; its refusals are those of the last call."""
+class AuthenticatingServer:
+    """A TLS server that only authenticates, and records its errors."""
 
     loopback: Loopback
     errors: list[AuthenticationError]
@@ -82,8 +84,8 @@ class Edge:
 
 
 @pytest.fixture
-async def edge(pki: Pki, key_file: Path) -> AsyncIterator[Edge]:
-    authenticator = Authenticator(identities(), ring(key_file), SystemClock())
+async def server(pki: Pki, key_file: Path) -> AsyncIterator[AuthenticatingServer]:
+    authenticator = Authenticator(identities(), key_union(key_file), SystemClock())
     errors: list[AuthenticationError] = []
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
@@ -98,15 +100,15 @@ async def edge(pki: Pki, key_file: Path) -> AsyncIterator[Edge]:
 
     context = server_context(pki.paths)
     async with loopback(handle, lambda: context) as running:
-        yield Edge(running, errors, pki)
+        yield AuthenticatingServer(running, errors, pki)
 
 
 def bearer(token: str) -> tuple[str, str]:
     return ("Authorization", f"Bearer {token}")
 
 
-async def test_a_good_certificate_with_a_good_token_is_admitted(edge: Edge) -> None:
-    assert await edge.call(edge.pki.client(), bearer(APISERVER.token())) == (200, "kube-apiserver")
+async def test_a_good_certificate_with_a_good_token_is_admitted(server: AuthenticatingServer) -> None:
+    assert await server.call(server.pki.client(), bearer(APISERVER.token())) == (200, "kube-apiserver")
 
 
 @pytest.mark.parametrize(
@@ -120,26 +122,29 @@ async def test_a_good_certificate_with_a_good_token_is_admitted(edge: Edge) -> N
     ids=["none", "another CA's", "a server's", "expired"],
 )
 async def test_a_bad_certificate_ends_the_handshake_even_with_a_good_token(
-    edge: Edge, tmp_path_factory: pytest.TempPathFactory, client: Callable[[Pki, Pki], Any], reason: str
+    server: AuthenticatingServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    client: Callable[[Pki, Pki], Any],
+    reason: str,
 ) -> None:
     other = Pki.create(tmp_path_factory.mktemp("other"))
     with pytest.raises(aiohttp.ClientError):
-        await edge.call(client(edge.pki, other), bearer(APISERVER.token()))
-    await edge.loopback.until(lambda: bool(edge.loopback.refused))
-    assert edge.loopback.reasons == [reason]
-    assert edge.loopback.kept == []
+        await server.call(client(server.pki, other), bearer(APISERVER.token()))
+    await server.loopback.until(lambda: bool(server.loopback.refused))
+    assert server.loopback.reasons == [reason]
+    assert server.loopback.kept == []
 
 
-async def test_a_client_that_cannot_speak_tls_1_3_is_refused(edge: Edge) -> None:
-    context = edge.pki.context(edge.pki.client())
+async def test_a_client_that_cannot_speak_tls_1_3_is_refused(server: AuthenticatingServer) -> None:
+    context = server.pki.context(server.pki.client())
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(aiohttp.ClientError):
-        await post(edge.loopback.port, context, bearer(APISERVER.token()))
-    await edge.loopback.until(lambda: bool(edge.loopback.refused))
-    assert edge.loopback.reasons == ["handshake_protocol"]
+        await post(server.loopback.port, context, bearer(APISERVER.token()))
+    await server.loopback.until(lambda: bool(server.loopback.refused))
+    assert server.loopback.reasons == ["handshake_protocol"]
 
 
-def good() -> dict[str, Any]:
+def good_claims() -> dict[str, Any]:
     return APISERVER.claims()
 
 
@@ -148,11 +153,11 @@ def header(**changed: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def signed(head: Any, payload: Any, by: Signer = APISERVER) -> str:
-    """Sign whatever one likes as header and payload, as PyJWT itself would refuse to."""
+def signed(head: Any, payload: Any, issuer: Signer = APISERVER) -> str:
+    """Sign any header and payload, also those that PyJWT refuses."""
     unsigned = f"{segment(head)}.{segment(payload)}"
-    algorithm = jwt.get_algorithm_by_name(by.algorithm)
-    return f"{unsigned}.{segment(algorithm.sign(unsigned.encode(), by.key))}"
+    algorithm = jwt.get_algorithm_by_name(issuer.algorithm)
+    return f"{unsigned}.{segment(algorithm.sign(unsigned.encode(), issuer.key))}"
 
 
 R = AuthFailure
@@ -171,49 +176,51 @@ R = AuthFailure
     ],
 )
 async def test_anything_but_one_bearer_token_is_a_401(
-    edge: Edge, headers: list[tuple[str, str]], reason: AuthFailure
+    server: AuthenticatingServer, headers: list[tuple[str, str]], reason: AuthFailure
 ) -> None:
     sent = [(name, value.format(good=APISERVER.token())) for name, value in headers]
-    status, _ = await edge.call(edge.pki.client(), *sent)
-    assert (status, [error.reason for error in edge.errors]) == (401, [reason])
+    status, _ = await server.call(server.pki.client(), *sent)
+    assert (status, [error.reason for error in server.errors]) == (401, [reason])
 
 
-async def test_the_scheme_is_read_in_any_case(edge: Edge) -> None:
-    status, _ = await edge.call(edge.pki.client(), ("Authorization", f"bearer {APISERVER.token()}"))
+async def test_the_scheme_is_read_in_any_case(server: AuthenticatingServer) -> None:
+    status, _ = await server.call(server.pki.client(), ("Authorization", f"bearer {APISERVER.token()}"))
     assert status == 200
 
 
-async def test_the_one_audience_may_stand_in_a_list_as_kubernetes_writes_it(edge: Edge) -> None:
+async def test_the_one_audience_may_stand_in_a_list_as_kubernetes_writes_it(server: AuthenticatingServer) -> None:
     claims = {
-        **good(),
+        **good_claims(),
         "aud": ["podgate"],
         "nbf": int(time.time()),
         "kubernetes.io": {"namespace": "a", "serviceaccount": {}},
     }
-    assert (await edge.call(edge.pki.client(), bearer(signed(header(typ=None), claims))))[0] == 200
+    assert (await server.call(server.pki.client(), bearer(signed(header(typ=None), claims))))[0] == 200
 
 
 @pytest.mark.parametrize(
-    ("common_name", "by"),
+    ("common_name", "issuer"),
     [("kube-apiserver", PROBER), ("prober", APISERVER), ("nobody", APISERVER), ("KUBE-APISERVER", APISERVER)],
 )
-async def test_valid_token_of_another_identity_is_a_403(edge: Edge, common_name: str, by: Signer) -> None:
-    token = by.token(client_id="c")
-    assert await edge.call(edge.pki.client(common_name), bearer(token)) == (403, "")
-    assert [error.reason for error in edge.errors] == [R.IDENTITY_MISMATCH]
+async def test_valid_token_of_another_identity_is_a_403(
+    server: AuthenticatingServer, common_name: str, issuer: Signer
+) -> None:
+    token = issuer.token(client_id="c")
+    assert await server.call(server.pki.client(common_name), bearer(token)) == (403, "")
+    assert [error.reason for error in server.errors] == [R.IDENTITY_MISMATCH]
 
 
-async def test_a_known_caller_on_a_route_of_another_role_is_a_403(edge: Edge) -> None:
-    assert await edge.call(edge.pki.client("prober"), bearer(PROBER.token(client_id="c"))) == (403, "")
-    assert [error.reason for error in edge.errors] == [R.ROLE]
+async def test_a_known_caller_on_a_route_of_another_role_is_a_403(server: AuthenticatingServer) -> None:
+    assert await server.call(server.pki.client("prober"), bearer(PROBER.token(client_id="c"))) == (403, "")
+    assert [error.reason for error in server.errors] == [R.ROLE]
 
 
-async def test_bound_token_is_accepted_with_its_certificate_only(edge: Edge) -> None:
-    mine, other = edge.pki.client(), edge.pki.client()
-    token = APISERVER.token(cnf=certificate_binding(mine.certificate))
-    assert (await edge.call(mine, bearer(token)))[0] == 200
-    assert (await edge.call(other, bearer(token)))[0] == 403
-    assert [error.reason for error in edge.errors] == [R.BINDING]
+async def test_bound_token_is_accepted_with_its_certificate_only(server: AuthenticatingServer) -> None:
+    own, other = server.pki.client(), server.pki.client()
+    token = APISERVER.token(cnf=certificate_binding(own.certificate))
+    assert (await server.call(own, bearer(token)))[0] == 200
+    assert (await server.call(other, bearer(token)))[0] == 403
+    assert [error.reason for error in server.errors] == [R.BINDING]
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256", "PS256", "EdDSA"])
@@ -221,7 +228,7 @@ def test_every_accepted_algorithm_is_verified(pki: Pki, tmp_path: Path, clock: S
     issuer = signer(algorithm)
     path = tmp_path / "keys.json"
     path.write_text(jwks(issuer))
-    authenticator = Authenticator(identities(), ring(path), clock)
+    authenticator = Authenticator(identities(), key_union(path), clock)
     caller = authenticator.authenticate(der(pki.client()), [f"Bearer {issuer.token()}"])
     assert caller == Caller("apiserver", "kube-apiserver", "kube-apiserver", "kube-apiserver", "kube-apiserver")
 
@@ -255,7 +262,7 @@ def test_a_verified_token_is_not_accepted_once_its_key_is_gone(pki: Pki, key_fil
 def test_a_verified_token_is_verified_only_once(
     authenticator: Authenticator, pki: Pki, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verified = counted(monkeypatch)
+    verified = record_verifications(monkeypatch)
     certificate, header_value = der(pki.client()), [f"Bearer {APISERVER.token()}"]
     for _ in range(3):
         authenticator.authenticate(certificate, header_value)
@@ -265,87 +272,87 @@ def test_a_verified_token_is_verified_only_once(
     assert len(verified) == 2
 
 
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return where each token is noted that is verified, not remembered."""
+def record_verifications(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record each token that is verified instead of taken from the cache."""
     verified: list[str] = []
     decode = jwt.PyJWS.decode
 
-    def counting(jws: jwt.PyJWS, token: str, *args: Any, **named: Any) -> Any:
+    def recording(jws: jwt.PyJWS, token: str, *args: Any, **keywords: Any) -> Any:
         verified.append(token)
-        return decode(jws, token, *args, **named)
+        return decode(jws, token, *args, **keywords)
 
-    monkeypatch.setattr(jwt.PyJWS, "decode", counting)
+    monkeypatch.setattr(jwt.PyJWS, "decode", recording)
     return verified
 
 
-def numbered(number: int) -> list[str]:
+def header_with_token(number: int) -> list[str]:
     return [f"Bearer {APISERVER.token(jti=str(number))}"]
 
 
 def test_remembered_tokens_are_bounded(authenticator: Authenticator, pki: Pki) -> None:
-    mine = der(pki.client())
+    own = der(pki.client())
     for number in range(40):
-        authenticator.authenticate(mine, numbered(number))
+        authenticator.authenticate(own, header_with_token(number))
     [holder] = authenticator._holders.values()
     assert len(holder.verified) == 32
     for _ in range(520):
-        authenticator.authenticate(der(pki.client()), numbered(0))
+        authenticator.authenticate(der(pki.client()), header_with_token(0))
     assert len(authenticator._holders) == 512
 
 
 def test_valid_tokens_of_other_certificates_evict_no_cached_token_of_a_caller(
     authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, token, other = der(pki.client()), numbered(0), der(pki.client())
-    authenticator.authenticate(mine, token)
+    own, token, other = der(pki.client()), header_with_token(0), der(pki.client())
+    authenticator.authenticate(own, token)
     for number in range(100):
-        authenticator.authenticate(other, numbered(number))
-    verified = counted(monkeypatch)
-    authenticator.authenticate(mine, token)
+        authenticator.authenticate(other, header_with_token(number))
+    verified = record_verifications(monkeypatch)
+    authenticator.authenticate(own, token)
     assert verified == []
 
 
 def test_valid_tokens_of_one_certificate_evict_no_cached_token_in_use(
     authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, token = der(pki.client()), numbered(0)
-    verified = counted(monkeypatch)
-    authenticator.authenticate(mine, token)
+    own, token = der(pki.client()), header_with_token(0)
+    verified = record_verifications(monkeypatch)
+    authenticator.authenticate(own, token)
     for number in range(1, 100):
-        authenticator.authenticate(mine, numbered(number))
+        authenticator.authenticate(own, header_with_token(number))
         if number % 20 == 0:
-            authenticator.authenticate(mine, token)
-    assert [f"Bearer {one}" for one in verified].count(token[0]) == 1
+            authenticator.authenticate(own, token)
+    assert [f"Bearer {text}" for text in verified].count(token[0]) == 1
 
 
 def test_rejected_tokens_are_never_cached(authenticator: Authenticator, pki: Pki) -> None:
-    mine = der(pki.client())
-    authenticator.authenticate(mine, numbered(0))
+    own = der(pki.client())
+    authenticator.authenticate(own, header_with_token(0))
     for number in range(100):
         with pytest.raises(AuthenticationError):
-            authenticator.authenticate(mine, [f"Bearer {STRANGER.token(jti=str(number))}"])
+            authenticator.authenticate(own, [f"Bearer {STRANGER.token(jti=str(number))}"])
     [holder] = authenticator._holders.values()
     assert len(holder.verified) == 1
 
 
-def test_a_clock_that_is_set_back_does_not_prolong_what_was_verified(
+def test_clock_that_is_set_back_does_not_prolong_a_verified_token(
     authenticator: Authenticator, pki: Pki, clock: SetClock
 ) -> None:
-    mine, token = der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds)}"]
-    authenticator.authenticate(mine, token)
+    own, token = der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds)}"]
+    authenticator.authenticate(own, token)
     clock.seconds -= 3600
     with pytest.raises(AuthenticationError) as refused:
-        authenticator.authenticate(mine, token)
+        authenticator.authenticate(own, token)
     assert refused.value.reason == R.NOT_YET_VALID
 
 
 def test_between_its_exp_and_the_leeways_end_a_token_is_still_verified_only_once(
     authenticator: Authenticator, pki: Pki, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, token = der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds - 10, exp=int(clock.seconds))}"]
-    verified = counted(monkeypatch)
+    own, token = der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds - 10, exp=int(clock.seconds))}"]
+    verified = record_verifications(monkeypatch)
     for _ in range(3):
-        authenticator.authenticate(mine, token)
+        authenticator.authenticate(own, token)
         clock.seconds += 3
     assert len(verified) == 1
 
@@ -367,26 +374,26 @@ def test_between_its_exp_and_the_leeways_end_a_token_is_still_verified_only_once
 def test_a_binding_is_checked_as_the_mode_says(
     pki: Pki, key_file: Path, clock: SetClock, binding: Binding, cnf: str | None, reason: AuthFailure | None
 ) -> None:
-    authenticator = Authenticator(identities(), ring(key_file), clock, TokenLimits(binding=binding))
-    mine = pki.client()
-    bound_to = {"mine": mine, "another's": pki.client()}.get(cnf or "")
+    authenticator = Authenticator(identities(), key_union(key_file), clock, TokenLimits(binding=binding))
+    own = pki.client()
+    bound_to = {"mine": own, "another's": pki.client()}.get(cnf or "")
     token = APISERVER.token(cnf=certificate_binding(bound_to.certificate) if bound_to else None)
     if reason is None:
-        assert authenticator.authenticate(der(mine), [f"Bearer {token}"]).role == "apiserver"
+        assert authenticator.authenticate(der(own), [f"Bearer {token}"]).role == "apiserver"
     else:
         with pytest.raises(AuthenticationError) as refused:
-            authenticator.authenticate(der(mine), [f"Bearer {token}"])
+            authenticator.authenticate(der(own), [f"Bearer {token}"])
         assert (refused.value.reason, refused.value.status) == (reason, 403)
 
 
 def test_a_verified_token_is_not_accepted_once_its_identity_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
-    known = identities()
-    authenticator = Authenticator(known, ring(key_file), clock)
-    mine, token = der(pki.client()), numbered(0)
-    assert authenticator.authenticate(mine, token).client_id == "kube-apiserver"
-    known.set(replace(known.value, callers=known.value.callers[1:]))
+    identity_file = identities()
+    authenticator = Authenticator(identity_file, key_union(key_file), clock)
+    own, token = der(pki.client()), header_with_token(0)
+    assert authenticator.authenticate(own, token).client_id == "kube-apiserver"
+    identity_file.set(replace(identity_file.value, callers=identity_file.value.callers[1:]))
     with pytest.raises(AuthenticationError) as refused:
-        authenticator.authenticate(mine, token)
+        authenticator.authenticate(own, token)
     assert refused.value.reason == R.ISSUER
 
 
@@ -400,7 +407,7 @@ def test_a_certificate_that_expires_while_its_connection_is_open_is_refused(
     assert refused.value.reason == R.CERTIFICATE_EXPIRED
 
 
-def test_a_connection_without_a_certificate_is_refused_here_too(authenticator: Authenticator) -> None:
+def test_connection_without_a_certificate_is_rejected(authenticator: Authenticator) -> None:
     with pytest.raises(AuthenticationError) as refused:
         authenticator.authenticate(None, [f"Bearer {APISERVER.token()}"])
     assert refused.value.reason == R.NO_CERTIFICATE

@@ -37,7 +37,7 @@ SIGNS_NO_CERTIFICATES = x509.KeyUsage(
 
 
 def authority(*extensions: x509.ExtensionType, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey = KEY) -> bytes:
-    """Return a certificate that signs itself, in DER."""
+    """Return a self-signed certificate in DER."""
     name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "odd")]), datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
@@ -51,19 +51,21 @@ def garbled(oid: x509.ObjectIdentifier) -> x509.ExtensionType:
     return x509.UnrecognizedExtension(oid, GARBAGE)
 
 
-def twice() -> bytes:
-    other = bytes.fromhex("0603551d75")
-    unlike = authority(CA, x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.117"), b"\x30\x03\x01\x01\xff"))
-    return unlike.replace(other, bytes.fromhex("0603551d13"))
+def extension_twice() -> bytes:
+    other_oid = bytes.fromhex("0603551d75")
+    certificate = authority(
+        CA, x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.117"), b"\x30\x03\x01\x01\xff")
+    )
+    return certificate.replace(other_oid, bytes.fromhex("0603551d13"))
 
 
 UNREADABLE = "certificate 2 in it cannot be read: "
 FAULTS = {
-    "basic constraints that are none": (authority(garbled(ExtensionOID.BASIC_CONSTRAINTS)), UNREADABLE),
-    "a key usage that is none": (authority(CA, garbled(ExtensionOID.KEY_USAGE)), UNREADABLE),
-    "names that are none": (authority(CA, garbled(ExtensionOID.SUBJECT_ALTERNATIVE_NAME)), UNREADABLE),
-    "an extension twice": (twice(), UNREADABLE),
-    "a curve that nobody knows": (
+    "malformed basic constraints": (authority(garbled(ExtensionOID.BASIC_CONSTRAINTS)), UNREADABLE),
+    "a malformed key usage": (authority(CA, garbled(ExtensionOID.KEY_USAGE)), UNREADABLE),
+    "malformed names": (authority(CA, garbled(ExtensionOID.SUBJECT_ALTERNATIVE_NAME)), UNREADABLE),
+    "an extension twice": (extension_twice(), UNREADABLE),
+    "an unknown curve": (
         authority(CA).replace(bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030105")),
         UNREADABLE,
     ),
@@ -74,7 +76,7 @@ FAULTS = {
         "CN=odd is not made to sign certificates (no key usage keyCertSign)",
     ),
     "a short key": (
-        authority(CA, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - that is its fault
+        authority(CA, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - the fault
         "CN=odd has an RSA key of 1024 bits, fewer than 2048",
     ),
     "a key whose private half can be computed": (
@@ -84,25 +86,25 @@ FAULTS = {
 }
 
 
-def of_connections(pki: Pki) -> WatchedFile[Any]:
+def files_of_connections(pki: Pki) -> WatchedFile[Any]:
     return TlsFiles(TlsPaths(pki.paths.certificate, pki.paths.key, pki.folder / "ca.crt"))
 
 
-def of_callers_behind_a_proxy(pki: Pki) -> WatchedFile[Any]:
+def files_of_callers_behind_a_proxy(pki: Pki) -> WatchedFile[Any]:
     return ForwardedCaFile(pki.folder / "ca.crt")
 
 
-@pytest.mark.parametrize("opened", [of_connections, of_callers_behind_a_proxy])
+@pytest.mark.parametrize("open_files", [files_of_connections, files_of_callers_behind_a_proxy])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_ca_that_cannot_sign_is_named_at_the_start_and_changes_nothing_later(
-    tmp_path: Path, opened: Callable[[Pki], WatchedFile[Any]], fault: str
+    tmp_path: Path, open_files: Callable[[Pki], WatchedFile[Any]], fault: str
 ) -> None:
-    pki, (der, words) = Pki.create(tmp_path), FAULTS[fault]
-    bundle, files = pki.folder / "ca.crt", opened(pki)
+    pki, (der, message) = Pki.create(tmp_path), FAULTS[fault]
+    bundle, files = pki.folder / "ca.crt", open_files(pki)
     bundle.write_bytes(bundle.read_bytes() + ssl.DER_cert_to_PEM_cert(der).encode())
     files.reload()
-    assert str(files.error).startswith(f"{bundle}: {words}")
+    assert str(files.error).startswith(f"{bundle}: {message}")
     assert (files.generation, files.failures) == (1, 1)
     with pytest.raises(UserError) as refused:
-        opened(pki)
+        open_files(pki)
     assert str(refused.value) == files.error

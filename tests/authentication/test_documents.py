@@ -17,12 +17,12 @@ from webhook.errors import UserError
 YAML_READERS: tuple[Callable[[bytes, str], Any], ...] = (parse_revocations, parse_identities)
 READERS = (*YAML_READERS, read_key_set)
 MARKS = "# iss: jti: role: certificate:\n"
-"""By which both readers take what follows for a document of their own."""
+"""Words by which both readers accept the text as their kind of document."""
 
 
 @pytest.mark.parametrize("reader", YAML_READERS)
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("[" * 200_000, "nested deeper than 64 levels"),
         ("- " * 100_000, "nested deeper than 64 levels"),
@@ -42,11 +42,11 @@ MARKS = "# iss: jti: role: certificate:\n"
     ids=lambda text: text[:20],
 )
 def test_an_ambiguous_or_expensive_document_is_rejected(
-    reader: Callable[[bytes, str], Any], text: str, says: str
+    reader: Callable[[bytes, str], Any], text: str, message: str
 ) -> None:
     with pytest.raises(UserError) as refused:
         reader((MARKS + text).encode(), "f")
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).startswith("f:")
 
 
@@ -68,8 +68,10 @@ _NAMES = st.sampled_from(["kid", "kty", "alg", "use", "key_ops", "crv", "x", "y"
 _KTY = st.fixed_dictionaries({"kty": st.sampled_from(["EC", "RSA", "OKP", "oct"]), "kid": st.text("ab", min_size=1)})
 
 
-@given(st.lists(st.builds(lambda kty, more: {**kty, **more}, _KTY, st.dictionaries(_NAMES, _SCALARS)), max_size=3))
+@given(
+    st.lists(st.builds(lambda kty, members: {**kty, **members}, _KTY, st.dictionaries(_NAMES, _SCALARS)), max_size=3)
+)
 def test_any_key_is_accepted_or_left_out(keys: list[dict[str, Any]]) -> None:
     with suppress(UserError):
-        found = read_key_set(json.dumps({"keys": keys}).encode(), "f")
-        assert len(found.keys) + len(found.faults) >= len(keys)
+        key_set = read_key_set(json.dumps({"keys": keys}).encode(), "f")
+        assert len(key_set.keys) + len(key_set.faults) >= len(keys)

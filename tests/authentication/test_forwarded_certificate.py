@@ -37,7 +37,7 @@ from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
 
 EDWARDS = (ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey)
-"""They hash by themselves."""
+"""Keys whose signatures include the hash."""
 
 AUTHORITY = Authority.create("callers")
 CALLER = AUTHORITY.issue_client("kube-apiserver")
@@ -83,7 +83,7 @@ def twice(text: str) -> str:
 
 
 MALFORMED = {
-    # how often it is said
+    # duplicates
     "two headers": [GOOD, GOOD],
     "two headers, the second empty": [GOOD, ""],
     "two headers of two callers": [GOOD, said_of(OTHER)],
@@ -97,7 +97,7 @@ MALFORMED = {
     "Cert twice, in two cases": [f"{CERT};{CERT.lower().replace(ENCODED.lower(), ENCODED)}"],
     "Hash twice": [f"{twice(HASH)};{CERT}"],
     "Subject twice": [f"Subject=a;Subject=b;{CERT}"],
-    # what is said
+    # content
     "nothing": [""],
     "a space": [" "],
     "Hash alone": [HASH],
@@ -129,7 +129,7 @@ MALFORMED = {
     "a tab": [f"{HASH};\t{CERT}"],
     "a line feed": [f"{GOOD}\n"],
     "other than ASCII": [f"By=ä;{GOOD}"],
-    "a key in other letters that look the same": [GOOD.replace("Cert", "Сert")],  # noqa: RUF001 - that is the point
+    "a key in other letters that look the same": [GOOD.replace("Cert", "Сert")],  # noqa: RUF001 - the fault
     "a byte that is no character": [f"{GOOD};By=\udcff"],
     "huge": [f"By={'x' * HEADER_BYTES_MAX};{CERT}"],
     "a thousand pairs": [f"{'By=a;' * 4_000}{CERT}"],
@@ -180,7 +180,7 @@ def test_ambiguous_headers_are_rejected(headers: list[str]) -> None:
     assert ENCODED[:40] not in refused.value.detail
 
 
-def test_no_header_is_a_refusal_of_its_own() -> None:
+def test_missing_header_has_its_own_reason() -> None:
     with pytest.raises(AuthenticationError) as refused:
         forwarded_certificate([])
     assert refused.value.reason == AuthFailure.FORWARDED_MISSING
@@ -195,15 +195,15 @@ def test_quoted_name_is_taken_literally(subject: str) -> None:
 
 @given(st.data())
 def test_altered_valid_headers_name_no_other_caller(data: st.DataObject) -> None:
-    """With a Hash, which Envoy always sends: whatever is cut out, put in or exchanged, it is this caller or nobody."""
+    """With a Hash, which Envoy always sends, an edited header names this caller or is rejected."""
     text = GOOD
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 80)))
-        put = data.draw(
+        inserted = data.draw(
             st.sampled_from(["", ";", ",", '"', "\\", "=", "%", "%00", "%22", "Cert=", said_of(OTHER), "x"])
         )
-        text = text[:start] + put + text[end:]
+        text = text[:start] + inserted + text[end:]
     with suppress(AuthenticationError):
         assert forwarded_certificate([text]) == der(CALLER)
 
@@ -214,10 +214,10 @@ def test_any_header_is_a_certificate_or_rejected(headers: list[str]) -> None:
         forwarded_certificate(headers)
 
 
-# --- the door: who may say so, and of whom ---
+# --- the strategy: listed proxies and verified certificates ---
 
 
-class Time:
+class SettableClock:
     """A clock that a test sets."""
 
     def __init__(self) -> None:
@@ -231,17 +231,17 @@ class Time:
 
 
 @dataclass
-class Doorway:
-    """The door with all that is behind it, and what a test sends through it."""
+class ProxySetup:
+    """The strategy for forwarded certificates with its files, and calls through a proxy."""
 
     forwarding: Forwarding
-    door: ForwardedCertificateStrategy
+    strategy: ForwardedCertificateStrategy
     authorities: ForwardedCaFile
-    time: Time
+    time: SettableClock
 
     @classmethod
-    def create(cls, folder: Path) -> "Doorway":
-        forwarding, time = Forwarding.create(folder), Time()
+    def create(cls, folder: Path) -> "ProxySetup":
+        forwarding, time = Forwarding.create(folder), SettableClock()
         identities = IdentityFile(folder / "identities.yaml", behind_proxy=True)
         authenticator = Authenticator(identities, JwksUnion([JwksFile(folder / "jwks.json")]), time)
         authorities = ForwardedCaFile(forwarding.callers.folder / "ca.crt")
@@ -249,149 +249,151 @@ class Doorway:
             forwarding, ForwardedCertificateStrategy(authenticator, identities, authorities, time), authorities, time
         )
 
-    async def enter(
+    async def call(
         self, header: str | Iterable[str], *, hop: KeyPair | None = None, token: str | None = None
     ) -> Caller:
-        """Come through the good proxy with a good token, unless told otherwise."""
+        """Call, by default through the good proxy with a good token."""
         headers = CIMultiDict({"Authorization": f"Bearer {token or self.forwarding.files.signer.token()}"})
-        for one in [header] if isinstance(header, str) else header:
-            headers.add(HEADER, one)
-        caller, path = await self.door.authenticate(
+        for value in [header] if isinstance(header, str) else header:
+            headers.add(HEADER, value)
+        caller, path = await self.strategy.authenticate(
             der(hop or self.forwarding.proxy), CIMultiDictProxy(headers), "/mutate"
         )
         assert path == "/mutate"
         return caller
 
-    async def refused(
+    async def refusal(
         self, header: str | Iterable[str], *, hop: KeyPair | None = None, token: str | None = None
     ) -> str:
         with pytest.raises(AuthenticationError) as refused:
-            await self.enter(header, hop=hop, token=token)
+            await self.call(header, hop=hop, token=token)
         return refused.value.reason
 
 
 @pytest.fixture
-def doorway(tmp_path: Path) -> Doorway:
-    return Doorway.create(tmp_path)
+def setup(tmp_path: Path) -> ProxySetup:
+    return ProxySetup.create(tmp_path)
 
 
-async def test_caller_behind_the_proxy_is_identified_by_its_certificate_and_token(doorway: Doorway) -> None:
-    caller = await doorway.enter(said_of(doorway.forwarding.caller))
+async def test_caller_behind_the_proxy_is_identified_by_its_certificate_and_token(setup: ProxySetup) -> None:
+    caller = await setup.call(said_of(setup.forwarding.caller))
     assert (caller.role, caller.client_id, caller.certificate) == ("apiserver", SUBJECT, "kube-apiserver")
     assert (caller.issuer, AUDIENCE) == (ISSUER, "podgate")
 
 
-async def test_unlisted_proxy_may_not_forward_certificates(doorway: Doorway) -> None:
-    said = said_of(doorway.forwarding.caller)
-    pki = doorway.forwarding.files.pki
-    assert await doorway.refused(said, hop=pki.client("somebody-else")) == AuthFailure.NOT_A_PROXY
-    assert await doorway.refused(said, hop=doorway.forwarding.caller) == AuthFailure.NOT_A_PROXY
+async def test_unlisted_proxy_may_not_forward_certificates(setup: ProxySetup) -> None:
+    header = said_of(setup.forwarding.caller)
+    pki = setup.forwarding.files.pki
+    assert await setup.refusal(header, hop=pki.client("somebody-else")) == AuthFailure.NOT_A_PROXY
+    assert await setup.refusal(header, hop=setup.forwarding.caller) == AuthFailure.NOT_A_PROXY
 
 
-async def test_caller_that_connects_directly_is_rejected(doorway: Doorway) -> None:
-    direct = doorway.forwarding.files.pki.client()
-    assert await doorway.refused([], hop=direct) == AuthFailure.NOT_A_PROXY
-    assert await doorway.refused(said_of(direct), hop=direct) == AuthFailure.NOT_A_PROXY
+async def test_caller_that_connects_directly_is_rejected(setup: ProxySetup) -> None:
+    direct = setup.forwarding.files.pki.client()
+    assert await setup.refusal([], hop=direct) == AuthFailure.NOT_A_PROXY
+    assert await setup.refusal(said_of(direct), hop=direct) == AuthFailure.NOT_A_PROXY
 
 
-async def test_a_proxy_may_not_call_as_itself(doorway: Doorway) -> None:
-    assert await doorway.refused([]) == AuthFailure.FORWARDED_MISSING
-    assert await doorway.refused(said_of(doorway.forwarding.callers.client(PROXY))) == AuthFailure.NOT_A_PROXY
+async def test_a_proxy_may_not_call_as_itself(setup: ProxySetup) -> None:
+    assert await setup.refusal([]) == AuthFailure.FORWARDED_MISSING
+    assert await setup.refusal(said_of(setup.forwarding.callers.client(PROXY))) == AuthFailure.NOT_A_PROXY
 
 
-async def test_a_proxy_whose_certificate_has_expired_is_refused_on_its_open_connection(doorway: Doorway) -> None:
-    long = doorway.forwarding.callers.authority.issue_client("kube-apiserver", lifetime=timedelta(days=20))
-    doorway.time.ahead = timedelta(days=3)
-    assert await doorway.refused(said_of(long)) == AuthFailure.CERTIFICATE_EXPIRED
+async def test_a_proxy_whose_certificate_has_expired_is_refused_on_its_open_connection(setup: ProxySetup) -> None:
+    long_lived = setup.forwarding.callers.authority.issue_client("kube-apiserver", lifetime=timedelta(days=20))
+    setup.time.ahead = timedelta(days=3)
+    assert await setup.refusal(said_of(long_lived)) == AuthFailure.CERTIFICATE_EXPIRED
 
 
 @pytest.mark.parametrize("odd", list(unreadable(AUTHORITY)))
-async def test_a_forwarded_certificate_that_cannot_be_read_is_refused(doorway: Doorway, odd: str) -> None:
-    found = unreadable(doorway.forwarding.callers.authority)[odd]
-    said = f'Cert="{encoded(ssl.DER_cert_to_PEM_cert(found))}"'
-    assert await doorway.refused(said) == AuthFailure.FORWARDED_FOREIGN
+async def test_a_forwarded_certificate_that_cannot_be_read_is_refused(setup: ProxySetup, odd: str) -> None:
+    certificate = unreadable(setup.forwarding.callers.authority)[odd]
+    header = f'Cert="{encoded(ssl.DER_cert_to_PEM_cert(certificate))}"'
+    assert await setup.refusal(header) == AuthFailure.FORWARDED_FOREIGN
 
 
-async def test_a_forwarded_certificate_is_verified_here_too(doorway: Doorway) -> None:
-    callers = doorway.forwarding.callers
+async def test_a_forwarded_certificate_is_verified_here_too(setup: ProxySetup) -> None:
+    callers = setup.forwarding.callers
     foreign = {
-        "another authority's": doorway.forwarding.files.pki.client(),
+        "another authority's": setup.forwarding.files.pki.client(),
         "expired": callers.client(expired=True),
         "a server's": callers.client(server_only=True),
         "the authority's own": callers.authority.key_pair,
-        "self-signed": made(None),
-        "a small key": made(callers.authority, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - that is its fault
-        "for anything": made(callers.authority, usage=ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE),
-        "for no purpose": made(callers.authority, usage=None),
-        "a CA of its own": made(callers.authority, is_ca=True),
-        "signed by a caller": made(doorway.forwarding.caller),
-        "what nobody understands": made(callers.authority, critical=True),
+        "self-signed": make_certificate(None),
+        "a small key": make_certificate(callers.authority, key=rsa.generate_private_key(65537, 1024)),  # noqa: S505 - the fault
+        "for anything": make_certificate(callers.authority, usage=ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE),
+        "for no purpose": make_certificate(callers.authority, usage=None),
+        "a CA of its own": make_certificate(callers.authority, is_ca=True),
+        "signed by a caller": make_certificate(setup.forwarding.caller),
+        "an unknown critical extension": make_certificate(callers.authority, critical=True),
     }
     for name, credentials in foreign.items():
-        assert await doorway.refused(said_of(credentials)) == AuthFailure.FORWARDED_FOREIGN, name
-    assert (await doorway.enter(said_of(made(callers.authority)))).client_id == SUBJECT
+        assert await setup.refusal(said_of(credentials)) == AuthFailure.FORWARDED_FOREIGN, name
+    assert (await setup.call(said_of(make_certificate(callers.authority)))).client_id == SUBJECT
 
 
-async def test_junk_that_is_no_certificate_is_refused(doorway: Doorway) -> None:
-    for junk in (b"junk", b"\x30\x80", der(doorway.forwarding.caller) + b"x", der(doorway.forwarding.caller)[:-1]):
-        said = as_pem(base64.b64encode(junk).decode())
-        assert await doorway.refused(said) == AuthFailure.FORWARDED_FOREIGN
+async def test_junk_that_is_no_certificate_is_refused(setup: ProxySetup) -> None:
+    for junk in (b"junk", b"\x30\x80", der(setup.forwarding.caller) + b"x", der(setup.forwarding.caller)[:-1]):
+        header = as_pem(base64.b64encode(junk).decode())
+        assert await setup.refusal(header) == AuthFailure.FORWARDED_FOREIGN
 
 
-async def test_a_caller_that_expires_is_refused_though_it_was_good_a_moment_ago(doorway: Doorway) -> None:
-    said = said_of(doorway.forwarding.caller)
-    await doorway.enter(said)
-    doorway.time.ahead = timedelta(hours=25)
-    later = doorway.forwarding.files.signer.token(doorway.time.now_us() / 1_000_000)
-    hop = doorway.forwarding.files.pki.authority.issue_client(PROXY, lifetime=timedelta(days=20))
-    assert await doorway.refused(said, hop=hop, token=later) == AuthFailure.FORWARDED_FOREIGN
+async def test_a_caller_that_expires_is_refused_though_it_was_good_a_moment_ago(setup: ProxySetup) -> None:
+    header = said_of(setup.forwarding.caller)
+    await setup.call(header)
+    setup.time.ahead = timedelta(hours=25)
+    later = setup.forwarding.files.signer.token(setup.time.now_us() / 1_000_000)
+    hop = setup.forwarding.files.pki.authority.issue_client(PROXY, lifetime=timedelta(days=20))
+    assert await setup.refusal(header, hop=hop, token=later) == AuthFailure.FORWARDED_FOREIGN
 
 
-async def test_a_removed_authority_is_removed_at_the_next_call(doorway: Doorway) -> None:
-    said = said_of(doorway.forwarding.caller)
-    await doorway.enter(said)
+async def test_a_removed_authority_is_removed_at_the_next_call(setup: ProxySetup) -> None:
+    header = said_of(setup.forwarding.caller)
+    await setup.call(header)
     successor = Authority.create("callers-2")
-    doorway.forwarding.callers.folder.joinpath("ca.crt").write_text(pem(successor.key_pair))
-    doorway.authorities.reload()
-    assert await doorway.refused(said) == AuthFailure.FORWARDED_FOREIGN
-    assert (await doorway.enter(said_of(successor.issue_client("kube-apiserver")))).client_id == SUBJECT
+    setup.forwarding.callers.folder.joinpath("ca.crt").write_text(pem(successor.key_pair))
+    setup.authorities.reload()
+    assert await setup.refusal(header) == AuthFailure.FORWARDED_FOREIGN
+    assert (await setup.call(said_of(successor.issue_client("kube-apiserver")))).client_id == SUBJECT
 
 
-async def test_a_token_is_bound_to_the_forwarded_certificate(doorway: Doorway) -> None:
-    signer, caller = doorway.forwarding.files.signer, doorway.forwarding.caller
+async def test_a_token_is_bound_to_the_forwarded_certificate(setup: ProxySetup) -> None:
+    signer, caller = setup.forwarding.files.signer, setup.forwarding.caller
     bound = signer.token(cnf=certificate_binding(caller.certificate))
-    assert (await doorway.enter(said_of(caller), token=bound)).client_id == SUBJECT
-    another = doorway.forwarding.callers.client()
-    assert await doorway.refused(said_of(another), token=bound) == AuthFailure.BINDING
-    to_the_proxy = signer.token(cnf=certificate_binding(doorway.forwarding.proxy.certificate))
-    assert await doorway.refused(said_of(caller), token=to_the_proxy) == AuthFailure.BINDING
+    assert (await setup.call(said_of(caller), token=bound)).client_id == SUBJECT
+    another = setup.forwarding.callers.client()
+    assert await setup.refusal(said_of(another), token=bound) == AuthFailure.BINDING
+    to_the_proxy = signer.token(cnf=certificate_binding(setup.forwarding.proxy.certificate))
+    assert await setup.refusal(said_of(caller), token=to_the_proxy) == AuthFailure.BINDING
 
 
-async def test_a_forwarded_certificate_alone_is_not_enough(doorway: Doorway) -> None:
-    said = said_of(doorway.forwarding.caller)
-    assert await doorway.refused(said, token="nonsense") == AuthFailure.TOKEN_MALFORMED
-    stranger = doorway.forwarding.callers.client("stranger")
-    assert await doorway.refused(said_of(stranger)) == AuthFailure.IDENTITY_MISMATCH
+async def test_a_forwarded_certificate_alone_is_not_enough(setup: ProxySetup) -> None:
+    header = said_of(setup.forwarding.caller)
+    assert await setup.refusal(header, token="nonsense") == AuthFailure.TOKEN_MALFORMED
+    stranger = setup.forwarding.callers.client("stranger")
+    assert await setup.refusal(said_of(stranger)) == AuthFailure.IDENTITY_MISMATCH
 
 
 # --- over the wire ---
 
 
-async def test_over_the_wire_each_of_them_is_refused_and_the_next_good_call_is_answered(tmp_path: Path) -> None:
+async def test_over_the_wire_malformed_headers_are_rejected_and_the_next_good_call_is_answered(tmp_path: Path) -> None:
     forwarding = Forwarding.create(tmp_path)
     good = f"{HEADER}: {said_of(forwarding.caller)}"
     async with serving(forwarding.files, *forwarding.arguments) as server:
         server.context = forwarding.files.pki.context(forwarding.proxy)
 
         async def answer(*headers: str) -> bytes:
-            async with line(server) as one:
+            async with line(server) as connection:
                 lines = head(server, sized()).removesuffix(b"\r\n")
-                one.send(lines, *(f"{text}\r\n".encode(errors="surrogateescape") for text in headers), b"\r\n", BODY)
-                return await one.answer()
+                connection.send(
+                    lines, *(f"{text}\r\n".encode(errors="surrogateescape") for text in headers), b"\r\n", BODY
+                )
+                return await connection.answer()
 
         for name, headers in MALFORMED.items():
             refused = await answer(*(f"{HEADER}: {text}" for text in headers))
-            # What is no header at all is refused before it is looked at; a parser of HTTP takes white space off.
+            # Invalid HTTP is rejected before authentication, and the HTTP parser strips white space.
             assert status(refused) in {400, 401}, name
             assert len(refused) < 300, name
             assert b"Hash" not in refused, name
@@ -410,9 +412,9 @@ async def test_a_certificate_of_many_names_fits_and_one_beyond_the_bound_does_no
     async with serving(forwarding.files, *forwarding.arguments) as server:
         proxy = forwarding.files.pki.context(forwarding.proxy)
         for names, code in ((10, 200), (100, 200), (170, 200), (320, 401), (600, 400)):
-            said = said_of(with_names(forwarding.callers.authority, names))
-            answered, _ = await server.post("/mutate", BODY, context=proxy, headers={HEADER: said})
-            assert answered == code, (names, len(said))
+            header = said_of(with_names(forwarding.callers.authority, names))
+            status_code, _ = await server.post("/mutate", BODY, context=proxy, headers={HEADER: header})
+            assert status_code == code, (names, len(header))
 
 
 def with_names(authority: Authority, count: int) -> KeyPair:
@@ -446,7 +448,7 @@ def test_identities_about_proxies_go_with_the_mode(tmp_path: Path) -> None:
     file.write_text(IDENTITIES)
     with pytest.raises(UserError, match="no entry has the role proxy"):
         IdentityFile(file, behind_proxy=True)
-    for entry, says in (
+    for entry, message in (
         ("{role: proxy, certificate: {commonName: a}, issuer: x}", "[0].issuer: x: unknown field"),
         ("{role: proxy, certificate: {commonNameIsIssuer: true}}", "a proxy has no token, and so no issuer"),
         ("{role: proxy}", "[0].certificate: (absent): required"),
@@ -454,14 +456,14 @@ def test_identities_about_proxies_go_with_the_mode(tmp_path: Path) -> None:
         file.write_text(f"- {entry}\n")
         with pytest.raises(UserError) as refused:
             IdentityFile(file, behind_proxy=True)
-        assert says in str(refused.value)
+        assert message in str(refused.value)
 
 
 def test_invalid_cas_are_named(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
-    for content, says in (("text", "holds no certificate"), (pem(CALLER), "is not a CA certificate")):
+    for content, message in (("text", "holds no certificate"), (pem(CALLER), "is not a CA certificate")):
         file.write_text(content)
-        with pytest.raises(UserError, match=says):
+        with pytest.raises(UserError, match=message):
             ForwardedCaFile(file)
 
 
@@ -470,19 +472,19 @@ def expired_authority() -> str:
 
 
 def test_expired_cas_replace_no_valid_ones_but_are_accepted_at_the_start(
-    doorway: Doorway,
+    setup: ProxySetup,
 ) -> None:
-    authorities, file = doorway.authorities, doorway.forwarding.callers.folder / "ca.crt"
+    authorities, file = setup.authorities, setup.forwarding.callers.folder / "ca.crt"
     good, good_chains = file.read_text(), authorities.value
     file.write_text(expired_authority())
     authorities.reload()
     assert authorities.value is good_chains
     assert authorities.error == f"{file}: all its CAs have expired, so no client can be authenticated"
-    begun = ForwardedCaFile(file)
-    assert (begun.error, begun.value.end_seconds < datetime.now(UTC).timestamp()) == (None, True)
+    restarted = ForwardedCaFile(file)
+    assert (restarted.error, restarted.value.end_seconds < datetime.now(UTC).timestamp()) == (None, True)
     file.write_text(expired_authority() + good)
-    begun.reload()
-    assert begun.value.end_seconds == good_chains.end_seconds
+    restarted.reload()
+    assert restarted.value.end_seconds == good_chains.end_seconds
 
 
 KEYS: dict[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
@@ -499,12 +501,12 @@ _POLICY = x509.PolicyInformation(x509.ObjectIdentifier("2.5.29.32.0"), None)
 EXTENSIONS: dict[str, x509.ExtensionType] = {
     "names": x509.SubjectAlternativeName([x509.DNSName("ca")]),
     "purposes": x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]),
-    "names that it may give": x509.NameConstraints([x509.DNSName("a")], None),
+    "name constraints": x509.NameConstraints([x509.DNSName("a")], None),
     "policies": x509.CertificatePolicies([_POLICY]),
-    "what policies must be": x509.PolicyConstraints(0, None),
+    "policy constraints": x509.PolicyConstraints(0, None),
     "no policies": x509.InhibitAnyPolicy(0),
-    "directories that it may name": x509.NameConstraints([x509.DirectoryName(x509.Name([]))], None),
-    "what nobody knows": x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00"),
+    "directory name constraints": x509.NameConstraints([x509.DirectoryName(x509.Name([]))], None),
+    "an unknown extension": x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00"),
 }
 
 
@@ -532,7 +534,7 @@ def test_ca_is_accepted_if_its_certificates_verify_and_named_otherwise(tmp_path:
 def signed(
     name: str,
     issuer: CertificateIssuerPrivateKeyTypes,
-    own: CertificateIssuerPrivateKeyTypes,
+    own_key: CertificateIssuerPrivateKeyTypes,
     *critical: x509.ExtensionType,
 ) -> x509.Certificate:
     """Return a certificate of an issuer called ca."""
@@ -541,7 +543,7 @@ def signed(
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")]))
-        .public_key(own.public_key())
+        .public_key(own_key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(hours=1))
@@ -568,7 +570,7 @@ async def test_server_with_expired_client_cas_is_not_ready_until_they_are_renewe
         await eventually(is_ready)
 
 
-def made(
+def make_certificate(
     issuer: Authority | KeyPair | None,
     *,
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
@@ -576,16 +578,16 @@ def made(
     is_ca: bool = False,
     critical: bool = False,
 ) -> KeyPair:
-    """Return a certificate for the good caller's name, with one thing wrong with it if told so."""
-    own = key or ec.generate_private_key(ec.SECP256R1())
+    """Return a certificate with the good caller's name, by default without a fault."""
+    own_key = key or ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    signing = issuer.key_pair if isinstance(issuer, Authority) else issuer
+    issuing_pair = issuer.key_pair if isinstance(issuer, Authority) else issuer
     now = datetime.now(UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(name)
-        .issuer_name(signing.certificate.subject if signing else name)
-        .public_key(own.public_key())
+        .issuer_name(issuing_pair.certificate.subject if issuing_pair else name)
+        .public_key(own_key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(hours=1))
@@ -594,6 +596,6 @@ def made(
     if usage is not None:
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     if critical:
-        strange = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00")
-        builder = builder.add_extension(strange, critical=True)
-    return KeyPair(builder.sign(signing.key if signing else own, hashes.SHA256()), own)  # type: ignore[arg-type]  # RSA serves here too
+        unknown = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00")
+        builder = builder.add_extension(unknown, critical=True)
+    return KeyPair(builder.sign(issuing_pair.key if issuing_pair else own_key, hashes.SHA256()), own_key)  # type: ignore[arg-type]  # RSA works here too

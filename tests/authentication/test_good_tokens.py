@@ -16,11 +16,11 @@ from tests.authentication.hostile_tokens.token_builder import (
     LEEWAY,
     NOW,
     OTHER,
+    AuthenticatorSetup,
     Draft,
-    World,
     bound_to,
     certificate,
-    clusters,
+    cluster_token,
     good,
     key,
     malleated,
@@ -79,15 +79,15 @@ SHAPES: dict[str, Callable[[Draft], Draft]] = {
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_valid_shape_is_accepted(algorithm: str, shape: str) -> None:
-    caller = World().ask(SHAPES[shape](good(algorithm)))
+    caller = AuthenticatorSetup().authenticate(SHAPES[shape](good(algorithm)))
     assert (caller.role, caller.client_id, caller.issuer) == ("apiserver", "kube-apiserver", "kube-apiserver")
 
 
 @pytest.mark.parametrize("kid", ["k", "K9", "a.b_c~d", "urn:uuid:6b1f", "https://a/b=c@d", "+/==", "k" * 128])
 def test_a_kid_may_be_any_name_that_needs_no_escape(kid: str) -> None:
-    world = World()
-    world.own.publish({**key("ES256").jwk(), "kid": kid})
-    assert world.ask(good().with_header(kid=kid)).role == "apiserver"
+    setup = AuthenticatorSetup()
+    setup.own.publish({**key("ES256").jwk(), "kid": kid})
+    assert setup.authenticate(good().with_header(kid=kid)).role == "apiserver"
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256"])
@@ -95,51 +95,53 @@ def test_a_kid_may_be_any_name_that_needs_no_escape(kid: str) -> None:
 @pytest.mark.parametrize("exponent", [3, 65537])
 def test_an_rsa_key_of_any_accepted_size_verifies(algorithm: str, bits: int, exponent: int) -> None:
     private = rsa.generate_private_key(exponent, bits)
-    by = Signer(algorithm, kid="k", key=private)
-    world = World()
-    world.own.publish(by.jwk())
-    assert world.ask(replace(good(algorithm).with_header(kid="k"), by=by)).role == "apiserver"
+    signer = Signer(algorithm, kid="k", key=private)
+    setup = AuthenticatorSetup()
+    setup.own.publish(signer.jwk())
+    assert setup.authenticate(replace(good(algorithm).with_header(kid="k"), signer=signer)).role == "apiserver"
 
 
 def test_a_token_of_the_clusters_own_issuer_is_accepted_as_kubernetes_writes_it() -> None:
     account = {"namespace": "podgate-system", "serviceaccount": {"name": "caller", "uid": "u"}, "warnafter": NOW + 1}
-    assert World().ask(clusters().with_claims(**{"kubernetes.io": account})).issuer == CLUSTER
+    assert (
+        AuthenticatorSetup().authenticate(cluster_token().with_claims(**{"kubernetes.io": account})).issuer == CLUSTER
+    )
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_scheme_is_read_in_any_case(scheme: str) -> None:
-    world = World()
-    assert world.authenticator.authenticate(certificate("mine"), [f"{scheme} {good().token}"]).role == "apiserver"
+    setup = AuthenticatorSetup()
+    assert setup.authenticator.authenticate(certificate("mine"), [f"{scheme} {good().token}"]).role == "apiserver"
 
 
 def test_two_keys_of_one_name_in_two_sets_are_both_found() -> None:
-    world = World()
-    ours, theirs = good("ES256 ours").with_header(kid=key("ES256 shared").kid), good("ES256 shared")
-    assert world.ask(ours).issuer == "kube-apiserver"
-    theirs = theirs.with_claims(iss=CLUSTER, sub="system:serviceaccount:podgate-system:caller")
-    assert world.ask(theirs).issuer == CLUSTER
+    setup = AuthenticatorSetup()
+    own, of_cluster = good("ES256 ours").with_header(kid=key("ES256 shared").kid), good("ES256 shared")
+    assert setup.authenticate(own).issuer == "kube-apiserver"
+    of_cluster = of_cluster.with_claims(iss=CLUSTER, sub="system:serviceaccount:podgate-system:caller")
+    assert setup.authenticate(of_cluster).issuer == CLUSTER
 
 
 def test_a_rewritten_signature_is_the_same_token_and_so_has_the_same_id() -> None:
-    """It verifies, for everybody: that is why no token is denied by its text."""
-    world, token = World(), good()
+    """It verifies too, so tokens are revoked by their id, not by their text."""
+    setup, token = AuthenticatorSetup(), good()
     rewritten = signed(malleated)(token)
     assert rewritten.token != token.token
-    assert world.ask(rewritten) == world.ask(token)
-    world.denials.denied.add(("kube-apiserver", "6b1f"))
-    assert world.refusal(token) is not None
-    assert world.refusal(rewritten) is not None
+    assert setup.authenticate(rewritten) == setup.authenticate(token)
+    setup.revocations.denied.add(("kube-apiserver", "6b1f"))
+    assert setup.refusal(token) is not None
+    assert setup.refusal(rewritten) is not None
 
 
 def test_a_token_without_an_id_cannot_be_denied() -> None:
-    world = World()
-    world.denials.denied.add(("kube-apiserver", ""))
-    assert world.ask(good().without("jti")).role == "apiserver"
+    setup = AuthenticatorSetup()
+    setup.revocations.denied.add(("kube-apiserver", ""))
+    assert setup.authenticate(good().without("jti")).role == "apiserver"
 
 
 @cache
-def world() -> World:
-    return World()
+def shared_setup() -> AuthenticatorSetup:
+    return AuthenticatorSetup()
 
 
 @cache
@@ -149,34 +151,32 @@ def token_of(algorithm: str) -> str:
 
 def is_refused(token: str) -> bool:
     try:
-        world().authenticator.authenticate(certificate("mine"), [f"Bearer {token}"])
+        shared_setup().authenticator.authenticate(certificate("mine"), [f"Bearer {token}"])
     except AuthenticationError:
         return True
     return False
 
 
-def test_the_tokens_that_are_to_be_touched_are_good() -> None:
+def test_unaltered_tokens_are_accepted() -> None:
     assert [is_refused(token_of(algorithm)) for algorithm in ALGORITHMS] == [False] * 4
 
 
 @given(st.sampled_from(ALGORITHMS), st.integers(0, 2**16), st.integers(0, 6))
 def test_a_good_token_with_any_bit_flipped_is_refused(algorithm: str, place: int, bit: int) -> None:
     token = token_of(algorithm)
-    at = place % len(token)
-    touched = token[:at] + chr(ord(token[at]) ^ 1 << bit) + token[at + 1 :]
-    assert is_refused(touched)
+    position = place % len(token)
+    altered = token[:position] + chr(ord(token[position]) ^ 1 << bit) + token[position + 1 :]
+    assert is_refused(altered)
 
 
 @given(st.sampled_from(ALGORITHMS), st.data())
-def test_a_good_token_that_is_cut_mended_or_mixed_with_another_is_refused_or_the_same(
-    algorithm: str, data: Any
-) -> None:
+def test_altered_token_is_rejected_or_equal_to_a_good_one(algorithm: str, data: Any) -> None:
     token, other = token_of(algorithm), token_of(data.draw(st.sampled_from(ALGORITHMS)))
     start = data.draw(st.integers(0, len(token)))
     end = data.draw(st.integers(start, len(token)))
-    put = data.draw(st.one_of(st.text(max_size=20), st.sampled_from([other[start:end], other, ".", "=", "A"])))
-    touched = token[:start] + put + token[end:]
-    assert is_refused(touched) or touched in map(token_of, ALGORITHMS)
+    inserted = data.draw(st.one_of(st.text(max_size=20), st.sampled_from([other[start:end], other, ".", "=", "A"])))
+    altered = token[:start] + inserted + token[end:]
+    assert is_refused(altered) or altered in map(token_of, ALGORITHMS)
 
 
 @given(st.text(max_size=300))
@@ -185,6 +185,6 @@ def test_malformed_token_is_rejected(text: str) -> None:
 
 
 def test_a_bound_token_is_good_with_its_own_certificate_alone() -> None:
-    world = World()
-    assert world.ask(bound_to()).role == "apiserver"
-    assert world.refusal(bound_to(OTHER)) is not None
+    setup = AuthenticatorSetup()
+    assert setup.authenticate(bound_to()).role == "apiserver"
+    assert setup.refusal(bound_to(OTHER)) is not None

@@ -14,15 +14,15 @@ from tests.authentication.hostile_tokens.token_builder import (
     LIMITS,
     MINE,
     SHARED,
+    AuthenticatorSetup,
     Draft,
     Hostile,
-    World,
     authority,
     client,
     good,
     key,
     own_keys,
-    useless_keys,
+    unusable_keys,
 )
 from tests.harness.identity import Pki
 from tests.harness.server_process import Files, serving
@@ -30,8 +30,8 @@ from webhook.authentication.reasons import AuthFailure
 
 GROUPS = ("algorithm", "key", "header", "encoding", "signature", "claims", "binding", "replay", "size")
 BARE = {401: "unauthorized\n", 403: "forbidden\n"}
-TELLING_LENGTH = 12
-"""So many letters of a token in a row do not come into a log by chance."""
+QUOTE_LENGTH = 12
+"""Length of a part of a token that does not occur in a log by chance."""
 
 
 def test_the_table_is_large_has_every_group_and_no_case_twice() -> None:
@@ -44,47 +44,49 @@ def test_the_table_is_large_has_every_group_and_no_case_twice() -> None:
 
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda case: f"{case.group}: {case.name}")
 def test_a_hostile_token_is_refused_for_its_one_fault(case: Hostile) -> None:
-    world = World(case.limits)
-    good = case.of()
-    assert world.refusal(good) is None, "without its fault it is good"
+    setup = AuthenticatorSetup(case.limits)
+    good = case.make_good()
+    assert setup.refusal(good) is None, "the token is good without its fault"
     bad = case.fault(good)
-    if case.then is None:
+    if case.event is None:
         assert (bad.token, bad.certificate) != (good.token, good.certificate)
     else:
-        case.then(world)
-    refused = world.refusal(bad)
+        case.event(setup)
+    refused = setup.refusal(bad)
     assert refused is not None
     assert (refused.reason, refused.status) == (case.reason, case.status), refused
     assert not quoted(bad.token, refused.detail)
-    assert len(refused.detail) < 2000, "no sender fills our log"
-    assert world.refusal(bad) is not None, "nor is it remembered"
+    assert len(refused.detail) < 2000, "a sender must not fill the log"
+    assert setup.refusal(bad) is not None, "the token is not cached"
 
 
-def quoted(token: str, told: str) -> list[str]:
-    """Return what of the token's own text is told to somebody."""
-    pieces = [token[place : place + TELLING_LENGTH] for place in range(0, len(token), TELLING_LENGTH // 2)]
-    return [piece for piece in pieces if len(piece) == TELLING_LENGTH and piece in told]
+def quoted(token: str, output: str) -> list[str]:
+    """Return the parts of the token that the output contains."""
+    pieces = [token[place : place + QUOTE_LENGTH] for place in range(0, len(token), QUOTE_LENGTH // 2)]
+    return [piece for piece in pieces if len(piece) == QUOTE_LENGTH and piece in output]
 
 
 def sent_over_the_wire(case: Hostile) -> bool:
-    """Return whether a header can hold it, and a server that reads its keys from one file knows its twin."""
-    token = case.fault(case.of()).token
-    if case.then is not None or not (token.isascii() and token.isprintable()) or token.strip() != token:
+    """Return whether a header can carry the token, and a server with one key file accepts its good form."""
+    token = case.fault(case.make_good()).token
+    if case.event is not None or not (token.isascii() and token.isprintable()) or token.strip() != token:
         return False
-    names_differ = case.of().header["kid"] != key(SHARED).kid and case.fault(case.of()).by is not key(SHARED)
-    # What is too early now need not be so a minute later.
+    names_differ = case.make_good().header["kid"] != key(SHARED).kid and case.fault(case.make_good()).signer is not key(
+        SHARED
+    )
+    # A token that is not yet valid may become valid during the test.
     return (
         names_differ and case.limits == LIMITS and case.reason not in {AuthFailure.NOT_YET_VALID, AuthFailure.LIFETIME}
     )
 
 
 def files_of(folder: Path) -> Files:
-    """Return what a server of the same world is started with: all keys in one file, the cluster's bound to it."""
+    """Return the files of a server with the same keys in one file, the cluster's bound to its issuer."""
     pki = Pki(folder, authority())
     write_key_pair(authority().key_pair, folder / "ca.crt", folder / "ca.key")
     pki.renew_server()
-    useless = {jwk["kid"] for jwk in useless_keys().values()}
-    own = [jwk for jwk in own_keys() if jwk["kid"] not in useless]
+    unusable = {jwk["kid"] for jwk in unusable_keys().values()}
+    own = [jwk for jwk in own_keys() if jwk["kid"] not in unusable]
     cluster = {**key("ES256 cluster").jwk(), "iss": CLUSTER}
     (folder / "jwks.json").write_text(json.dumps({"keys": [*own, cluster]}))
     (folder / "identities.yaml").write_text(IDENTITIES)
@@ -97,7 +99,9 @@ def read(folder: Path) -> str:
     return "".join(path.read_text() for path in folder.glob("server-*.log"))
 
 
-async def test_over_the_wire_a_hostile_token_gets_a_bare_401_or_403_and_leaves_no_trace(tmp_path: Path) -> None:
+async def test_over_the_wire_a_hostile_token_gets_a_bare_401_or_403_and_is_not_quoted_in_the_log(
+    tmp_path: Path,
+) -> None:
     cases = [case for case in HOSTILE if sent_over_the_wire(case)]
     assert {case.group for case in cases} == set(GROUPS) - {"replay"}
     assert len(cases) >= 150
@@ -105,15 +109,15 @@ async def test_over_the_wire_a_hostile_token_gets_a_bare_401_or_403_and_leaves_n
     contexts = {name: files.pki.context(client(name)) for name in ("mine", "other", "prober")}
     async with serving(files) as server:
 
-        async def asked(draft: Draft) -> tuple[int, str]:
+        async def call(draft: Draft) -> tuple[int, str]:
             return await server.post("/nowhere", token=draft.token, context=contexts[draft.certificate])
 
-        assert await asked(good()) == (404, "not found\n"), "a known caller gets beyond authentication"
+        assert await call(good()) == (404, "not found\n"), "a known caller passes authentication"
         for case in cases:
-            assert await asked(case.fault(case.of())) == (case.status, BARE[case.status]), (case.group, case.name)
+            assert await call(case.fault(case.make_good())) == (case.status, BARE[case.status]), (case.group, case.name)
         for reason, count in Counter(case.reason for case in cases).items():
             line = f'podgate_refused_calls_total{{reason="authentication_{reason}"}}'
             assert await server.metric(line) == count, reason
     log = read(tmp_path)
     assert "call refused" in log
-    assert [case.name for case in cases if quoted(case.fault(case.of()).token, log)] == []
+    assert [case.name for case in cases if quoted(case.fault(case.make_good()).token, log)] == []

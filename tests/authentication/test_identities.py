@@ -1,3 +1,5 @@
+"""Identities of callers: parsing, matching, and reloading."""
+
 import asyncio
 import re
 import time
@@ -71,7 +73,7 @@ def entry(**changed: str | None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "(document): (empty): there is no document"),
         ("# role: certificate:\n[]", "2:1: (document): []: no identity"),
@@ -106,10 +108,10 @@ def entry(**changed: str | None) -> str:
         (entry() + "  role: reporter\n", "6:3: [0].role: reporter: written twice, first in line 1"),
     ],
 )
-def test_a_mistake_is_reported_with_its_place_value_and_remedy(text: str, says: str) -> None:
+def test_a_mistake_is_reported_with_its_place_value_and_remedy(text: str, message: str) -> None:
     with pytest.raises(UserError) as refused:
         parse_identities(text.encode(), "identities.yaml")
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert re.match(r"identities\.yaml:\d+:\d+: ", str(refused.value))
 
 
@@ -142,10 +144,12 @@ def test_the_common_name_may_have_to_be_the_issuer(tmp_path: Path) -> None:
         caller(tmp_path, identity, prober, iss="kube-apiserver", sub="s")
 
 
-@pytest.mark.parametrize(("subject", "fits"), [("node-1", True), ("node-", True), ("node", False), ("x-node-1", False)])
-def test_a_trailing_star_stands_for_the_rest_of_the_subject(tmp_path: Path, subject: str, fits: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(
+    ("subject", "matches"), [("node-1", True), ("node-", True), ("node", False), ("x-node-1", False)]
+)
+def test_a_trailing_star_stands_for_the_rest_of_the_subject(tmp_path: Path, subject: str, matches: bool) -> None:  # noqa: FBT001
     client = Pki.create(tmp_path).authority.issue_client("a").certificate
-    if fits:
+    if matches:
         assert caller(tmp_path, entry(subject="node-*"), client, iss="i", sub=subject).subject == subject
     else:
         with pytest.raises(AuthenticationError, match="identity_mismatch"):
@@ -223,13 +227,13 @@ def test_page_explains_every_reason() -> None:
     assert dict(rows).items() >= {"binding": "403", "role": "403", "identity_mismatch": "403", "expired": "401"}.items()
 
 
-def test_identities_that_change_are_taken_and_bad_ones_change_nothing(tmp_path: Path) -> None:
-    path, told = tmp_path / "identities.yaml", list[str | None]()
+def test_changed_identities_are_loaded_and_invalid_ones_change_nothing(tmp_path: Path) -> None:
+    path, reports = tmp_path / "identities.yaml", list[str | None]()
     path.write_text(entry(subject="s"))
-    known = IdentityFile(path, told.append)
+    identity_file = IdentityFile(path, reports.append)
     path.write_text(entry(subject="t"))
-    known.reload()
-    assert [one.subject for one in known.value.callers] == ["t"]
+    identity_file.reload()
+    assert [identity.subject for identity in identity_file.value.callers] == ["t"]
     for text in (
         "",
         "- {role: x, certificate: [",
@@ -238,13 +242,13 @@ def test_identities_that_change_are_taken_and_bad_ones_change_nothing(tmp_path: 
         entry(subject="u") + entry(role="admin"),
     ):
         path.write_text(text)
-        known.reload()
-        assert [one.subject for one in known.value.callers] == ["t"], text
-    assert (known.generation, known.failures, told[:2]) == (2, 5, [None, None])
-    assert str(told[-1]).startswith(f"{path}:6:9: [1].role: admin")
+        identity_file.reload()
+        assert [identity.subject for identity in identity_file.value.callers] == ["t"], text
+    assert (identity_file.generation, identity_file.failures, reports[:2]) == (2, 5, [None, None])
+    assert str(reports[-1]).startswith(f"{path}:6:9: [1].role: admin")
 
 
-def test_a_file_by_which_every_review_would_be_refused_is_a_mistake(tmp_path: Path) -> None:
+def test_file_without_an_apiserver_identity_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "identities.yaml"
     path.write_text(entry(role="reporter"))
     with pytest.raises(UserError, match="no entry has the role apiserver: every review would be refused") as refused:

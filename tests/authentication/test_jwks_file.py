@@ -1,3 +1,5 @@
+"""Key sets in files: accepted keys, errors, and reloading."""
+
 import asyncio
 import json
 from pathlib import Path
@@ -24,11 +26,11 @@ def write(path: Path, *keys: Any) -> Path:
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256", "PS256", "EdDSA"])
 def test_a_key_is_found_by_kid_and_bound_to_its_algorithm(tmp_path: Path, algorithm: str) -> None:
-    one = signer(algorithm)
-    source = JwksFile(write(tmp_path / "jwks.json", one.jwk()))
-    found = source.keys.get(one.jwk()["kid"])
-    assert found is not None
-    assert found.algorithm == algorithm
+    issuer = signer(algorithm)
+    source = JwksFile(write(tmp_path / "jwks.json", issuer.jwk()))
+    key = source.keys.get(issuer.jwk()["kid"])
+    assert key is not None
+    assert key.algorithm == algorithm
     assert source.keys.get("another") is None
 
 
@@ -36,14 +38,14 @@ def test_a_key_is_found_by_kid_and_bound_to_its_algorithm(tmp_path: Path, algori
 def test_a_key_without_alg_is_bound_all_the_same(tmp_path: Path, algorithm: str, inferred: str) -> None:
     jwk = signer(algorithm).jwk()
     del jwk["alg"]
-    found = JwksFile(write(tmp_path / "jwks.json", jwk)).keys.get(jwk["kid"])
-    assert found is not None
-    assert found.algorithm == inferred
+    key = JwksFile(write(tmp_path / "jwks.json", jwk)).keys.get(jwk["kid"])
+    assert key is not None
+    assert key.algorithm == inferred
 
 
-def _private(one: Signer) -> dict[str, Any]:
-    assert isinstance(one.key, ec.EllipticCurvePrivateKey)
-    return {**ECAlgorithm.to_jwk(one.key, as_dict=True), "kid": "k"}
+def _private(key_signer: Signer) -> dict[str, Any]:
+    assert isinstance(key_signer.key, ec.EllipticCurvePrivateKey)
+    return {**ECAlgorithm.to_jwk(key_signer.key, as_dict=True), "kid": "k"}
 
 
 def _short_rsa() -> dict[str, Any]:
@@ -56,7 +58,7 @@ def _p384() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("keys", "says"),
+    ("keys", "message"),
     [
         ([], '"keys" must be a list of 1 to 128 keys'),
         ([{"kty": "oct", "k": "c2VjcmV0", "kid": "k", "alg": "HS256"}], "kty is 'oct': must be EC, RSA or OKP"),
@@ -84,10 +86,10 @@ def _p384() -> dict[str, Any]:
         ([{**GOOD, "kty": {}}], "kty is {}"),
     ],
 )
-def test_a_bad_key_is_refused_with_its_place_and_fault(tmp_path: Path, keys: list[Any], says: str) -> None:
+def test_a_bad_key_is_refused_with_its_place_and_fault(tmp_path: Path, keys: list[Any], message: str) -> None:
     with pytest.raises(UserError) as refused:
         JwksFile(write(tmp_path / "jwks.json", *keys))
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert "jwks.json" in str(refused.value)
 
 
@@ -106,18 +108,18 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_beyond_all_measure_is_not_read(tmp_path: Path) -> None:
+def test_too_large_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     path.write_text(" " * 300_000)
     with pytest.raises(UserError, match="larger than"):
         JwksFile(path)
 
 
-def test_a_changed_file_is_taken_and_a_bad_one_leaves_the_last_good_set(tmp_path: Path) -> None:
+def test_changed_file_is_loaded_and_a_bad_one_keeps_the_last_good_set(tmp_path: Path) -> None:
     old, new = signer(), signer()
-    path, told = tmp_path / "jwks.json", list[str | None]()
+    path, reports = tmp_path / "jwks.json", list[str | None]()
     path.write_text(jwks(old))
-    source = JwksFile(path, told.append)
+    source = JwksFile(path, reports.append)
     source.reload()
     assert source.generation == 1
 
@@ -125,8 +127,8 @@ def test_a_changed_file_is_taken_and_a_bad_one_leaves_the_last_good_set(tmp_path
     source.reload()
     source.reload()
     assert source.keys.get(old.jwk()["kid"]) is not None
-    assert (source.generation, source.failures, len(told)) == (1, 1, 2)
-    assert source.trouble == told[1]
+    assert (source.generation, source.failures, len(reports)) == (1, 1, 2)
+    assert source.trouble == reports[1]
 
     path.unlink()
     source.reload()
@@ -140,7 +142,7 @@ def test_a_changed_file_is_taken_and_a_bad_one_leaves_the_last_good_set(tmp_path
     assert source.trouble == ""
 
 
-async def test_the_file_is_looked_at_again_and_again(tmp_path: Path) -> None:
+async def test_file_is_polled(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     path.write_text(jwks(signer()))
     source = JwksFile(path)
@@ -161,14 +163,14 @@ def test_key_may_be_bound_to_an_issuer(tmp_path: Path) -> None:
 
 
 def test_issuer_of_a_removed_key_stays_claimed(tmp_path: Path) -> None:
-    burnt, free = signer(), signer()
-    path = write(tmp_path / "jwks.json", {**burnt.jwk(), "iss": "https://a"}, free.jwk())
+    removed, free = signer(), signer()
+    path = write(tmp_path / "jwks.json", {**removed.jwk(), "iss": "https://a"}, free.jwk())
     source = JwksFile(path)
-    [of_any] = [key for key in source.keys.values() if key.issuer is None]
-    for left in ([free.jwk()], [{**free.jwk(), "iss": "https://b"}], [free.jwk()]):
-        write(path, *left)
+    [unbound] = [key for key in source.keys.values() if key.issuer is None]
+    for keys in ([free.jwk()], [{**free.jwk(), "iss": "https://b"}], [free.jwk()]):
+        write(path, *keys)
         source.reload()
-        assert not JwksUnion([source]).may_sign(of_any, "https://a")
+        assert not JwksUnion([source]).may_sign(unbound, "https://a")
     assert source.claimed == {"https://a", "https://b"}
 
 
@@ -186,26 +188,26 @@ def test_an_issuer_that_is_no_text_makes_a_bad_key(tmp_path: Path, issuer: objec
         JwksFile(write(tmp_path / "jwks.json", {**GOOD, "iss": issuer}))
 
 
-def test_an_rsa_key_beyond_all_measure_is_refused_since_each_token_would_pay_for_it(tmp_path: Path) -> None:
+def test_oversized_rsa_key_is_rejected(tmp_path: Path) -> None:
     modulus = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key(), as_dict=True)["x"]
     huge = {"kty": "RSA", "e": "AQAB", "n": "__" + str(modulus) * 40, "kid": "k"}
     with pytest.raises(UserError, match="must have 2048 to 8192"):
         JwksFile(write(tmp_path / "jwks.json", huge))
 
 
-def test_of_a_set_that_others_publish_the_good_keys_are_taken_and_both_of_one_name_are_left_out() -> None:
-    one, other = signer().jwk(), {**signer().jwk(), "kid": "twice"}
-    keys = [one, {**GOOD, "use": "enc"}, other, {**GOOD, "kid": "twice"}]
-    found = read_key_set(json.dumps({"keys": keys}).encode(), "the set")
-    assert list(found.keys) == [one["kid"]]
-    assert [fault.partition("): ")[2] for fault in found.faults] == [
+def test_published_set_keeps_good_keys_and_omits_both_keys_of_one_kid() -> None:
+    first, second = signer().jwk(), {**signer().jwk(), "kid": "twice"}
+    keys = [first, {**GOOD, "use": "enc"}, second, {**GOOD, "kid": "twice"}]
+    key_set = read_key_set(json.dumps({"keys": keys}).encode(), "the set")
+    assert list(key_set.keys) == [first["kid"]]
+    assert [fault.partition("): ")[2] for fault in key_set.faults] == [
         "use is 'enc': must be sig",
         "the kid 'twice' is used twice",
     ]
 
 
 @pytest.mark.parametrize("issuer", [None, "https://a"])
-def test_a_set_that_others_publish_takes_no_issuer_from_other_keys(issuer: str | None) -> None:
+def test_published_keys_cannot_name_another_issuer(issuer: str | None) -> None:
     for claimed in ("https://elsewhere", 7):
         content = json.dumps({"keys": [{**GOOD, "iss": claimed}]}).encode()
         [key] = read_key_set(content, "the set", issuer).keys.values()

@@ -12,31 +12,31 @@ ONE, OTHER = signer(kid="k"), signer(kid="k")
 
 
 def source(name: str, issuer: str | None = None, *, has_keys: bool = True, trouble: str = "") -> Source:
-    made = Source(name, issuer, trouble=trouble)
+    key_source = Source(name, issuer, trouble=trouble)
     if has_keys:
-        made.publish(ONE.jwk())
-    return made
+        key_source.publish(ONE.jwk())
+    return key_source
 
 
 def test_no_source_hides_anothers_key_of_the_same_name() -> None:
     first, second = source("first"), Source("second")
     second.publish(OTHER.jwk())
-    for ring in (JwksUnion([first, second]), JwksUnion([second, first])):
-        found = [key.key for key in ring.find("k")]
-        assert len(found) == 2
-        assert ONE.key.public_key() in found
-        assert OTHER.key.public_key() in found
+    for key_union in (JwksUnion([first, second]), JwksUnion([second, first])):
+        keys = [key.key for key in key_union.find("k")]
+        assert len(keys) == 2
+        assert ONE.key.public_key() in keys
+        assert OTHER.key.public_key() in keys
     assert JwksUnion([first]).find("another") == []
 
 
-def test_its_generation_changes_whenever_that_of_any_source_does() -> None:
+def test_generation_changes_with_that_of_any_source() -> None:
     first, second = source("first"), source("second")
-    ring = JwksUnion([first, second])
-    seen = {ring.generation}
-    for one in (first, second, first):
-        one.publish(OTHER.jwk())
-        seen.add(ring.generation)
-    assert len(seen) == 4
+    key_union = JwksUnion([first, second])
+    generations = {key_union.generation}
+    for changed in (first, second, first):
+        changed.publish(OTHER.jwk())
+        generations.add(key_union.generation)
+    assert len(generations) == 4
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_its_generation_changes_whenever_that_of_any_source_does() -> None:
     ],
     ids=[
         "all there",
-        "the only one is away",
-        "one is away that no such token needs",
-        "one is away that an issuer without keys of its own may need",
-        "one is away, and any issuer may be meant",
-        "the issuer's own is away",
-        "one is away whose issuer is another's, and a key without issuer may be meant",
-        "one is away whose issuer nobody knows yet",
+        "the only source is unavailable",
+        "an unavailable source that no such token needs",
+        "an unavailable source that an issuer without own keys may need",
+        "an unavailable source, and any issuer",
+        "the unavailable source of the issuer",
+        "the unavailable source of another issuer, and a key without issuer",
+        "an unavailable source with an unknown issuer",
     ],
 )
 def test_missing_keys_are_reported_only_where_needed(
@@ -69,26 +69,26 @@ def test_missing_keys_are_reported_only_where_needed(
 
 
 @pytest.mark.parametrize(
-    ("key_issuer", "issuer", "is_believed"),
+    ("key_issuer", "issuer", "may_sign"),
     [(None, "c", True), (None, "a", False), ("a", "a", True), ("a", "b", False), ("b", "b", True), ("b", "c", False)],
 )
 def test_key_verifies_its_issuer_only_and_an_unbound_key_the_unclaimed_issuers(
     key_issuer: str | None,
     issuer: str,
-    is_believed: bool,  # noqa: FBT001  what a case is about
+    may_sign: bool,  # noqa: FBT001  the expectation
 ) -> None:
     key = TokenKey("k", "ES256", ONE.key.public_key(), key_issuer)
-    assert JwksUnion([source("url"), source("cluster", "a")]).may_sign(key, issuer) == is_believed
+    assert JwksUnion([source("url"), source("cluster", "a")]).may_sign(key, issuer) == may_sign
 
 
 def test_keys_without_issuer_are_unused_while_a_source_may_claim_any() -> None:
     file, cluster = source("file"), source("cluster", has_keys=False)
     cluster.may_claim = True
-    ring, key = JwksUnion([file, cluster]), TokenKey("k", "ES256", ONE.key.public_key())
-    assert not ring.may_sign(key, "c")
-    assert ring.may_sign(replace(key, issuer="c"), "c")
+    key_union, key = JwksUnion([file, cluster]), TokenKey("k", "ES256", ONE.key.public_key())
+    assert not key_union.may_sign(key, "c")
+    assert key_union.may_sign(replace(key, issuer="c"), "c")
     cluster.may_claim = False
-    assert ring.may_sign(key, "c")
+    assert key_union.may_sign(key, "c")
 
 
 def test_keys_are_counted_by_source() -> None:

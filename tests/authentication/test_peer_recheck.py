@@ -27,7 +27,7 @@ LOOPS = ("uvloop", "asyncio")
 
 
 @dataclass
-class World:
+class RecheckSetup:
     """A server's files with a bundle that changes, and a clock that a test sets."""
 
     pki: Pki
@@ -37,14 +37,14 @@ class World:
     now_seconds: float
 
     @classmethod
-    def create(cls, folder: Path, *trusted: Authority) -> "World":
+    def create(cls, folder: Path, *trusted: Authority) -> "RecheckSetup":
         pki = Pki.create(folder / "pki")
         bundle = folder / "bundle.crt"
         _publish(bundle, pki.authority, *trusted)
         files = TlsFiles(replace(pki.paths, client_ca=bundle))
-        peers = PeerRecheck(lambda: files.value.trust, lambda: world.now_seconds)
-        world = cls(pki, bundle, files, peers, time.time())
-        return world
+        peers = PeerRecheck(lambda: files.value.trust, lambda: setup.now_seconds)
+        setup = cls(pki, bundle, files, peers, time.time())
+        return setup
 
     def trust(self, *authorities: Authority) -> None:
         _publish(self.bundle, *authorities)
@@ -55,7 +55,7 @@ class World:
         try:
             self.peers.check(request.get_extra_info("ssl_object"))
         except AuthenticationError as error:
-            return web.Response(text=f"{error.reason} hello")  # where an answer ends
+            return web.Response(text=f"{error.reason} hello")  # `exchange` reads up to this word
         return web.Response(text="hello")
 
     def client(self, credentials: KeyPair, *chain: KeyPair) -> ssl.SSLContext:
@@ -65,7 +65,7 @@ class World:
         crt, key = stem.with_suffix(".crt"), stem.with_suffix(".key")
         write_key_pair(credentials, crt, key)
         with crt.open("ab") as stream:
-            stream.writelines(one.certificate.public_bytes(Encoding.PEM) for one in chain)
+            stream.writelines(authority.certificate.public_bytes(Encoding.PEM) for authority in chain)
         context.load_cert_chain(crt, key)
         return context
 
@@ -75,82 +75,88 @@ def _publish(bundle: Path, *authorities: Authority) -> None:
     bundle.write_bytes(b"".join(pems))
 
 
-async def test_once_the_ca_of_a_client_is_removed_its_open_connection_is_answered_no_more(tmp_path: Path) -> None:
-    leaving = Authority.create("leaving")
-    world = World.create(tmp_path, leaving)
-    async with loopback(world.answer, lambda: world.files.context) as running:
-        removed = await opened(running.port, world.client(leaving.issue_client("kube-apiserver")))
-        kept = await opened(running.port, world.pki.context(world.pki.client()))
+async def test_open_connection_is_rejected_once_its_client_ca_is_removed(tmp_path: Path) -> None:
+    removed_ca = Authority.create("leaving")
+    setup = RecheckSetup.create(tmp_path, removed_ca)
+    async with loopback(setup.answer, lambda: setup.files.context) as running:
+        removed = await opened(running.port, setup.client(removed_ca.issue_client("kube-apiserver")))
+        kept = await opened(running.port, setup.pki.context(setup.pki.client()))
         for connection in (removed, kept):
             assert (await exchange(*connection)).endswith(b"\r\n\r\nhello")
-        world.trust(world.pki.authority)
+        setup.trust(setup.pki.authority)
         assert (await exchange(*removed)).endswith(b"\r\n\r\ncertificate_untrusted hello")
         assert (await exchange(*kept)).endswith(b"\r\n\r\nhello")
-        assert running.kept == [True, True, False, False]  # both were accepted under what is no longer in force
-        world.trust(world.pki.authority, leaving)
+        assert running.kept == [True, True, False, False]  # both were accepted under the former CAs
+        setup.trust(setup.pki.authority, removed_ca)
         assert (await exchange(*removed)).endswith(b"\r\n\r\nhello")
         for _, writer in (removed, kept):
             writer.transport.abort()
 
 
-async def test_once_the_ca_of_a_client_expires_its_open_connection_is_answered_no_more(tmp_path: Path) -> None:
-    world = World.create(tmp_path)
-    ends_at = world.pki.authority.key_pair.certificate.not_valid_after_utc.timestamp()
-    async with loopback(world.answer, lambda: world.files.context) as running:
-        connection = await opened(running.port, world.pki.context(world.pki.client()))
-        for now_seconds, said in ((ends_at - 1, b"\r\n\r\nhello"), (ends_at, b"certificate_untrusted hello")):
-            world.now_seconds = now_seconds
-            assert (await exchange(*connection)).endswith(said)
+async def test_open_connection_is_rejected_once_its_client_ca_expires(tmp_path: Path) -> None:
+    setup = RecheckSetup.create(tmp_path)
+    ends_at = setup.pki.authority.key_pair.certificate.not_valid_after_utc.timestamp()
+    async with loopback(setup.answer, lambda: setup.files.context) as running:
+        connection = await opened(running.port, setup.pki.context(setup.pki.client()))
+        for now_seconds, expected in ((ends_at - 1, b"\r\n\r\nhello"), (ends_at, b"certificate_untrusted hello")):
+            setup.now_seconds = now_seconds
+            assert (await exchange(*connection)).endswith(expected)
         connection[1].transport.abort()
 
 
-async def test_a_chain_over_an_intermediate_ends_with_any_of_its_parts(tmp_path: Path) -> None:
+async def test_chain_over_an_intermediate_is_rejected_once_any_part_is_invalid(tmp_path: Path) -> None:
     root = Authority.create("root")
     ends_at = datetime.now(UTC).replace(microsecond=0) + timedelta(days=10)
-    middle = _issued(root.key_pair, "middle", ends_at)
-    world = World.create(tmp_path, _any(root.key_pair))
-    leaf = Authority.of(middle).issue_client("kube-apiserver")
-    async with loopback(world.answer, lambda: world.files.context) as running:
-        connection = await opened(running.port, world.client(leaf, middle))
-        for now_seconds, said in (
-            (world.now_seconds, b"\r\n\r\nhello"),
+    intermediate = _issued(root.key_pair, "middle", ends_at)
+    setup = RecheckSetup.create(tmp_path, _without_path_length(root.key_pair))
+    leaf = Authority.of(intermediate).issue_client("kube-apiserver")
+    async with loopback(setup.answer, lambda: setup.files.context) as running:
+        connection = await opened(running.port, setup.client(leaf, intermediate))
+        for now_seconds, expected in (
+            (setup.now_seconds, b"\r\n\r\nhello"),
             (ends_at.timestamp(), b"certificate_untrusted hello"),
         ):
-            world.now_seconds = now_seconds
-            assert (await exchange(*connection)).endswith(said)
-        world.now_seconds = time.time()
-        world.trust(world.pki.authority)
+            setup.now_seconds = now_seconds
+            assert (await exchange(*connection)).endswith(expected)
+        setup.now_seconds = time.time()
+        setup.trust(setup.pki.authority)
         assert (await exchange(*connection)).endswith(b"certificate_untrusted hello")
         connection[1].transport.abort()
 
 
-async def test_an_intermediate_ca_vouches_without_its_root_for_new_and_open_connections(tmp_path: Path) -> None:
-    middle = Authority.of(_issued(Authority.create("root").key_pair, "middle", datetime.now(UTC) + timedelta(days=9)))
-    world = World.create(tmp_path, middle)
-    context = world.client(middle.issue_client("kube-apiserver"))
-    async with loopback(world.answer, lambda: world.files.context) as running:
+async def test_trusted_intermediate_ca_verifies_without_its_root_for_new_and_open_connections(tmp_path: Path) -> None:
+    intermediate = Authority.of(
+        _issued(Authority.create("root").key_pair, "middle", datetime.now(UTC) + timedelta(days=9))
+    )
+    setup = RecheckSetup.create(tmp_path, intermediate)
+    context = setup.client(intermediate.issue_client("kube-apiserver"))
+    async with loopback(setup.answer, lambda: setup.files.context) as running:
         connection = await opened(running.port, context)
         assert (await exchange(*connection)).endswith(b"\r\n\r\nhello")
-        world.now_seconds = middle.key_pair.certificate.not_valid_after_utc.timestamp()
+        setup.now_seconds = intermediate.key_pair.certificate.not_valid_after_utc.timestamp()
         assert (await exchange(*connection)).endswith(b"certificate_untrusted hello")
         connection[1].transport.abort()
 
 
-def test_a_ca_that_was_renewed_with_its_key_vouches_for_the_same_leaves() -> None:
+def test_ca_renewed_with_its_key_verifies_the_same_leaves() -> None:
     old = Authority.create("one", timedelta(days=1)).key_pair
-    longer = _issued(old, _name(old), datetime.now(UTC) + timedelta(days=9), old.key)
-    trust = TrustedCas([longer.certificate])
-    assert trust.until_seconds([old.certificate]) == longer.certificate.not_valid_after_utc.timestamp()
-    both = TrustedCas([longer.certificate, old.certificate])
-    assert both.until_seconds([old.certificate]) == longer.certificate.not_valid_after_utc.timestamp()
+    renewed = _issued(old, _name(old), datetime.now(UTC) + timedelta(days=9), old.key)
+    trust = TrustedCas([renewed.certificate])
+    assert trust.until_seconds([old.certificate]) == renewed.certificate.not_valid_after_utc.timestamp()
+    both = TrustedCas([renewed.certificate, old.certificate])
+    assert both.until_seconds([old.certificate]) == renewed.certificate.not_valid_after_utc.timestamp()
 
 
 @pytest.mark.parametrize("same", ["name", "key"])
-def test_a_ca_of_the_same_name_or_the_same_key_alone_is_another(same: str) -> None:
-    one = Authority.create("one").key_pair
-    soon = datetime.now(UTC) + timedelta(days=9)
-    other = _issued(one, _name(one), soon) if same == "name" else _issued(one, "other", soon, one.key)
-    assert TrustedCas([other.certificate]).until_seconds([one.certificate]) == 0
+def test_ca_with_only_the_same_name_or_key_is_a_different_one(same: str) -> None:
+    original = Authority.create("one").key_pair
+    ends_at = datetime.now(UTC) + timedelta(days=9)
+    other = (
+        _issued(original, _name(original), ends_at)
+        if same == "name"
+        else _issued(original, "other", ends_at, original.key)
+    )
+    assert TrustedCas([other.certificate]).until_seconds([original.certificate]) == 0
 
 
 def test_without_trusted_cas_no_chain_verifies() -> None:
@@ -162,13 +168,13 @@ def _name(credentials: KeyPair) -> str:
     return str(credentials.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
-def _any(credentials: KeyPair) -> Authority:
-    """Return the same authority without its bound on the length of chains."""
+def _without_path_length(credentials: KeyPair) -> Authority:
+    """Return the same authority without its limit on the length of chains."""
     return Authority(_issued(credentials, _name(credentials), datetime.now(UTC) + timedelta(days=30), credentials.key))
 
 
 def _issued(issuer: KeyPair, name: str, ends_at: datetime, key: ec.EllipticCurvePrivateKey | None = None) -> KeyPair:
-    """Return a CA that another signed, or that has signed itself where the key is the same."""
+    """Return a CA that the issuer signed; it is self-signed if the key is the same."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateBuilder(extensions=[])
     builder = builder.subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))

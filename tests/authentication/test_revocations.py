@@ -41,7 +41,7 @@ def test_a_list_is_read_as_written(text: str, denied: dict[tuple[str, str], floa
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "(document): (empty): there is no document"),
         ("iss: a\njti: b", "not a list"),
@@ -64,10 +64,10 @@ def test_a_list_is_read_as_written(text: str, denied: dict[tuple[str, str], floa
         (json.dumps([{"iss": "a", "jti": "b"}] * 4097), "4097 entries: write at most 4096"),
     ],
 )
-def test_a_mistake_is_reported_with_its_place_value_and_remedy(text: str, says: str) -> None:
+def test_a_mistake_is_reported_with_its_place_value_and_remedy(text: str, message: str) -> None:
     with pytest.raises(UserError) as refused:
         parsed(text)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert re.match(r"denied\.yaml:\d+:\d+: ", str(refused.value))
 
 

@@ -36,7 +36,7 @@ REFUSED = 'podgate_refused_calls_total{reason="authentication_path"}'
 
 @dataclass
 class Reduced(Files):
-    """A server's files where callers are known by nothing."""
+    """Files of a server in reduced mode, which has no identities of callers."""
 
     @property
     def path_file(self) -> Path:
@@ -71,12 +71,12 @@ async def reduced(
         yield server
 
 
-async def ask(server: Serving, path: str, body: bytes = BODY, **more: Any) -> int:
-    code, _ = await server.post(path, body, token="", **more)
+async def call(server: Serving, path: str, body: bytes = BODY, **options: Any) -> int:
+    code, _ = await server.post(path, body, token="", **options)
     return code
 
 
-# --- what is let in ---
+# --- admission ---
 
 
 async def test_only_callers_of_the_secret_path_are_admitted(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_only_callers_of_the_secret_path_are_admitted(tmp_path: Path) -> N
         body = json.dumps(admission_review(payment, as_sent_to_mutate(payment), Half.VALIDATE)).encode()
         code, text = await server.post(f"/{SECRET}/validate", body, token="")
         assert (code, json.loads(text)["response"]["allowed"]) == (200, False)
-        assert await ask(server, f"/{SECRET}/validate-policy", policy_review(POLICY)) == 200
+        assert await call(server, f"/{SECRET}/validate-policy", policy_review(POLICY)) == 200
         wrong = (
             "/",
             "/mutate",
@@ -113,44 +113,44 @@ async def test_only_callers_of_the_secret_path_are_admitted(tmp_path: Path) -> N
         assert await server.metric("podgate_reduced_mode") == 1
 
 
-async def test_after_the_path_all_is_as_ever(tmp_path: Path) -> None:
+async def test_requests_below_the_path_are_checked_as_usual(tmp_path: Path) -> None:
     async with reduced(tmp_path, "--max-body-bytes", "100000") as server:
-        assert await ask(server, f"/{SECRET}/nowhere") == 404
-        assert await ask(server, f"/{SECRET}/mutate", b"{}") == 400
-        assert await ask(server, f"/{SECRET}/mutate", b"x" * 100_001) == 413
-        assert await ask(server, f"/{SECRET}/mutate", headers={"Content-Type": "text/plain"}) == 415
+        assert await call(server, f"/{SECRET}/nowhere") == 404
+        assert await call(server, f"/{SECRET}/mutate", b"{}") == 400
+        assert await call(server, f"/{SECRET}/mutate", b"x" * 100_001) == 413
+        assert await call(server, f"/{SECRET}/mutate", headers={"Content-Type": "text/plain"}) == 415
 
 
 async def test_certificates_tokens_and_proxy_headers_are_ignored(tmp_path: Path) -> None:
     async with reduced(tmp_path) as server:
-        known = server.files.pki.context(server.files.caller)
+        client_context = server.files.pki.context(server.files.caller)
         forwarded = {"X-Forwarded-Client-Cert": "Subject=x"}
         for path, code in (("/mutate", 404), (f"/{SECRET}/mutate", 200)):
-            assert (await server.post(path, BODY, context=known, headers=forwarded))[0] == code
+            assert (await server.post(path, BODY, context=client_context, headers=forwarded))[0] == code
 
 
-async def test_a_new_path_is_good_beside_the_old_one_until_that_is_taken_away(tmp_path: Path) -> None:
+async def test_new_path_is_accepted_beside_the_old_one_until_that_is_removed(tmp_path: Path) -> None:
     async with reduced(tmp_path) as server:
         files = server.files
         assert isinstance(files, Reduced)
         files.path_file.write_text(f"{OTHER}\n{SECRET}\n")
         await server.until('podgate_file_reloads_total{file="reduced path",result="success"}', 2)
-        assert [await ask(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 200]
+        assert [await call(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 200]
         files.path_file.write_text("not a path\n")
         await server.until('podgate_file_reloads_total{file="reduced path",result="failure"}', 1)
-        assert [await ask(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 200]
+        assert [await call(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 200]
         files.path_file.write_text(f"{OTHER}\n")
         await server.until('podgate_file_reloads_total{file="reduced path",result="success"}', 3)
-        assert [await ask(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 404]
+        assert [await call(server, f"/{secret}/mutate") for secret in (OTHER, SECRET)] == [200, 404]
 
 
-# --- who is told what ---
+# --- disclosure ---
 
 
 async def test_path_is_disclosed_nowhere(tmp_path: Path) -> None:
-    """By whatever way words leave: answers, the log at its most talkative, traces, the record, the plain port."""
+    """Not in answers, the most verbose log, traces, the record, or pages of the plain port."""
     record = tmp_path / "events.jsonl"
-    told: list[str] = []
+    outputs: list[str] = []
     async with (
         collector() as (endpoint, received),
         reduced(
@@ -164,32 +164,34 @@ async def test_path_is_disclosed_nowhere(tmp_path: Path) -> None:
         good, guess = f"/{SECRET}/mutate", f"/{SECRET[:-1]}0/mutate"
         for path in (good, guess, f"/{SECRET}", f"/{SECRET}/nowhere", f"/{SECRET}/v1/outcomes"):
             for body in (BODY, b"", b"{}", b"[" * 1_000, b"x" * 100_001):
-                told += [(await server.post(path, body, token=""))[1]]
+                outputs += [(await server.post(path, body, token=""))[1]]
         for start in (f"GET {good} HTTP/1.1", f"POST {good} HTTP/9.9", f"{SECRET} {good}", f"POST {good} HTTP/1.0"):
-            async with line(server) as one:
-                one.send(head(server, sized(), start=start, token=""), BODY)
-                told += [(await one.answer()).decode()]
-        async with line(server) as one:
-            one.send(f"POST {good} HTTP/1.1\r\nHost: {SECRET}\r\n{SECRET}\0: x\r\n\r\n".encode())
-            told += [(await one.rest()).decode()]
+            async with line(server) as connection:
+                connection.send(head(server, sized(), start=start, token=""), BODY)
+                outputs += [(await connection.answer()).decode()]
+        async with line(server) as connection:
+            connection.send(f"POST {good} HTTP/1.1\r\nHost: {SECRET}\r\n{SECRET}\0: x\r\n\r\n".encode())
+            outputs += [(await connection.rest()).decode()]
         files.path_file.write_text(f"{SECRET}\n{SECRET} and more\n")
         await server.until('podgate_file_reloads_total{file="reduced path",result="failure"}', 1)
-        told += [(await server.get(page))[1] for page in ("/healthz", "/readyz", "/status", "/metrics", f"/{SECRET}")]
+        outputs += [
+            (await server.get(page))[1] for page in ("/healthz", "/readyz", "/status", "/metrics", f"/{SECRET}")
+        ]
         arguments = ["status", "-o", "table", "--server", f"http://{server.plain}"]
         shown = await asyncio.to_thread(CliRunner().invoke, root, arguments)
-        told += [shown.output]
+        outputs += [shown.output]
     traces = [str(body) + repr(body.SerializeToString()) for *_, body in received]
     log = (tmp_path / "server-0.log").read_text()
     assert "review mutate" in "".join(traces)
     assert '"msg":"call refused"' in log
     assert record.read_text()
-    for words in (*told, *traces, log, record.read_text()):
-        assert SECRET not in words
-        assert SECRET[:-1] not in words
-        assert SECRET[:12] not in words
+    for output in (*outputs, *traces, log, record.read_text()):
+        assert SECRET not in output
+        assert SECRET[:-1] not in output
+        assert SECRET[:12] not in output
 
 
-async def test_everybody_is_reported_that_the_mode_is_on(tmp_path: Path) -> None:
+async def test_reduced_mode_is_visible_in_readiness_status_and_log(tmp_path: Path) -> None:
     async with reduced(tmp_path) as server:
         assert await server.get("/readyz") == (200, "ok (reduced mode: callers are not authenticated)\n")
         assert json.loads((await server.get("/status"))[1])["clientIdentity"] == "reduced"
@@ -210,10 +212,10 @@ async def test_other_modes_do_not_report_reduced_mode(tmp_path: Path) -> None:
     assert "reduced" not in (tmp_path / "server-0.log").read_text()
 
 
-# --- never by accident ---
+# --- settings ---
 
 
-MISTAKES = (
+ERRORS = (
     ({"--client-identity": "reduced"}, "--reduced-path-file: missing"),
     ({"--reduced-path-file": "path"}, "--reduced-path-file: belongs to --client-identity reduced, and this is mutual"),
     ({"--client-identity": "forwarded", "--reduced-path-file": "path"}, "and this is forwarded: leave it out"),
@@ -232,27 +234,27 @@ MISTAKES = (
 )
 
 
-@pytest.mark.parametrize(("flags", "says"), MISTAKES)
-def test_settings_of_another_mode_are_errors(tmp_path: Path, flags: dict[str, str], says: str) -> None:
+@pytest.mark.parametrize(("flags", "message"), ERRORS)
+def test_settings_of_another_mode_are_errors(tmp_path: Path, flags: dict[str, str], message: str) -> None:
     files = Reduced.at(tmp_path)
     base = {"--tls-cert": "server.crt", "--tls-key": "server.key", "--policy": "policy.yaml"}
-    told = [
+    arguments = [
         f"{name}={tmp_path / value if '.' in value or value == 'path' else value}"
         for name, value in {**base, **flags}.items()
     ]
-    result = CliRunner().invoke(root, ["serve", *told])
+    result = CliRunner().invoke(root, ["serve", *arguments])
     assert isinstance(result.exception, UserError)
-    assert says in str(result.exception)
+    assert message in str(result.exception)
     assert files.path_file.read_text().strip() not in str(result.exception)
 
 
-def test_the_environment_is_no_way_round_it(tmp_path: Path) -> None:
+def test_settings_of_another_mode_are_errors_in_variables_too(tmp_path: Path) -> None:
     files = Reduced.at(tmp_path)
-    told = {"tls_cert": str(files.pki.paths.certificate), "tls_key": str(files.pki.paths.key), "policy": "p"}
+    required = {"tls_cert": str(files.pki.paths.certificate), "tls_key": str(files.pki.paths.key), "policy": "p"}
     with pytest.raises(UserError, match="PODGATE_REDUCED_PATH_FILE: belongs to --client-identity reduced"):
-        settings.parse(told, {"PODGATE_REDUCED_PATH_FILE": str(files.path_file)})
+        settings.parse(required, {"PODGATE_REDUCED_PATH_FILE": str(files.path_file)})
     by_environment = {"PODGATE_CLIENT_IDENTITY": "reduced", "PODGATE_REDUCED_PATH_FILE": str(files.path_file)}
-    assert settings.parse(told, by_environment).reduced_path_file == files.path_file
+    assert settings.parse(required, by_environment).reduced_path_file == files.path_file
 
 
 def test_the_page_has_the_limits_that_are_in_force() -> None:
@@ -261,15 +263,15 @@ def test_the_page_has_the_limits_that_are_in_force() -> None:
     mib = {str(size << 20): f"{size} MiB" for size in (3, 7)}
     declared = {settings.flag_of(item.name): item.metadata for item in fields(settings.Settings)}
     stricter = {
-        flag: tuple(mib.get(told[key], told[key]) for key in ("default", "reduced"))
-        for flag, told in declared.items()
-        if told["reduced"] != told["default"]
+        flag: tuple(mib.get(metadata[key], metadata[key]) for key in ("default", "reduced"))
+        for flag, metadata in declared.items()
+        if metadata["reduced"] != metadata["default"]
     }
     assert {flag: tuple(values) for flag, *values in rows} == stricter
 
 
 async def test_no_client_is_asked_for_a_certificate(tmp_path: Path) -> None:
-    """A server that asked would be told who kube-apiserver is, and could seem to care."""
+    """A request for a certificate would suggest that the server verifies it."""
     async with reduced(tmp_path) as server:
         host, port = server.admission.rsplit(":", 1)
         context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
@@ -282,7 +284,7 @@ async def test_no_client_is_asked_for_a_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("", "holds 0 lines"),
         ("\n\n", "holds 0 lines"),
@@ -293,19 +295,19 @@ async def test_no_client_is_asked_for_a_certificate(tmp_path: Path) -> None:
         (f"/{SECRET}\n", ":1:1: .not shown.: "),
         (f"{SECRET} {OTHER}\n", ":1:1: .not shown.: "),
         (f"{SECRET}ä\n", ":1:1: .not shown.: "),
-        (f"{SECRET.upper()}\n", ":1:1: .not shown.: "),  # the API server would not take it
+        (f"{SECRET.upper()}\n", ":1:1: .not shown.: "),  # the API server does not accept it
         (f"{SECRET}_x\n", ":1:1: .not shown.: "),
         (f"{'podgate' * 5}\n", "could be guessed"),
         (f"{'0' * 64}\n", "could be guessed"),
     ],
 )
-def test_invalid_path_is_rejected_without_quoting_it(tmp_path: Path, content: str, says: str) -> None:
+def test_invalid_path_is_rejected_without_quoting_it(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "path"
     file.write_text(content)
-    with pytest.raises(UserError, match=says) as refused:
+    with pytest.raises(UserError, match=message) as refused:
         SecretPathFile(file)
-    for words in filter(None, content.split()):
-        assert words not in f"{refused.value}{refused.value.remedy}"
+    for part in filter(None, content.split()):
+        assert part not in f"{refused.value}{refused.value.remedy}"
 
 
 async def test_the_command_of_the_remedy_makes_a_good_file(tmp_path: Path) -> None:
@@ -315,16 +317,16 @@ async def test_the_command_of_the_remedy_makes_a_good_file(tmp_path: Path) -> No
         SecretPathFile(file)
     command = refused.value.remedy.split("letters and digits: ")[1]
     for _ in range(20):
-        making = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
-        made, _ = await making.communicate()
-        [path] = read_paths(made, file)
+        process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
+        output, _ = await process.communicate()
+        [path] = read_paths(output, file)
         assert len(path) == 64
 
 
-async def test_a_path_of_any_bytes_is_compared_and_not_an_error(tmp_path: Path) -> None:
+async def test_path_of_any_bytes_is_rejected_as_a_wrong_path(tmp_path: Path) -> None:
     file = tmp_path / "path"
     file.write_text(SECRET)
-    door, headers = SecretPathStrategy(SecretPathFile(file)), CIMultiDictProxy(CIMultiDict[str]())
+    strategy, headers = SecretPathStrategy(SecretPathFile(file)), CIMultiDictProxy(CIMultiDict[str]())
     for path in (
         "",
         "/",
@@ -336,7 +338,7 @@ async def test_a_path_of_any_bytes_is_compared_and_not_an_error(tmp_path: Path) 
         "/" * 8_000,
     ):
         with pytest.raises(AuthenticationError) as refused:
-            await door.authenticate(None, headers, path)
+            await strategy.authenticate(None, headers, path)
         assert (refused.value.reason, refused.value.status) == (AuthFailure.PATH, 404)
 
 
@@ -346,19 +348,19 @@ async def test_a_path_of_any_bytes_is_compared_and_not_an_error(tmp_path: Path) 
 def test_the_configurations_call_by_the_first_path(tmp_path: Path) -> None:
     files = Reduced.at(tmp_path, OTHER, SECRET)
     command = ["policy", "webhooks", "--policy", str(files.policy), "--ca", str(tmp_path / "ca.crt")]
-    for more, prefix in ((), f"/{OTHER}/"), (("--url", "https://10.0.0.1:8443"), f"https://10.0.0.1:8443/{OTHER}/"):
-        done = CliRunner().invoke(root, [*command, "--path-file", str(files.path_file), "-o", "json", *more])
+    for flags, prefix in ((), f"/{OTHER}/"), (("--url", "https://10.0.0.1:8443"), f"https://10.0.0.1:8443/{OTHER}/"):
+        done = CliRunner().invoke(root, [*command, "--path-file", str(files.path_file), "-o", "json", *flags])
         assert done.exit_code == 0, done.output
         hooks = [hook["clientConfig"] for item in json.loads(done.output)["items"] for hook in item["webhooks"]]
-        found = {client["service"]["path"] if "service" in client else client["url"] for client in hooks}
-        assert found == {f"{prefix}{route}" for route in ("mutate", "validate", "validate-policy")}
+        targets = {client["service"]["path"] if "service" in client else client["url"] for client in hooks}
+        assert targets == {f"{prefix}{route}" for route in ("mutate", "validate", "validate-policy")}
         assert SECRET not in done.output
 
 
 def test_a_bad_path_file_is_named_by_the_command(tmp_path: Path) -> None:
     files = Reduced.at(tmp_path, "short")
     command = ["policy", "webhooks", "--policy", str(files.policy), "--ca", str(tmp_path / "ca.crt")]
-    for name, says in (("path", ":1:1: (not shown): "), ("none", "none")):
+    for name, message in (("path", ":1:1: (not shown): "), ("none", "none")):
         done = CliRunner().invoke(root, [*command, "--path-file", str(tmp_path / name)])
         assert isinstance(done.exception, UserError)
-        assert says in str(done.exception)
+        assert message in str(done.exception)

@@ -1,4 +1,4 @@
-"""Hostile tokens, each one fault away from an accepted one: a module for each thing that they attack."""
+"""Hostile tokens, each with one fault: one module for each part under attack."""
 
 from tests.authentication.hostile_tokens import (
     algorithm,

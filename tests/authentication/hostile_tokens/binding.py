@@ -48,12 +48,12 @@ def _key_digest() -> str:
 
 
 def _bound(name: str, make: Callable[[], object]) -> Hostile:
-    """Return a token whose binding is spoilt."""
+    """Return a case with another value of `cnf`."""
 
-    def spoilt(draft: Draft) -> Draft:
+    def with_cnf(draft: Draft) -> Draft:
         return draft.with_claims(cnf=make())
 
-    return Hostile("binding", name, AuthFailure.BINDING, spoilt, bound_to, status=403)
+    return Hostile("binding", name, AuthFailure.BINDING, with_cnf, bound_to, status=403)
 
 
 def _value(name: str, make: Callable[[], object]) -> Hostile:
@@ -81,7 +81,7 @@ CASES = (
     _value("the thumbprint in another case", lambda: thumbprint(MINE).swapcase()),
     Hostile(
         "binding",
-        "brought with another certificate of the same name",
+        "presented with another certificate of the same name",
         AuthFailure.BINDING,
         lambda d: replace(d, certificate=OTHER),
         bound_to,
@@ -89,7 +89,7 @@ CASES = (
     ),
     Hostile(
         "binding",
-        "brought with a certificate of another name",
+        "presented with a certificate of another name",
         AuthFailure.BINDING,
         lambda d: replace(d, certificate=PROBER),
         bound_to,
@@ -97,7 +97,7 @@ CASES = (
     ),
     Hostile(
         "binding",
-        "bound to none where it must be",
+        "not bound where a binding is required",
         AuthFailure.BINDING,
         lambda d: d.without("cnf"),
         bound_to,
@@ -106,7 +106,7 @@ CASES = (
     ),
     Hostile(
         "binding",
-        "not bound, and brought by somebody else",
+        "not bound, and presented with a certificate of another name",
         AuthFailure.IDENTITY_MISMATCH,
         lambda d: replace(d, certificate=PROBER),
         good,

@@ -6,11 +6,11 @@ from tests.authentication.hostile_tokens.token_builder import (
     ACCOUNT,
     CLUSTER,
     LEEWAY,
-    LIFE,
+    LIFETIME,
     NOW,
     Draft,
     Hostile,
-    clusters,
+    cluster_token,
     good,
     raw_claims,
 )
@@ -40,8 +40,10 @@ def _claims(**changed: object) -> Callable[[Draft], Draft]:
     return lambda draft: draft.with_claims(**changed)
 
 
-def _case(reason: AuthFailure, name: str, fault: Callable[[Draft], Draft], of: Callable[[], Draft] = good) -> Hostile:
-    return Hostile("claims", name, reason, fault, of)
+def _case(
+    reason: AuthFailure, name: str, fault: Callable[[Draft], Draft], make_good: Callable[[], Draft] = good
+) -> Hostile:
+    return Hostile("claims", name, reason, fault, make_good)
 
 
 def _wrong(name: str, value: object) -> Hostile:
@@ -58,17 +60,17 @@ def _bytes(name: str, change: Callable[[bytes], bytes]) -> Hostile:
 
 
 def _member(member: str) -> Callable[[bytes], bytes]:
-    """Return what puts one member more in front."""
+    """Return a function that inserts a member at the front."""
     return lambda claims: b"{" + member.encode() + b", " + claims[1:]
 
 
-def _stranger(name: str, **changed: object) -> Hostile:
+def _mismatch(name: str, **changed: object) -> Hostile:
     return Hostile("claims", name, AuthFailure.IDENTITY_MISMATCH, _claims(**changed), status=403)
 
 
 def _account(subject: str) -> Hostile:
     fault = _claims(sub=subject)
-    return Hostile("claims", f"the subject {subject}", AuthFailure.IDENTITY_MISMATCH, fault, clusters, status=403)
+    return Hostile("claims", f"the subject {subject}", AuthFailure.IDENTITY_MISMATCH, fault, cluster_token, status=403)
 
 
 _TIMES = (
@@ -89,9 +91,9 @@ _TIMES = (
     _without("iat"),
     _bytes("exp of 4000 digits", lambda claims: claims.replace(b'"exp": ', b'"exp": ' + b"9" * 4000)),
     _bytes("exp of 4400 digits", lambda claims: claims.replace(b'"exp": ', b'"exp": ' + b"9" * 4400)),
-    _bytes("exp with an exponent", lambda claims: claims.replace(str(NOW + LIFE).encode(), b"18e8")),
-    _bytes("exp infinite", lambda claims: claims.replace(str(NOW + LIFE).encode(), b"Infinity")),
-    _bytes("exp no number", lambda claims: claims.replace(str(NOW + LIFE).encode(), b"NaN")),
+    _bytes("exp with an exponent", lambda claims: claims.replace(str(NOW + LIFETIME).encode(), b"18e8")),
+    _bytes("exp infinite", lambda claims: claims.replace(str(NOW + LIFETIME).encode(), b"Infinity")),
+    _bytes("exp no number", lambda claims: claims.replace(str(NOW + LIFETIME).encode(), b"NaN")),
     _bytes("exp with a zero in front", lambda claims: claims.replace(b'"exp": ', b'"exp": 0')),
     _bytes("exp with a plus", lambda claims: claims.replace(b'"exp": ', b'"exp": +')),
     _bytes("exp in hexadecimal", lambda claims: claims.replace(b'"exp": ', b'"exp": 0x')),
@@ -106,8 +108,8 @@ _NAMES = (
         _case(AuthFailure.ISSUER, f"the issuer {value!r}", _claims(iss=value))
         for value in ("elsewhere", "KUBE-APISERVER", "kube-apiserver/", "kube-apiserver ", "kube-apiservеr")  # noqa: RUF001
     ),
-    _case(AuthFailure.ISSUER, "an issuer with a slash more", _claims(iss=CLUSTER + "/"), clusters),
-    _case(AuthFailure.ISSUER, "an issuer by http", _claims(iss=CLUSTER.replace("https", "http")), clusters),
+    _case(AuthFailure.ISSUER, "an issuer with a slash more", _claims(iss=CLUSTER + "/"), cluster_token),
+    _case(AuthFailure.ISSUER, "an issuer by http", _claims(iss=CLUSTER.replace("https", "http")), cluster_token),
     *(
         _case(AuthFailure.AUDIENCE, f"the audience {value!r}", _claims(aud=value))
         for value in ("vault", "Podgate", "podgate ", "podgat", "podgate.example", ["vault"], "*")
@@ -116,11 +118,11 @@ _NAMES = (
         _case(AuthFailure.AUDIENCE, f"audiences {value!r}", _claims(aud=value))
         for value in (["podgate", "vault"], ["vault", "podgate"], ["podgate", "podgate"], ["podgate", ""])
     ),
-    *(_stranger(f"the subject {value!r}", sub=value) for value in ("root", "KUBE-APISERVER", "kube-apiserver-2", "*")),
+    *(_mismatch(f"the subject {value!r}", sub=value) for value in ("root", "KUBE-APISERVER", "kube-apiserver-2", "*")),
     *(_account(ACCOUNT.replace("podgate-system", name)) for name in ("default", "podgate-system2", "PODGATE-SYSTEM")),
     _account("system:serviceaccount:podgate-system"),
     _account("x" + ACCOUNT),
-    _stranger("another identity's issuer and subject", iss="prober", sub="prober-1"),
+    _mismatch("another identity's issuer and subject", iss="prober", sub="prober-1"),
 )
 _FORM = (
     *(_bytes(f"{name} twice", _member(f'"{name}": "x"')) for name in ("iss", "aud", "sub", "exp", "iat", "nbf", "jti")),

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, good, spelt
+from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, good, respelled
 from webhook.authentication.reasons import AuthFailure
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -13,11 +13,11 @@ _NAMES = ("header", "claims", "signature")
 
 
 def _case(name: str, change: Callable[[str], str]) -> Hostile:
-    return Hostile("encoding", name, AuthFailure.TOKEN_MALFORMED, spelt(change))
+    return Hostile("encoding", name, AuthFailure.TOKEN_MALFORMED, respelled(change))
 
 
 def _at(position: int, change: Callable[[str], str]) -> Callable[[str], str]:
-    """Return what changes one of the three segments."""
+    """Return a function that changes one of the three segments."""
 
     def changed(token: str) -> str:
         segments = token.split(".")
@@ -66,7 +66,7 @@ CASES = (
             "encoding",
             f"stray bits in the {name}",
             AuthFailure.TOKEN_MALFORMED,
-            spelt(_at(place, _stray)),
+            respelled(_at(place, _stray)),
             lambda: _padded(good()),
         )
         for place, name in enumerate(_NAMES)
@@ -89,7 +89,7 @@ CASES = (
     _case("all of it quoted for an address", lambda token: "".join(f"%{ord(letter):02X}" for letter in token)),
     _case("all of it in base64 once more", lambda token: base64.urlsafe_b64encode(token.encode()).decode()),
     _case("JSON instead of the compact form", _general_serialization),
-    _case("a letter that only looks like one of the alphabet", lambda token: "е" + token[1:]),  # noqa: RUF001 - that is it
+    _case("a letter that only looks like one of the alphabet", lambda token: "е" + token[1:]),  # noqa: RUF001 - the fault
     _case("digits of another script", lambda token: token[:-1] + "٣"),
     _case("a byte that is no text", lambda token: token[:-1] + "\udcff"),
     _case("a NUL after it", lambda token: token + "\0"),

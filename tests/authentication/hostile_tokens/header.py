@@ -52,8 +52,8 @@ def _typ(value: object) -> Callable[[Draft], Draft]:
     return lambda draft: draft.with_header(typ=value)
 
 
-def _with(more: dict[str, object]) -> Callable[[Draft], Draft]:
-    return lambda draft: draft.with_header(**more)
+def _with(members: dict[str, object]) -> Callable[[Draft], Draft]:
+    return lambda draft: draft.with_header(**members)
 
 
 def _malformed(name: str, change: Callable[[bytes], bytes]) -> Hostile:
@@ -61,12 +61,12 @@ def _malformed(name: str, change: Callable[[bytes], bytes]) -> Hostile:
 
 
 def _member(text: str) -> Callable[[bytes], bytes]:
-    """Return what puts one member more in front."""
+    """Return a function that inserts a member at the front."""
     return lambda header: b"{" + text.encode() + b", " + header[1:]
 
 
 CASES = (
-    *(Hostile("header", name, AuthFailure.HEADER, _with(more)) for name, more in _SURPLUS.items()),
+    *(Hostile("header", name, AuthFailure.HEADER, _with(members)) for name, members in _SURPLUS.items()),
     *(Hostile("header", f"typ is {typ!r}", AuthFailure.HEADER, _typ(typ)) for typ in _TYPES),
     Hostile("header", "no member", AuthFailure.ALGORITHM, raw_header(lambda _: b"{}")),
     _malformed("alg twice", _member('"alg": "none"')),

@@ -15,11 +15,11 @@ from tests.authentication.hostile_tokens.token_builder import (
     SUBJECT,
     Draft,
     Hostile,
-    clusters,
+    cluster_token,
     good,
     key,
     large_curve,
-    useless_keys,
+    unusable_keys,
     weak_rsa,
 )
 from webhook.authentication.reasons import AuthFailure
@@ -32,49 +32,51 @@ def _kid(value: object) -> Callable[[Draft], Draft]:
     return lambda draft: draft.with_header(kid=value)
 
 
-def _by(name: str) -> Callable[[Draft], Draft]:
-    """Sign with another key, and say nothing of it."""
-    return lambda draft: replace(draft, by=key(name))
+def _signed_by(name: str) -> Callable[[Draft], Draft]:
+    """Sign with another key, but keep the kid."""
+    return lambda draft: replace(draft, signer=key(name))
 
 
-def _of(name: str) -> Callable[[], Draft]:
+def _good(name: str) -> Callable[[], Draft]:
     return lambda: good(name)
 
 
 def _weak(draft: Draft) -> Draft:
-    maker = jwt.get_algorithm_by_name("RS256")
+    signing = jwt.get_algorithm_by_name("RS256")
     named = draft.with_header(kid="too-weak", alg="RS256")
-    return replace(named, sign=lambda unsigned: maker.sign(unsigned, weak_rsa()))
+    return replace(named, sign=lambda unsigned: signing.sign(unsigned, weak_rsa()))
 
 
 def _large(draft: Draft) -> Draft:
-    maker = jwt.get_algorithm_by_name("ES384")
+    signing = jwt.get_algorithm_by_name("ES384")
     named = draft.with_header(kid="of-another-curve")
-    return replace(named, sign=lambda unsigned: maker.sign(unsigned, large_curve()))
+    return replace(named, sign=lambda unsigned: signing.sign(unsigned, large_curve()))
 
 
-def _useless(kid: str) -> Callable[[Draft], Draft]:
-    return lambda draft: replace(draft.with_header(kid=kid), by=key("ES256 useless"))
+def _unusable(kid: str) -> Callable[[Draft], Draft]:
+    return lambda draft: replace(draft.with_header(kid=kid), signer=key("ES256 useless"))
 
 
 def _bound() -> Draft:
     return good("ES256 bound", iss=BOUND)
 
 
-def _ours_of_shared_name() -> Draft:
+def _own_key_with_shared_kid() -> Draft:
     draft = good("ES256 ours")
     return draft.with_header(kid=key(SHARED).kid)
 
 
-def _clusters_of_shared_name() -> Draft:
+def _cluster_key_with_shared_kid() -> Draft:
     return good(SHARED, iss=CLUSTER, sub=ACCOUNT)
 
 
-def _case(reason: AuthFailure, name: str, fault: Callable[[Draft], Draft], of: Callable[[], Draft] = good) -> Hostile:
-    return Hostile("key", name, reason, fault, of)
+def _case(
+    reason: AuthFailure, name: str, fault: Callable[[Draft], Draft], make_good: Callable[[], Draft] = good
+) -> Hostile:
+    return Hostile("key", name, reason, fault, make_good)
 
 
-_BY_SELF = {"too-weak": _weak, "of-another-curve": _large}
+_SPECIAL_FAULTS = {"too-weak": _weak, "of-another-curve": _large}
 
 CASES = (
     *(_case(AuthFailure.UNKNOWN_KEY, f"the kid is {str(kid)[:20]!r}", _kid(kid)) for kid in (*_NO_KID, *_TRICKS)),
@@ -84,22 +86,22 @@ CASES = (
     _case(
         AuthFailure.UNKNOWN_KEY,
         "a stranger's key by its own name",
-        lambda d: replace(d.with_header(kid="x"), by=key(STRANGER)),
+        lambda d: replace(d.with_header(kid="x"), signer=key(STRANGER)),
     ),
-    _case(AuthFailure.SIGNATURE, "a stranger's key", _by(STRANGER)),
-    _case(AuthFailure.SIGNATURE, "another key of the set", _by("ES256 second")),
+    _case(AuthFailure.SIGNATURE, "a stranger's key", _signed_by(STRANGER)),
+    _case(AuthFailure.SIGNATURE, "another key of the set", _signed_by("ES256 second")),
     _case(AuthFailure.SIGNATURE, "the kid of another key of the set", _kid("ES256-second")),
-    _case(AuthFailure.SIGNATURE, "a stranger's RSA key", _by("RS256 stranger"), _of("RS256")),
-    _case(AuthFailure.SIGNATURE, "a stranger's RSA key for PSS", _by("PS256 stranger"), _of("PS256")),
-    _case(AuthFailure.SIGNATURE, "a stranger's Ed25519 key", _by("EdDSA stranger"), _of("EdDSA")),
+    _case(AuthFailure.SIGNATURE, "a stranger's RSA key", _signed_by("RS256 stranger"), _good("RS256")),
+    _case(AuthFailure.SIGNATURE, "a stranger's RSA key for PSS", _signed_by("PS256 stranger"), _good("PS256")),
+    _case(AuthFailure.SIGNATURE, "a stranger's Ed25519 key", _signed_by("EdDSA stranger"), _good("EdDSA")),
     *(
         _case(
             AuthFailure.UNKNOWN_KEY,
-            f"a key that stands in the set, but is {why}",
-            _BY_SELF.get(jwk["kid"], _useless(jwk["kid"])),
+            f"a key that stands in the set, but is {fault}",
+            _SPECIAL_FAULTS.get(jwk["kid"], _unusable(jwk["kid"])),
         )
-        for why, jwk in useless_keys().items()
-        if why not in {"too weak", "twice again"}
+        for fault, jwk in unusable_keys().items()
+        if fault not in {"too weak", "twice again"}
     ),
     Hostile("key", "a key that stands in the set, but is too weak", AuthFailure.UNKNOWN_KEY, _weak),
     _case(
@@ -111,7 +113,7 @@ CASES = (
         AuthFailure.KEY_ISSUER,
         "the cluster's key that speaks for another",
         lambda d: d.with_claims(iss=ISSUER, sub=SUBJECT),
-        clusters,
+        cluster_token,
     ),
     _case(
         AuthFailure.KEY_ISSUER,
@@ -134,13 +136,13 @@ CASES = (
         AuthFailure.KEY_ISSUER,
         "our key of a name that the cluster's has too",
         lambda d: d.with_claims(iss=CLUSTER, sub=ACCOUNT),
-        _ours_of_shared_name,
+        _own_key_with_shared_kid,
     ),
     _case(
         AuthFailure.KEY_ISSUER,
         "the cluster's key of a name that ours has too",
         lambda d: d.with_claims(iss=ISSUER, sub=SUBJECT),
-        _clusters_of_shared_name,
+        _cluster_key_with_shared_kid,
     ),
-    _case(AuthFailure.SIGNATURE, "neither of two keys of one name", _by(STRANGER), _ours_of_shared_name),
+    _case(AuthFailure.SIGNATURE, "neither of two keys of one name", _signed_by(STRANGER), _own_key_with_shared_kid),
 )

@@ -8,12 +8,12 @@ from tests.authentication.hostile_tokens.token_builder import (
     IDENTITIES,
     ISSUER,
     LEEWAY,
-    LIFE,
+    LIFETIME,
     NOW,
+    AuthenticatorSetup,
     Draft,
     Hostile,
-    World,
-    clusters,
+    cluster_token,
     good,
     key,
     malleated,
@@ -25,57 +25,61 @@ from webhook.authentication.reasons import AuthFailure
 _DAY = 86_400
 
 
-def _deny(world: World) -> None:
-    world.denials.denied.add((ISSUER, "6b1f"))
+def _deny(setup: AuthenticatorSetup) -> None:
+    setup.revocations.denied.add((ISSUER, "6b1f"))
 
 
-def _deny_the_clusters(world: World) -> None:
-    world.denials.denied.add((CLUSTER, "6b1f"))
+def _deny_cluster_token(setup: AuthenticatorSetup) -> None:
+    setup.revocations.denied.add((CLUSTER, "6b1f"))
 
 
-def _later(seconds: float) -> Callable[[World], None]:
-    def then(world: World) -> None:
-        world.clock.seconds = NOW + seconds
+def _later(seconds: float) -> Callable[[AuthenticatorSetup], None]:
+    def event(setup: AuthenticatorSetup) -> None:
+        setup.clock.seconds = NOW + seconds
 
-    return then
-
-
-def _publish(*names: str) -> Callable[[World], None]:
-    return lambda world: world.own.publish(*(key(name).jwk() for name in names))
+    return event
 
 
-def _cluster_gone(world: World) -> None:
-    world.cluster.publish()
+def _publish(*names: str) -> Callable[[AuthenticatorSetup], None]:
+    return lambda setup: setup.own.publish(*(key(name).jwk() for name in names))
 
 
-def _replaced(world: World) -> None:
-    """Put another key in the place of the one that signed."""
-    world.own.publish({**key("ES256 second").jwk(), "kid": key("ES256").kid})
+def _remove_cluster_keys(setup: AuthenticatorSetup) -> None:
+    setup.cluster.publish()
 
 
-def _now_for_another_algorithm(world: World) -> None:
-    world.own.publish({**key("PS256").jwk(), "kid": key("RS256").kid})
+def _replace_key(setup: AuthenticatorSetup) -> None:
+    """Publish another key under the kid of the one that signed."""
+    setup.own.publish({**key("ES256 second").jwk(), "kid": key("ES256").kid})
 
 
-def _now_anothers(world: World) -> None:
-    world.own.publish({**key("ES256").jwk(), "iss": "https://elsewhere.example"})
+def _change_key_algorithm(setup: AuthenticatorSetup) -> None:
+    setup.own.publish({**key("PS256").jwk(), "kid": key("RS256").kid})
 
 
-def _now_the_clusters(world: World) -> None:
-    """Let the second source claim the issuer: the first one's keys speak for it no more."""
-    world.cluster.issuer = ISSUER
-    world.cluster.publish(key("ES256 cluster").jwk())
+def _bind_key_to_another_issuer(setup: AuthenticatorSetup) -> None:
+    setup.own.publish({**key("ES256").jwk(), "iss": "https://elsewhere.example"})
 
 
-def _identities(old: str, new: str) -> Callable[[World], None]:
+def _bind_issuer_to_the_cluster(setup: AuthenticatorSetup) -> None:
+    """Let the second source claim the issuer: keys of the first one may no longer sign for it."""
+    setup.cluster.issuer = ISSUER
+    setup.cluster.publish(key("ES256 cluster").jwk())
+
+
+def _identities(old: str, new: str) -> Callable[[AuthenticatorSetup], None]:
     assert old in IDENTITIES
-    return lambda world: world.identities.set(identities(IDENTITIES.replace(old, new)).value)
+    return lambda setup: setup.identities.set(identities(IDENTITIES.replace(old, new)).value)
 
 
 def _case(
-    reason: AuthFailure, name: str, then: Callable[[World], None], of: Callable[[], Draft] = good, status: int = 401
+    reason: AuthFailure,
+    name: str,
+    event: Callable[[AuthenticatorSetup], None],
+    make_good: Callable[[], Draft] = good,
+    status: int = 401,
 ) -> Hostile:
-    return Hostile("replay", name, reason, of=of, then=then, status=status)
+    return Hostile("replay", name, reason, make_good=make_good, event=event, status=status)
 
 
 CASES = (
@@ -84,48 +88,46 @@ CASES = (
         _case(AuthFailure.DENIED, f"its id is denied, {name}", _deny, partial(good, name))
         for name in ("RS256", "PS256", "EdDSA")
     ),
-    _case(AuthFailure.DENIED, "its id is denied, the cluster's", _deny_the_clusters, clusters),
+    _case(AuthFailure.DENIED, "its id is denied, the cluster's", _deny_cluster_token, cluster_token),
     Hostile(
-        "replay", "its id is denied, and its signature rewritten", AuthFailure.DENIED, signed(malleated), then=_deny
+        "replay", "its id is denied, and its signature rewritten", AuthFailure.DENIED, signed(malleated), event=_deny
     ),
     Hostile(
         "replay",
         "its id is denied, and it is signed anew",
         AuthFailure.DENIED,
         lambda d: d.with_header(typ="at+jwt"),
-        then=_deny,
+        event=_deny,
     ),
     Hostile(
         "replay",
         "its id is denied, and it lives longer",
         AuthFailure.DENIED,
-        lambda d: d.with_claims(exp=NOW + LIFE + 1),
-        then=_deny,
+        lambda d: d.with_claims(exp=NOW + LIFETIME + 1),
+        event=_deny,
     ),
     Hostile(
         "replay",
         "its id is denied, and comes from another key",
         AuthFailure.DENIED,
         lambda _: good("RS256"),
-        then=_deny,
+        event=_deny,
     ),
     _case(AuthFailure.UNKNOWN_KEY, "its key is gone", _publish("ES256 second")),
     _case(AuthFailure.UNKNOWN_KEY, "its RSA key is gone", _publish("ES256"), lambda: good("RS256")),
-    _case(AuthFailure.UNKNOWN_KEY, "all keys of its issuer are gone", _cluster_gone, clusters),
-    _case(AuthFailure.SIGNATURE, "its key was replaced under the same name", _replaced),
-    _case(
-        AuthFailure.ALGORITHM, "its key is for another algorithm now", _now_for_another_algorithm, lambda: good("RS256")
-    ),
-    _case(AuthFailure.KEY_ISSUER, "its key speaks for another issuer now", _now_anothers),
-    _case(AuthFailure.KEY_ISSUER, "its issuer has keys of its own now", _now_the_clusters),
-    _case(AuthFailure.EXPIRED, "it expired, the leeway too", _later(LIFE + LEEWAY)),
+    _case(AuthFailure.UNKNOWN_KEY, "all keys of its issuer are gone", _remove_cluster_keys, cluster_token),
+    _case(AuthFailure.SIGNATURE, "its key was replaced under the same name", _replace_key),
+    _case(AuthFailure.ALGORITHM, "its key is for another algorithm now", _change_key_algorithm, lambda: good("RS256")),
+    _case(AuthFailure.KEY_ISSUER, "its key speaks for another issuer now", _bind_key_to_another_issuer),
+    _case(AuthFailure.KEY_ISSUER, "its issuer has keys of its own now", _bind_issuer_to_the_cluster),
+    _case(AuthFailure.EXPIRED, "it expired, the leeway too", _later(LIFETIME + LEEWAY)),
     _case(
         AuthFailure.EXPIRED,
         "it expired within the minute for which it was remembered",
         _later(30),
         lambda: good(exp=NOW + 20),
     ),
-    _case(AuthFailure.EXPIRED, "it expired long ago", _later(2 * LIFE)),
+    _case(AuthFailure.EXPIRED, "it expired long ago", _later(2 * LIFETIME)),
     _case(AuthFailure.NOT_YET_VALID, "the clock was set back", _later(-3600)),
     _case(
         AuthFailure.ISSUER,
@@ -141,7 +143,7 @@ CASES = (
         AuthFailure.IDENTITY_MISMATCH,
         "its subject is in no identity any more",
         _identities("podgate-system:*", "elsewhere:*"),
-        clusters,
+        cluster_token,
         403,
     ),
     _case(
@@ -153,6 +155,6 @@ CASES = (
     _case(
         AuthFailure.CERTIFICATE_EXPIRED,
         "its certificate expired",
-        lambda world: setattr(world.clock, "seconds", NOW + 31 * _DAY * 100),
+        lambda setup: setattr(setup.clock, "seconds", NOW + 31 * _DAY * 100),
     ),
 )

@@ -24,8 +24,8 @@ def _ec(name: str, change: Callable[[int, int], tuple[int, int]]) -> Hostile:
     return Hostile("signature", name, AuthFailure.SIGNATURE, signed(changed))
 
 
-def _any(name: str, change: Callable[[bytes], bytes], of: str) -> Hostile:
-    return Hostile("signature", f"{name}, {of}", AuthFailure.SIGNATURE, signed(change), lambda: good(of))
+def _any(name: str, change: Callable[[bytes], bytes], algorithm: str) -> Hostile:
+    return Hostile("signature", f"{name}, {algorithm}", AuthFailure.SIGNATURE, signed(change), lambda: good(algorithm))
 
 
 def _der(signature: bytes) -> bytes:
@@ -33,18 +33,18 @@ def _der(signature: bytes) -> bytes:
 
 
 def _rsa_key(name: str) -> rsa.RSAPrivateKey:
-    found = key(name).key
-    assert isinstance(found, rsa.RSAPrivateKey)
-    return found
+    private_key = key(name).key
+    assert isinstance(private_key, rsa.RSAPrivateKey)
+    return private_key
 
 
-def _rsa(name: str, pads: padding.AsymmetricPadding, hashed: hashes.HashAlgorithm, of: str) -> Hostile:
+def _rsa(name: str, pads: padding.AsymmetricPadding, hashed: hashes.HashAlgorithm, algorithm: str) -> Hostile:
     """Return a signature of the right key, made with another padding or hash."""
 
-    def spoilt(draft: Draft) -> Draft:
-        return replace(draft, sign=lambda unsigned: _rsa_key(of).sign(unsigned, pads, hashed))
+    def with_signature(draft: Draft) -> Draft:
+        return replace(draft, sign=lambda unsigned: _rsa_key(algorithm).sign(unsigned, pads, hashed))
 
-    return Hostile("signature", name, AuthFailure.SIGNATURE, spoilt, lambda: good(of))
+    return Hostile("signature", name, AuthFailure.SIGNATURE, with_signature, lambda: good(algorithm))
 
 
 def _over(change: Callable[[bytes], bytes]) -> _Signing:
@@ -53,7 +53,7 @@ def _over(change: Callable[[bytes], bytes]) -> _Signing:
 
 
 def _with_order(signature: bytes) -> bytes:
-    """Return the other spelling of an Ed25519 signature, which lax verifiers take."""
+    """Return the other encoding of an Ed25519 signature, which lax verifiers accept."""
     return signature[:32] + (int.from_bytes(signature[32:], "little") + _ED25519_ORDER).to_bytes(32, "little")
 
 
@@ -87,14 +87,14 @@ def _pss(salt_length: int, inner: hashes.HashAlgorithm) -> padding.PSS:
 _EVERY = ("ES256", "RS256", "PS256", "EdDSA")
 
 CASES = (
-    *(_any("a byte short", lambda s: s[:-1], of) for of in _EVERY),
-    *(_any("a byte long", lambda s: s + b"\0", of) for of in _EVERY),
-    *(_any("a zero in front", lambda s: b"\0" + s, of) for of in _EVERY),
-    *(_any("zeros", lambda s: bytes(len(s)), of) for of in _EVERY),
-    *(_any("ones", lambda s: b"\xff" * len(s), of) for of in _EVERY),
-    *(_any("one byte", lambda _: b"\1", of) for of in _EVERY),
-    *(_any("backwards", lambda s: s[::-1], of) for of in _EVERY),
-    *(_any("twice", lambda s: s + s, of) for of in _EVERY),
+    *(_any("a byte short", lambda s: s[:-1], algorithm) for algorithm in _EVERY),
+    *(_any("a byte long", lambda s: s + b"\0", algorithm) for algorithm in _EVERY),
+    *(_any("a zero in front", lambda s: b"\0" + s, algorithm) for algorithm in _EVERY),
+    *(_any("zeros", lambda s: bytes(len(s)), algorithm) for algorithm in _EVERY),
+    *(_any("ones", lambda s: b"\xff" * len(s), algorithm) for algorithm in _EVERY),
+    *(_any("one byte", lambda _: b"\1", algorithm) for algorithm in _EVERY),
+    *(_any("backwards", lambda s: s[::-1], algorithm) for algorithm in _EVERY),
+    *(_any("twice", lambda s: s + s, algorithm) for algorithm in _EVERY),
     _any("in DER", _der, "ES256"),
     _ec("r is zero", lambda _r, s: (0, s)),
     _ec("s is zero", lambda r, _s: (r, 0)),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, raw_claims, raw_header, spelt
+from tests.authentication.hostile_tokens.token_builder import Draft, Hostile, raw_claims, raw_header, respelled
 from webhook.authentication.reasons import AuthFailure
 
 
@@ -12,16 +12,16 @@ def _case(reason: AuthFailure, name: str, fault: Callable[[Draft], Draft]) -> Ho
 
 
 def _padded(length: int) -> Callable[[Draft], Draft]:
-    """Return what makes the token so long, by a claim that says nothing."""
+    """Return a fault that pads the token to this length with a claim."""
 
-    def spoilt(draft: Draft) -> Draft:
+    def padded(draft: Draft) -> Draft:
         short = len(draft.with_claims(x="").token)
-        made = draft.with_claims(x="x" * ((length - short) * 3 // 4))
-        while len(made.token) < length:
-            made = made.with_claims(x=str(made.claims["x"]) + "x")
-        return made
+        long_draft = draft.with_claims(x="x" * ((length - short) * 3 // 4))
+        while len(long_draft.token) < length:
+            long_draft = long_draft.with_claims(x=str(long_draft.claims["x"]) + "x")
+        return long_draft
 
-    return spoilt
+    return padded
 
 
 def _header_of(length: int) -> Callable[[bytes], bytes]:
@@ -30,7 +30,7 @@ def _header_of(length: int) -> Callable[[bytes], bytes]:
 
 CASES = (
     *(_case(AuthFailure.TOKEN_MALFORMED, f"{length} characters", _padded(length)) for length in (8193, 8200, 12_000)),
-    _case(AuthFailure.TOKEN_MALFORMED, "a thousand dots", spelt(lambda token: token + "." * 1000)),
+    _case(AuthFailure.TOKEN_MALFORMED, "a thousand dots", respelled(lambda token: token + "." * 1000)),
     _case(AuthFailure.TOKEN_MALFORMED, "a long signature", lambda d: replace(d, sign=lambda _: b"x" * 8000)),
     _case(AuthFailure.TOKEN_MALFORMED, "a header of 1025 bytes", raw_header(_header_of(1025))),
     _case(AuthFailure.TOKEN_MALFORMED, "a header of 4000 bytes", raw_header(_header_of(4000))),

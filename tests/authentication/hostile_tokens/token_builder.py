@@ -24,10 +24,10 @@ from webhook.errors import AuthenticationError
 from webhook.ports import Caller, TokenKey
 
 NOW = int(time.time())
-"""When these modules were read: the world's clock stands there."""
+"""The time of import, at which the tests' clock stands."""
 LEEWAY = 10
-LIFE = 80_000
-"""Of a good token, in seconds: long, since all tests of a session use the same ones."""
+LIFETIME = 80_000
+"""Seconds for which a good token is valid: long, because all tests of a session share them."""
 ISSUER, CLUSTER, BOUND = "kube-apiserver", "https://kubernetes.default.svc", "https://bound.example"
 SUBJECT, ACCOUNT = "kube-apiserver", "system:serviceaccount:podgate-system:caller"
 MINE, OTHER, PROBER = "mine", "other", "prober"
@@ -44,7 +44,7 @@ _CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC63255
 
 @cache
 def key(name: str) -> Signer:
-    """Return a key of that name, made once: RSA keys take their time."""
+    """Return the key of that name, generated once because RSA keys are slow."""
     algorithm = name.partition(" ")[0]
     return signer(algorithm, kid=name.replace(" ", "-"))
 
@@ -53,36 +53,36 @@ STRANGER, SHARED = "ES256 stranger", "ES256 shared"
 
 
 def own_keys() -> list[dict[str, Any]]:
-    """Return the set of the first source, which is bound to no issuer, but for one key of it."""
+    """Return the key set of the first source; only one of its keys is bound to an issuer."""
     shared = {**key("ES256 ours").jwk(), "kid": key(SHARED).kid}
     bound = {**key("ES256 bound").jwk(), "iss": BOUND}
     good = [key(name).jwk() for name in ("ES256", "RS256", "PS256", "EdDSA", "ES256 second")]
-    return [*good, shared, bound, *useless_keys().values()]
+    return [*good, shared, bound, *unusable_keys().values()]
 
 
 def cluster_keys() -> list[dict[str, Any]]:
-    """Return the set of the second source, all of the cluster's issuer; one has the name of another's key."""
+    """Return the key set of the second source, all of the cluster's issuer; one shares a kid with the first source."""
     return [key("ES256 cluster").jwk(), key(SHARED).jwk()]
 
 
 @cache
-def useless_keys() -> dict[str, dict[str, Any]]:
-    """Return keys that stand in a set and may verify nothing, by what is wrong with them."""
-    ours = key("ES256 useless").jwk()
+def unusable_keys() -> dict[str, dict[str, Any]]:
+    """Return keys of the set that must verify nothing, by their fault."""
+    usable = key("ES256 useless").jwk()
     weak = RSAAlgorithm.to_jwk(weak_rsa().public_key(), as_dict=True)
     large = ECAlgorithm.to_jwk(large_curve().public_key(), as_dict=True)
     private = key("ES256 useless").key
     assert isinstance(private, ec.EllipticCurvePrivateKey)
     return {
-        "for encryption": {**ours, "kid": "for-encryption", "use": "enc"},
-        "for signing only": {**ours, "kid": "for-signing-only", "key_ops": ["sign"]},
+        "for encryption": {**usable, "kid": "for-encryption", "use": "enc"},
+        "for signing only": {**usable, "kid": "for-signing-only", "key_ops": ["sign"]},
         "burnt": {**ECAlgorithm.to_jwk(private, as_dict=True), "kid": "burnt"},
         "too weak": {**weak, "kid": "too-weak", "alg": "RS256"},
         "of another curve": {**large, "kid": "of-another-curve"},
-        "of another algorithm": {**ours, "kid": "of-another-algorithm", "alg": "ES384"},
-        "of a kind unknown": {**ours, "kid": "of-a-kind-unknown", "kty": "AKP"},
+        "of another algorithm": {**usable, "kid": "of-another-algorithm", "alg": "ES384"},
+        "of a kind unknown": {**usable, "kid": "of-a-kind-unknown", "kty": "AKP"},
         "shared secret": {"kty": "oct", "k": segment(b"x" * 32), "kid": "shared-secret", "alg": "HS256"},
-        "twice": {**ours, "kid": "twice"},
+        "twice": {**usable, "kid": "twice"},
         "twice again": {**key("ES256 second").jwk(), "kid": "twice"},
     }
 
@@ -118,20 +118,20 @@ def thumbprint(name: str) -> str:
 
 @dataclass(frozen=True)
 class Draft:
-    """A token to be, and how it is presented. What is raw replaces what would be made of the parts."""
+    """A token to build, and the certificate that presents it. Raw parts replace those that would be built."""
 
-    by: Signer
+    signer: Signer
     claims: Mapping[str, Any]
     header: Mapping[str, Any]
     raw_header: bytes | None = None
     raw_claims: bytes | None = None
     sign: Callable[[bytes], bytes] | None = None
     respell: Callable[[str], str] = str
-    """What becomes of the finished text."""
+    """A change of the finished text."""
     certificate: str = MINE
 
     def with_claims(self, **changed: Any) -> "Draft":
-        """Return it with other claims, None for JSON's null; `without` leaves some out."""
+        """Return the draft with other claims (None is JSON's null); `without` removes claims."""
         return replace(self, claims={**self.claims, **changed})
 
     def without(self, *names: str) -> "Draft":
@@ -145,7 +145,7 @@ class Draft:
 
     @cached_property
     def token(self) -> str:
-        """The text, signed once: what is presented again is the same."""
+        """The text, signed once: the same token can be presented again."""
         header = self.raw_header if self.raw_header is not None else text(self.header)
         claims = self.raw_claims if self.raw_claims is not None else text(self.claims)
         unsigned = f"{segment(header)}.{segment(claims)}"
@@ -153,9 +153,9 @@ class Draft:
         return self.respell(f"{unsigned}.{segment(signature)}")
 
     def signature(self, unsigned: bytes) -> bytes:
-        """Sign as PyJWT itself would, but whatever one likes."""
-        made: bytes = jwt.get_algorithm_by_name(self.by.algorithm).sign(unsigned, self.by.key)
-        return made
+        """Sign any bytes as PyJWT does."""
+        signature: bytes = jwt.get_algorithm_by_name(self.signer.algorithm).sign(unsigned, self.signer.key)
+        return signature
 
 
 def text(document: object) -> bytes:
@@ -163,14 +163,14 @@ def text(document: object) -> bytes:
 
 
 def good(name: str = "ES256", **changed: Any) -> Draft:
-    """Return a draft that is accepted as it is."""
-    by = key(name)
+    """Return the draft of an accepted token."""
+    signing_key = key(name)
     names = {"iss": ISSUER, "aud": "podgate", "sub": SUBJECT, "jti": "6b1f", "client_id": "c"}
-    claims = {**names, "iat": NOW - 60, "nbf": NOW - 60, "exp": NOW + LIFE, **changed}
-    return Draft(by, claims, {"alg": by.algorithm, "typ": "JWT", "kid": by.kid})
+    claims = {**names, "iat": NOW - 60, "nbf": NOW - 60, "exp": NOW + LIFETIME, **changed}
+    return Draft(signing_key, claims, {"alg": signing_key.algorithm, "typ": "JWT", "kid": signing_key.kid})
 
 
-def clusters() -> Draft:
+def cluster_token() -> Draft:
     """Return a good token of the cluster's own issuer."""
     return good("ES256 cluster", iss=CLUSTER, aud=["podgate"], sub=ACCOUNT)
 
@@ -180,7 +180,7 @@ def bound_to(name: str = MINE) -> Draft:
 
 
 def malleated(signature: bytes) -> bytes:
-    """Return the other signature that verifies whenever this one does: anybody can make it."""
+    """Return the other valid form of an ECDSA signature, which anyone can compute."""
     s = int.from_bytes(signature[32:])
     return signature[:32] + (_CURVE_ORDER - s).to_bytes(32)
 
@@ -217,15 +217,15 @@ class Source:
 
     @property
     def claimed(self) -> set[str]:
-        return {self.issuer} if self.issuer else {one.issuer for one in self.keys.values() if one.issuer}
+        return {self.issuer} if self.issuer else {each.issuer for each in self.keys.values() if each.issuer}
 
     async def refetch(self) -> None:
         """Do nothing."""
 
 
 @dataclass
-class Denials:
-    """Denies what a test says."""
+class FakeRevocations:
+    """Revoked tokens that a test sets."""
 
     denied: set[tuple[str, str]] = field(default_factory=set)
 
@@ -233,8 +233,8 @@ class Denials:
         return (issuer, jti) in self.denied
 
 
-class World:
-    """An authenticator among real keys and certificates, and everything that may change around it."""
+class AuthenticatorSetup:
+    """An authenticator with real keys and certificates, and inputs that a test can change."""
 
     def __init__(self, limits: TokenLimits = LIMITS) -> None:
         self.clock = Clock()
@@ -242,16 +242,16 @@ class World:
         self.own.publish(*own_keys())
         self.cluster.publish(*cluster_keys())
         self.identities: Steady[Identities] = identities(IDENTITIES)
-        self.denials = Denials()
-        ring = JwksUnion([self.own, self.cluster])
-        self.authenticator = Authenticator(self.identities, ring, self.clock, limits, self.denials)
+        self.revocations = FakeRevocations()
+        key_union = JwksUnion([self.own, self.cluster])
+        self.authenticator = Authenticator(self.identities, key_union, self.clock, limits, self.revocations)
 
-    def ask(self, draft: Draft) -> Caller:
+    def authenticate(self, draft: Draft) -> Caller:
         return self.authenticator.authenticate(certificate(draft.certificate), [f"Bearer {draft.token}"])
 
     def refusal(self, draft: Draft) -> AuthenticationError | None:
         try:
-            self.ask(draft)
+            self.authenticate(draft)
         except AuthenticationError as error:
             return error
         return None
@@ -259,33 +259,33 @@ class World:
 
 @dataclass(frozen=True)
 class Hostile:
-    """One fault: what spoils the good draft, or what happens in the world after that was accepted."""
+    """A hostile token: a fault in a good draft, or an event after the draft was accepted."""
 
     group: str
     name: str
     reason: AuthFailure
     fault: Callable[[Draft], Draft] = lambda draft: draft
-    of: Callable[[], Draft] = good
-    then: Callable[[World], None] | None = None
+    make_good: Callable[[], Draft] = good
+    event: Callable[[AuthenticatorSetup], None] | None = None
     status: int = 401
     limits: TokenLimits = LIMITS
 
 
-def spelt(change: Callable[[str], str]) -> Callable[[Draft], Draft]:
-    """Return the fault that only spells the finished token differently."""
+def respelled(change: Callable[[str], str]) -> Callable[[Draft], Draft]:
+    """Return a fault that only changes the finished text of the token."""
     return lambda draft: replace(draft, respell=change)
 
 
 def signed(change: Callable[[bytes], bytes]) -> Callable[[Draft], Draft]:
-    """Return the fault that only changes the signature."""
+    """Return a fault that only changes the signature."""
     return lambda draft: replace(draft, sign=lambda unsigned: change(draft.signature(unsigned)))
 
 
 def raw_claims(change: Callable[[bytes], bytes]) -> Callable[[Draft], Draft]:
-    """Return the fault that changes the claims' bytes, rightly signed."""
+    """Return a fault that changes the bytes of the claims and signs them correctly."""
     return lambda draft: replace(draft, raw_claims=change(text(draft.claims)))
 
 
 def raw_header(change: Callable[[bytes], bytes]) -> Callable[[Draft], Draft]:
-    """Return the fault that changes the header's bytes, rightly signed."""
+    """Return a fault that changes the bytes of the header and signs them correctly."""
     return lambda draft: replace(draft, raw_header=change(text(draft.header)))
