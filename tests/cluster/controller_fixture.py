@@ -48,13 +48,13 @@ class ControllerFixture:
 
     def leader(self) -> Server | None:
         """Return the process that reconciles now."""
-        return next((one for one in self.controllers if leads(one)), None)
+        return next((controller for controller in self.controllers if leads(controller)), None)
 
     # --- counters ---
 
     def limit(self, service: str, window: str, resource: str = "pods") -> dict[str, Any]:
         """Return the status of one limit."""
-        limits = {one["name"]: one for one in self.installation.servers[0].status()["services"]}[service]["windows"]
+        limits = {row["name"]: row for row in self.installation.servers[0].status()["services"]}[service]["windows"]
         [limit] = [one for one in limits if (one["window"], one["resource"]) == (window, resource)]
         return dict(limit)
 
@@ -77,7 +77,7 @@ class ControllerFixture:
 
     def _total(self, name: str, service: str, label: str = "") -> int:
         labels = f'service="{service}"', label
-        return int(sum(one.total(f"podgate_{name}", *labels) for one in self.controllers))
+        return int(sum(controller.total(f"podgate_{name}", *labels) for controller in self.controllers))
 
     # --- waiting ---
 
@@ -91,7 +91,7 @@ class ControllerFixture:
         return self.plane.wait(
             changed_pod_and_condition,
             what,
-            *(one.name for one in (*self.installation.servers, *self.installation.controllers)),
+            *(process.name for process in (*self.installation.servers, *self.installation.controllers)),
         )
 
     def settle(self, service: str, namespace: str, lost: int) -> None:

@@ -207,5 +207,5 @@ class ControlPlane(Access):
     def add_nodes(self, *nodes: Mapping[str, Any]) -> None:
         """Create Nodes and wait until the scheduler can use them."""
         self.apply(*nodes)
-        paths = [f"/api/v1/nodes/{one['metadata']['name']}" for one in nodes]
+        paths = [f"/api/v1/nodes/{node['metadata']['name']}" for node in nodes]
         self.wait(lambda: all(is_usable(self.api.get(path)) for path in paths), "nodes to be Ready", *COMPONENTS[3:])

@@ -62,7 +62,7 @@ def id_of(workload: dict[str, Any]) -> str:
 
 def _object(random: Random, number: int, namespace: str) -> dict[str, Any]:
     name, kind = f"w{number:03}", random.choice(_KINDS)
-    source = next(one for one in WORKLOAD_KINDS if one.kind == kind)
+    source = next(source for source in WORKLOAD_KINDS if source.kind == kind)
     is_generated = random.random() < 0.15
     metadata = {"generateName": f"{name}-"} if is_generated else {"name": name}
     template = _template(random, kind, name)
@@ -140,7 +140,7 @@ def _valid_services(random: Random, namespace: str, objects: list[dict[str, Any]
 
 
 def _services(random: Random, namespace: str, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = [id_of(one) for one in objects if one["metadata"]["namespace"] == namespace]
+    names = [id_of(document) for document in objects if document["metadata"]["namespace"] == namespace]
     number = int(namespace.rpartition("-")[2])
     services = []
     for index in range(random.choice([2, 3, 4])):

@@ -70,7 +70,7 @@ class Installation:
         assert "Traceback" not in self.log(server), self.log(server)
 
     def route(self) -> None:
-        self.load_balancer.targets = [one.target for one in self.servers]
+        self.load_balancer.targets = [server.target for server in self.servers]
 
     def log(self, server: Server, lines: int = 1000) -> str:
         return self.plane.log(server.name, lines)
@@ -130,9 +130,9 @@ class Installation:
     def wait_for_policy(self, text: str) -> None:
         policy_hash = load(text.encode(), Purpose.SERVE).policy.hash
         self.plane.wait(
-            lambda: all(one.status()["policy"]["hash"] == policy_hash for one in self.servers),
+            lambda: all(server.status()["policy"]["hash"] == policy_hash for server in self.servers),
             f"policy {policy_hash} to be in force",
-            *(one.name for one in self.servers),
+            *(server.name for server in self.servers),
         )
 
     def stored(self, name: str) -> str | None:
@@ -148,7 +148,7 @@ class Installation:
         bundle = (self.files.folder / "ca.crt").read_bytes()
         client = ClientConfig(ServiceReference(port=self.load_balancer.port), bundle)
         rendered = configurations(loaded_policy, client)
-        for webhook in (one for configuration in rendered for one in configuration["webhooks"]):
+        for webhook in (webhook for configuration in rendered for webhook in configuration["webhooks"]):
             webhook["timeoutSeconds"] = 30  # so that a slow machine fails no call
         self.plane.apply(*rendered)
 
@@ -170,7 +170,7 @@ class Installation:
     def _call_counts(self) -> tuple[float, ...]:
         halves = [("podgate_reviews_total", f'half="{half}"') for half in ("mutate", "validate")]
         names = [*halves, ("podgate_policy_reviews_total",)]
-        return tuple(sum(one.total(*name) for one in self.servers) for name in names)
+        return tuple(sum(server.total(*name) for server in self.servers) for name in names)
 
     # --- Pods ---
 

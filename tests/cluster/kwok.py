@@ -53,6 +53,6 @@ def is_usable(document: dict[str, Any] | None) -> bool:
     if document is None:
         return False
     conditions = document.get("status", {}).get("conditions", [])
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
     taints = {taint["key"] for taint in document["spec"].get("taints", [])}
     return ready and "node.kubernetes.io/not-ready" not in taints

@@ -50,7 +50,7 @@ class LoadBalancer:
     @targets.setter
     def targets(self, targets: Sequence[Target | str]) -> None:
         """Send new connections to these targets."""
-        self._targets = tuple(Target(one) if isinstance(one, str) else one for one in targets)
+        self._targets = tuple(Target(target) if isinstance(target, str) else target for target in targets)
         self._loop.run(self._check_readiness())
 
     @property

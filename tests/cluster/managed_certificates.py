@@ -78,7 +78,7 @@ class ManagedCertificates:
     def bundles(self) -> list[bytes]:
         """Return the caBundle of each webhook of each configuration."""
         configurations = [self.configuration(place) or {"webhooks": []} for place in CONFIGURATIONS]
-        entries = [entry for one in configurations for entry in one["webhooks"]]
+        entries = [entry for configuration in configurations for entry in configuration["webhooks"]]
         return [base64.b64decode(entry["clientConfig"].get("caBundle", "")) for entry in entries]
 
     def create_pod(self) -> int:
@@ -87,7 +87,7 @@ class ManagedCertificates:
 
     def wait(self, condition: Callable[[], Any], what: str) -> None:
         """Wait for a condition; the error after the timeout contains the logs of controllers and servers."""
-        suspects = (one.name for one in (*self.installation.controllers, *self.installation.servers))
+        suspects = (process.name for process in (*self.installation.controllers, *self.installation.servers))
         self.plane.wait(condition, what, "kube-apiserver", *suspects)
 
     def patch(self, path: str, body: Any) -> None:

@@ -44,8 +44,10 @@ def ready(running: ControllerFixture, namespace: str, image: str = GOOD) -> list
 def creation_failures(running: ControllerFixture, namespace: str) -> str:
     """Return the ReplicaFailure messages of ReplicaSets."""
     replica_sets = running.plane.api.get(f"{_APPS}/{namespace}/replicasets")["items"]
-    conditions = [one for replica_set in replica_sets for one in replica_set["status"].get("conditions", [])]
-    return "\n".join(one["message"] for one in conditions if one["type"] == "ReplicaFailure")
+    conditions = [
+        condition for replica_set in replica_sets for condition in replica_set["status"].get("conditions", [])
+    ]
+    return "\n".join(condition["message"] for condition in conditions if condition["type"] == "ReplicaFailure")
 
 
 def report_starts(running: ControllerFixture, namespace: str) -> None:
@@ -76,4 +78,4 @@ def _now() -> str:
 
 def _is_ready(pod: dict[str, Any]) -> bool:
     conditions = pod["status"].get("conditions", [])
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -50,8 +50,8 @@ services:
 
 
 @dataclass(frozen=True)
-class Site:
-    """A cluster whose API server has no credentials but those in `out`."""
+class NodeSite:
+    """A cluster whose API server has only the credentials in `out`."""
 
     plane: ControlPlane
     identities: Identities
@@ -62,7 +62,7 @@ class Site:
         return self.folder / "node"
 
     def put_pair(self, **more: str) -> bytes:
-        """Have a new certificate in the Secret, beside what else is there; return it with its key."""
+        """Write a new certificate and other keys to the Secret; return the certificate with its key."""
         leaf = self.identities.files.pki.client("kube-apiserver")
         pem = leaf.certificate.public_bytes(Encoding.PEM)
         data = {
@@ -77,14 +77,14 @@ class Site:
         return pem + data["tls.key"]
 
     def start_writer(self, issuer: str, port: int) -> None:
-        """Start it under the rights of its manifest; wait for all files."""
+        """Start the writer with the rights of its manifest; wait for all files."""
         self.plane.kubectl("apply", "-f", str(MANIFESTS / "apiserver/rbac.yaml"))
         token = self.plane.kubectl("create", "token", ACCOUNT, "-n", "kube-system").stdout.strip()
         kubeconfig = self.plane.kubeconfig_for(ACCOUNT, token=token)
         host = f"{SERVICE_HOST}:{port}"
-        second = ("--second-port", str(self.plane.load_balancers[SECOND_PORT].port))
-        whence = ("--token", issuer, "--every", "1s", "--kubeconfig", kubeconfig)
-        flags = ("--out", self.out, "--webhook", host, *second, *whence)
+        second_port_flags = ("--second-port", str(self.plane.load_balancers[SECOND_PORT].port))
+        writer_flags = ("--token", issuer, "--every", "1s", "--kubeconfig", kubeconfig)
+        flags = ("--out", self.out, "--webhook", host, *second_port_flags, *writer_flags)
         self.plane.processes.start(NODE, [sys.executable, *PODGATE, "apiserver-files", *flags])
         self.plane.wait(lambda: all((self.out / name).exists() for name in FILES), "the files", NODE)
 
@@ -98,15 +98,15 @@ class Site:
 
 
 @pytest.fixture
-def site(identities: Identities, tmp_path: Path) -> Iterator[Site]:
+def node_site(identities: Identities, tmp_path: Path) -> Iterator[NodeSite]:
     with ControlPlane(callers={LOAD_BALANCER: Caller(), SECOND_PORT: Caller()}, components=API_ALONE) as plane:
         plane.apply(*stand_in_service())
         plane.kubectl("apply", "-f", str(RBAC))
-        yield Site(plane, identities, tmp_path)
+        yield NodeSite(plane, identities, tmp_path)
 
 
 def identity(folder: Path, issuer: str, subject: str, client_id: dict[str, str]) -> list[str]:
-    """Have servers take calls by this issuer's tokens alone."""
+    """Return server flags with an identity that only accepts tokens of this issuer."""
     row = {
         "role": "apiserver",
         "certificate": {"commonName": "kube-apiserver"},
@@ -123,163 +123,188 @@ def calls(server: Server, client_id: str) -> float:
     return server.total("podgate_calls_total", f'client_id="{client_id}"')
 
 
-def test_token_of_the_cluster_issuer_and_its_successor_are_written_within_a_minute(site: Site) -> None:
-    """The first one is denied once the second is there: what is judged after that came with the second."""
-    site.put_pair()
-    (keys := site.folder / "jwks.json").write_text(site.plane.kubectl("get", "--raw", "/openid/v1/jwks").stdout)
-    (denied := site.folder / "denied.yaml").write_text("[]")
+def test_token_of_the_cluster_issuer_and_its_successor_are_written_within_a_minute(node_site: NodeSite) -> None:
+    """The first token is denied after the second was written, so later calls use the second."""
+    node_site.put_pair()
+    (keys := node_site.folder / "jwks.json").write_text(
+        node_site.plane.kubectl("get", "--raw", "/openid/v1/jwks").stdout
+    )
+    (denied := node_site.folder / "denied.yaml").write_text("[]")
     subject = f"system:serviceaccount:{NAMESPACE}:{CALLER}"
-    whose = identity(site.folder, ISSUER, subject, {"from": "subject"})
-    arguments = [*whose, "--jwks", str(keys), "--denied-tokens", str(denied)]
+    identity_flags = identity(node_site.folder, ISSUER, subject, {"from": "subject"})
+    arguments = [*identity_flags, "--jwks", str(keys), "--denied-tokens", str(denied)]
     with installed(
-        site.plane, site.identities.files, POLICY, ["files-cluster"], load_balancer=LOAD_BALANCER, arguments=arguments
-    ) as found:
-        site.start_writer("cluster", found.load_balancer.port)
-        site.restart_api_server()
-        found.wait_for_calls()
-        assert is_rewritten(found, "files-cluster")
-        [server] = found.servers
+        node_site.plane,
+        node_site.identities.files,
+        POLICY,
+        ["files-cluster"],
+        load_balancer=LOAD_BALANCER,
+        arguments=arguments,
+    ) as installation:
+        node_site.start_writer("cluster", installation.load_balancer.port)
+        node_site.restart_api_server()
+        installation.wait_for_calls()
+        assert is_rewritten(installation, "files-cluster")
+        [server] = installation.servers
         assert calls(server, subject) >= 2
-        first = site.token()
-        (site.out / TOKEN).unlink()
-        site.plane.wait((site.out / TOKEN).exists, "a new token", NODE)
-        assert site.token() != first
+        first = node_site.token()
+        (node_site.out / TOKEN).unlink()
+        node_site.plane.wait((node_site.out / TOKEN).exists, "a new token", NODE)
+        assert node_site.token() != first
         claims = jwt.decode(first, options={"verify_signature": False})
         denied.write_text(yaml.safe_dump([{"iss": claims["iss"], "jti": claims["jti"]}]))
-        site.plane.wait(lambda: _status(found) != 201, "the first token to be denied", server.name)
-        site.plane.wait(lambda: _status(found) == 201, "the second token to be read", "kube-apiserver")
+        node_site.plane.wait(lambda: _status(installation) != 201, "the first token to be denied", server.name)
+        node_site.plane.wait(lambda: _status(installation) == 201, "the second token to be read", "kube-apiserver")
 
 
-def _status(found: Installation) -> int:
-    return found.create_pod("files-cluster", dry_run=True)[0]
+def _status(installation: Installation) -> int:
+    return installation.create_pod("files-cluster", dry_run=True)[0]
 
 
-def test_token_of_the_podgate_issuer_is_written_and_renewed_by_the_controller(site: Site, a_redis: RedisServer) -> None:
-    site.put_pair()
-    files, jwks = site.identities.files, site.folder / "jwks"
-    whose = identity(site.folder, OWN_ISSUER, "kube-apiserver", {"claim": "client_id"})
-    issuing = ("--token-issuer", OWN_ISSUER, "--token-lifetime", "150s")
+def test_token_of_the_podgate_issuer_is_written_and_renewed_by_the_controller(
+    node_site: NodeSite, a_redis: RedisServer
+) -> None:
+    node_site.put_pair()
+    files, jwks = node_site.identities.files, node_site.folder / "jwks"
+    identity_flags = identity(node_site.folder, OWN_ISSUER, "kube-apiserver", {"claim": "client_id"})
+    token_flags = ("--token-issuer", OWN_ISSUER, "--token-lifetime", "150s")
     with (
-        installed(site.plane, files, POLICY, ["files-own"], load_balancer=LOAD_BALANCER, servers=0) as found,
-        mounted(site.plane, NAMESPACE, KEY_SET, jwks, kind="configmaps") as mount,
+        installed(
+            node_site.plane, files, POLICY, ["files-own"], load_balancer=LOAD_BALANCER, servers=0
+        ) as installation,
+        mounted(node_site.plane, NAMESPACE, KEY_SET, jwks, kind="configmaps") as mount,
     ):
-        controller = found.start_controller("--store", a_redis.url, *issuing)
+        controller = installation.start_controller("--store", a_redis.url, *token_flags)
         mount.wait("jwks.json")
-        found.start_server("--store", a_redis.url, "--store-deadline", "10s", *whose, "--jwks", str(jwks / "jwks.json"))
-        site.start_writer("own", found.load_balancer.port)
-        site.restart_api_server()
-        found.wait_for_calls()
-        assert is_rewritten(found, "files-own")
-        [server] = found.servers
+        installation.start_server(
+            "--store", a_redis.url, "--store-deadline", "10s", *identity_flags, "--jwks", str(jwks / "jwks.json")
+        )
+        node_site.start_writer("own", installation.load_balancer.port)
+        node_site.restart_api_server()
+        installation.wait_for_calls()
+        assert is_rewritten(installation, "files-own")
+        [server] = installation.servers
         assert calls(server, "kube-apiserver") >= 2
-        first = site.token()
-        site.plane.wait(lambda: site.token() != first, "the token to be renewed", controller.name, NODE)
-        assert is_rewritten(found, "files-own")
+        first = node_site.token()
+        node_site.plane.wait(lambda: node_site.token() != first, "the token to be renewed", controller.name, NODE)
+        assert is_rewritten(installation, "files-own")
         assert controller.status()["certificates"]["errors"] == []
-        log = found.log(controller) + site.plane.log(NODE, 1000)
+        log = installation.log(controller) + node_site.plane.log(NODE, 1000)
         assert first not in log
-        assert site.token() not in log
+        assert node_site.token() not in log
 
 
-def test_calls_switch_to_the_other_port_after_its_certificate_changed(site: Site) -> None:
-    """The steps of half an hour: the duty is told the time."""
-    first, second = site.plane.load_balancers[LOAD_BALANCER], site.plane.load_balancers[SECOND_PORT]
-    old = site.put_pair(token=site.identities.files.signer.token())
-    with installed(site.plane, site.identities.files, POLICY, ["files-doors"], load_balancer=LOAD_BALANCER) as found:
+def test_calls_switch_to_the_other_port_after_its_certificate_changed(node_site: NodeSite) -> None:
+    """Half an hour of rollover, with times passed to the task."""
+    first, second = node_site.plane.load_balancers[LOAD_BALANCER], node_site.plane.load_balancers[SECOND_PORT]
+    old = node_site.put_pair(token=node_site.identities.files.signer.token())
+    with installed(
+        node_site.plane, node_site.identities.files, POLICY, ["files-doors"], load_balancer=LOAD_BALANCER
+    ) as installation:
         second.targets = [first.address]
-        site.start_writer("own", first.port)
-        site.restart_api_server()
-        found.wait_for_calls()
+        node_site.start_writer("own", first.port)
+        node_site.restart_api_server()
+        installation.wait_for_calls()
         started = datetime.now(UTC)
 
-        def look(after_seconds: int) -> list[str]:
-            return asyncio.run(_look(site, (first.port, second.port), started + timedelta(seconds=after_seconds)))
+        def reconcile_after(after_seconds: int) -> list[str]:
+            return asyncio.run(
+                _reconcile(node_site, (first.port, second.port), started + timedelta(seconds=after_seconds))
+            )
 
-        assert len(look(0)) == 3, "each door's certificate, and that the second is not in use"
-        assert look(60) == []
-        new = site.put_pair()
-        [action] = look(120)
+        assert len(reconcile_after(0)) == 3, "a certificate for each port, and that the second is not in use"
+        assert reconcile_after(60) == []
+        new = node_site.put_pair()
+        [action] = reconcile_after(120)
         assert action == f"certificate for port {second.port}: renewed while the port is not in use"
-        site.plane.wait(lambda: (site.out / SECOND).read_bytes() == new, "the second certificate to change", NODE)
-        assert (site.out / IDENTITY).read_bytes() == old
-        assert look(440) == []
+        node_site.plane.wait(
+            lambda: (node_site.out / SECOND).read_bytes() == new, "the second certificate to change", NODE
+        )
+        assert (node_site.out / IDENTITY).read_bytes() == old
+        assert reconcile_after(440) == []
         assert second.accepted == 0
-        assert look(460)[0] == f"switched to port {second.port}"
-        site.plane.wait(lambda: is_rewritten(found, "files-doors") and second.accepted, "calls at the second port")
-        assert look(500) == []
-        assert look(530) == [f"certificate for port {first.port}: renewed while the port is not in use"]
-        site.plane.wait(lambda: (site.out / IDENTITY).read_bytes() == new, "the first certificate to change", NODE)
-        assert look(100_000) == []
-        assert is_rewritten(found, "files-doors")
+        assert reconcile_after(460)[0] == f"switched to port {second.port}"
+        node_site.plane.wait(
+            lambda: is_rewritten(installation, "files-doors") and second.accepted, "calls at the second port"
+        )
+        assert reconcile_after(500) == []
+        assert reconcile_after(530) == [f"certificate for port {first.port}: renewed while the port is not in use"]
+        node_site.plane.wait(
+            lambda: (node_site.out / IDENTITY).read_bytes() == new, "the first certificate to change", NODE
+        )
+        assert reconcile_after(100_000) == []
+        assert is_rewritten(installation, "files-doors")
 
 
 def test_webhooks_applied_again_keep_the_port_in_use(
     api_alone: ControlPlane, identities: Identities, tmp_path: Path
 ) -> None:
-    """Whoever applies a new policy's webhooks is not refused for a conflict, and turns nothing back."""
+    """Applying the webhooks of a new policy causes no conflict and does not switch the port."""
     (tmp_path / "policy.yaml").write_text(POLICY)
-    words = ("policy", "webhooks", "--policy", str(tmp_path / "policy.yaml"))
+    command_words = ("policy", "webhooks", "--policy", str(tmp_path / "policy.yaml"))
 
-    def apply(*whence: str, timeout_seconds: int = 3) -> None:
-        command = [sys.executable, *PODGATE, *words, *whence]
+    def apply(*options: str, timeout_seconds: int = 3) -> None:
+        command = [sys.executable, *PODGATE, *command_words, *options]
         rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         changed = rendered.replace("timeoutSeconds: 3\n", f"timeoutSeconds: {timeout_seconds}\n")
         api_alone.kubectl("apply", "--server-side", "-f", "-", input=changed)
 
     def ports() -> set[int]:
         kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-        found = [one for kind in kinds for one in api_alone.api.get(f"{GROUP}/{kind}")["items"]]
+        found = [item for kind in kinds for item in api_alone.api.get(f"{GROUP}/{kind}")["items"]]
         return {entry["clientConfig"]["service"]["port"] for one in found for entry in one["webhooks"]}
 
-    async def turn() -> None:
+    async def switch_ports() -> None:
         client = await connect(api_alone.kubeconfig)
         try:
             api = Api(client, lambda: True)
             for place in CONFIGURATIONS:
-                one = await find(api, place)
-                assert one is not None
-                await one.set_port(api, 444)
+                configuration = await find(api, place)
+                assert configuration is not None
+                await configuration.set_port(api, 444)
         finally:
             await client.close()
 
     for first in (("--without-ca",), ("--ca", str(identities.files.folder / "ca.crt"))):
         apply(*first)
         assert ports() == {443}
-        asyncio.run(turn())
+        asyncio.run(switch_ports())
         apply("--without-ca", timeout_seconds=4)
         assert ports() == {444}
         for place in CONFIGURATIONS:
             api_alone.kubectl("delete", *place.split("/"))
 
 
-async def _look(site: Site, ports: tuple[int, int], now: datetime) -> list[str]:
-    client = await connect(site.plane.kubeconfig)
+async def _reconcile(node_site: NodeSite, ports: tuple[int, int], now: datetime) -> list[str]:
+    client = await connect(node_site.plane.kubeconfig)
     try:
-        done: list[str] = []
+        actions: list[str] = []
         while (result := await PortSwitch(ports).reconcile(Api(client, lambda: True), now)).action is not None:
-            done.append(result.action.text)
+            actions.append(result.action.text)
         assert result.errors == ()
-        return done
+        return actions
     finally:
         await client.close()
 
 
-def test_unlabelled_key_set_is_left_unchanged_and_reported(site: Site, a_redis: RedisServer) -> None:
-    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": KEY_SET, "namespace": NAMESPACE}}
+def test_unlabelled_key_set_is_left_unchanged_and_reported(node_site: NodeSite, a_redis: RedisServer) -> None:
+    foreign = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": KEY_SET, "namespace": NAMESPACE}}
     with installed(
-        site.plane, site.identities.files, POLICY, ["files-foreign"], load_balancer=LOAD_BALANCER, servers=0
-    ) as found:
-        site.plane.apply({**theirs, "data": {"jwks.json": "theirs"}})
-        controller = found.start_controller("--store", a_redis.url, "--token-issuer", OWN_ISSUER)
-        site.plane.wait(
-            lambda: controller.status()["certificates"]["errors"], "the trouble to be told", controller.name
+        node_site.plane, node_site.identities.files, POLICY, ["files-foreign"], load_balancer=LOAD_BALANCER, servers=0
+    ) as installation:
+        node_site.plane.apply({**foreign, "data": {"jwks.json": "theirs"}})
+        controller = installation.start_controller("--store", a_redis.url, "--token-issuer", OWN_ISSUER)
+        node_site.plane.wait(
+            lambda: controller.status()["certificates"]["errors"], "the error to be reported", controller.name
         )
         [error] = controller.status()["certificates"]["errors"]
         assert f"ConfigMap {NAMESPACE}/{KEY_SET} is there without the label" in error
-        found_data = site.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{KEY_SET}")["data"]
-        assert found_data == {"jwks.json": "theirs"}
-        site.plane.kubectl("delete", "configmap", KEY_SET, "-n", NAMESPACE)
-        site.plane.wait(lambda: not controller.status()["certificates"]["errors"], "it to be over", controller.name)
+        stored_data = node_site.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{KEY_SET}")["data"]
+        assert stored_data == {"jwks.json": "theirs"}
+        node_site.plane.kubectl("delete", "configmap", KEY_SET, "-n", NAMESPACE)
+        node_site.plane.wait(
+            lambda: not controller.status()["certificates"]["errors"], "the error to end", controller.name
+        )
 
 
 @pytest.mark.parametrize(
@@ -302,8 +327,8 @@ def test_writer_has_exactly_the_rights_it_uses(
 ) -> None:
     api_alone.kubectl("apply", "-f", str(MANIFESTS / "apiserver/rbac.yaml"))
     account = f"system:serviceaccount:kube-system:{ACCOUNT}"
-    asked = ("auth", "can-i", verb, *resource.split(), "-n", namespace, f"--as={account}")
-    assert api_alone.kubectl(*asked, check=False).stdout.split()[0] == answer
+    can_i = ("auth", "can-i", verb, *resource.split(), "-n", namespace, f"--as={account}")
+    assert api_alone.kubectl(*can_i, check=False).stdout.split()[0] == answer
 
 
 def test_api_server_accepts_the_daemon_set_and_podgate_does_not_evaluate_it(api_alone: ControlPlane) -> None:
@@ -316,4 +341,4 @@ def test_api_server_accepts_the_daemon_set_and_podgate_does_not_evaluate_it(api_
     flags = dict(argument.removeprefix("--").split("=") for argument in container["args"])
     assert set(flags) <= {str(option.name) for option in apiserver_files.params} | {"token"}
     [mount] = container["volumeMounts"]
-    assert flags["out"] == mount["mountPath"] == str(DEFAULT), "kube-apiserver has to find it at the same place"
+    assert flags["out"] == mount["mountPath"] == str(DEFAULT), "kube-apiserver reads the files from the same path"

@@ -1,4 +1,4 @@
-"""Authentication with the API server as the caller: every invalid caller is rejected, with a reason in a metric."""
+"""Authentication of the API server: every invalid caller is rejected, and a metric counts the reason."""
 
 import json
 from pathlib import Path
@@ -25,12 +25,12 @@ services:
   placement: {schedulerName: podgate-scheduler}
 """
 CALLER = "kube-apiserver-caller"
-REFUSED = "podgate_refused_calls_total"
+REJECTED_CALLS = "podgate_refused_calls_total"
 
 
-def is_rewritten(found: Installation, namespace: str) -> bool:
-    """Create a Pod; say whether both halves took part."""
-    status, pod = found.create_pod(namespace)
+def is_rewritten(installation: Installation, namespace: str) -> bool:
+    """Create a Pod; return whether it was rewritten."""
+    status, pod = installation.create_pod(namespace)
     assert status == 201, pod
     return bool(
         pod["spec"]["schedulerName"] == "podgate-scheduler" and "podgate.io/service" in pod["metadata"]["labels"]
@@ -38,40 +38,40 @@ def is_rewritten(found: Installation, namespace: str) -> bool:
 
 
 def test_token_of_the_podgate_issuer_is_accepted(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, POLICY, ["closed-own"]) as found:
-        found.wait_for_calls()
-        assert is_rewritten(found, "closed-own")
-        [server] = found.servers
+    with installed(plane, identities.files, POLICY, ["closed-own"]) as installation:
+        installation.wait_for_calls()
+        assert is_rewritten(installation, "closed-own")
+        [server] = installation.servers
         assert server.total("podgate_calls_total", 'client_id="kube-apiserver"') >= 2
 
 
 def test_token_of_the_cluster_issuer_is_accepted(plane: ControlPlane, identities: Identities, tmp_path: Path) -> None:
-    """`kubectl create token` for a service account, with our audience, in the API server's token file."""
+    """The API server's token file has a token by `kubectl create token` with Podgate's audience."""
     plane.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CALLER, "namespace": NAMESPACE}})
     token = plane.kubectl("create", "token", CALLER, "-n", NAMESPACE, "--audience", "podgate").stdout
     claims = jwt.decode(token, options={"verify_signature": False})
-    assert claims["jti"], "it can be denied by name"
+    assert claims["jti"], "it can be revoked by its jti"
     path = identities.callers[CLUSTER_TOKEN].token
     assert path is not None
     path.write_text(token)
-    arguments = ("--drain", "0s", *trusting_the_cluster(plane, tmp_path))
+    arguments = ("--drain", "0s", *cluster_issuer_flags(plane, tmp_path))
     with installed(
         plane, identities.files, POLICY, ["closed-cluster"], load_balancer=CLUSTER_TOKEN, arguments=arguments
-    ) as found:
-        found.wait_for_calls()
-        assert is_rewritten(found, "closed-cluster")
-        [server] = found.servers
+    ) as installation:
+        installation.wait_for_calls()
+        assert is_rewritten(installation, "closed-cluster")
+        [server] = installation.servers
         assert server.total("podgate_keys", 'source="cluster"') >= 1
         assert server.total("podgate_calls_total", f'client_id="system:serviceaccount:podgate-system:{CALLER}"') >= 2
 
 
-def trusting_the_cluster(plane: ControlPlane, folder: Path) -> list[str]:
-    """Return the arguments of a server that takes the tokens of the cluster's own issuer, by the keys it publishes."""
-    discovered = json.loads(plane.kubectl("get", "--raw", "/.well-known/openid-configuration").stdout)
+def cluster_issuer_flags(plane: ControlPlane, folder: Path) -> list[str]:
+    """Return the flags of a server that accepts tokens of the cluster's issuer, with its published keys."""
+    discovery = json.loads(plane.kubectl("get", "--raw", "/.well-known/openid-configuration").stdout)
     identity = {
         "role": "apiserver",
         "certificate": {"commonName": "kube-apiserver"},
-        "issuer": discovered["issuer"],
+        "issuer": discovery["issuer"],
         "audience": "podgate",
         "subject": f"system:serviceaccount:{NAMESPACE}:{CALLER}",
         "clientId": {"from": "subject"},
@@ -109,18 +109,20 @@ def test_other_callers_are_rejected_and_the_failure_policy_applies(
     plane: ControlPlane, identities: Identities, load_balancer: str, reason: str
 ) -> None:
     closed, open_ = f"closed-{load_balancer}", f"open-{load_balancer}"
-    with installed(plane, identities.files, POLICY, [closed, open_], load_balancer=load_balancer) as found:
-        [server] = found.servers
-        status, answer = plane.wait(lambda: refused(found, closed), "the API server to be turned away", server.name)
+    with installed(plane, identities.files, POLICY, [closed, open_], load_balancer=load_balancer) as installation:
+        [server] = installation.servers
+        status, answer = plane.wait(
+            lambda: rejection(installation, closed), "the API server to be rejected", server.name
+        )
         assert (status, answer["reason"]) == (500, "InternalError")
         assert 'failed calling webhook "validate-closed.podgate.io"' in answer["message"]
-        assert server.total(REFUSED, f'reason="{reason}"') >= 1, server.metrics()
+        assert server.total(REJECTED_CALLS, f'reason="{reason}"') >= 1, server.metrics()
         assert server.total("podgate_reviews_total") == 0
-        assert found.pods(closed) == []
-        assert not is_rewritten(found, open_)
+        assert installation.pods(closed) == []
+        assert not is_rewritten(installation, open_)
 
 
-def refused(found: Installation, namespace: str) -> tuple[int, dict[str, str]] | None:
+def rejection(installation: Installation, namespace: str) -> tuple[int, dict[str, str]] | None:
     """Try to create a Pod; None while the webhooks are not yet in force."""
-    status, answer = found.create_pod(namespace, dry_run=True)
+    status, answer = installation.create_pod(namespace, dry_run=True)
     return None if status == 201 else (status, answer)

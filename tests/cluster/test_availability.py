@@ -21,9 +21,9 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 
 CALLERS = 6
 PAUSE_SECONDS = 0.05
-"""Between two calls of one of them."""
+"""Pause between two calls of one caller."""
 CALLS = int(os.environ.get("PODGATE_TEST_CALLS", "60"))
-"""That are answered before and after each change of the servers."""
+"""Number of admitted Pods before and after each change of the servers."""
 PRE_STOP_SECONDS = 1.0
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
@@ -37,8 +37,8 @@ services:
 
 
 @asynccontextmanager
-async def loaded(plane: ControlPlane, namespace: str) -> AsyncIterator[Load]:
-    """Create Pods (dry run: as all are admitted alike) from several callers for as long as the block lasts."""
+async def load_of_pods(plane: ControlPlane, namespace: str) -> AsyncIterator[Load]:
+    """Create Pods, as dry runs, from several callers until the end of the block."""
     load, url = Load(), f"{plane.server}/api/v1/namespaces/{namespace}/pods?dryRun=All"
 
     async def create(session: aiohttp.ClientSession) -> None:
@@ -55,36 +55,36 @@ async def loaded(plane: ControlPlane, namespace: str) -> AsyncIterator[Load]:
             for caller in callers:
                 caller.cancel()
             ended = await asyncio.gather(*callers, return_exceptions=True)
-    assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended
+    assert all(isinstance(result, asyncio.CancelledError) for result in ended), ended
 
 
 async def test_two_servers_are_replaced_in_turn_under_load_and_no_admission_fails(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     store = ("--store", a_redis.url)
-    with installed(plane, identities.files, POLICY, ["busy-rollout"], servers=2, arguments=store) as found:
-        found.wait_for_calls()
-        async with loaded(plane, "busy-rollout") as load:
-            for server in list(found.servers):
-                await served_more(load)
-                await asyncio.to_thread(found.stop_server, server, pre_stop_seconds=PRE_STOP_SECONDS)
-                await served_more(load)
-                await asyncio.to_thread(found.start_server, *store)
-            await served_more(load)
-            # Now, for the end of the load cuts what is under way.
-            assert all(server.total("podgate_refused_calls_total") == 0 for server in found.servers)
+    with installed(plane, identities.files, POLICY, ["busy-rollout"], servers=2, arguments=store) as installation:
+        installation.wait_for_calls()
+        async with load_of_pods(plane, "busy-rollout") as load:
+            for server in list(installation.servers):
+                await wait_for_admissions(load)
+                await asyncio.to_thread(installation.stop_server, server, pre_stop_seconds=PRE_STOP_SECONDS)
+                await wait_for_admissions(load)
+                await asyncio.to_thread(installation.start_server, *store)
+            await wait_for_admissions(load)
+            # Before the end of the load, which cancels calls in flight.
+            assert all(server.total("podgate_refused_calls_total") == 0 for server in installation.servers)
         assert load.failures == {}
         assert load.admitted >= 5 * CALLS
-        assert found.servers[0].total("podgate_reviews_total") > 0, "it has taken over from the second"
-        for server in list(found.servers):
-            found.stop_server(server, kill=True)  # nobody calls any more: a drain would wait for idle connections
+        assert installation.servers[0].total("podgate_reviews_total") > 0, "the first new server has reviewed Pods"
+        for server in list(installation.servers):
+            installation.stop_server(server, kill=True)  # a drain would wait for idle connections
 
 
-async def served_more(load: Load) -> None:
-    """Wait until the load has gone on for a while, whatever that takes here."""
-    wanted = load.admitted + CALLS
+async def wait_for_admissions(load: Load) -> None:
+    """Wait until CALLS more Pods are admitted."""
+    admitted_after = load.admitted + CALLS
     async with asyncio.timeout(HANG_SECONDS + CALLS):
-        while load.admitted < wanted:
+        while load.admitted < admitted_after:
             await asyncio.sleep(0.05)
             assert load.failures == {}
 
@@ -102,7 +102,7 @@ services:
 
 @pytest.fixture
 def load_balancer(own_plane: ControlPlane) -> Iterator[LoadBalancer]:
-    """Stand in front of the API server: the servers' watches go through it."""
+    """Return a load balancer in front of the API server for the watches of servers."""
     with LoadBalancers() as load_balancers:
         load_balancer = load_balancers.open()
         load_balancer.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
@@ -112,50 +112,54 @@ def load_balancer(own_plane: ControlPlane) -> Iterator[LoadBalancer]:
 def test_policy_and_matching_continue_through_restarts_of_the_api_server(
     own_plane: ControlPlane, identities: Identities, load_balancer: LoadBalancer
 ) -> None:
-    with installed(own_plane, identities.files, FIRST, ["team-0"], servers=0) as found:
+    with installed(own_plane, identities.files, FIRST, ["team-0"], servers=0) as installation:
         own_plane.kubectl("label", "namespace", "team-0", "team=web")
-        kubeconfig = found.kubeconfig(server=f"https://127.0.0.1:{load_balancer.port}")
-        server = found.start_server("--drain", "0s", kubeconfig=kubeconfig)
-        own_plane.wait(lambda: tier(found, "team-0") == "v0", "the policy to act", server.name)
+        kubeconfig = installation.kubeconfig(server=f"https://127.0.0.1:{load_balancer.port}")
+        server = installation.start_server("--drain", "0s", kubeconfig=kubeconfig)
+        own_plane.wait(lambda: tier(installation, "team-0") == "v0", "the policy to be in force", server.name)
 
         load_balancer.cut()
-        followed(found, 1)
+        wait_for_watches(installation, 1)
 
         own_plane.stop_component("kube-apiserver")
-        assert in_force(found) == hash_of(policy(1))
+        assert in_force(installation) == hash_of(policy(1))
         own_plane.start_component("kube-apiserver")
-        followed(found, 2)
+        wait_for_watches(installation, 2)
 
         own_plane.restart("etcd", kill=True)
-        assert in_force(found) == hash_of(policy(2))
+        assert in_force(installation) == hash_of(policy(2))
         own_plane.wait_ready()
-        followed(found, 3)
+        wait_for_watches(installation, 3)
 
         load_balancer.targets = []
         load_balancer.cut()
-        found.apply_policy(policy(4))
-        own_plane.wait(lambda: failures(found) >= 1, "the servers to miss the API server", server.name)
-        assert tier(found, "team-3") == "v3"
+        installation.apply_policy(policy(4))
+        own_plane.wait(lambda: failures(installation) >= 1, "the watches to fail", server.name)
+        assert tier(installation, "team-3") == "v3"
         load_balancer.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
-        own_plane.wait(lambda: tier(found, "team-3") == "v4", "the policy that was missed", server.name)
+        own_plane.wait(lambda: tier(installation, "team-3") == "v4", "the policy of the outage", server.name)
 
 
 def policy(number: int) -> str:
     return FIRST.replace("v0", f"v{number}")
 
 
-def followed(found: Installation, number: int) -> None:
-    """Change the policy, bring a new Namespace, give one away: all of it must act."""
-    found.change_policy(policy(number))
-    found.plane.create_namespace(f"team-{number}", team="web")
-    found.plane.wait(lambda: tier(found, f"team-{number}") == f"v{number}", "the new Namespace to be owned")
-    found.plane.kubectl("label", "namespace", f"team-{number - 1}", "team=other", "--overwrite")
-    found.plane.wait(lambda: tier(found, f"team-{number - 1}") is None, "the other one to be nobody's")
+def wait_for_watches(installation: Installation, number: int) -> None:
+    """Change the policy, create a Namespace of the service, and relabel an earlier one: all must take effect."""
+    installation.change_policy(policy(number))
+    installation.plane.create_namespace(f"team-{number}", team="web")
+    installation.plane.wait(
+        lambda: tier(installation, f"team-{number}") == f"v{number}", "the new Namespace to match the service"
+    )
+    installation.plane.kubectl("label", "namespace", f"team-{number - 1}", "team=other", "--overwrite")
+    installation.plane.wait(
+        lambda: tier(installation, f"team-{number - 1}") is None, "the earlier one to match no service"
+    )
 
 
-def tier(found: Installation, namespace: str) -> str | None:
-    """Return what a new Pod is told by the policy; None where nobody owns it."""
-    status, pod = found.create_pod(namespace, dry_run=True)
+def tier(installation: Installation, namespace: str) -> str | None:
+    """Return the node selector `tier` of a new Pod, or None if no service owns it."""
+    status, pod = installation.create_pod(namespace, dry_run=True)
     return (
         str(pod["spec"].get("nodeSelector", {}).get("tier"))
         if status == 201 and "nodeSelector" in pod["spec"]
@@ -163,17 +167,17 @@ def tier(found: Installation, namespace: str) -> str | None:
     )
 
 
-def in_force(found: Installation) -> str:
-    [server] = found.servers
-    shown = server.status()["policy"]
-    assert shown["errors"] == []
-    return str(shown["hash"])
+def in_force(installation: Installation) -> str:
+    [server] = installation.servers
+    policy_status = server.status()["policy"]
+    assert policy_status["errors"] == []
+    return str(policy_status["hash"])
 
 
 def hash_of(policy: str) -> str:
     return hashlib.sha256(policy.encode()).hexdigest()[:16]
 
 
-def failures(found: Installation) -> float:
-    [server] = found.servers
+def failures(installation: Installation) -> float:
+    [server] = installation.servers
     return server.total("podgate_kubernetes_watch_failures_total")

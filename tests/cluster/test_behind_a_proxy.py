@@ -1,4 +1,4 @@
-"""kube-apiserver, a proxy and Podgate: each shipped proxy example forwards reviews and the identity."""
+"""kube-apiserver behind a proxy: each shipped proxy example forwards reviews and the identity."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,13 +29,13 @@ CALLS = ("podgate_calls_total", 'client_id="kube-apiserver"')
 
 
 @dataclass
-class Behind(Files):
-    """A server that takes a proxy's word, where the proxy has a CA of its own."""
+class ForwardedFiles(Files):
+    """The files of a server that accepts forwarded identities of a proxy with its own CA."""
 
     proxies: Pki = field(kw_only=True)
 
     @classmethod
-    def of(cls, files: Files, folder: Path) -> "Behind":
+    def of(cls, files: Files, folder: Path) -> "ForwardedFiles":
         (folder / "identities.yaml").write_text(BEHIND_A_PROXY)
         proxies = Pki.create(folder / "proxies", "proxies-ca")
         return cls(files.folder, files.pki, files.signer, files.other, files.caller, proxies=proxies)
@@ -52,37 +52,37 @@ class Behind(Files):
 
 
 @dataclass
-class Site:
-    podgate: Installation
+class ProxiedSite:
+    installation: Installation
     hop: Hop
 
     def calls(self) -> float:
-        return sum(one.total(*CALLS) for one in self.podgate.servers)
+        return sum(server.total(*CALLS) for server in self.installation.servers)
 
 
 @pytest.fixture(params=names())
 def site(
     request: pytest.FixtureRequest, api_alone: ControlPlane, identities: Identities, tmp_path: Path
-) -> Iterator[Site]:
+) -> Iterator[ProxiedSite]:
     namespace = f"behind-{request.param}"
-    files = Behind.of(identities.files, tmp_path)
-    with installed(api_alone, files, POLICY.format(namespace=namespace), [namespace]) as podgate:
-        upstream = podgate.servers[0].admission
+    files = ForwardedFiles.of(identities.files, tmp_path)
+    with installed(api_alone, files, POLICY.format(namespace=namespace), [namespace]) as installation:
+        upstream = installation.servers[0].admission
         with hop(request.param, files.forwarding(), upstream, tmp_path / "hop") as running:
-            podgate.load_balancer.targets = [Target(f"127.0.0.1:{running.address.rpartition(':')[2]}")]
-            podgate.wait_for_calls()
-            yield Site(podgate, running)
+            installation.load_balancer.targets = [Target(f"127.0.0.1:{running.address.rpartition(':')[2]}")]
+            installation.wait_for_calls()
+            yield ProxiedSite(installation, running)
 
 
-def test_pods_are_evaluated_and_the_caller_is_identified(site: Site) -> None:
+def test_pods_are_evaluated_and_the_caller_is_identified(site: ProxiedSite) -> None:
     before = site.calls()
-    [namespace] = site.podgate.namespaces
-    code, pod = site.podgate.create_pod(namespace)
+    [namespace] = site.installation.namespaces
+    code, pod = site.installation.create_pod(namespace)
     assert (code, pod["spec"]["schedulerName"]) == (201, "podgate-scheduler"), site.hop.log
     assert site.calls() == before + 2
-    # Round the proxy, kube-apiserver shows a certificate that is good for the proxy and no proxy's: nobody is asked.
-    site.podgate.load_balancer.targets = [site.podgate.servers[0].target]
-    site.podgate.load_balancer.cut()
-    code, answer = site.podgate.create_pod(namespace)
+    # Without the proxy, kube-apiserver's certificate is rejected, because only the proxy's CA is trusted.
+    site.installation.load_balancer.targets = [site.installation.servers[0].target]
+    site.installation.load_balancer.cut()
+    code, answer = site.installation.create_pod(namespace)
     assert code == 500, answer
     assert "failed calling webhook" in answer["message"]

@@ -1,4 +1,4 @@
-"""Build cache of the control plane's programs, KUBEBUILDER_ASSETS, and errors of failed builds."""
+"""Build cache of the control plane's programs, KUBEBUILDER_ASSETS, and failed builds."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ def no_compiler(*_: object) -> str:
     raise AssertionError("the compiler was called")
 
 
-def test_a_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     binaries()
     monkeypatch.setattr(building, "_go", no_compiler)
-    found = binaries()
-    assert found.kube_apiserver.stat().st_size > 0
-    assert {"node-initialize.yaml", "pod-ready.yaml"} <= {path.name for path in found.kwok_stages}
+    programs = binaries()
+    assert programs.kube_apiserver.stat().st_size > 0
+    assert {"node-initialize.yaml", "pod-ready.yaml"} <= {path.name for path in programs.kwok_stages}
 
 
 def test_binaries_in_the_assets_folder_are_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,9 +27,9 @@ def test_binaries_in_the_assets_folder_are_not_built(tmp_path: Path, monkeypatch
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     monkeypatch.setattr(building, "_go", no_compiler)
-    found = binaries()
-    assert {found.kube_apiserver.parent, found.etcd.parent, found.kubectl.parent} == {tmp_path}
-    assert found.kube_scheduler.parent == found.kwok.parent != tmp_path
+    programs = binaries()
+    assert {programs.kube_apiserver.parent, programs.etcd.parent, programs.kubectl.parent} == {tmp_path}
+    assert programs.kube_scheduler.parent == programs.kwok.parent != tmp_path
 
 
 def test_failed_build_reports_the_compiler_output_and_leaves_no_program(tmp_path: Path) -> None:
@@ -41,15 +41,15 @@ def test_failed_build_reports_the_compiler_output_and_leaves_no_program(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("version", "is_taken"), [("go1.26.8", True), ("go1.27", True), ("go1.25.5", False), ("", False)]
+    ("version", "is_used"), [("go1.26.8", True), ("go1.27", True), ("go1.25.5", False), ("", False)]
 )
 def test_go_on_the_path_is_used_if_it_is_new_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, version: str, is_taken: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, version: str, is_used: bool
 ) -> None:
-    own = tmp_path / "bin" / "go"
-    own.parent.mkdir()
-    own.write_text(f"#!/bin/sh\necho {version}\n")
-    own.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{own.parent}:/usr/bin:/bin")
+    on_path = tmp_path / "bin" / "go"
+    on_path.parent.mkdir()
+    on_path.write_text(f"#!/bin/sh\necho {version}\n")
+    on_path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{on_path.parent}:/usr/bin:/bin")
     monkeypatch.setattr(toolchain, "_install", lambda folder: folder.mkdir(parents=True))
-    assert (toolchain.go(tmp_path / "cache") == own) is is_taken
+    assert (toolchain.go(tmp_path / "cache") == on_path) is is_used

@@ -1,7 +1,7 @@
 """Attempts of a tenant to bypass a placement or a quota on the real API server: denied, or documented.
 
-The tenant has all rights of the built-in ClusterRole `admin` in a namespace, and no others. What SECURITY.md says that
-Podgate does not hold back is shown here, too: where it changes, the page has to.
+The tenant has all rights of the built-in ClusterRole `admin` in a namespace, and no others. Tests also show the
+attempts that Podgate does not prevent according to SECURITY.md.
 """
 
 import json
@@ -19,7 +19,7 @@ from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 
 Json = dict[str, Any]
 SPACE = "ways-round"
-EVICTED_LATE: Json = {"key": "failing", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600}
+EVICTED_AFTER_AN_HOUR: Json = {"key": "failing", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600}
 POLICY = policy(
     service(
         "web",
@@ -28,7 +28,7 @@ POLICY = policy(
         resources={"container": {"max": {"cpu": "2"}}, "pod": {"max": {"cpu": "3"}}},
     ),
     service("clamped", SPACE, {}, resources={"container": {"max": {"cpu": "2"}}, "whenOutside": "Clamp"}),
-    service("bearing", SPACE, {"tolerations": [EVICTED_LATE]}),
+    service("bearing", SPACE, {"tolerations": [EVICTED_AFTER_AN_HOUR]}),
 )
 POLICY["exemptions"] = {"usernames": [f"system:serviceaccount:{SPACE}:ci"]}
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
@@ -39,9 +39,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
-    with installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as found:
-        found.wait_for_calls()
-        yield found
+    with installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation:
+        installation.wait_for_calls()
+        yield installation
 
 
 pytestmark = pytest.mark.usefixtures("installation")
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.usefixtures("installation")
 
 @pytest.fixture(scope="module")
 def tenant(installation: Installation) -> Api:
-    """Return the API server as the tenant sees it."""
+    """Return a client of the API server for the tenant."""
     plane = installation.plane
     plane.apply(
         *(
@@ -57,16 +57,16 @@ def tenant(installation: Installation) -> Api:
                 "apiVersion": f"{_RBAC}/v1",
                 "kind": "RoleBinding",
                 "metadata": {"name": f"tenant-{part}", "namespace": SPACE},
-                # The parts of which `admin` is put together.
+                # The aggregated parts of `admin`.
                 "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": f"system:aggregate-to-{part}"},
                 "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "tenant"}],
             }
             for part in ("admin", "edit", "view")
         )
     )
-    found = Api.create(plane.ports.apiserver, plane.authority.certificate, *plane.authority.user("tenant"))
-    plane.wait(lambda: found.request("POST", f"{PODS}?dryRun=All", pod("p", "web"))[0] == 201, "the tenant's rights")
-    return found
+    client = Api.create(plane.ports.apiserver, plane.authority.certificate, *plane.authority.user("tenant"))
+    plane.wait(lambda: client.request("POST", f"{PODS}?dryRun=All", pod("p", "web"))[0] == 201, "the tenant's rights")
+    return client
 
 
 def status_and_message(answer: tuple[int, Any]) -> tuple[int, str]:
@@ -87,7 +87,7 @@ def running(plane: ControlPlane, tenant: Api, name: str, app: str = "web", **spe
     return path
 
 
-# --- a node by name ---
+# --- spec.nodeName ---
 
 DAEMON_SET: Json = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "ds", "uid": "u-1", "controller": True}
 FORGERIES: dict[str, Json] = {
@@ -107,15 +107,15 @@ def test_tenant_cannot_set_the_node_name_of_a_pod(tenant: Api, metadata: Json) -
 
 
 def test_controller_cannot_set_a_node_name_for_a_tenant(plane: ControlPlane, tenant: Api) -> None:
-    made = deployment("named", "web", nodeName="node-b1")
-    assert tenant.request("POST", f"/apis/apps/v1/namespaces/{SPACE}/deployments", made)[0] == 201
+    deployment_with_node_name = deployment("named", "web", nodeName="node-b1")
+    assert tenant.request("POST", f"/apis/apps/v1/namespaces/{SPACE}/deployments", deployment_with_node_name)[0] == 201
 
-    def refused() -> bool:
-        found = plane.api.get(f"/apis/apps/v1/namespaces/{SPACE}/replicasets")["items"]
-        conditions = [one for item in found for one in item["status"].get("conditions", [])]
-        return any("NodeNameSet" in one.get("message", "") for one in conditions)
+    def is_reported() -> bool:
+        replica_sets = plane.api.get(f"/apis/apps/v1/namespaces/{SPACE}/replicasets")["items"]
+        conditions = [condition for item in replica_sets for condition in item["status"].get("conditions", [])]
+        return any("NodeNameSet" in condition.get("message", "") for condition in conditions)
 
-    plane.wait(refused, "the ReplicaSet to be told")
+    plane.wait(is_reported, "the ReplicaSet to report the denial")
 
 
 def test_scheduled_pod_can_still_be_updated(plane: ControlPlane, tenant: Api) -> None:
@@ -125,7 +125,7 @@ def test_scheduled_pod_can_still_be_updated(plane: ControlPlane, tenant: Api) ->
     assert status_and_message(tenant.request("PATCH", path, label, MERGE_PATCH)) == (200, "")
 
 
-# --- rights that no tenant has ---
+# --- missing rights of tenants ---
 
 BINDING = {
     "apiVersion": "v1",
@@ -170,23 +170,25 @@ def test_tenant_roles_have_no_right_that_bypasses_the_policy(
 
 
 def test_bindings_and_status_updates_are_not_evaluated(plane: ControlPlane, tenant: Api) -> None:
-    """Those are the rights of schedulers and kubelets; SECURITY.md says what they can do."""
+    """They are for schedulers and kubelets; SECURITY.md describes their rights."""
     path = created(tenant, "handed", schedulerName="nobody")
     forged = {"labels": {"podgate.io/service": "forged"}, "annotations": {"podgate.io/policy-hash": "forged"}}
     assert plane.api.request("PATCH", f"{path}/status", {"metadata": forged}, MERGE_PATCH)[0] == 200
-    found = plane.api.get(path)["metadata"]
-    assert (found["labels"]["podgate.io/service"], found["annotations"]["podgate.io/policy-hash"]) == ("forged",) * 2
+    metadata = plane.api.get(path)["metadata"]
+    assert (metadata["labels"]["podgate.io/service"], metadata["annotations"]["podgate.io/policy-hash"]) == (
+        "forged",
+    ) * 2
     assert plane.api.request("POST", f"{path}/binding", {**BINDING, "metadata": {"name": "handed"}})[0] == 201
     assert plane.api.get(path)["spec"]["nodeName"] == "node-b1"
 
 
 @pytest.mark.usefixtures("tenant")
 def test_tenant_can_act_as_every_service_account_of_its_namespace(plane: ControlPlane) -> None:
-    """So that an exempt one there exempts the tenant: SECURITY.md says where exempt ones belong."""
-    mine = plane.kubeconfig_for("tenant")
-    named = json.dumps(pod("by-ci", "web", nodeName="node-b1"))
+    """An exempt account in its namespace would exempt the tenant; SECURITY.md therefore requires another namespace."""
+    kubeconfig = plane.kubeconfig_for("tenant")
+    pod_of_ci = json.dumps(pod("by-ci", "web", nodeName="node-b1"))
     arguments = ("create", "-n", SPACE, "-f", "-", "--dry-run=server")
-    whose = f"--as=system:serviceaccount:{SPACE}:"
+    as_flag = f"--as=system:serviceaccount:{SPACE}:"
     for account, status in (("default", 1), ("ci", 0)):
         bindings = {
             "apiVersion": f"{_RBAC}/v1",
@@ -197,19 +199,19 @@ def test_tenant_can_act_as_every_service_account_of_its_namespace(plane: Control
         }
         plane.apply(bindings)
 
-        def answered(account: str = account) -> str | None:
-            done = plane.kubectl(*arguments, whose + account, input=named, check=False, kubeconfig=mine)
+        def result_with_rights(account: str = account) -> str | None:
+            done = plane.kubectl(*arguments, as_flag + account, input=pod_of_ci, check=False, kubeconfig=kubeconfig)
             return None if "cannot create" in done.stderr else f"{done.returncode} {done.stderr}"
 
-        found = plane.wait(answered, f"the rights of {account}")
-        assert found is not None
-        assert found.startswith(str(status)), found
-        assert ("NodeNameSet" in found) is bool(status)
+        response = plane.wait(result_with_rights, f"the rights of {account}")
+        assert response is not None
+        assert response.startswith(str(status)), response
+        assert ("NodeNameSet" in response) is bool(status)
 
 
-# --- what the API server refuses by itself ---
+# --- rejections by the API server itself ---
 
-REFUSED: dict[str, tuple[Json, str]] = {
+REJECTED: dict[str, tuple[Json, str]] = {
     "a priority": ({"priority": 1000}, "the integer value of priority"),
     "a preemption policy": ({"preemptionPolicy": "Never"}, "the string value of PreemptionPolicy"),
     "an overhead": ({"overhead": {"cpu": "1m"}}, "Pod Overhead set without corresponding RuntimeClass"),
@@ -222,25 +224,30 @@ REFUSED: dict[str, tuple[Json, str]] = {
 
 
 @pytest.fixture(scope="module")
-def heavy(plane: ControlPlane) -> Iterator[None]:
-    """Have a RuntimeClass with an overhead."""
-    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "heavy"}, "handler": "h"}
-    plane.apply({**made, "overhead": {"podFixed": {"cpu": "100m"}}})
+def heavy_runtime_class(plane: ControlPlane) -> Iterator[None]:
+    """Create a RuntimeClass with an overhead."""
+    runtime_class = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "heavy"},
+        "handler": "h",
+    }
+    plane.apply({**runtime_class, "overhead": {"podFixed": {"cpu": "100m"}}})
     yield
     plane.kubectl("delete", "runtimeclass", "heavy")
 
 
 @pytest.mark.usefixtures("heavy")
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize("case", REJECTED.values(), ids=REJECTED.keys())
 def test_fields_computed_by_admission_plugins_cannot_be_set(tenant: Api, case: tuple[Json, str]) -> None:
-    spec, words = case
+    spec, expected_message = case
     status, message = status_and_message(tenant.request("POST", PODS, pod("computed", "web", **spec)))
     assert status in {403, 422}
-    assert words in message
+    assert expected_message in message
     assert "podgate.io" not in message
 
 
-LATER: dict[str, Json] = {
+UPDATES: dict[str, Json] = {
     "a node": {"op": "add", "path": "/spec/nodeName", "value": "node-b1"},
     "a scheduler": {"op": "replace", "path": "/spec/schedulerName", "value": "other"},
     "another priority": {"op": "replace", "path": "/spec/priority", "value": 1000},
@@ -248,7 +255,7 @@ LATER: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize("change", LATER.values(), ids=LATER.keys())
+@pytest.mark.parametrize("change", UPDATES.values(), ids=UPDATES.keys())
 @pytest.mark.parametrize("gated", [False, True], ids=["waiting", "gated"])
 def test_later_updates_of_a_pod_do_not_change_its_placement(
     tenant: Api, plane: ControlPlane, change: Json, *, gated: bool
@@ -262,20 +269,20 @@ def test_later_updates_of_a_pod_do_not_change_its_placement(
 
 
 def test_tolerations_of_an_ungated_pod_may_be_added_by_its_user(plane: ControlPlane, tenant: Api) -> None:
-    """A shorter toleration in front of the policy's makes this Pod, and no other, leave a failing node earlier."""
+    """A shorter toleration before the policy's evicts only this Pod earlier from a failing node."""
     path = created(tenant, "bearing", "bearing", schedulerName="nobody")
-    sooner = {"op": "add", "path": "/spec/tolerations/0", "value": {**EVICTED_LATE, "tolerationSeconds": 1}}
-    assert status_and_message(tenant.request("PATCH", path, [sooner], JSON_PATCH)) == (200, "")
-    assert EVICTED_LATE in plane.api.get(path)["spec"]["tolerations"], "none can be taken away"
+    operation = {"op": "add", "path": "/spec/tolerations/0", "value": {**EVICTED_AFTER_AN_HOUR, "tolerationSeconds": 1}}
+    assert status_and_message(tenant.request("PATCH", path, [operation], JSON_PATCH)) == (200, "")
+    assert EVICTED_AFTER_AN_HOUR in plane.api.get(path)["spec"]["tolerations"], "tolerations cannot be removed"
 
 
 def test_status_of_a_new_pod_is_dropped(plane: ControlPlane, tenant: Api) -> None:
-    """Nobody is counted as ended, or is nominated for a node, by its own word."""
-    made = {
+    """A user cannot create a Pod as finished or nominated for a node."""
+    pod_with_status = {
         **pod("with-status", "web", schedulerName="nobody"),
         "status": {"phase": "Succeeded", "nominatedNodeName": "b"},
     }
-    assert tenant.request("POST", PODS, made)[0] == 201
+    assert tenant.request("POST", PODS, pod_with_status)[0] == 201
     status = plane.api.get(f"{PODS}/with-status")["status"]
     assert (status["phase"], status.get("nominatedNodeName")) == ("Pending", None)
 
@@ -295,8 +302,8 @@ def test_ephemeral_container_cannot_request_resources(plane: ControlPlane, tenan
 
 
 def test_pod_level_resources_are_checked_against_the_range_of_pods(tenant: Api) -> None:
-    whole = {"requests": {"cpu": "10"}, "limits": {"cpu": "10"}}
-    status, message = status_and_message(tenant.request("POST", PODS, pod("whole", "web", resources=whole)))
+    pod_resources = {"requests": {"cpu": "10"}, "limits": {"cpu": "10"}}
+    status, message = status_and_message(tenant.request("POST", PODS, pod("whole", "web", resources=pod_resources)))
     assert status == 403
     assert "ResourcesOutside: service web: the Pod as a whole: limits[cpu] is '10'" in message
 
@@ -307,55 +314,55 @@ def test_resize_outside_the_range_is_denied_and_not_clamped(plane: ControlPlane,
     path = running(
         plane, tenant, f"resized-{app}", app, containers=[{"name": "c", "image": "i", "resources": resources}]
     )
-    for cpu, wanted in (("2", 200), ("5", 403)):
-        grown = {"name": "c", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}
-        answer = plane.api.request("PATCH", f"{path}/resize", {"spec": {"containers": [grown]}}, STRATEGIC)
+    for cpu, expected_status in (("2", 200), ("5", 403)):
+        resize = {"name": "c", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}
+        answer = plane.api.request("PATCH", f"{path}/resize", {"spec": {"containers": [resize]}}, STRATEGIC)
         status, message = status_and_message(answer)
-        assert status == wanted, message
-        assert ("Resources" in message) is (wanted == 403)
+        assert status == expected_status, message
+        assert ("Resources" in message) is (expected_status == 403)
 
 
 def test_pod_level_resize_is_checked_against_the_range_of_pods(plane: ControlPlane, tenant: Api) -> None:
-    whole = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
-    path = running(plane, tenant, "resized-whole", resources=whole)
-    grown = {"spec": {"resources": {"requests": {"cpu": "5"}, "limits": {"cpu": "5"}}}}
-    status, message = status_and_message(plane.api.request("PATCH", f"{path}/resize", grown, STRATEGIC))
+    pod_resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+    path = running(plane, tenant, "resized-whole", resources=pod_resources)
+    resize = {"spec": {"resources": {"requests": {"cpu": "5"}, "limits": {"cpu": "5"}}}}
+    status, message = status_and_message(plane.api.request("PATCH", f"{path}/resize", resize, STRATEGIC))
     assert status in {403, 422}, message
-    assert plane.api.get(path)["spec"]["resources"] == whole
+    assert plane.api.get(path)["spec"]["resources"] == pod_resources
 
 
 def test_resource_claims_are_not_counted(tenant: Api) -> None:
-    """SECURITY.md names what counts it."""
+    """SECURITY.md names the quota that counts them."""
     created(tenant, "claims", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}])
 
 
-# --- who is exempt ---
+# --- exemptions ---
 
 
 def test_pods_of_a_tenants_daemon_set_are_exempt_unless_the_policy_says_otherwise(
     plane: ControlPlane, tenant: Api, installation: Installation
 ) -> None:
-    def made(name: str) -> list[Json]:
-        found: list[Json] = plane.api.get(f"{PODS}?labelSelector=deployment%3D{name}")["items"]
-        return found
+    def pods_of(name: str) -> list[Json]:
+        found_pods: list[Json] = plane.api.get(f"{PODS}?labelSelector=deployment%3D{name}")["items"]
+        return found_pods
 
     sets = f"/apis/apps/v1/namespaces/{SPACE}/daemonsets"
     assert tenant.request("POST", sets, {**deployment("exempt", "web"), "kind": "DaemonSet"})[0] == 201
-    plane.wait(lambda: len(made("exempt")) == 4, "a Pod on every node")
-    assert not any("podgate.io/service" in one["metadata"]["labels"] for one in made("exempt"))
-    judging = {**POLICY, "exemptions": {"daemonSets": False}}
-    installation.change_policy(json.dumps(judging))
-    installation.configure(json.dumps(judging))
+    plane.wait(lambda: len(pods_of("exempt")) == 4, "a Pod on every node")
+    assert not any("podgate.io/service" in one["metadata"]["labels"] for one in pods_of("exempt"))
+    reviewing_policy = {**POLICY, "exemptions": {"daemonSets": False}}
+    installation.change_policy(json.dumps(reviewing_policy))
+    installation.configure(json.dumps(reviewing_policy))
     try:
 
-        def judged() -> bool:
+        def is_reviewed() -> bool:
             tenant.request("DELETE", f"{sets}/judged")
-            plane.wait(lambda: not made("judged"), "the former Pods to go")
+            plane.wait(lambda: not pods_of("judged"), "the previous Pods to be deleted")
             assert tenant.request("POST", sets, {**deployment("judged", "web"), "kind": "DaemonSet"})[0] == 201
-            found = plane.wait(lambda: made("judged"), "its Pods")
-            return all(one["metadata"]["labels"].get("podgate.io/service") == "web" for one in found)
+            found_pods = plane.wait(lambda: pods_of("judged"), "its Pods")
+            return all(one["metadata"]["labels"].get("podgate.io/service") == "web" for one in found_pods)
 
-        plane.wait(judged, "the DaemonSet's Pods to be judged")
+        plane.wait(is_reviewed, "the DaemonSet's Pods to be reviewed")
     finally:
         tenant.request("DELETE", f"{sets}/judged")
         installation.change_policy(json.dumps(POLICY))

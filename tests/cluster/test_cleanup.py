@@ -1,4 +1,4 @@
-"""Cleanup: after a killed test process, and after the persistent cluster has ended, nothing is left."""
+"""Cleanup after a killed test process, and after the persistent cluster has stopped."""
 
 import json
 import re
@@ -12,8 +12,8 @@ import pytest
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.host_processes import listens, runs, until
 
-# A test process in short: it starts a cluster, says what there is of it, and stays until it is ended.
-STAYS = """
+#: A small test process: it starts a cluster, prints its processes and ports, and waits for a signal.
+TEST_PROCESS = """
 import json, signal, sys
 from pathlib import Path
 from tests.cluster.controlplane import ControlPlane
@@ -26,10 +26,10 @@ with ControlPlane(folder=Path(sys.argv[1])) as plane:
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
-def test_cluster_ends_with_its_process_however_that_ends(tmp_path: Path, ended_by: signal.Signals) -> None:
+def test_cluster_ends_with_its_process_after_any_signal(tmp_path: Path, ended_by: signal.Signals) -> None:
     folder = tmp_path / "cluster"
     with subprocess.Popen(
-        [sys.executable, "-c", STAYS, folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", TEST_PROCESS, folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None
         started = json.loads(process.stdout.readline())
@@ -42,7 +42,7 @@ def test_cluster_ends_with_its_process_however_that_ends(tmp_path: Path, ended_b
     until(lambda: not folder.exists(), "the folder was gone")
 
 
-def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_leaves_no_processes_or_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ControlPlane, "wait_ready", lambda _: pytest.fail("on purpose"))
     plane = ControlPlane(folder=tmp_path / "cluster")
     with pytest.raises(pytest.fail.Exception, match="on purpose"):
@@ -56,23 +56,23 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, check=False, capture_output=True, text=True)
 
 
-def test_persistent_cluster_runs_until_it_is_ended(tmp_path: Path) -> None:
+def test_persistent_cluster_runs_until_it_is_stopped(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     try:
         first = run("up", folder)
         assert first.returncode == 0, first.stderr
-        exported = f"{first.stdout}kubectl get nodes --output=name"
-        nodes = subprocess.run(["sh", "-ec", exported], check=True, capture_output=True, text=True).stdout.split()
+        shell_script = f"{first.stdout}kubectl get nodes --output=name"
+        nodes = subprocess.run(["sh", "-ec", shell_script], check=True, capture_output=True, text=True).stdout.split()
         assert nodes == ["node/node-a1", "node/node-a2", "node/node-b1", "node/node-b2"]
-        again = run("up", folder)
-        assert "up already" in again.stderr
-        assert again.stdout == first.stdout
+        second = run("up", folder)
+        assert "up already" in second.stderr
+        assert second.stdout == first.stdout
         port = int(re.findall(r"127\.0\.0\.1:(\d+)", (folder / "admin.kubeconfig").read_text())[0])
-        holder = int((folder / "lock").read_text())
+        holder_pid = int((folder / "lock").read_text())
     finally:
-        ended = run("down", folder)
-    assert ended.stderr == "The control plane is down.\n"
+        stopped = run("down", folder)
+    assert stopped.stderr == "The control plane is down.\n"
     assert not folder.exists()
-    until(lambda: not runs(holder), "the process that held it had ended")
+    until(lambda: not runs(holder_pid), "its process had exited")
     assert not listens(port)
     assert run("down", folder).stderr == "No control plane is up.\n"

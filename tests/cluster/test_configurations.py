@@ -1,4 +1,4 @@
-"""The rendered webhook configurations in force: what the API server sends, and behaviour while Podgate is down."""
+"""Rendered webhook configurations in force: calls of the API server, and its behavior during an outage of Podgate."""
 
 import json
 from collections.abc import Iterator
@@ -32,22 +32,22 @@ services:
   failureMode: Closed
   match: {{namespaces: ["asked-x*"], namespaceSelector: {{matchLabels: {{asked: "yes"}}}}}}
 """
-CLOSED, OPEN, NOBODY = "validate-closed", "validate-open", ""
+CLOSED, OPEN, NO_WEBHOOK = "validate-closed", "validate-open", ""
 NAMESPACES = [
     ("asked-exact", {}, CLOSED),
-    ("asked-exactly", {}, NOBODY),
+    ("asked-exactly", {}, NO_WEBHOOK),
     ("asked-pre-a", {}, CLOSED),
-    ("asked-pre", {}, NOBODY),
+    ("asked-pre", {}, NO_WEBHOOK),
     ("asked-both-pre", {"asked": "yes"}, OPEN),
     ("asked-pre-both", {"asked": "yes"}, CLOSED),
     ("asked-staged", {"asked": "yes", "asked-stage": "live"}, OPEN),
-    ("asked-dev", {"asked": "yes", "asked-stage": "dev"}, NOBODY),
-    ("asked-no", {"asked": "no"}, NOBODY),
+    ("asked-dev", {"asked": "yes", "asked-stage": "dev"}, NO_WEBHOOK),
+    ("asked-no", {"asked": "no"}, NO_WEBHOOK),
     ("asked-x1", {"asked": "yes"}, CLOSED),
     ("asked-x2", {"asked": "yes", "asked-stage": "test"}, CLOSED),
-    ("asked-x3", {}, NOBODY),
-    ("asked-exempt", {"asked": "yes"}, NOBODY),
-    ("asked-old-1", {"asked": "yes"}, NOBODY),
+    ("asked-x3", {}, NO_WEBHOOK),
+    ("asked-exempt", {"asked": "yes"}, NO_WEBHOOK),
+    ("asked-old-1", {"asked": "yes"}, NO_WEBHOOK),
     ("asked-older", {"asked": "yes"}, OPEN),
 ]
 BOTH = [("mutate", "CREATE"), ("validate", "CREATE")]
@@ -55,8 +55,8 @@ JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patc
 
 
 @dataclass(frozen=True)
-class Asking:
-    """A cluster whose API server asks a recorder."""
+class RecordedCluster:
+    """A cluster whose API server calls a recorder."""
 
     plane: ControlPlane
     recorder: Recorder
@@ -64,13 +64,13 @@ class Asking:
     client: ClientConfig
 
     def request(self, method: str, path: str, body: Any, content_type: str = "application/json") -> tuple[int, str]:
-        """Make a request; the calls of those before are forgotten."""
+        """Send a request, and forget the calls of earlier ones."""
         self.recorder.take_calls()
         status, answer = self.plane.api.request(method, path, body, content_type)
         return status, answer.get("message", "") if isinstance(answer, dict) else str(answer)
 
     def create(self, namespace: str, name: str = "", user: str = "", **spec: Any) -> tuple[int, str]:
-        """Create a Pod (a dry run where it has no name), perhaps as another user."""
+        """Create a Pod (as a dry run if it has no name), as the administrator or another user."""
         metadata = {"name": name} if name else {"generateName": "asked-"}
         metadata |= spec.pop("metadata", {})
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
@@ -85,19 +85,19 @@ class Asking:
 
     def patch(self, path: str, patch: Any, *, sub_resource: str = "") -> tuple[int, str]:
         content_type = JSON_PATCH if isinstance(patch, list) else MERGE_PATCH
-        where = f"/api/v1/namespaces/{path}"
-        return self.request("PATCH", f"{where}/{sub_resource}" if sub_resource else where, patch, content_type)
+        pod_path = f"/api/v1/namespaces/{path}"
+        return self.request("PATCH", f"{pod_path}/{sub_resource}" if sub_resource else pod_path, patch, content_type)
 
     @property
-    def asked(self) -> list[tuple[str, str]]:
-        """What the last request led to: paths and operations."""
+    def calls(self) -> list[tuple[str, str]]:
+        """Paths and operations of the calls for the last request."""
         return [(call.path, call.operation) for call in self.recorder.take_calls()]
 
-    def away(self) -> None:
+    def stop_podgate(self) -> None:
         self.load_balancer.targets = []
         self.load_balancer.cut()
 
-    def back(self) -> None:
+    def start_podgate(self) -> None:
         self.load_balancer.targets = [self.recorder.address]
 
 
@@ -106,7 +106,7 @@ def rendered(policy: str, client: ClientConfig) -> tuple[dict[str, Any], ...]:
 
 
 @pytest.fixture(scope="module")
-def asking(plane: ControlPlane, identities: Identities) -> Iterator[Asking]:
+def recorded(plane: ControlPlane, identities: Identities) -> Iterator[RecordedCluster]:
     """Render POLICY's configurations, and wait until they are in force."""
     load_balancer = plane.load_balancers["good"]
     bundle = (identities.files.folder / "ca.crt").read_bytes()
@@ -120,17 +120,17 @@ def asking(plane: ControlPlane, identities: Identities) -> Iterator[Asking]:
         )
     )
     with Recorder(identities.files.pki.paths) as recorder:
-        found = Asking(plane, recorder, load_balancer, client)
-        found.back()
+        recorded = RecordedCluster(plane, recorder, load_balancer, client)
+        recorded.start_podgate()
         plane.apply(*rendered(POLICY, client))
 
         def in_force() -> bool:
-            found.create("asked-exact")
-            return found.asked == BOTH
+            recorded.create("asked-exact")
+            return recorded.calls == BOTH
 
         plane.wait(in_force, "the webhooks to be in force", "kube-apiserver")
-        yield found
-        found.away()
+        yield recorded
+        recorded.stop_podgate()
         plane.kubectl("delete", "mutatingwebhookconfiguration", "podgate")
         plane.kubectl("delete", "validatingwebhookconfiguration", "podgate", "podgate-policy")
         plane.kubectl("delete", "runtimeclass", "spared", "asked")
@@ -138,20 +138,22 @@ def asking(plane: ControlPlane, identities: Identities) -> Iterator[Asking]:
 
 
 @pytest.mark.parametrize(("namespace", "entry"), [(name, entry) for name, _, entry in NAMESPACES])
-def test_pods_are_reviewed_once_in_namespaces_of_services_only(asking: Asking, namespace: str, entry: str) -> None:
-    assert asking.create(namespace)[0] == 201
-    assert asking.asked == (BOTH if entry else [])
+def test_pods_are_reviewed_once_in_namespaces_of_services_only(
+    recorded: RecordedCluster, namespace: str, entry: str
+) -> None:
+    assert recorded.create(namespace)[0] == 201
+    assert recorded.calls == (BOTH if entry else [])
 
 
 @pytest.mark.parametrize(("namespace", "entry"), [(name, entry) for name, _, entry in NAMESPACES])
 def test_during_an_outage_pods_are_denied_only_where_a_closed_service_may_own_them(
-    asking: Asking, namespace: str, entry: str
+    recorded: RecordedCluster, namespace: str, entry: str
 ) -> None:
-    asking.away()
+    recorded.stop_podgate()
     try:
-        status, response = asking.create(namespace)
+        status, response = recorded.create(namespace)
     finally:
-        asking.back()
+        recorded.start_podgate()
     assert status == (500 if entry == CLOSED else 201)
     assert ('failed calling webhook "validate-closed' in response) is (entry == CLOSED)
 
@@ -180,31 +182,33 @@ EXEMPT = [
 @pytest.mark.parametrize(
     ("pod", "exempt"), [(pod, exempt) for _, pod, exempt in EXEMPT], ids=[row[0] for row in EXEMPT]
 )
-def test_exempt_requests_pass_and_no_others(asking: Asking, pod: dict[str, Any], *, exempt: bool) -> None:
-    status, response = asking.create("asked-exact", **dict(pod))
+def test_exempt_requests_pass_and_no_others(recorded: RecordedCluster, pod: dict[str, Any], *, exempt: bool) -> None:
+    status, response = recorded.create("asked-exact", **dict(pod))
     assert status == 201, response
-    assert asking.asked == ([] if exempt else BOTH)
-    asking.away()
+    assert recorded.calls == ([] if exempt else BOTH)
+    recorded.stop_podgate()
     try:
-        status, response = asking.create("asked-exact", **dict(pod))
+        status, response = recorded.create("asked-exact", **dict(pod))
     finally:
-        asking.back()
+        recorded.start_podgate()
     assert status == (201 if exempt else 500), response
 
 
-def test_daemon_set_pods_start_during_an_outage(asking: Asking) -> None:
+def test_daemon_set_pods_start_during_an_outage(recorded: RecordedCluster) -> None:
     labels = {"app": "agent"}
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}
     spec["template"]["spec"] = {"containers": [{"name": "c", "image": "i"}]}
-    asking.away()
+    recorded.stop_podgate()
     try:
         metadata = {"name": "agent", "namespace": "asked-exact"}
-        asking.plane.apply({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec})
+        recorded.plane.apply({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec})
         path = "/apis/apps/v1/namespaces/asked-exact/daemonsets/agent"
-        asking.plane.wait(lambda: asking.plane.api.get(path)["status"].get("numberReady") == 4, "4 Pods to be ready")
+        recorded.plane.wait(
+            lambda: recorded.plane.api.get(path)["status"].get("numberReady") == 4, "4 Pods to be ready"
+        )
     finally:
-        asking.back()
-        asking.plane.kubectl("delete", "daemonset", "agent", "-n", "asked-exact")
+        recorded.start_podgate()
+        recorded.plane.kubectl("delete", "daemonset", "agent", "-n", "asked-exact")
 
 
 TOLERATION = [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "k", "operator": "Exists"}}]
@@ -224,39 +228,40 @@ UPDATES = [
 
 
 @pytest.fixture(scope="module")
-def running(asking: Asking) -> str:
-    """Create a Pod that runs, with resources; return its path."""
+def running(recorded: RecordedCluster) -> str:
+    """Create a running Pod with resources; return its path."""
     resources = {"requests": {"cpu": "100m"}}
     assert (
-        asking.create("asked-exact", "run", containers=[{"name": "c", "image": "i", "resources": resources}])[0] == 201
+        recorded.create("asked-exact", "run", containers=[{"name": "c", "image": "i", "resources": resources}])[0]
+        == 201
     )
     path = "/api/v1/namespaces/asked-exact/pods/run"
-    asking.plane.wait(lambda: asking.plane.api.get(path)["status"]["phase"] == "Running", "the Pod to run")
+    recorded.plane.wait(lambda: recorded.plane.api.get(path)["status"]["phase"] == "Running", "the Pod to run")
     return "asked-exact/pods/run"
 
 
 @pytest.mark.parametrize(
-    ("patch", "sub_resource", "arrives"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES]
+    ("patch", "sub_resource", "is_reviewed"), [row[1:] for row in UPDATES], ids=[row[0] for row in UPDATES]
 )
 def test_update_is_reviewed_only_if_it_could_be_denied(
-    asking: Asking, running: str, patch: Any, sub_resource: str, *, arrives: bool
+    recorded: RecordedCluster, running: str, patch: Any, sub_resource: str, *, is_reviewed: bool
 ) -> None:
-    status, response = asking.patch(running, patch, sub_resource=sub_resource)
+    status, response = recorded.patch(running, patch, sub_resource=sub_resource)
     assert status == 200, response
-    assert asking.asked == ([("validate", "UPDATE")] if arrives else [])
+    assert recorded.calls == ([("validate", "UPDATE")] if is_reviewed else [])
 
 
-def test_resize_is_reviewed_and_a_debug_container_is_not(asking: Asking, running: str) -> None:
+def test_resize_is_reviewed_and_a_debug_container_is_not(recorded: RecordedCluster, running: str) -> None:
     resized = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}}}]}}
     path = f"/api/v1/namespaces/{running}"
     strategic = "application/strategic-merge-patch+json"
-    status, response = asking.request("PATCH", f"{path}/resize", resized, strategic)
+    status, response = recorded.request("PATCH", f"{path}/resize", resized, strategic)
     assert status == 200, response
-    [call] = asking.recorder.take_calls()
+    [call] = recorded.recorder.take_calls()
     assert (call.path, call.operation, call.sub_resource, call.name) == ("validate", "UPDATE", "resize", "run")
     debug = {"spec": {"ephemeralContainers": [{"name": "d", "image": "i"}]}}
-    status, response = asking.request("PATCH", f"{path}/ephemeralcontainers", debug, strategic)
-    assert (status, asking.asked) == (200, []), response
+    status, response = recorded.request("PATCH", f"{path}/ephemeralcontainers", debug, strategic)
+    assert (status, recorded.calls) == (200, []), response
 
 
 GATES = [{"name": "example.com/a"}, {"name": "example.com/b"}]
@@ -273,60 +278,62 @@ GATED_UPDATES = [
 ]
 
 
-def test_changes_of_gates_and_scheduling_fields_of_a_gated_pod_are_reviewed(asking: Asking) -> None:
-    assert asking.create("asked-staged", "gated", schedulingGates=GATES)[0] == 201
-    for what, patch, arrives in GATED_UPDATES:
-        status, response = asking.patch("asked-staged/pods/gated", patch)
+def test_changes_of_gates_and_scheduling_fields_of_a_gated_pod_are_reviewed(recorded: RecordedCluster) -> None:
+    assert recorded.create("asked-staged", "gated", schedulingGates=GATES)[0] == 201
+    for change, patch, is_reviewed in GATED_UPDATES:
+        status, response = recorded.patch("asked-staged/pods/gated", patch)
         assert status == 200, response
-        assert asking.asked == ([("validate", "UPDATE")] if arrives else []), what
+        assert recorded.calls == ([("validate", "UPDATE")] if is_reviewed else []), change
 
 
-def test_terminating_pod_is_not_reviewed(asking: Asking) -> None:
+def test_terminating_pod_is_not_reviewed(recorded: RecordedCluster) -> None:
     path = "asked-exact/pods/leaving"
-    assert asking.create("asked-exact", "leaving", metadata={"finalizers": ["example.com/f"]})[0] == 201
-    status, _ = asking.request("DELETE", f"/api/v1/namespaces/{path}?gracePeriodSeconds=0", None)
-    assert (status, asking.asked) == (200, [])
+    assert recorded.create("asked-exact", "leaving", metadata={"finalizers": ["example.com/f"]})[0] == 201
+    status, _ = recorded.request("DELETE", f"/api/v1/namespaces/{path}?gracePeriodSeconds=0", None)
+    assert (status, recorded.calls) == (200, [])
     for patch in ({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"finalizers": None}}):
-        status, response = asking.patch(path, patch)
-        assert (status, asking.asked) == (200, []), response
+        status, response = recorded.patch(path, patch)
+        assert (status, recorded.calls) == (200, []), response
 
 
-def test_requests_that_no_policy_denies_pass_during_an_outage(asking: Asking, running: str) -> None:
+def test_requests_that_no_policy_denies_pass_during_an_outage(recorded: RecordedCluster, running: str) -> None:
     label = {"metadata": {"labels": {"b": "1"}}}
-    assert asking.create("asked-staged", "labelled")[0] == 201
-    asking.away()
+    assert recorded.create("asked-staged", "labelled")[0] == 201
+    recorded.stop_podgate()
     try:
-        assert asking.patch(running, {"metadata": {"annotations": {"b": "1"}}})[0] == 200
-        assert asking.patch(running, {"status": {"message": "n"}}, sub_resource="status")[0] == 200
-        assert asking.patch(running, label)[0] == 500
-        assert asking.patch("asked-staged/pods/labelled", label)[0] == 200
-        assert asking.request("DELETE", f"/api/v1/namespaces/{running}-none", None)[0] == 404
+        assert recorded.patch(running, {"metadata": {"annotations": {"b": "1"}}})[0] == 200
+        assert recorded.patch(running, {"status": {"message": "n"}}, sub_resource="status")[0] == 200
+        assert recorded.patch(running, label)[0] == 500
+        assert recorded.patch("asked-staged/pods/labelled", label)[0] == 200
+        assert recorded.request("DELETE", f"/api/v1/namespaces/{running}-none", None)[0] == 404
     finally:
-        asking.back()
+        recorded.start_podgate()
 
 
-def test_a_dry_run_is_reported_as_one(asking: Asking) -> None:
-    asking.create("asked-exact")
-    assert [call.request["dryRun"] for call in asking.recorder.take_calls()] == [True, True]
+def test_dry_run_is_sent_as_a_dry_run(recorded: RecordedCluster) -> None:
+    recorded.create("asked-exact")
+    assert [call.request["dryRun"] for call in recorded.recorder.take_calls()] == [True, True]
 
 
 @pytest.mark.parametrize(
-    ("namespace", "name", "arrives"),
+    ("namespace", "name", "is_reviewed"),
     [
         ("podgate-system", "podgate-policy", True),
         ("podgate-system", "other", False),
         ("asked-exact", "podgate-policy", False),
     ],
 )
-def test_only_the_policy_config_map_is_reviewed(asking: Asking, namespace: str, name: str, *, arrives: bool) -> None:
+def test_only_the_policy_config_map_is_reviewed(
+    recorded: RecordedCluster, namespace: str, name: str, *, is_reviewed: bool
+) -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}
-    status, response = asking.request("POST", f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All", config_map)
+    status, response = recorded.request("POST", f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All", config_map)
     assert status == 201, response
-    assert asking.asked == ([("validate-policy", "CREATE")] if arrives else [])
+    assert recorded.calls == ([("validate-policy", "CREATE")] if is_reviewed else [])
 
 
-def test_thousands_of_names_and_odd_users_are_within_the_api_servers_limits(asking: Asking) -> None:
-    """One expression holds about a thousand long names; these need three, and prefixes and exemptions besides."""
+def test_thousands_of_names_and_odd_users_are_within_the_api_servers_limits(recorded: RecordedCluster) -> None:
+    """One expression can contain about a thousand long names, so several are rendered."""
     names = [f"{'asked' * 9}-{number:04}" for number in range(4000)]
     document = {
         "apiVersion": "podgate.io/v1alpha1",
@@ -344,26 +351,29 @@ def test_thousands_of_names_and_odd_users_are_within_the_api_servers_limits(aski
             }
         ],
     }
-    mutating, validating, _ = rendered(json.dumps(document), asking.client)
-    for one in (mutating, validating):
-        one["metadata"]["name"] = "podgate-many"
+    mutating, validating, _ = rendered(json.dumps(document), recorded.client)
+    for configuration in (mutating, validating):
+        configuration["metadata"]["name"] = "podgate-many"
     for name in (names[-1], "asked-999-x"):
-        asking.plane.create_namespace(name)
-    asking.plane.apply(mutating, validating)
+        recorded.plane.create_namespace(name)
+    recorded.plane.apply(mutating, validating)
     try:
         for name in (names[-1], "asked-999-x"):
-            asking.plane.wait(lambda name=name: asking.create(name) and asking.asked == BOTH, f"{name} to be asked for")
-        asking.create("asked-no")
-        assert asking.asked == []
+            recorded.plane.wait(
+                lambda name=name: recorded.create(name) and recorded.calls == BOTH,
+                f"the webhooks to be called for {name}",
+            )
+        recorded.create("asked-no")
+        assert recorded.calls == []
     finally:
         kinds = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
-        asking.plane.kubectl("delete", kinds, "podgate-many")
-        asking.plane.kubectl("delete", "namespace", names[-1], "asked-999-x", "--wait=false")
+        recorded.plane.kubectl("delete", kinds, "podgate-many")
+        recorded.plane.kubectl("delete", "namespace", names[-1], "asked-999-x", "--wait=false")
 
 
-def test_no_match_condition_failed(asking: Asking) -> None:
-    """An expression that errs leaves it to failurePolicy: the API server counts these."""
-    metrics = asking.plane.kubectl("get", "--raw", "/metrics").stdout
+def test_no_match_condition_failed(recorded: RecordedCluster) -> None:
+    """The API server counts expressions that fail, for which failurePolicy applies."""
+    metrics = recorded.plane.kubectl("get", "--raw", "/metrics").stdout
     assert "apiserver_admission_match_condition_evaluation_seconds_count" in metrics
     errors = [
         line

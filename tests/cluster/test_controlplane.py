@@ -1,4 +1,4 @@
-"""The control plane itself: real behaviour, persistent state, and start beside others."""
+"""The control plane itself: behavior, persistence, and concurrent starts."""
 
 import base64
 import json
@@ -37,9 +37,9 @@ BINDING = {
 
 
 def deploy(plane: ControlPlane, namespace: str, replicas: int) -> None:
-    where = f"--namespace={namespace}"
-    plane.kubectl("create", "deployment", "web", "--image=web", f"--replicas={replicas}", where)
-    plane.kubectl("rollout", "status", "deployment/web", where, "--timeout=300s")
+    namespace_flag = f"--namespace={namespace}"
+    plane.kubectl("create", "deployment", "web", "--image=web", f"--replicas={replicas}", namespace_flag)
+    plane.kubectl("rollout", "status", "deployment/web", namespace_flag, "--timeout=300s")
 
 
 def test_twenty_replicas_become_ready_on_the_nodes_of_kwok(plane: ControlPlane) -> None:
@@ -61,28 +61,28 @@ def test_both_schedulers_place_pods(plane: ControlPlane) -> None:
 def test_pods_are_requested_by_the_service_account_of_their_controller(plane: ControlPlane) -> None:
     plane.create_namespace("controllers", replicasets="only")
     plane.apply(REPLICASETS_ONLY, BINDING)
-    person = ("run", "mine", "--image=web", "--namespace=controllers", "--dry-run=server")
-    plane.wait(lambda: plane.kubectl(*person, check=False).returncode, "a person's Pod to be refused")
+    user_command = ("run", "mine", "--image=web", "--namespace=controllers", "--dry-run=server")
+    plane.wait(lambda: plane.kubectl(*user_command, check=False).returncode, "a user's Pod to be denied")
     deploy(plane, "controllers", 1)
 
 
-def test_a_running_pod_is_resized(plane: ControlPlane) -> None:
+def test_running_pod_is_resized(plane: ControlPlane) -> None:
     plane.create_namespace("resizing")
-    where = "--namespace=resizing"
+    namespace_flag = "--namespace=resizing"
 
     def with_cpu(quantity: str) -> str:
         container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": quantity}}}
         return json.dumps({"spec": {"containers": [container]}})
 
-    plane.kubectl("run", "web", "--image=web", f"--overrides={with_cpu('100m')}", where)
-    plane.kubectl("wait", "--for=condition=Ready", "pod/web", where, "--timeout=300s")
-    plane.kubectl("patch", "pod", "web", "--subresource=resize", "--patch", with_cpu("200m"), where)
+    plane.kubectl("run", "web", "--image=web", f"--overrides={with_cpu('100m')}", namespace_flag)
+    plane.kubectl("wait", "--for=condition=Ready", "pod/web", namespace_flag, "--timeout=300s")
+    plane.kubectl("patch", "pod", "web", "--subresource=resize", "--patch", with_cpu("200m"), namespace_flag)
 
-    def actuated() -> bool:
+    def is_resized() -> bool:
         status = plane.api.get("/api/v1/namespaces/resizing/pods/web")["status"]
         return bool(status["containerStatuses"][0]["resources"] == {"requests": {"cpu": "200m"}})
 
-    plane.wait(actuated, "the new resources in the Pod's status", "kwok")
+    plane.wait(is_resized, "the new resources in the Pod's status", "kwok")
 
 
 def test_service_account_token_has_the_requested_audience(plane: ControlPlane) -> None:
@@ -94,14 +94,14 @@ def test_service_account_token_has_the_requested_audience(plane: ControlPlane) -
 
 
 def test_user_without_a_role_has_no_rights(plane: ControlPlane) -> None:
-    nobody = plane.kubeconfig_for("nobody")
-    assert "Forbidden" in plane.kubectl("get", "pods", kubeconfig=nobody, check=False).stderr
-    readers = plane.kubeconfig_for("nobody", "system:masters")
-    assert plane.kubectl("get", "pods", kubeconfig=readers).returncode == 0
+    kubeconfig = plane.kubeconfig_for("nobody")
+    assert "Forbidden" in plane.kubectl("get", "pods", kubeconfig=kubeconfig, check=False).stderr
+    admin_kubeconfig = plane.kubeconfig_for("nobody", "system:masters")
+    assert plane.kubectl("get", "pods", kubeconfig=admin_kubeconfig).returncode == 0
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["restarted", "crashed"])
-def test_objects_outlive_the_api_server_and_etcd(own_plane: ControlPlane, *, kill: bool) -> None:
+def test_objects_survive_a_restart_of_api_server_and_etcd(own_plane: ControlPlane, *, kill: bool) -> None:
     deploy(own_plane, "default", 2)
     for name in ("kube-apiserver", "etcd"):
         own_plane.restart(name, kill=kill)
@@ -112,18 +112,18 @@ def test_objects_outlive_the_api_server_and_etcd(own_plane: ControlPlane, *, kil
 
 @pytest.mark.parametrize("which", [0, 2], ids=["etcd", "kube-apiserver"])
 def test_start_is_repeated_if_its_port_was_taken(monkeypatch: pytest.MonkeyPatch, which: int) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+    with socket.socket() as used_port:
+        used_port.bind(("127.0.0.1", 0))
         ports = free_ports(3)
-        ports[which] = taken.getsockname()[1]
-        answers = iter([ports])
-        monkeypatch.setattr(controlplane, "free_ports", lambda count: next(answers, None) or free_ports(count))
+        ports[which] = used_port.getsockname()[1]
+        first_ports = iter([ports])
+        monkeypatch.setattr(controlplane, "free_ports", lambda count: next(first_ports, None) or free_ports(count))
         with ControlPlane() as plane:
             assert plane.ports.apiserver != ports[2]
 
 
 def test_ended_component_is_reported_with_its_output(tmp_path: Path) -> None:
-    wrong = tmp_path / "admission.json"
-    wrong.write_text("{}")
+    invalid = tmp_path / "admission.json"
+    invalid.write_text("{}")
     with pytest.raises(AssertionError, match=r"(?s)kube-apiserver ended with 1:.*admission"):
-        ControlPlane(admission=wrong).start()
+        ControlPlane(admission=invalid).start()

@@ -26,7 +26,7 @@ DENIED = "denied"
 
 
 class Outcome(NamedTuple):
-    """What became of a Pod: whose it is, and whether it was let in."""
+    """The service of a Pod, and whether it was denied."""
 
     service: str | None
     is_denied: bool
@@ -42,37 +42,37 @@ SETS = [
 def test_every_verdict_equals_the_outcome_of_its_pods(
     plane: ControlPlane, identities: Identities, tmp_path: Path, seed: int, count: int, *, strict: bool
 ) -> None:
-    made = generated(seed, count, strict=strict)
-    reviewed = _reviewed(made, tmp_path)
-    with installed(plane, identities.files, made.policy, made.namespaces) as installation:
+    generated_set = generated(seed, count, strict=strict)
+    verdicts = _review(generated_set, tmp_path)
+    with installed(plane, identities.files, generated_set.policy, generated_set.namespaces) as installation:
         installation.wait_for_calls()
-        warnings = _created(installation, made)
-        became = _became(installation, made)
-    wrong = {}
-    for one in made.objects:
-        name = id_of(one)
-        found = [*_faults(reviewed[name], warnings.get(name, []), became[name])]
-        if found:
-            wrong[name] = (found, reviewed[name]["decision"], warnings.get(name), became[name], one)
-    tally = Counter(line["decision"] for line in reviewed.values())
-    kinds = Counter(one["kind"] for one in made.objects)
-    print(f"\nseed {seed}, {'strict' if strict else 'lenient'}: {count} workloads {dict(kinds)}: {dict(tally)}")  # noqa: T201
-    assert wrong == {}
-    assert tally["Depends"] < count / 2, "a set in which most depends shows little"
+        warnings = _created(installation, generated_set)
+        outcomes = _outcomes(installation, generated_set)
+    faults_by_name = {}
+    for document in generated_set.objects:
+        name = id_of(document)
+        faults = [*_faults(verdicts[name], warnings.get(name, []), outcomes[name])]
+        if faults:
+            faults_by_name[name] = (faults, verdicts[name]["decision"], warnings.get(name), outcomes[name], document)
+    decisions = Counter(line["decision"] for line in verdicts.values())
+    kinds = Counter(document["kind"] for document in generated_set.objects)
+    print(f"\nseed {seed}, {'strict' if strict else 'lenient'}: {count} workloads {dict(kinds)}: {dict(decisions)}")  # noqa: T201
+    assert faults_by_name == {}
+    assert decisions["Depends"] < count / 2, "too many verdicts depend on unknown values"
 
 
-def _faults(reviewed: dict[str, Any], warnings: list[str], became: set[Outcome]) -> Any:
-    """Yield what was said and is not so."""
-    decision, service = reviewed["decision"], reviewed["service"]
+def _faults(verdict: dict[str, Any], warnings: list[str], outcomes: set[Outcome]) -> Any:
+    """Yield the statements of review and server that the outcomes contradict."""
+    decision, service = verdict["decision"], verdict["service"]
     if decision == "Depends":
-        possible = {Outcome(one["service"], one["denied"]) for one in reviewed["dependsOn"]}
-        if not became <= possible:
+        possible = {Outcome(dependency["service"], dependency["denied"]) for dependency in verdict["dependsOn"]}
+        if not outcomes <= possible:
             yield f"review: one of {possible}"
-        if any(_claims_denial(warning) for warning in reviewed["warnings"]):
+        if any(_claims_denial(warning) for warning in verdict["warnings"]):
             yield "review: claims a denial"
-    elif became != {Outcome(service, decision == "Deny")}:
+    elif outcomes != {Outcome(service, decision == "Deny")}:
         yield f"review: {decision} by {service}"
-    denials = {outcome.is_denied for outcome in became}
+    denials = {outcome.is_denied for outcome in outcomes}
     if any(_claims_denial(warning) for warning in warnings):
         if denials != {True}:
             yield "server: claims a denial"
@@ -84,53 +84,55 @@ def _claims_denial(warning: str) -> bool:
     return "will be denied: " in warning
 
 
-def _reviewed(made: GeneratedSet, folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the line of `podgate review` on each object."""
+def _review(generated_set: GeneratedSet, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the output of `podgate review` for each object."""
     policy, manifest = folder / "policy.yaml", folder / "objects.json"
-    policy.write_text(made.policy)
-    manifest.write_text(json.dumps({"kind": "List", "items": made.objects}))
+    policy.write_text(generated_set.policy)
+    manifest.write_text(json.dumps({"kind": "List", "items": generated_set.objects}))
     done = podgate("review", str(manifest), "--policy", str(policy), "-o", "json")
     assert done.code in {0, 3}, done.err
-    return {id_of(one): line for one, line in zip(made.objects, done.lines, strict=True)}
+    return {id_of(document): line for document, line in zip(generated_set.objects, done.lines, strict=True)}
 
 
-def _created(installation: Installation, made: GeneratedSet) -> dict[str, list[str]]:
-    """Create everything; return the warnings about each object."""
-    everything = {"apiVersion": "v1", "kind": "List", "items": made.objects}
-    done = installation.plane.kubectl("create", "-f", "-", input=json.dumps(everything))
-    assert len(done.stdout.splitlines()) == len(made.objects)
+def _created(installation: Installation, generated_set: GeneratedSet) -> dict[str, list[str]]:
+    """Create all objects; return the warnings about each."""
+    object_list = {"apiVersion": "v1", "kind": "List", "items": generated_set.objects}
+    done = installation.plane.kubectl("create", "-f", "-", input=json.dumps(object_list))
+    assert len(done.stdout.splitlines()) == len(generated_set.objects)
     warnings: dict[str, list[str]] = {}
     for line in done.stderr.splitlines():
         name = _CREATED.search(line)
         assert name is not None, line
         warnings.setdefault(name[1], []).append(line)
-    spared = {"DaemonSet"} if "daemonSets" not in (yaml.safe_load(made.policy).get("exemptions") or {}) else set()
-    asked = sum(one["kind"] not in spared for one in made.objects)
+    exempt_kinds = (
+        {"DaemonSet"} if "daemonSets" not in (yaml.safe_load(generated_set.policy).get("exemptions") or {}) else set()
+    )
+    reviewed_count = sum(document["kind"] not in exempt_kinds for document in generated_set.objects)
     reviews = sum(server.total("podgate_workload_reviews_total") for server in installation.servers)
-    assert reviews >= asked, "the API server went on without asking: no warning could come"
+    assert reviews >= reviewed_count, "the API server did not call the webhook for all workloads"
     return warnings
 
 
-def _became(installation: Installation, made: GeneratedSet) -> dict[str, set[Outcome]]:
-    """Wait for a Pod, or a denial, of every workload; return what became of each."""
-    names = {id_of(one) for one in made.objects}
+def _outcomes(installation: Installation, generated_set: GeneratedSet) -> dict[str, set[Outcome]]:
+    """Wait for a Pod or a denial of every workload; return the outcomes."""
+    names = {id_of(document) for document in generated_set.objects}
 
-    def all_there() -> dict[str, set[Outcome]] | None:
-        time.sleep(1)  # to list everything costs the API server as much as to make it
-        found: dict[str, set[Outcome]] = {}
-        for namespace in made.namespaces:
+    def all_outcomes() -> dict[str, set[Outcome]] | None:
+        time.sleep(1)  # listing all objects is expensive for the API server
+        outcomes_by_name: dict[str, set[Outcome]] = {}
+        for namespace in generated_set.namespaces:
             for pod in installation.pods(namespace):
                 labels, annotations = pod["metadata"]["labels"], pod["metadata"].get("annotations", {})
-                # Without the annotation the label is what the template's author wrote: an exempt Pod keeps it.
+                # Without the annotation the Pod is exempt, and the label is the author's.
                 service = labels.get("podgate.io/service") if "podgate.io/policy-hash" in annotations else None
-                found.setdefault(labels[ID], set()).add(Outcome(service, is_denied=False))
+                outcomes_by_name.setdefault(labels[ID], set()).add(Outcome(service, is_denied=False))
             events = installation.plane.api.get(f"/api/v1/namespaces/{namespace}/events")["items"]
             for event in events:
                 denied = _DENIED.search(event["message"])
-                if denied is not None and denied["code"] != "MutationMissing":  # a call was skipped: it is tried again
-                    of = event["involvedObject"]["name"][:4]
-                    found.setdefault(of, set()).add(Outcome(denied["service"], is_denied=True))
-        return found if names <= found.keys() else None
+                if denied is not None and denied["code"] != "MutationMissing":  # a skipped call is retried
+                    workload_name = event["involvedObject"]["name"][:4]
+                    outcomes_by_name.setdefault(workload_name, set()).add(Outcome(denied["service"], is_denied=True))
+        return outcomes_by_name if names <= outcomes_by_name.keys() else None
 
-    what = "a Pod or a denial of each workload"
-    return dict(installation.plane.wait(all_there, what))
+    description = "a Pod or a denial of each workload"
+    return dict(installation.plane.wait(all_outcomes, description))

@@ -1,4 +1,4 @@
-"""`container` of a range compared with the API server's own LimitRanger."""
+"""Stanza `container` of a range compared with the LimitRanger of the API server."""
 
 import itertools
 from collections.abc import Iterator
@@ -30,24 +30,24 @@ RANGES: list[Json] = [
     {"max": {"memory": "8Gi"}, "default": {"cpu": "4"}},
     {"max": {"ephemeral-storage": "8Gi"}, "min": {"memory": "1Gi"}},
 ]
-ASKED: list[Json] = [
+REQUESTED: list[Json] = [
     {side: dict.fromkeys(NAMES, amount) for side, amount in (("requests", request), ("limits", limit)) if amount}
     for request, limit in itertools.product((None, "3", "9"), repeat=2)
-    if not (request == "9" and limit == "3")  # never a Pod
+    if not (request == "9" and limit == "3")  # the API server rejects it
 ]
 
 
 INVALID = {"limits": {"below": "1"}}
-"""LimitRanger's default limit is below the user's request: no Pod. A range gives the request as the limit instead."""
+"""LimitRanger's default limit is below the user's request, which is invalid. A range sets the request as the limit."""
 
 
-def of_kubernetes(plane: ControlPlane, namespace: str, asked: Json) -> Json | None:
-    """Return a container's resources as the API server has them in the end, None where LimitRanger refuses it."""
+def resources_by_limit_ranger(plane: ControlPlane, namespace: str, requested: Json) -> Json | None:
+    """Return a container's final resources with a LimitRange, or None if LimitRanger rejects the Pod."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"generateName": "p-"},
-        "spec": {"containers": [{"name": "c", "image": "i", "resources": asked}]},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": requested}]},
     }
     status, answer = plane.api.request("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", pod)
     if status == 422:
@@ -57,9 +57,9 @@ def of_kubernetes(plane: ControlPlane, namespace: str, asked: Json) -> Json | No
     return None if status == 403 else answer["spec"]["containers"][0]["resources"]
 
 
-def of_ours(plan: RangePlan, asked: Json) -> Json | None:
-    """Return the same by a range: rewritten, with what is still absent as the API server makes it; None if refused."""
-    spec = {"containers": [{"name": "c", "resources": with_requests(asked)}]}
+def resources_by_range(plan: RangePlan, requested: Json) -> Json | None:
+    """Return a container's final resources with a range, defaulted as by the API server, or None if it is denied."""
+    spec = {"containers": [{"name": "c", "resources": with_requests(requested)}]}
     pod = msgspec.convert({"metadata": {}, "spec": spec}, Pod)
     after = jsonpatch.apply_patch({"spec": spec}, msgspec.to_builtins(operations(pod, plan)))["spec"]
     if violations(msgspec.convert({"metadata": {}, "spec": after}, Pod), plan):
@@ -67,27 +67,27 @@ def of_ours(plan: RangePlan, asked: Json) -> Json | None:
     return with_requests(after["containers"][0]["resources"])
 
 
-def with_requests(asked: Json) -> Json:
-    requests = {**(asked.get("limits") or {}), **(asked.get("requests") or {})}
-    return {**asked, "requests": requests} if requests else asked
+def with_requests(requested: Json) -> Json:
+    requests = {**(requested.get("limits") or {}), **(requested.get("requests") or {})}
+    return {**requested, "requests": requests} if requests else requested
 
 
 def exact(resources: Json | None) -> Json | None:
     if resources is None:
         return None
-    return {side: {name: quantity_value(text) for name, text in found.items()} for side, found in resources.items()}
+    return {side: {name: quantity_value(text) for name, text in amounts.items()} for side, amounts in resources.items()}
 
 
 @pytest.fixture
 def namespaces(api_alone: ControlPlane) -> Iterator[list[str]]:
     names = [f"limit-range-{index}" for index in range(len(RANGES))]
-    for name, words in zip(names, RANGES, strict=True):
+    for name, range_spec in zip(names, RANGES, strict=True):
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
         limits = {
             "apiVersion": "v1",
             "kind": "LimitRange",
             "metadata": {"name": "range", "namespace": name},
-            "spec": {"limits": [{"type": "Container", **words}]},
+            "spec": {"limits": [{"type": "Container", **range_spec}]},
         }
         api_alone.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, account, limits)
     yield names
@@ -97,11 +97,14 @@ def namespaces(api_alone: ControlPlane) -> Iterator[list[str]]:
 
 def test_range_defaults_and_denies_like_limit_ranger(api_alone: ControlPlane, namespaces: list[str]) -> None:
     differences = []
-    for namespace, words in zip(namespaces, RANGES, strict=True):
-        rules = msgspec.convert({"container": words}, ResourceRules, dec_hook=lambda _, text: Quantity.parse(text))
+    for namespace, range_spec in zip(namespaces, RANGES, strict=True):
+        rules = msgspec.convert({"container": range_spec}, ResourceRules, dec_hook=lambda _, text: Quantity.parse(text))
         plan = RangePlan.of(rules)
-        for asked in ({}, *ASKED[1:]):
-            theirs, ours = exact(of_kubernetes(api_alone, namespace, asked)), exact(of_ours(plan, asked))
-            if theirs not in (ours, exact(INVALID)):
-                differences.append((words, asked, theirs, ours))
+        for requested in ({}, *REQUESTED[1:]):
+            by_limit_ranger, by_range = (
+                exact(resources_by_limit_ranger(api_alone, namespace, requested)),
+                exact(resources_by_range(plan, requested)),
+            )
+            if by_limit_ranger not in (by_range, exact(INVALID)):
+                differences.append((range_spec, requested, by_limit_ranger, by_range))
     assert differences == []

@@ -1,4 +1,4 @@
-"""Limits on live Pods in a whole cluster: taken places, freed places, and when the limits are enforced."""
+"""Limits on live Pods in a whole cluster: used and freed capacity, and enforcement."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -35,15 +35,17 @@ services:
     windows: [{window: 1h, hard: {pods: 100, requests.cpu: "1"}}]
     standing: {hard: {requests.cpu: 400m}, surge: 0}
 """
-REFUSED = "pods live at one time: hard "
+DENIAL = "pods live at one time: hard "
 
 
 @pytest.fixture(scope="module")
 def running(plane: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
     namespaces = [f"standing-{name}-{store}" for name in SERVICES]
-    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as found:
-        found.wait(lambda: all(enforced(found, name) for name in SERVICES if name != "resized"), "limits to hold")
-        yield found
+    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as fixture:
+        fixture.wait(
+            lambda: all(enforced(fixture, name) for name in SERVICES if name != "resized"), "limits to be enforced"
+        )
+        yield fixture
 
 
 def enforced(running: ControllerFixture, service: str) -> bool:
@@ -51,19 +53,19 @@ def enforced(running: ControllerFixture, service: str) -> bool:
 
 
 def deploy(running: ControllerFixture, namespace: str, **strategy: Any) -> None:
-    """Create a Deployment of 4, and wait until all run."""
+    """Create a Deployment of 4 Pods, and wait until all run."""
     pod = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": pod}
-    rolling = {"strategy": {"type": "RollingUpdate", "rollingUpdate": strategy}} if strategy else {}
+    strategy_fields = {"strategy": {"type": "RollingUpdate", "rollingUpdate": strategy}} if strategy else {}
     metadata = {"name": "web", "namespace": namespace}
     running.plane.apply(
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {**spec, **rolling}}
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {**spec, **strategy_fields}}
     )
     running.plane.wait(lambda: len(ready(running, namespace)) == 4, f"4 Pods in {namespace}")
 
 
 def ready(running: ControllerFixture, namespace: str, image: str = "i") -> list[dict[str, Any]]:
-    """Return the Pods that run and are to stay."""
+    """Return the running Pods that are not terminating."""
     return [
         pod
         for pod in running.installation.pods(namespace)
@@ -73,11 +75,13 @@ def ready(running: ControllerFixture, namespace: str, image: str = "i") -> list[
     ]
 
 
-def refusals(running: ControllerFixture, namespace: str) -> list[str]:
-    """Return what ReplicaSets say of the Pods that they could not create."""
-    found = running.plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets")["items"]
-    conditions = [one for replica_set in found for one in replica_set["status"].get("conditions", [])]
-    return [one["message"] for one in conditions if one["type"] == "ReplicaFailure"]
+def creation_failures(running: ControllerFixture, namespace: str) -> list[str]:
+    """Return the ReplicaFailure messages of ReplicaSets."""
+    replica_sets = running.plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets")["items"]
+    conditions = [
+        condition for replica_set in replica_sets for condition in replica_set["status"].get("conditions", [])
+    ]
+    return [condition["message"] for condition in conditions if condition["type"] == "ReplicaFailure"]
 
 
 def change(running: ControllerFixture, old: str, new: str) -> None:
@@ -88,17 +92,17 @@ def change(running: ControllerFixture, old: str, new: str) -> None:
     running.installation.change_policy(running.installation.policy)
 
 
-def test_a_rollout_at_the_limit_waits_for_room_and_completes_by_surge(running: ControllerFixture, store: str) -> None:
+def test_rollout_at_the_limit_completes_with_surge(running: ControllerFixture, store: str) -> None:
     namespace = f"standing-rolled-{store}"
     deploy(running, namespace, maxSurge=1, maxUnavailable=0)
     assert running.standing("rolled") == 4
     running.plane.kubectl("set", "image", "deployment/web", "c=new", "-n", namespace)
-    [message] = running.plane.wait(lambda: refusals(running, namespace), "the new ReplicaSet to be refused")
-    assert f"{REFUSED}4, used 4, asked 1; could pass when enough of the service's live Pods have ended" in message
+    [message] = running.plane.wait(lambda: creation_failures(running, namespace), "the new ReplicaSet to be denied")
+    assert f"{DENIAL}4, used 4, asked 1; could pass when enough of the service's live Pods have ended" in message
     limit = "{hard: {pods: 4}, surge: %s}"
     change(running, limit % "0", limit % "25%")
     running.wait(lambda: len(ready(running, namespace, "new")) == 4, "the rollout to complete")
-    running.wait(lambda: running.standing("rolled") == 4, "the old ones to be taken off")
+    running.wait(lambda: running.standing("rolled") == 4, "the old Pods to be removed from the live Pods")
     assert running.used("rolled") == 8
 
 
@@ -113,7 +117,7 @@ def test_replacements_of_a_drained_node_are_admitted(running: ControllerFixture,
         running.wait(lambda: len(ready(running, namespace)) == 4, "the replacements")
         after = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in ready(running, namespace)}
         assert (evicted.isdisjoint(after), node in after.values()) == (True, False)
-        running.wait(lambda: running.standing("drained") == 4, "the evicted ones to be taken off")
+        running.wait(lambda: running.standing("drained") == 4, "the evicted Pods to be removed from the live Pods")
     finally:
         plane.kubectl("uncordon", node)
 
@@ -131,7 +135,7 @@ def test_finished_job_frees_live_pods_and_not_its_window(running: ControllerFixt
         return [pod["status"].get("phase") for pod in pods] == ["Succeeded"] * 4
 
     running.wait(finished, "the Jobs to finish")
-    running.wait(lambda: running.standing("finished") == 0, "their places to be free")
+    running.wait(lambda: running.standing("finished") == 0, "the live Pods to be removed")
     assert running.used("finished") == 4
     assert [running.installation.create_pod(namespace)[0] for _ in range(4)] == [201, 201, 201, 429]
     assert running.used("finished") == 7
@@ -143,10 +147,10 @@ def test_lowered_limit_evicts_no_pod_and_admits_none(running: ControllerFixture,
     limit = "[standing-lowered-STORE]}, quota: {standing: {hard: {pods: %d}".replace("STORE", store)
     change(running, limit % 3, limit % 1)
     status, response = running.installation.create_pod(namespace)
-    assert (status, f"{REFUSED}1, used 3, asked 1" in response["message"]) == (429, True), response
+    assert (status, f"{DENIAL}1, used 3, asked 1" in response["message"]) == (429, True), response
     assert sorted(pod["metadata"]["name"] for pod in running.installation.pods(namespace)) == sorted(names)
     running.plane.kubectl("delete", "pod", *names, "-n", namespace, "--grace-period=0", "--force")
-    running.wait(lambda: running.standing("lowered") == 0, "their places to be free")
+    running.wait(lambda: running.standing("lowered") == 0, "the live Pods to be removed")
     assert [running.installation.create_pod(namespace)[0] for _ in range(2)] == [201, 429]
 
 
@@ -156,37 +160,37 @@ def test_pods_created_during_an_outage_are_charged_afterwards(running: Controlle
     running.installation.stop_server(server)
     assert [running.installation.create_pod(namespace)[0] for _ in range(3)] == [201] * 3
     running.start_server()
-    running.wait(lambda: running.standing("away") == 3, "all of them to be found")
+    running.wait(lambda: running.standing("away") == 3, "all of them to be counted")
     assert (running.charged_afterwards("away"), running.used("away")) == (3, 3)
-    running.wait(lambda: enforced(running, "away"), "the limit to hold")
+    running.wait(lambda: enforced(running, "away"), "the limit to be enforced")
     running.installation.wait_for_calls()
     status, response = running.installation.create_pod(namespace)
-    assert (status, f"{REFUSED}2, used 3, asked 1" in response["message"]) == (429, True), response
+    assert (status, f"{DENIAL}2, used 3, asked 1" in response["message"]) == (429, True), response
 
 
 def test_resize_is_charged_by_its_maximum_and_live_at_its_current_size(running: ControllerFixture, store: str) -> None:
     namespace, plane = f"standing-resized-{store}", running.plane
 
     def cpu() -> tuple[Any, Any]:
-        within_an_hour = running.limit("resized", "1h", "requests.cpu")["used"]
-        return running.limit("resized", STANDING, "requests.cpu")["used"], within_an_hour
+        window_used = running.limit("resized", "1h", "requests.cpu")["used"]
+        return running.limit("resized", STANDING, "requests.cpu")["used"], window_used
 
     def containers(quantity: str) -> dict[str, Any]:
         return {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": quantity}}}]}
 
     def resize(quantity: str) -> str:
         patch = json.dumps({"spec": containers(quantity)})
-        how = ("patch", "pod", "web", "--subresource=resize", "--patch", patch, "-n", namespace)
-        return plane.kubectl(*how, check=False).stderr
+        command = ("patch", "pod", "web", "--subresource=resize", "--patch", patch, "-n", namespace)
+        return plane.kubectl(*command, check=False).stderr
 
     assert running.installation.create_pod(namespace, "web", **containers("100m"))[0] == 201
     plane.kubectl("wait", "--for=condition=Ready", "pod/web", "-n", namespace, "--timeout=300s")
-    for quantity, most in (("300m", "300m"), ("200m", "300m"), ("250m", "300m")):
+    for quantity, charged in (("300m", "300m"), ("200m", "300m"), ("250m", "300m")):
         assert resize(quantity) == ""
-        running.wait(partial(_is, cpu, (quantity, most)), f"{quantity} to stand")
+        running.wait(partial(_equals, cpu, (quantity, charged)), f"{quantity} to be counted")
     assert "requests.cpu live at one time: hard 400m, used 250m, asked 250m" in resize("500m")
     assert cpu() == ("250m", "300m")
 
 
-def _is(shown: Callable[[], object], wanted: object) -> bool:
-    return shown() == wanted
+def _equals(current: Callable[[], object], expected: object) -> bool:
+    return current() == expected

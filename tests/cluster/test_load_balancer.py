@@ -14,7 +14,7 @@ from tests.timeouts import HANG_SECONDS
 
 
 class Handler(socketserver.StreamRequestHandler):
-    """Answers each line with the server's answer, and the end with a last word."""
+    """Sends the server's answer for each line, and `over` for the end of stream."""
 
     def handle(self) -> None:
         try:
@@ -35,7 +35,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 @contextmanager
-def answering(answer: str) -> Iterator[Server]:
+def answering_server(answer: str) -> Iterator[Server]:
     with Server(("127.0.0.1", 0), Handler) as server:
         server.answer = f"{answer}\n".encode()
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -45,7 +45,7 @@ def answering(answer: str) -> Iterator[Server]:
         thread.join()
 
 
-class Visitor:
+class Client:
     """A client's connection through a load balancer."""
 
     def __init__(self, load_balancer: LoadBalancer, stack: ExitStack) -> None:
@@ -54,7 +54,7 @@ class Visitor:
         )
         self._file = stack.enter_context(self.socket.makefile("rb"))
 
-    def ask(self) -> str:
+    def send(self) -> str:
         self.socket.sendall(b"?\n")
         return self.read()
 
@@ -64,79 +64,79 @@ class Visitor:
 
 @pytest.fixture
 def load_balancer() -> Iterator[LoadBalancer]:
-    with LoadBalancers() as doors:
-        yield doors.open()
+    with LoadBalancers() as load_balancers:
+        yield load_balancers.open()
 
 
 @pytest.fixture
-def visit(load_balancer: LoadBalancer) -> Iterator[Callable[[], Visitor]]:
+def connect(load_balancer: LoadBalancer) -> Iterator[Callable[[], Client]]:
     with ExitStack() as stack:
-        yield lambda: Visitor(load_balancer, stack)
+        yield lambda: Client(load_balancer, stack)
 
 
 @pytest.fixture
-def one() -> Iterator[Server]:
-    with answering("one") as server:
+def first_server() -> Iterator[Server]:
+    with answering_server("one") as server:
         yield server
 
 
 @pytest.fixture
-def two() -> Iterator[Server]:
-    with answering("two") as server:
+def second_server() -> Iterator[Server]:
+    with answering_server("two") as server:
         yield server
 
 
-Visit = Callable[[], Visitor]
+Connect = Callable[[], Client]
 
 
 def test_connections_alternate_between_targets(
-    one: Server, two: Server, load_balancer: LoadBalancer, visit: Visit
+    first_server: Server, second_server: Server, load_balancer: LoadBalancer, connect: Connect
 ) -> None:
-    load_balancer.targets = [one.address, two.address]
-    assert sorted(visit().ask() for _ in range(4)) == ["one", "one", "two", "two"]
+    load_balancer.targets = [first_server.address, second_server.address]
+    assert sorted(connect().send() for _ in range(4)) == ["one", "one", "two", "two"]
 
 
 def test_unready_server_gets_no_new_connection_and_keeps_the_open_ones(
-    one: Server, two: Server, load_balancer: LoadBalancer, visit: Visit
+    first_server: Server, second_server: Server, load_balancer: LoadBalancer, connect: Connect
 ) -> None:
-    with answering("HTTP/1.1 200 OK") as probe:
-        first = Target(one.address, f"http://{probe.address}/readyz")
-        load_balancer.targets = [first]
-        old = visit()
-        assert old.ask() == "one"
-        load_balancer.targets = [first, two.address]
+    with answering_server("HTTP/1.1 200 OK") as probe:
+        first_target = Target(first_server.address, f"http://{probe.address}/readyz")
+        load_balancer.targets = [first_target]
+        existing = connect()
+        assert existing.send() == "one"
+        load_balancer.targets = [first_target, second_server.address]
         probe.answer = b"HTTP/1.1 503 Service Unavailable\n"
         deadline = time.monotonic() + HANG_SECONDS
-        while load_balancer.ready != (Target(two.address),):
+        while load_balancer.ready != (Target(second_server.address),):
             assert time.monotonic() < deadline, load_balancer.ready
             time.sleep(0.01)
-        assert [visit().ask() for _ in range(3)] == ["two"] * 3
-        assert old.ask() == "one"
+        assert [connect().send() for _ in range(3)] == ["two"] * 3
+        assert existing.send() == "one"
 
 
-def test_without_a_ready_server_a_connection_ends_at_once(visit: Visit) -> None:
+def test_without_a_ready_server_a_connection_ends_at_once(connect: Connect) -> None:
     with pytest.raises(ConnectionError):
-        assert visit().ask() == "nobody's answer"
+        assert connect().send() == "no answer"
 
 
 def test_cut_closes_open_connections_and_accepts_new_ones(
-    one: Server, load_balancer: LoadBalancer, visit: Visit
+    first_server: Server, load_balancer: LoadBalancer, connect: Connect
 ) -> None:
-    load_balancer.targets = [one.address]
-    old = visit()
-    assert old.ask() == "one"
+    load_balancer.targets = [first_server.address]
+    existing = connect()
+    assert existing.send() == "one"
     load_balancer.cut()
     assert load_balancer.connections == 0
     with pytest.raises(ConnectionError):
-        old.read()
-    assert visit().ask() == "one"
+        existing.read()
+    assert connect().send() == "one"
 
 
 def test_half_close_is_forwarded_and_the_other_direction_stays_open(
-    one: Server, load_balancer: LoadBalancer, visit: Visit
+    first_server: Server, load_balancer: LoadBalancer, connect: Connect
 ) -> None:
-    load_balancer.targets = [one.address]
-    visitor = visit()
-    assert visitor.ask() == "one"
-    visitor.socket.shutdown(socket.SHUT_WR)
-    assert visitor.read() == "over"
+    load_balancer.targets = [first_server.address]
+    client = connect()
+    assert client.send() == "one"
+    client.socket.shutdown(socket.SHUT_WR)
+    assert client.read() == "over"

@@ -46,13 +46,13 @@ NUMBERED = sorted(path.name for path in manifests.FOLDER.glob("[0-9]*.yaml"))
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Take the first two steps: credentials, and all that runs in the cluster."""
-    with LoadBalancers() as doors, ControlPlane() as plane:
+    """Run the first two steps: credentials, and the objects in the cluster."""
+    with LoadBalancers() as load_balancers, ControlPlane() as plane:
         plane.add_nodes(*NODES)
-        found = Site(plane, tmp_path_factory.mktemp("site"), doors.open())
+        site_with_credentials = Site(plane, tmp_path_factory.mktemp("site"), load_balancers.open())
         for step in manifests.steps()[:2]:
-            found.run(step)
-        yield found
+            site_with_credentials.run(step)
+        yield site_with_credentials
 
 
 def test_shipped_webhooks_are_rendered_from_the_shipped_policy(*, refresh_goldens: bool) -> None:
@@ -76,27 +76,27 @@ def test_deployment_flags_are_valid_and_the_grace_period_covers_the_shutdown(
     flags = mounted(tmp_path)
     (token := tmp_path / "account-token").touch()
     monkeypatch.setattr("webhook.settings.parsing._SERVICE_ACCOUNT_TOKEN", token)
-    named = {item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
+    flag_values = {item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
     assert flags == {}, "the server has no such flags"
-    understood = settings.parse(named, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
-    assert understood.serving_ca == tmp_path / "tls/serving-ca.crt", "it is ready only where the API server believes it"
+    parsed = settings.parse(flag_values, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    assert parsed.serving_ca == tmp_path / "tls/serving-ca.crt", "the server is ready only if its certificate verifies"
     pod = manifests.pod_spec()
     [container] = pod["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert (understood.listen.port, understood.plain_listen.port) == (ports["admission"], ports["plain"])
-    before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert pod["terminationGracePeriodSeconds"] > before + understood.drain_seconds + understood.grace_seconds
+    assert (parsed.listen.port, parsed.plain_listen.port) == (ports["admission"], ports["plain"])
+    pre_stop_seconds = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod["terminationGracePeriodSeconds"] > pre_stop_seconds + parsed.drain_seconds + parsed.grace_seconds
 
 
 def test_kube_apiserver_token_verifies_with_the_mounted_key_set() -> None:
-    """By the DaemonSet, and by hand in step 3, it is the same one."""
+    """The DaemonSet and step 3 of the README use the same issuer."""
     [daemon_set] = yaml.safe_load_all((manifests.FOLDER / "apiserver/daemonset.yaml").read_text())
     [container] = daemon_set["spec"]["template"]["spec"]["containers"]
     keys = {"own": "--jwks", "cluster": "--cluster-keys"}
     [issuer] = [issuer for issuer in keys if f"--token={issuer}" in container["args"]]
     assert keys[issuer] in manifests.arguments()
-    *_, on_the_node, _ = manifests.steps()
-    assert f"--token {issuer} " in on_the_node
+    *_, node_step, _ = manifests.steps()
+    assert f"--token {issuer} " in node_step
 
 
 @pytest.mark.parametrize("name", NUMBERED)
@@ -111,25 +111,27 @@ def test_second_apply_changes_nothing(site: Site) -> None:
 
 
 def test_old_server_is_terminated_before_the_new_one_is_ready(site: Site) -> None:
-    """The new one waits for the lease of the old one: who waited for both would wait for ever."""
+    """The new server waits for the Lease of the old one, so the rollout must not wait for the new one first."""
     where = ("-n", NAMESPACE)
 
     def pods() -> list[str]:
         return site.plane.kubectl("get", "pods", *where, "-o", "name").stdout.split()
 
     [old] = pods()
-    nowhere = {"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "at-all"}}}}}
-    site.plane.kubectl("patch", "deployment/podgate", *where, "-p", json.dumps(nowhere))
-    site.plane.wait(lambda: pods() and old not in pods(), "the old Pod to go", "kube-controller-manager")
+    unschedulable = {"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "at-all"}}}}}
+    site.plane.kubectl("patch", "deployment/podgate", *where, "-p", json.dumps(unschedulable))
+    site.plane.wait(lambda: pods() and old not in pods(), "the old Pod to be deleted", "kube-controller-manager")
     site.plane.kubectl("rollout", "undo", "deployment/podgate", *where)
     site.plane.kubectl("rollout", "status", "deployment/podgate", *where, "--timeout=300s")
 
 
 def test_lease_wait_exceeds_the_shutdown_time_of_the_old_server() -> None:
     [container] = manifests.pod_spec()["containers"]
-    before = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert before + 10 < server._LEASE_PATIENCE_SECONDS
-    assert LeaseTiming().duration_seconds + 10 < server._LEASE_PATIENCE_SECONDS, "nor for that of a dead one to expire"
+    pre_stop_seconds = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pre_stop_seconds + 10 < server._LEASE_PATIENCE_SECONDS
+    assert LeaseTiming().duration_seconds + 10 < server._LEASE_PATIENCE_SECONDS, (
+        "it also exceeds the expiry of a crashed server's Lease"
+    )
 
 
 def test_services_select_the_server_pod(site: Site) -> None:
@@ -137,17 +139,19 @@ def test_services_select_the_server_pod(site: Site) -> None:
         query = f"labelSelector=kubernetes.io/service-name%3D{service}"
         path = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices?{query}"
         slices = site.plane.api.get(path)["items"]
-        return {port["port"] for found in slices if found["endpoints"] for port in found["ports"]}
+        return {
+            port["port"] for endpoint_slice in slices if endpoint_slice["endpoints"] for port in endpoint_slice["ports"]
+        }
 
     for service, port in (("podgate", 8443), ("podgate-metrics", 8081)):
         site.plane.wait(lambda service=service, port=port: ports(service) == {port}, f"{service} to have endpoints")
 
 
-SHOWS = [
+STATUS_RIGHTS = [
     *((verb, "servicestatuses.podgate.io", "") for verb in ("list", "create", "delete")),
     ("patch", "servicestatuses.podgate.io --subresource=status", ""),
 ]
-SHOWS_NO_MORE = [
+STATUS_DENIED = [
     *((verb, "servicestatuses.podgate.io", "") for verb in ("get", "watch", "update", "patch", "deletecollection")),
     ("update", "servicestatuses.podgate.io --subresource=status", ""),
     *((verb, "customresourcedefinitions.apiextensions.k8s.io", "") for verb in ("get", "create", "patch", "delete")),
@@ -165,10 +169,10 @@ CAN = [
     *((verb, "namespaces", "") for verb in ("list", "watch")),
     *((verb, "pods", "") for verb in ("list", "watch")),
     ("create", "events.events.k8s.io", ""),
-    *SHOWS,
+    *STATUS_RIGHTS,
 ]
 CANNOT = [
-    *SHOWS_NO_MORE,
+    *STATUS_DENIED,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("update", "patch", "delete")),
     *((verb, "configmaps/podgate-overrides", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
@@ -199,10 +203,10 @@ CONTROLLER_CAN = [
     ("create", "leases", NAMESPACE),
     ("create", "events.events.k8s.io", NAMESPACE),
     *((verb, resource, "") for resource in ("pods", "namespaces") for verb in ("list", "watch")),
-    *SHOWS,
+    *STATUS_RIGHTS,
 ]
 CONTROLLER_CANNOT = [
-    *SHOWS_NO_MORE,
+    *STATUS_DENIED,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("update", "delete")),
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "create", "update")),
@@ -221,7 +225,7 @@ CONTROLLER_CANNOT = [
 
 @pytest.fixture(scope="module")
 def controllers_site(site: Site) -> Site:
-    """Apply what is for a Redis, too."""
+    """Also apply the manifests for Redis."""
     site.run("kubectl apply -k manifests/redis")
     return site
 
@@ -233,10 +237,10 @@ def may(site: Site, account: str, verb: str, resource: str, namespace: str) -> s
 
 
 def wait_for_answer(site: Site, answer: str, account: str, verb: str, resource: str, namespace: str) -> None:
-    """Wait until the API server judges by the roles as they are now: it learns of a change by a watch of its own."""
+    """Wait until the API server uses the current roles, which it watches."""
     what = f"the answer {answer} to whether {account} may {verb} {resource} in {namespace or 'all namespaces'}"
-    asked = (site, account, verb, resource, namespace)
-    site.plane.wait(lambda: may(*asked) == answer, what, "kube-apiserver", timeout_seconds=HANG_SECONDS)
+    question = (site, account, verb, resource, namespace)
+    site.plane.wait(lambda: may(*question) == answer, what, "kube-apiserver", timeout_seconds=HANG_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -268,15 +272,15 @@ async def test_missing_rights_to_certificates_are_reported_with_the_remedy(
     token = controllers_site.plane.kubectl("create", "token", account, "-n", NAMESPACE).stdout.strip()
     client = await connect(controllers_site.plane.kubeconfig_for(account, token=token))
     try:
-        vault = SecretStore(Api(client, lambda: True))
+        secret_store = SecretStore(Api(client, lambda: True))
         with pytest.raises(CertsError, match="HTTP 403") as caught:
-            await vault.find(SERVING_CA)
+            await secret_store.find(SERVING_CA)
         assert re.search(rf"kubectl apply -k manifests/{folder}(,|$)", caught.value.remedy)
         controllers_site.run(f"kubectl apply -k manifests/{folder}")
         try:
             user, secret = f"system:serviceaccount:{NAMESPACE}:{account}", f"secrets/{SERVING_CA}"
             wait_for_answer(controllers_site, "yes", user, "get", secret, NAMESPACE)
-            assert (await vault.find(SERVING_CA)).data == {}
+            assert (await secret_store.find(SERVING_CA)).data == {}
         finally:
             controllers_site.run(f"kubectl delete -k manifests/{folder}")
     finally:
@@ -291,22 +295,22 @@ BUNDLES_IN_MEMORY = "manifests/certificates-in-memory/15-rbac-bundles-in-memory.
 async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_secret(
     controllers_site: Site, account: str, files: list[str]
 ) -> None:
-    """What docs/certificates.md has applied there is what the log tells, and no more."""
+    """The documented manifests are those that the errors name, and grant no other rights."""
     name = account.rpartition(":")[2]
     token = controllers_site.plane.kubectl("create", "token", name, "-n", NAMESPACE).stdout.strip()
     client = await connect(controllers_site.plane.kubeconfig_for(name, token=token))
     webhooks = [place.replace("/", ".admissionregistration.k8s.io/") for place in CONFIGURATIONS]
     try:
-        for one in webhooks:  # those that the test before this one granted may be in force yet
-            wait_for_answer(controllers_site, "no", account, "get", one, "")
+        for webhook in webhooks:  # rights of the previous test may still be in force
+            wait_for_answer(controllers_site, "no", account, "get", webhook, "")
         errors = (await CaInjection().reconcile(Api(client, lambda: True), datetime.now(UTC))).errors
         assert len(errors) == len(CONFIGURATIONS)
         for file in files:
             assert all(f"kubectl apply -f {file}" in text for text in errors)
             controllers_site.run(f"kubectl apply -f {file}")
-        for one in webhooks:
+        for webhook in webhooks:
             for verb, answer in (("get", "yes"), ("patch", "yes"), ("delete", "no")):
-                wait_for_answer(controllers_site, answer, account, verb, one, "")
+                wait_for_answer(controllers_site, answer, account, verb, webhook, "")
         assert (await CaInjection().reconcile(Api(client, lambda: True), datetime.now(UTC))).errors == ()
         secret = [may(controllers_site, account, verb, "secrets/podgate-tls", NAMESPACE) for verb in ("get", "update")]
         assert [*secret, may(controllers_site, account, "create", "secrets", NAMESPACE)] == ["no"] * 3
@@ -317,7 +321,7 @@ async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_se
 
 
 def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> None:
-    """What the README takes away there is all that lets it."""
+    """The README deletes the binding that grants them."""
     binding = "clusterrolebinding/podgate-in-memory"
     controllers_site.run(f"kubectl delete {binding}")
     try:
@@ -332,16 +336,18 @@ def test_controller_deployment_flags_are_valid() -> None:
     [deployment] = yaml.safe_load_all((manifests.FOLDER / "redis/31-controller.yaml").read_text())
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     flags = dict(argument.split("=", 1) for argument in container["args"])
-    named = {item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.ControllerSettings)}
+    flag_values = {
+        item.name: flags.pop(settings.flag_of(item.name), None) for item in fields(settings.ControllerSettings)
+    }
     assert flags == {}, "the controller has no such flags"
     assert container["command"] == ["podgate", "controller"]
-    assert named["store"] is not None
-    settings.store_of(named["store"])
+    assert flag_values["store"] is not None
+    settings.store_of(flag_values["store"])
 
 
 @pytest.mark.parametrize("namespace", ["default", NAMESPACE])
 def test_caller_account_of_the_api_server_has_no_rights(site: Site, namespace: str) -> None:
-    """Nothing but what every service account may: ask what it may do, and read how the API is made."""
+    """It has only the rights of every service account: self-reviews and discovery."""
 
     def rules(account: str) -> list[str]:
         listed = site.plane.kubectl("auth", "can-i", "--list", "-n", namespace, f"--as={account}")
@@ -351,23 +357,23 @@ def test_caller_account_of_the_api_server_has_no_rights(site: Site, namespace: s
 
 
 def test_shipped_webhooks_deny_no_pod(site: Site) -> None:
-    """Whoever applies the placeholder by mistake has no policy, and no outage."""
+    """Applying the placeholder by mistake causes no outage."""
     site.plane.create_namespace("payments-placeholder")
     site.run("kubectl apply --server-side -f manifests/50-webhooks.yaml")
 
-    def passed_over() -> bool:
+    def failed_open() -> bool:
         site.plane.kubectl("run", "p", "--image=i", "-n", "payments-placeholder", "--dry-run=server")
         metrics = site.plane.kubectl("get", "--raw", "/metrics").stdout.splitlines()
-        counted = [line for line in metrics if line.startswith("apiserver_admission_webhook_fail_open_count{")]
-        return all(any(name in line for line in counted) for name in ("mutate.podgate.io", "validate-open.podgate.io"))
+        series = [line for line in metrics if line.startswith("apiserver_admission_webhook_fail_open_count{")]
+        return all(any(name in line for line in series) for name in ("mutate.podgate.io", "validate-open.podgate.io"))
 
-    site.plane.wait(passed_over, "the API server to find nobody to ask", "kube-apiserver")
+    site.plane.wait(failed_open, "the API server to fail open", "kube-apiserver")
     site.run("kubectl delete --wait -f manifests/50-webhooks.yaml")
 
 
 def test_readme_steps_lead_to_pods_admitted_by_the_policy(site: Site) -> None:
-    *_, on_the_node, webhooks = manifests.steps()
-    site.run(on_the_node)
+    *_, node_step, webhooks = manifests.steps()
+    site.run(node_step)
     site.restart_api_server()
     address = site.start_server()
     site.run(webhooks)
@@ -378,19 +384,27 @@ def test_readme_steps_lead_to_pods_admitted_by_the_policy(site: Site) -> None:
         labels: dict[str, str] = json.loads(site.plane.kubectl(*run).stdout)["metadata"]["labels"]
         return labels.get("podgate.io/service")
 
-    site.plane.wait(lambda: owner() == "payment-api", "the Pod to be its service's", SERVER, "kube-apiserver")
+    site.plane.wait(lambda: owner() == "payment-api", "the Pod to be owned by its service", SERVER, "kube-apiserver")
     assert "WouldRewrite" in site.plane.kubectl(*run).stderr, "it only warns"
-    _the_clusters_own_token_is_good_too(site, address)
+    _cluster_token_is_accepted(site, address)
 
 
-def _the_clusters_own_token_is_good_too(site: Site, address: str) -> None:
+def _cluster_token_is_accepted(site: Site, address: str) -> None:
     keys = site.plane.kubectl("get", "--raw", "/openid/v1/jwks").stdout
     (site.folder / "pod/jwks/jwks.json").write_text(keys)
-    made = ("create", "token", "kube-apiserver-caller", "-n", NAMESPACE, "--audience=podgate", "--duration=24h")
-    token = site.plane.kubectl(*made).stdout.strip()
+    token_command = (
+        "create",
+        "token",
+        "kube-apiserver-caller",
+        "-n",
+        NAMESPACE,
+        "--audience=podgate",
+        "--duration=24h",
+    )
+    token = site.plane.kubectl(*token_command).stdout.strip()
     pki = site.folder / "pki"
     context = ssl.create_default_context(cafile=pki / "ca.crt")
-    context.check_hostname = False  # it is named after its Service
+    context.check_hostname = False  # the certificate is for the Service name
     context.load_cert_chain(pki / "kube-apiserver.crt", pki / "kube-apiserver.key")
     body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": REQUEST})
 
@@ -398,9 +412,9 @@ def _the_clusters_own_token_is_good_too(site: Site, address: str) -> None:
         connection = HTTPSConnection(address, context=context, timeout=HANG_SECONDS)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         connection.request("POST", "/mutate", body, headers)
-        found = connection.getresponse().status
+        response_status = connection.getresponse().status
         connection.close()
-        return found
+        return response_status
 
     site.plane.wait(lambda: status() == 200, "the key set to be read", SERVER)
 

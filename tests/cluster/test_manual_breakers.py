@@ -1,4 +1,4 @@
-"""Manual breaker states on a real API server: they act on all servers, and each transition is an Event."""
+"""Manual breaker states on a real API server: they apply to all servers, and each transition is an Event."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,39 +26,39 @@ services:
 
 
 @contextmanager
-def led(
+def breaker_installation(
     plane: ControlPlane, identities: Identities, service: str, redis: RedisServer, servers: int = 1
 ) -> Iterator[Installation]:
-    """Yield servers and a controller on one Redis, all under the rights of the manifests; each test has its service."""
+    """Install servers and a controller on one Redis, with the rights of the manifests, and one service."""
     policy, namespace = POLICY.replace("NAME", service), f"breakers-{service}"
     flags = ("--drain", "0s", "--store", redis.url, "--store-deadline", "10s")
-    with installed(plane, identities.files, policy, [namespace], servers=servers, arguments=flags) as found:
+    with installed(plane, identities.files, policy, [namespace], servers=servers, arguments=flags) as installation:
         try:
-            controller = found.start_controller("--store", redis.url)
-            found.wait_for_calls()
+            controller = installation.start_controller("--store", redis.url)
+            installation.wait_for_calls()
             plane.wait(lambda: controller.status()["leads"], "the controller to lead", controller.name)
-            yield found
+            yield installation
         finally:
             plane.kubectl("delete", "configmap", OVERRIDES, "-n", NAMESPACE, "--ignore-not-found")
 
 
-def states(found: Installation) -> list[str]:
-    """Return the breaker's state as each server has it."""
-    return [server.status()["services"][0]["breaker"]["state"] for server in found.servers]
+def states(installation: Installation) -> list[str]:
+    """Return the state of the breaker on each server."""
+    return [server.status()["services"][0]["breaker"]["state"] for server in installation.servers]
 
 
-def events(found: Installation, reason: str) -> list[dict[str, Any]]:
-    """Return the Events of the policy's ConfigMap as it is there now."""
-    uid = found.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/podgate-policy")["metadata"]["uid"]
-    listed = found.plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
+def events(installation: Installation, reason: str) -> list[dict[str, Any]]:
+    """Return the Events of the current ConfigMap of the policy."""
+    uid = installation.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/podgate-policy")["metadata"]["uid"]
+    listed = installation.plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
     return [one for one in listed if one["reason"] == reason and one["regarding"].get("uid") == uid]
 
 
-def event_of(found: Installation, reason: str) -> dict[str, Any]:
-    """Wait until it is told, and return it: once, whoever told it."""
-    names = [one.name for one in (*found.servers, *found.controllers)]
-    found.plane.wait(lambda: events(found, reason), f"{reason} to be told", *names)
-    [event] = events(found, reason)
+def event_of(installation: Installation, reason: str) -> dict[str, Any]:
+    """Wait for the Event, and return it; only one process must write it."""
+    names = [process.name for process in (*installation.servers, *installation.controllers)]
+    installation.plane.wait(lambda: events(installation, reason), f"{reason} to be written", *names)
+    [event] = events(installation, reason)
     return event
 
 
@@ -66,16 +66,16 @@ def test_manual_breaker_changes_apply_to_all_servers_and_are_events_of_the_polic
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
     options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-1")
-    with led(plane, identities, "forced", a_redis, servers=2) as found:
+    with breaker_installation(plane, identities, "forced", a_redis, servers=2) as installation:
         done = podgate("breaker", "open", "forced", "--for", "1h", *options)
         assert done.code == 0, done.err
-        plane.wait(lambda: states(found) == ["FORCED_OPEN"] * 2, "both to hold it open")
-        status, answer = found.create_pod("breakers-forced")
+        plane.wait(lambda: states(installation) == ["FORCED_OPEN"] * 2, "both servers to force the breaker open")
+        status, answer = installation.create_pod("breakers-forced")
         assert (status, "BreakerOpen: service forced: the breaker was forced open" in answer["message"]) == (
             503,
             True,
         )
-        opened = event_of(found, "BreakerForcedOpen")
+        opened = event_of(installation, "BreakerForcedOpen")
         assert (opened["type"], opened["note"].partition(" (generation")[0]) == (
             "Warning",
             "service forced: the breaker was CLOSED, is FORCED_OPEN: INC-1",
@@ -84,27 +84,27 @@ def test_manual_breaker_changes_apply_to_all_servers_and_are_events_of_the_polic
         assert "breaker: ForcedOpen" in podgate("override", "--list", "-o", "table", *options[:2]).out
 
         assert podgate("breaker", "reset", "forced", "--merge", *options).code == 0
-        plane.wait(lambda: states(found) == ["CLOSED"] * 2, "both to let it go")
-        assert event_of(found, "BreakerClosed")["type"] == "Normal"
-        assert found.create_pod("breakers-forced")[0] == 201
+        plane.wait(lambda: states(installation) == ["CLOSED"] * 2, "both servers to close the breaker")
+        assert event_of(installation, "BreakerClosed")["type"] == "Normal"
+        assert installation.create_pod("breakers-forced")[0] == 201
         assert podgate("breaker", "open", "nope", "--for", "1h", *options).code == 4
 
-        # It goes by itself again: what one server trips both see, and one of the three tells.
-        assert [found.create_pod("breakers-forced")[0] for _ in range(2)] == [201, 429]
-        plane.wait(lambda: states(found) == ["OPEN"] * 2, "both to see it tripped")
-        assert "quotaExceeded: 1 request refused within 60s" in event_of(found, "BreakerOpened")["note"]
+        # Without the override, a trip on one server opens the breaker on both, and one process writes the Event.
+        assert [installation.create_pod("breakers-forced")[0] for _ in range(2)] == [201, 429]
+        plane.wait(lambda: states(installation) == ["OPEN"] * 2, "both servers to show it open")
+        assert "quotaExceeded: 1 request refused within 60s" in event_of(installation, "BreakerOpened")["note"]
 
 
 def test_without_servers_the_controller_ticks_breakers_and_reports_transitions(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
-    with led(plane, identities, "alone", a_redis) as found:
-        [server], [controller] = found.servers, found.controllers
-        assert [found.create_pod("breakers-alone")[0] for _ in range(3)] == [201, 201, 429]
-        opened = event_of(found, "BreakerOpened")
+    with breaker_installation(plane, identities, "alone", a_redis) as installation:
+        [server], [controller] = installation.servers, installation.controllers
+        assert [installation.create_pod("breakers-alone")[0] for _ in range(3)] == [201, 201, 429]
+        opened = event_of(installation, "BreakerOpened")
         assert "is OPEN: quotaExceeded: 1 request refused within 60s" in opened["note"]
-        found.stop_server(server)
-        probing = event_of(found, "BreakerHalfOpen")
+        installation.stop_server(server)
+        probing = event_of(installation, "BreakerHalfOpen")
         assert probing["reportingInstance"]
         labels = ('from="OPEN"', 'reason="openForPassed"', 'service="alone"', 'to="HALF_OPEN"')
         assert controller.total("podgate_breaker_transitions_total", *labels) == 1

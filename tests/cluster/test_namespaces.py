@@ -39,9 +39,9 @@ OWNERS = {
 }
 
 
-def owner(found: Installation, namespace: str) -> str | None:
-    """Return whose Pod a new one would be."""
-    status, pod = found.create_pod(namespace, dry_run=True)
+def owner(installation: Installation, namespace: str) -> str | None:
+    """Return the service that owns a new Pod."""
+    status, pod = installation.create_pod(namespace, dry_run=True)
     assert status == 201, pod
     service = pod["metadata"]["labels"].get("podgate.io/service")
     return None if service is None else str(service)
@@ -50,14 +50,16 @@ def owner(found: Installation, namespace: str) -> str | None:
 def test_namespace_selector_operators_select_the_owning_service(plane: ControlPlane, identities: Identities) -> None:
     for name, (labels, _) in OWNERS.items():
         plane.create_namespace(name, **labels)
-    with installed(plane, identities.files, POLICY, ["ns-gold-too"]) as found:
+    with installed(plane, identities.files, POLICY, ["ns-gold-too"]) as installation:
         plane.kubectl("label", "namespace", "ns-gold-too", "tier=gold")
-        found.wait_for_calls()
-        assert {name: owner(found, name) for name in OWNERS} == {name: service for name, (_, service) in OWNERS.items()}
+        installation.wait_for_calls()
+        assert {name: owner(installation, name) for name in OWNERS} == {
+            name: service for name, (_, service) in OWNERS.items()
+        }
         plane.kubectl("label", "namespace", "ns-iron", "tier=gold", "--overwrite")
-        plane.wait(lambda: owner(found, "ns-iron") == "chosen", "the changed label to act")
+        plane.wait(lambda: owner(installation, "ns-iron") == "chosen", "the changed label to take effect")
         plane.kubectl("label", "namespace", "ns-iron", "tier-")
-        plane.wait(lambda: owner(found, "ns-iron") is None, "the removed label to act")
-        [server] = found.servers
+        plane.wait(lambda: owner(installation, "ns-iron") is None, "the removed label to take effect")
+        [server] = installation.servers
         assert server.total("podgate_refused_calls_total") == 0
     plane.kubectl("delete", "namespace", "--wait=false", *OWNERS)

@@ -1,4 +1,4 @@
-"""Overrides on a real API server: written by a user with few permissions, applied by servers with the manifests'."""
+"""Overrides on a real API server: users and servers have minimal rights."""
 
 import json
 from collections.abc import Iterator
@@ -24,26 +24,31 @@ services:
   match: {namespaces: ["overrides-*"]}
   quota: {windows: [{window: 1h, hard: {pods: 1}}]}
 """
-READS = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["podgate-policy"], "verbs": ["get"]}
-CHANGES = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [OVERRIDES], "verbs": ["get", "update"]}
-CREATES = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}
+READ_POLICY = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["podgate-policy"], "verbs": ["get"]}
+CHANGE_OVERRIDES = {
+    "apiGroups": [""],
+    "resources": ["configmaps"],
+    "resourceNames": [OVERRIDES],
+    "verbs": ["get", "update"],
+}
+CREATE_CONFIG_MAPS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}
 
 
 @contextmanager
-def overridden(
+def overridable(
     plane: ControlPlane, identities: Identities, namespace: str, *arguments: str, servers: int = 1
 ) -> Iterator[Installation]:
     flags = ("--drain", "0s", *arguments)
-    with installed(plane, identities.files, POLICY, [namespace], servers=servers, arguments=flags) as found:
+    with installed(plane, identities.files, POLICY, [namespace], servers=servers, arguments=flags) as installation:
         try:
-            found.wait_for_calls()
-            yield found
+            installation.wait_for_calls()
+            yield installation
         finally:
             plane.kubectl("delete", "configmap", OVERRIDES, "-n", NAMESPACE, "--ignore-not-found")
 
 
-def person(plane: ControlPlane, name: str, *rules: dict[str, Any]) -> Path:
-    """Return the kubeconfig of a person with these rights."""
+def user_kubeconfig(plane: ControlPlane, name: str, *rules: dict[str, Any]) -> Path:
+    """Return the kubeconfig of a user with these rights."""
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name, "namespace": NAMESPACE}}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
@@ -54,104 +59,110 @@ def person(plane: ControlPlane, name: str, *rules: dict[str, Any]) -> Path:
     return plane.kubeconfig_for(name)
 
 
-def admitted(found: Installation) -> bool:
-    status, _ = found.create_pod(found.namespaces[0])
+def is_admitted(installation: Installation) -> bool:
+    status, _ = installation.create_pod(installation.namespaces[0])
     return status == 201
 
 
-BAD = "- {service: web}\n"
+INVALID = "- {service: web}\n"
 
 
-def applied(plane: ControlPlane, text: str) -> str:
-    """Apply overrides as a person does without our commands; return what kubectl said."""
+def apply_overrides(plane: ControlPlane, text: str) -> str:
+    """Apply overrides with kubectl instead of podgate; return its output."""
     metadata = {"name": OVERRIDES, "namespace": NAMESPACE}
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"overrides.yaml": text}}
-    how = ("apply", "--server-side", "--force-conflicts", "-f", "-")
-    done = plane.kubectl(*how, input=json.dumps(config_map), check=False)
+    command = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+    done = plane.kubectl(*command, input=json.dumps(config_map), check=False)
     return done.stdout + done.stderr
 
 
-def in_force(found: Installation) -> list[list[str]]:
-    """Return what each server has in force."""
-    documents = [server.status()["overrides"] for server in found.servers]
+def in_force(installation: Installation) -> list[list[str]]:
+    """Return the services of the overrides in force on each server."""
+    documents = [server.status()["overrides"] for server in installation.servers]
     return [[entry["service"] for entry in document["entries"]] for document in documents]
 
 
 def test_user_with_three_rights_sets_and_clears_an_override_of_all_servers(
     plane: ControlPlane, identities: Identities, a_redis: RedisServer
 ) -> None:
-    kubeconfig = person(plane, "night-shift", READS, CHANGES, CREATES)
+    kubeconfig = user_kubeconfig(plane, "night-shift", READ_POLICY, CHANGE_OVERRIDES, CREATE_CONFIG_MAPS)
     options = ("--kubeconfig", kubeconfig, "--reason", "INC-1")
-    with overridden(plane, identities, "overrides-acted", "--store", a_redis.url, servers=2) as found:
-        assert [admitted(found), admitted(found)] == [True, False]
+    with overridable(plane, identities, "overrides-acted", "--store", a_redis.url, servers=2) as installation:
+        assert [is_admitted(installation), is_admitted(installation)] == [True, False]
         done = podgate("quota", "grant", "web", "--window", "1h", "--hard", "pods=1", "--for", "1h", *options)
         assert done.code == 0, done.err
-        plane.wait(lambda: in_force(found) == [["web"], ["web"]], "the override to be in force")
-        [shown] = found.servers[0].status()["services"]
-        assert shown["override"]["grant"] == [{"window": "1h", "hard": {"pods": "1"}}]
-        assert [window["hard"] for window in shown["windows"] if window["window"] == "1h"] == [2]
-        assert [admitted(found), admitted(found)] == [True, False]
+        plane.wait(lambda: in_force(installation) == [["web"], ["web"]], "the override to be in force")
+        [service_status] = installation.servers[0].status()["services"]
+        assert service_status["override"]["grant"] == [{"window": "1h", "hard": {"pods": "1"}}]
+        assert [window["hard"] for window in service_status["windows"] if window["window"] == "1h"] == [2]
+        assert [is_admitted(installation), is_admitted(installation)] == [True, False]
 
         assert podgate("override", "web", "--mode", "quota=Audit", "--for", "1h", "--merge", *options).code == 0
-        plane.wait(lambda: admitted(found), "the mode to act")
+        plane.wait(lambda: is_admitted(installation), "the mode to be in force")
         assert podgate("override", "web", "--clear", "--kubeconfig", kubeconfig).code == 0
-        plane.wait(lambda: in_force(found) == [[], []], "the override to be gone")
-        assert not admitted(found)
+        plane.wait(lambda: in_force(installation) == [[], []], "the override to be gone")
+        assert not is_admitted(installation)
 
 
 def test_override_expires_and_invalid_overrides_change_nothing(plane: ControlPlane, identities: Identities) -> None:
     options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-1")
-    with overridden(plane, identities, "overrides-ended") as found:
-        [server] = found.servers
+    with overridable(plane, identities, "overrides-ended") as installation:
+        [server] = installation.servers
         assert podgate("override", "web", "--mode", "quota=Audit", "--for", "8s", *options).code == 0
-        plane.wait(lambda: in_force(found) == [["web"]], "the override to be in force", server.name)
-        assert "denied" in applied(plane, BAD)
+        plane.wait(lambda: in_force(installation) == [["web"]], "the override to be in force", server.name)
+        assert "denied" in apply_overrides(plane, INVALID)
         plane.kubectl("delete", "validatingwebhookconfiguration", "podgate-policy")
-        plane.wait(lambda: "denied" not in applied(plane, BAD), "the bad overrides to be stored")
+        plane.wait(lambda: "denied" not in apply_overrides(plane, INVALID), "the invalid overrides to be stored")
         errors = plane.wait(lambda: server.status()["overrides"]["errors"], "the errors to be shown", server.name)
         assert errors[0].startswith(f"configmap {NAMESPACE}/{OVERRIDES}: overrides.yaml:1:3: [0]")
         refused = podgate("override", "web", "--quota-factor", "2", "--for", "1h", *options)
         assert (refused.code, "fix what is listed here" in refused.err) == (2, True)
-        plane.wait(lambda: in_force(found) == [[]], "the override to end", server.name)
-        assert "override ended" in found.log(server)
+        plane.wait(lambda: in_force(installation) == [[]], "the override to end", server.name)
+        assert "override ended" in installation.log(server)
 
 
 def test_invalid_overrides_and_unknown_services_are_denied_at_apply(
     plane: ControlPlane, identities: Identities
 ) -> None:
     entry = "- {service: SERVICE, modes: {quota: Audit}, until: 2099-01-01T00:00:00Z, reason: INC-1}\n"
-    with overridden(plane, identities, "overrides-judged") as found:
-        printed = applied(plane, BAD)
+    with overridable(plane, identities, "overrides-judged") as installation:
+        printed = apply_overrides(plane, INVALID)
         assert (
             'admission webhook "policy.podgate.io" denied the request: OverridesInvalid: the overrides have ' in printed
         )
         assert "overrides.yaml:1:3: [0].until: (absent): required: add until" in printed
-        printed = applied(plane, entry.replace("SERVICE", "wob"))
+        printed = apply_overrides(plane, entry.replace("SERVICE", "wob"))
         assert "overrides.yaml: no service 'wob': the policy has web" in printed
-        assert "denied" not in applied(plane, entry.replace("SERVICE", "web"))
-        plane.wait(lambda: in_force(found) == [["web"]], "the override to be in force", found.servers[0].name)
+        assert "denied" not in apply_overrides(plane, entry.replace("SERVICE", "web"))
+        plane.wait(
+            lambda: in_force(installation) == [["web"]], "the override to be in force", installation.servers[0].name
+        )
         options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-2", "--for", "1h")
         assert podgate("quota", "grant", "web", "--window", "1h", "--hard", "pods=1", *options).code == 0
-        plane.wait(lambda: in_force(found) == [["web", "web"]], "both to be in force", found.servers[0].name)
-        entries = found.servers[0].status()["overrides"]["entries"]
-        assert [one.get("by") for one in entries] == [None, "kubernetes-admin"], "the command knows who asks"
+        plane.wait(
+            lambda: in_force(installation) == [["web", "web"]], "both to be in force", installation.servers[0].name
+        )
+        entries = installation.servers[0].status()["overrides"]["entries"]
+        assert [entry.get("by") for entry in entries] == [None, "kubernetes-admin"], "the command records its user"
 
 
 def test_missing_right_and_unknown_service_are_reported(plane: ControlPlane, identities: Identities) -> None:
     def override(kubeconfig: Path, service: str = "web") -> tuple[int, str]:
-        wanted = ("--quota-factor", "2", "--for", "1h", "--reason", "INC-1", "--kubeconfig", kubeconfig)
-        done = podgate("override", service, *wanted)
+        override_options = ("--quota-factor", "2", "--for", "1h", "--reason", "INC-1", "--kubeconfig", kubeconfig)
+        done = podgate("override", service, *override_options)
         return done.code, done.err
 
-    with overridden(plane, identities, "overrides-rights"):
-        code, printed = override(person(plane, "nobody"))
+    with overridable(plane, identities, "overrides-rights"):
+        code, printed = override(user_kubeconfig(plane, "nobody"))
         assert (code, f"grant the right to get configmaps named {OVERRIDES}" in printed) == (2, True), printed
-        code, printed = override(person(plane, "reader", READS, {**CHANGES, "verbs": ["get"]}))
+        code, printed = override(user_kubeconfig(plane, "reader", READ_POLICY, {**CHANGE_OVERRIDES, "verbs": ["get"]}))
         assert (code, f"grant the right to create configmaps named {OVERRIDES}" in printed) == (2, True), printed
-        maker = person(plane, "maker", {**CHANGES, "verbs": ["get"]}, CREATES)
-        code, printed = override(maker)
+        creator = user_kubeconfig(plane, "maker", {**CHANGE_OVERRIDES, "verbs": ["get"]}, CREATE_CONFIG_MAPS)
+        code, printed = override(creator)
         assert (code, "warning: not checked against the policy: cannot read" in printed) == (0, True), printed
-        code, printed = override(person(plane, "reader", READS, {**CHANGES, "verbs": ["get"]}), "wob")
+        code, printed = override(
+            user_kubeconfig(plane, "reader", READ_POLICY, {**CHANGE_OVERRIDES, "verbs": ["get"]}), "wob"
+        )
         assert (code, printed) == (4, "error: no service 'wob': the policy has web\n")
-        assert podgate("override", "web", "--clear", "--kubeconfig", maker).code == 2
-        assert podgate("override", "--list", "-o", "json", "--kubeconfig", maker).code == 0
+        assert podgate("override", "web", "--clear", "--kubeconfig", creator).code == 2
+        assert podgate("override", "--list", "-o", "json", "--kubeconfig", creator).code == 0

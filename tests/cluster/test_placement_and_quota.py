@@ -29,26 +29,32 @@ services:
 """
 
 
-def deploy(found: Installation, namespace: str, replicas: int) -> None:
-    found.plane.kubectl("create", "deployment", "web", "--image=i", f"--replicas={replicas}", "-n", namespace)
+def deploy(installation: Installation, namespace: str, replicas: int) -> None:
+    installation.plane.kubectl("create", "deployment", "web", "--image=i", f"--replicas={replicas}", "-n", namespace)
 
 
-def running(found: Installation, namespace: str) -> list[dict[str, Any]]:
-    return [pod for pod in found.pods(namespace) if pod["status"].get("phase") == "Running"]
+def running_pods(installation: Installation, namespace: str) -> list[dict[str, Any]]:
+    return [pod for pod in installation.pods(namespace) if pod["status"].get("phase") == "Running"]
 
 
 def test_deployment_is_scheduled_only_where_its_policy_allows(plane: ControlPlane, identities: Identities) -> None:
-    with installed(plane, identities.files, PLACEMENT, ["placed", "elsewhere"]) as found:
-        found.wait_for_calls()
-        deploy(found, "placed", 5)
-        deploy(found, "elsewhere", 8)
-        placed = plane.wait(lambda: len(running(found, "placed")) == 5 and running(found, "placed"), "5 Pods to run")
-        others = plane.wait(lambda: len(running(found, "elsewhere")) == 8 and found.pods("elsewhere"), "8 Pods to run")
-        assert {pod["spec"]["schedulerName"] for pod in placed} == {"podgate-scheduler"}
-        assert {pod["metadata"]["labels"]["podgate.io/service"] for pod in placed} == {"placed"}
-        assert zones(plane, placed) == {"zone-b"}
-        assert {pod["spec"]["schedulerName"] for pod in others} == {"default-scheduler"}
-        assert zones(plane, others) == {"zone-a", "zone-b"}, "the scheduler spreads what no policy places"
+    with installed(plane, identities.files, PLACEMENT, ["placed", "elsewhere"]) as installation:
+        installation.wait_for_calls()
+        deploy(installation, "placed", 5)
+        deploy(installation, "elsewhere", 8)
+        placed_pods = plane.wait(
+            lambda: len(running_pods(installation, "placed")) == 5 and running_pods(installation, "placed"),
+            "5 Pods to run",
+        )
+        other_pods = plane.wait(
+            lambda: len(running_pods(installation, "elsewhere")) == 8 and installation.pods("elsewhere"),
+            "8 Pods to run",
+        )
+        assert {pod["spec"]["schedulerName"] for pod in placed_pods} == {"podgate-scheduler"}
+        assert {pod["metadata"]["labels"]["podgate.io/service"] for pod in placed_pods} == {"placed"}
+        assert zones(plane, placed_pods) == {"zone-b"}
+        assert {pod["spec"]["schedulerName"] for pod in other_pods} == {"default-scheduler"}
+        assert zones(plane, other_pods) == {"zone-a", "zone-b"}, "the scheduler spreads what no policy places"
 
 
 def zones(plane: ControlPlane, pods: list[dict[str, Any]]) -> set[str]:
@@ -59,24 +65,30 @@ def zones(plane: ControlPlane, pods: list[dict[str, Any]]) -> set[str]:
 def test_pods_above_the_quota_are_denied_and_admitted_as_the_window_slides(
     plane: ControlPlane, identities: Identities
 ) -> None:
-    with installed(plane, identities.files, QUOTA, ["counted"]) as found:
-        found.wait_for_calls()
-        deploy(found, "counted", 5)
-        message = plane.wait(lambda: refusal(found), "the ReplicaSet's condition to say why Pods are missing")
+    with installed(plane, identities.files, QUOTA, ["counted"]) as installation:
+        installation.wait_for_calls()
+        deploy(installation, "counted", 5)
+        message = plane.wait(lambda: creation_failure(installation), "the ReplicaSet's condition to report the denial")
         assert "validate-closed.podgate.io" in message
         assert "QuotaExceeded: service counted: pods in 1m: hard 3, used 3, asked 1; could pass from " in message
-        assert len(found.pods("counted")) == 3
-        status, answer = found.create_pod("counted", "sixth")
+        assert len(installation.pods("counted")) == 3
+        status, answer = installation.create_pod("counted", "sixth")
         assert (status, answer["reason"]) == (429, "TooManyRequests")
-        plane.wait(lambda: len(found.pods("counted")) == 5, "the 4th and 5th Pod")
-        created = sorted(datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in found.pods("counted"))
-        # The API server cuts its times to whole seconds.
+        plane.wait(lambda: len(installation.pods("counted")) == 5, "the 4th and 5th Pod")
+        created = sorted(
+            datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in installation.pods("counted")
+        )
+        # The API server truncates times to seconds.
         assert created[3] - created[0] >= timedelta(seconds=59)
-        assert not refusal(found) or plane.wait(lambda: not refusal(found), "the condition to go")
+        assert not creation_failure(installation) or plane.wait(
+            lambda: not creation_failure(installation), "the condition to be removed"
+        )
 
 
-def refusal(found: Installation) -> str:
-    """Return what the ReplicaSet says of the Pods that it could not create."""
-    [replica_set] = found.plane.api.get("/apis/apps/v1/namespaces/counted/replicasets")["items"] or [{"status": {}}]
+def creation_failure(installation: Installation) -> str:
+    """Return the ReplicaFailure message of the ReplicaSet."""
+    [replica_set] = installation.plane.api.get("/apis/apps/v1/namespaces/counted/replicasets")["items"] or [
+        {"status": {}}
+    ]
     conditions = replica_set["status"].get("conditions", [])
-    return next((one["message"] for one in conditions if one["type"] == "ReplicaFailure"), "")
+    return next((condition["message"] for condition in conditions if condition["type"] == "ReplicaFailure"), "")

@@ -36,14 +36,14 @@ PRIORITIES = {"batch": (100, "PreemptLowerPriority"), "never": (500, "Never"), "
 OVERHEADS = {"gvisor": {"cpu": "50m", "memory": "64Mi"}, "kata": {"cpu": "250m"}, "fenced": {"cpu": "10m"}}
 
 
-def app(value: str, rule: str) -> str:
-    """Return the name of the service whose policy sets the class, and does so by this rule where there is another."""
+def service_name(value: str, rule: str) -> str:
+    """Return the name of the service that sets this class with this rule for conflicts."""
     return f"{value}-{rule.lower()}"
 
 
 POLICY = policy(
     *(
-        service(app(value, rule), SPACE, {field: value, "onConflict": {"default": rule}})
+        service(service_name(value, rule), SPACE, {field: value, "onConflict": {"default": rule}})
         for field, values in WANTED.items()
         for value in values
         for rule in RULES
@@ -53,15 +53,15 @@ POLICY = policy(
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
-    with classes(plane, *CLASSES), installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as found:
-        found.wait_for_calls()
-        yield found
+    with classes(plane, *CLASSES), installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation:
+        installation.wait_for_calls()
+        yield installation
 
 
-def created(plane: ControlPlane, found: Json, *, dry_run: bool = True) -> tuple[int, Any]:
-    """Create a Pod; return status, and the spec that was stored or what was said."""
+def created(plane: ControlPlane, pod_to_create: Json, *, dry_run: bool = True) -> tuple[int, Any]:
+    """Create a Pod; return the status, and the stored spec or the message."""
     query = "?dryRun=All" if dry_run else ""
-    status, answer = plane.api.request("POST", f"/api/v1/namespaces/{SPACE}/pods{query}", found)
+    status, answer = plane.api.request("POST", f"/api/v1/namespaces/{SPACE}/pods{query}", pod_to_create)
     return status, answer["spec"] if status == 201 else answer["message"]
 
 
@@ -78,27 +78,29 @@ pytestmark = pytest.mark.usefixtures("installation")
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("wanted", ["never", "high"])
 def test_global_default_class_is_no_conflict(plane: ControlPlane, wanted: str, rule: str) -> None:
-    _, spec = created(plane, pod("web", app(wanted, rule)))
+    _, spec = created(plane, pod("web", service_name(wanted, rule)))
     assert priority(spec) == (wanted, *PRIORITIES[wanted])
 
 
-@pytest.mark.parametrize("own", ["batch", "high"])
-def test_explicit_class_is_kept_or_replaced_together_with_its_priority(plane: ControlPlane, own: str) -> None:
-    _, kept = created(plane, pod("web", app("never", "Keep"), priorityClassName=own))
-    assert priority(kept) == (own, *PRIORITIES[own])
-    _, replaced = created(plane, pod("web", app("never", "Override"), priorityClassName=own))
-    assert priority(replaced) == ("never", 500, "Never")
+@pytest.mark.parametrize("own_class", ["batch", "high"])
+def test_explicit_class_is_kept_or_replaced_together_with_its_priority(plane: ControlPlane, own_class: str) -> None:
+    _, kept_spec = created(plane, pod("web", service_name("never", "Keep"), priorityClassName=own_class))
+    assert priority(kept_spec) == (own_class, *PRIORITIES[own_class])
+    _, replaced_spec = created(plane, pod("web", service_name("never", "Override"), priorityClassName=own_class))
+    assert priority(replaced_spec) == ("never", 500, "Never")
 
 
 def test_explicit_priority_is_replaced_with_the_class(plane: ControlPlane) -> None:
-    """A user may write the number too, as long as it is the one of his class."""
-    _, of_nobody = created(plane, pod("web", app("never", "Deny"), priority=7))
-    _, of_batch = created(plane, pod("web", app("never", "Override"), priorityClassName="batch", priority=100))
-    assert [priority(of_nobody), priority(of_batch)] == [("never", 500, "Never")] * 2
+    """A user may also set the priority of the class."""
+    _, without_class = created(plane, pod("web", service_name("never", "Deny"), priority=7))
+    _, with_batch = created(
+        plane, pod("web", service_name("never", "Override"), priorityClassName="batch", priority=100)
+    )
+    assert [priority(without_class), priority(with_batch)] == [("never", 500, "Never")] * 2
 
 
 def test_explicit_priority_class_is_denied_by_name(plane: ControlPlane) -> None:
-    status, message = created(plane, pod("web", app("never", "Deny"), priorityClassName="batch"))
+    status, message = created(plane, pod("web", service_name("never", "Deny"), priorityClassName="batch"))
     assert status == 403
     assert (
         "PlacementConflict: service never-deny: spec.priorityClassName is 'batch', the policy sets 'never'" in message
@@ -106,48 +108,53 @@ def test_explicit_priority_class_is_denied_by_name(plane: ControlPlane) -> None:
 
 
 def test_explicitly_written_global_default_counts_as_explicit(plane: ControlPlane) -> None:
-    status, message = created(plane, pod("web", app("never", "Deny"), priorityClassName="everybodys"))
+    status, message = created(plane, pod("web", service_name("never", "Deny"), priorityClassName="everybodys"))
     assert status == 403
     assert "spec.priorityClassName is 'everybodys', the policy sets 'never'" in message
 
 
 def test_deployment_without_a_class_gets_the_class_of_the_policy(plane: ControlPlane) -> None:
-    plane.kubectl("create", "-n", SPACE, "-f", "-", input=json.dumps(deployment("quiet", app("never", "Deny"))))
-    [made] = plane.wait(lambda: pods_of(plane, "quiet"), "the Deployment's Pod")
-    assert priority(made["spec"]) == ("never", 500, "Never")
+    plane.kubectl(
+        "create", "-n", SPACE, "-f", "-", input=json.dumps(deployment("quiet", service_name("never", "Deny")))
+    )
+    [created_pod] = plane.wait(lambda: pods_of(plane, "quiet"), "the Deployment's Pod")
+    assert priority(created_pod["spec"]) == ("never", 500, "Never")
 
 
 def test_deployment_with_another_class_is_warned_and_its_replica_set_shows_the_denial(
     plane: ControlPlane,
 ) -> None:
-    wrong = deployment("loud", app("never", "Deny"), priorityClassName="batch")
-    done = plane.kubectl("create", "-n", SPACE, "-f", "-", input=json.dumps(wrong))
-    [warning] = done.stderr.splitlines()
+    conflicting = deployment("loud", service_name("never", "Deny"), priorityClassName="batch")
+    result = plane.kubectl("create", "-n", SPACE, "-f", "-", input=json.dumps(conflicting))
+    [warning] = result.stderr.splitlines()
     assert re.match(r"Warning: PlacementConflict: .*will be denied: .*spec\.priorityClassName is 'batch'", warning)
-    message = plane.wait(lambda: refusal(plane, "loud"), "the ReplicaSet to say why")
+    message = plane.wait(lambda: creation_failure(plane, "loud"), "the ReplicaSet to report the denial")
     assert "spec.priorityClassName is 'batch', the policy sets 'never'" in message
 
 
 def pods_of(plane: ControlPlane, name: str) -> list[Json]:
-    found = plane.api.get(f"/api/v1/namespaces/{SPACE}/pods?labelSelector=deployment%3D{name}")
-    return list(found["items"])
+    pod_list = plane.api.get(f"/api/v1/namespaces/{SPACE}/pods?labelSelector=deployment%3D{name}")
+    return list(pod_list["items"])
 
 
-def refusal(plane: ControlPlane, name: str) -> str:
+def creation_failure(plane: ControlPlane, name: str) -> str:
     sets = plane.api.get(f"/apis/apps/v1/namespaces/{SPACE}/replicasets?labelSelector=deployment%3D{name}")["items"]
     conditions = [
-        one for found in sets for one in found["status"].get("conditions", []) if one["type"] == "ReplicaFailure"
+        condition
+        for replica_set in sets
+        for condition in replica_set["status"].get("conditions", [])
+        if condition["type"] == "ReplicaFailure"
     ]
     return conditions[0]["message"] if conditions else ""
 
 
-@pytest.mark.parametrize("own", [{}, {"priorityClassName": "batch"}], ids=["absent", "another"])
-def test_unknown_priority_class_is_named_by_the_api_server(plane: ControlPlane, own: Json) -> None:
-    status, message = created(plane, pod("web", app(NO_PRIORITY, "Override"), **own))
+@pytest.mark.parametrize("own_spec", [{}, {"priorityClassName": "batch"}], ids=["absent", "another"])
+def test_unknown_priority_class_is_named_by_the_api_server(plane: ControlPlane, own_spec: Json) -> None:
+    status, message = created(plane, pod("web", service_name(NO_PRIORITY, "Override"), **own_spec))
     assert (status, message) == (403, 'pods "web" is forbidden: no PriorityClass with name no-priority was found')
 
 
-# --- who chose a class, by what the API server notes of it ---
+# --- explicit classes, recognized by managedFields ---
 
 APPLY = ("apply", "--server-side")
 VERBS = (("create",), ("create", "--save-config"), ("apply",), APPLY, (*APPLY, "--field-manager=kubelet"))
@@ -155,16 +162,16 @@ VERBS = (("create",), ("create", "--save-config"), ("apply",), APPLY, (*APPLY, "
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_kubectl_cannot_disguise_an_explicit_class_as_the_default(plane: ControlPlane, verb: tuple[str, ...]) -> None:
-    def done(name: str, **spec: Any) -> str:
-        document = json.dumps(pod(name, app("never", "Deny"), **spec))
+    def kubectl_errors(name: str, **spec: Any) -> str:
+        document = json.dumps(pod(name, service_name("never", "Deny"), **spec))
         return plane.kubectl(*verb, "--dry-run=server", "-n", SPACE, "-f", "-", input=document, check=False).stderr
 
-    assert done("chosen", priorityClassName="batch").count("spec.priorityClassName is 'batch'") == 1
-    assert done("not-chosen") == ""
+    assert kubectl_errors("chosen", priorityClassName="batch").count("spec.priorityClassName is 'batch'") == 1
+    assert kubectl_errors("not-chosen") == ""
 
 
 def entry(fields: Any, **more: Any) -> Json:
-    """Return an entry of managedFields as a client might forge it."""
+    """Return a forged entry of managedFields."""
     kind = {"manager": "forger", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     return {**kind, "fieldsV1": fields, **more}
 
@@ -188,16 +195,16 @@ FORGED: dict[str, list[Json] | None] = {
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
 def test_forged_managed_fields_do_not_hide_an_explicit_class(plane: ControlPlane, forged: list[Json] | None) -> None:
     answers: tuple[tuple[Json, int], ...] = (({"priorityClassName": "batch"}, 403), ({}, 201))
-    for own, expected in answers:
-        found = pod("web", app("never", "Deny"), **own)
-        found["metadata"]["managedFields"] = forged
-        assert created(plane, found)[0] == expected, own
+    for own_spec, expected in answers:
+        forged_pod = pod("web", service_name("never", "Deny"), **own_spec)
+        forged_pod["metadata"]["managedFields"] = forged
+        assert created(plane, forged_pod)[0] == expected, own_spec
 
 
 def test_default_class_claimed_as_explicit_gains_nothing(plane: ControlPlane) -> None:
-    found = pod("web", app("never", "Deny"))
-    found["metadata"]["managedFields"] = [entry({"f:spec": {"f:priorityClassName": {}}})]
-    status, message = created(plane, found)
+    forged_pod = pod("web", service_name("never", "Deny"))
+    forged_pod["metadata"]["managedFields"] = [entry({"f:spec": {"f:priorityClassName": {}}})]
+    status, message = created(plane, forged_pod)
     assert status == 403
     assert "spec.priorityClassName is 'everybodys'" in message
 
@@ -217,33 +224,33 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("own", "wanted", "rule", "expected"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(("own_class", "wanted", "rule", "expected"), CASES.values(), ids=CASES.keys())
 def test_runtime_class_sets_its_overhead(
-    plane: ControlPlane, own: str | None, wanted: str, rule: str, expected: str
+    plane: ControlPlane, own_class: str | None, wanted: str, rule: str, expected: str
 ) -> None:
-    asked: Json = {} if own is None else {"runtimeClassName": own}
-    _, spec = created(plane, pod("web", app(wanted, rule), **asked))
+    own_spec: Json = {} if own_class is None else {"runtimeClassName": own_class}
+    _, spec = created(plane, pod("web", service_name(wanted, rule), **own_spec))
     assert (spec["runtimeClassName"], spec.get("overhead")) == (expected, OVERHEADS.get(expected))
 
 
 def test_runtime_class_of_the_policy_adds_its_scheduling_constraints(plane: ControlPlane) -> None:
-    _, spec = created(plane, pod("web", app("fenced", "Deny"), nodeSelector={"disk": "ssd"}))
+    _, spec = created(plane, pod("web", service_name("fenced", "Deny"), nodeSelector={"disk": "ssd"}))
     assert spec["nodeSelector"] == {"disk": "ssd", "runtime": "fenced"}
     assert spec["tolerations"].count(RUNTIME) == 1
 
 
 def test_explicit_runtime_class_is_denied_by_name(plane: ControlPlane) -> None:
-    status, message = created(plane, pod("web", app("gvisor", "Deny"), runtimeClassName="kata"))
+    status, message = created(plane, pod("web", service_name("gvisor", "Deny"), runtimeClassName="kata"))
     assert status == 403
     assert "spec.runtimeClassName is 'kata', the policy sets 'gvisor'" in message
 
 
 def test_unknown_runtime_class_is_named_by_the_api_server(plane: ControlPlane) -> None:
-    status, message = created(plane, pod("web", app(NO_RUNTIME, "Override")))
+    status, message = created(plane, pod("web", service_name(NO_RUNTIME, "Override")))
     assert (status, message) == (403, 'pods "web" is forbidden: pod rejected: RuntimeClass "no-runtime" not found')
 
 
-# --- the validating half alone ---
+# --- without the mutating webhook ---
 
 
 def test_skipped_rewrite_is_distinguished_from_an_explicit_class(
@@ -251,18 +258,20 @@ def test_skipped_rewrite_is_distinguished_from_an_explicit_class(
 ) -> None:
     plane.kubectl("delete", "mutatingwebhookconfiguration", "podgate")
     try:
-        quiet = pod("web", app("never", "Deny"))
-        message = plane.wait(lambda: missing(created(plane, quiet)), "the mutating half to be skipped")
+        unclassified = pod("web", service_name("never", "Deny"))
+        message = plane.wait(lambda: denial(created(plane, unclassified)), "the mutating webhook to be skipped")
         assert "PlacementConflict" not in message
-        chosen = created(plane, pod("web", app("never", "Deny"), priorityClassName="batch", runtimeClassName="kata"))
-        assert "MutationMissing" in missing(chosen)
-        assert "PlacementConflict: service never-deny: spec.priorityClassName is 'batch'" in missing(chosen)
+        answer_for_chosen = created(
+            plane, pod("web", service_name("never", "Deny"), priorityClassName="batch", runtimeClassName="kata")
+        )
+        assert "MutationMissing" in denial(answer_for_chosen)
+        assert "PlacementConflict: service never-deny: spec.priorityClassName is 'batch'" in denial(answer_for_chosen)
     finally:
         installation.configure()
         installation.wait_for_calls()
 
 
-def missing(answer: tuple[int, Any]) -> str:
-    """Return what was said of a Pod that was not rewritten; empty where it was."""
+def denial(answer: tuple[int, Any]) -> str:
+    """Return the denial of a Pod that was not rewritten, or "" if it was admitted."""
     status, message = answer
     return message if status != 201 else ""

@@ -1,4 +1,4 @@
-"""Life of a placed Pod: the scheduler that binds it, and updates while it is gated."""
+"""Placed Pods: the scheduler that binds them, and updates of gated Pods."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ SPACE = "living"
 TERMS = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"
 PREFERRED = "/spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution"
 DEDICATED: Json = {"key": "dedicated", "operator": "Equal", "value": "payments", "effect": "NoSchedule"}
-EVICTED_LATE: Json = {"key": "failing", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600}
+EVICTED_AFTER_AN_HOUR: Json = {"key": "failing", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600}
 PREFERENCE = {"weight": 7, "preference": {"matchExpressions": [{"key": "rack", "operator": "Exists"}]}}
 POLICY = policy(
     *(service(name, SPACE, {"schedulerName": name}) for name in SCHEDULERS),
@@ -31,7 +31,7 @@ POLICY = policy(
                 {"level": "Zone", "in": ["zone-a", "zone-b"]},
                 {"key": "rack", "in": ["r1"], "preferredWeight": 9},
             ],
-            "tolerations": [DEDICATED, EVICTED_LATE],
+            "tolerations": [DEDICATED, EVICTED_AFTER_AN_HOUR],
         },
     ),
 )
@@ -39,38 +39,38 @@ POLICY = policy(
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
-    with installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as found:
-        found.wait_for_calls()
-        yield found
+    with installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation:
+        installation.wait_for_calls()
+        yield installation
 
 
 pytestmark = pytest.mark.usefixtures("installation")
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 
 
-def create(plane: ControlPlane, found: Json) -> Json:
-    status, answer = plane.api.request("POST", PODS, found)
+def create(plane: ControlPlane, pod_to_create: Json) -> Json:
+    status, answer = plane.api.request("POST", PODS, pod_to_create)
     assert status == 201, answer
-    made: Json = answer
-    return made
+    created_pod: Json = answer
+    return created_pod
 
 
 # --- schedulers ---
 
 
 def bound_by(plane: ControlPlane, name: str) -> str | None:
-    """Return the scheduler that says that it has bound a Pod."""
-    found = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events")["items"]
-    events = [one for one in found if one["regarding"]["name"] == name and one["reason"] == "Scheduled"]
+    """Return the scheduler that reports the binding of a Pod."""
+    all_events = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{SPACE}/events")["items"]
+    events = [one for one in all_events if one["regarding"]["name"] == name and one["reason"] == "Scheduled"]
     return events[0]["reportingController"] if events else None
 
 
-@pytest.mark.parametrize("wanted", SCHEDULERS)
-@pytest.mark.parametrize("own", [{}, {"schedulerName": "default-scheduler"}], ids=["absent", "default"])
-def test_a_pod_is_bound_by_the_scheduler_that_its_policy_names(plane: ControlPlane, own: Json, wanted: str) -> None:
-    name = f"{wanted}-{'default' if own else 'absent'}"
-    create(plane, pod(name, wanted, **own))
-    assert plane.wait(lambda: bound_by(plane, name), "the Pod to be bound") == wanted
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("own_spec", [{}, {"schedulerName": "default-scheduler"}], ids=["absent", "default"])
+def test_pod_is_bound_by_the_scheduler_of_its_policy(plane: ControlPlane, own_spec: Json, scheduler: str) -> None:
+    name = f"{scheduler}-{'default' if own_spec else 'absent'}"
+    create(plane, pod(name, scheduler, **own_spec))
+    assert plane.wait(lambda: bound_by(plane, name), "the Pod to be bound") == scheduler
 
 
 def test_policy_without_a_scheduler_keeps_every_scheduler_name(plane: ControlPlane) -> None:
@@ -78,10 +78,10 @@ def test_policy_without_a_scheduler_keeps_every_scheduler_name(plane: ControlPla
     assert plane.wait(lambda: bound_by(plane, "free"), "the Pod to be bound") == "podgate-scheduler"
 
 
-def test_pods_of_a_deployment_are_bound_by_the_scheduler_that_their_policy_names(plane: ControlPlane) -> None:
+def test_pods_of_a_deployment_are_bound_by_the_scheduler_of_their_policy(plane: ControlPlane) -> None:
     plane.kubectl("create", "-n", SPACE, "-f", "-", input=json.dumps(deployment("many", "podgate-scheduler")))
-    [made] = plane.wait(lambda: plane.api.get(f"{PODS}?labelSelector=deployment%3Dmany")["items"], "its Pod")
-    name = made["metadata"]["name"]
+    [created_pod] = plane.wait(lambda: plane.api.get(f"{PODS}?labelSelector=deployment%3Dmany")["items"], "its Pod")
+    name = created_pod["metadata"]["name"]
     assert plane.wait(lambda: bound_by(plane, name), "the Pod to be bound") == "podgate-scheduler"
 
 
@@ -89,7 +89,7 @@ def test_pods_of_a_deployment_are_bound_by_the_scheduler_that_their_policy_names
 
 
 def gated(plane: ControlPlane, name: str, **spec: Any) -> str:
-    """Create a Pod that waits; return its path."""
+    """Create a gated Pod; return its path."""
     create(plane, pod(name, "gated", schedulingGates=[{"name": "example.com/wait"}], **spec))
     return f"{PODS}/{name}"
 
@@ -120,7 +120,7 @@ def test_changes_that_narrow_the_placement_of_a_gated_pod_are_admitted(
 ) -> None:
     path = gated(plane, name_of(request))
     assert patched(plane, path, *change) == (200, "")
-    # ... and the Pod is let go by whoever holds the gate.
+    # The gate can still be removed.
     assert patched(plane, path, {"op": "remove", "path": "/spec/schedulingGates"}) == (200, "")
 
 
@@ -128,7 +128,7 @@ def name_of(request: Any) -> str:
     return str(request.node.callspec.id).replace(" ", "-").replace("'", "")
 
 
-REFUSED = {
+REJECTED = {
     "another value of the policys label": [add("/spec/nodeSelector/disk", "hdd")],
     "the policys label gone": [{"op": "remove", "path": "/spec/nodeSelector/disk"}],
     "more values": [add(f"{TERMS}/0/matchExpressions/0/values/-", "zone-c")],
@@ -145,7 +145,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize("change", REJECTED.values(), ids=REJECTED.keys())
 def test_changes_that_loosen_a_gated_pod_are_rejected_by_the_api_server(
     plane: ControlPlane, change: list[Json], request: Any
 ) -> None:
@@ -156,11 +156,11 @@ def test_changes_that_loosen_a_gated_pod_are_rejected_by_the_api_server(
 
 @pytest.mark.parametrize("seconds", [7200, 10])
 def test_toleration_seconds_may_exceed_the_policy_but_not_fall_below_it(plane: ControlPlane, seconds: int) -> None:
-    """The seconds are the one thing that the API server would let a user loosen."""
+    """The API server itself allows a change of tolerationSeconds."""
     path = gated(plane, f"seconds-{seconds}")
-    place = plane.api.get(path)["spec"]["tolerations"].index(EVICTED_LATE)
-    status, message = patched(plane, path, add(f"/spec/tolerations/{place}/tolerationSeconds", seconds))
-    if seconds > EVICTED_LATE["tolerationSeconds"]:
+    index = plane.api.get(path)["spec"]["tolerations"].index(EVICTED_AFTER_AN_HOUR)
+    status, message = patched(plane, path, add(f"/spec/tolerations/{index}/tolerationSeconds", seconds))
+    if seconds > EVICTED_AFTER_AN_HOUR["tolerationSeconds"]:
         assert (status, message) == (200, "")
     else:
         assert status == 403
@@ -168,9 +168,11 @@ def test_toleration_seconds_may_exceed_the_policy_but_not_fall_below_it(plane: C
 
 
 def test_shorter_toleration_cannot_be_inserted_first(plane: ControlPlane) -> None:
-    """The first one that fits a taint decides when a Pod is evicted."""
+    """The first toleration that matches a taint determines the time of eviction."""
     path = gated(plane, "in-front")
-    status, message = patched(plane, path, add("/spec/tolerations/0", {**EVICTED_LATE, "tolerationSeconds": 1}))
+    status, message = patched(
+        plane, path, add("/spec/tolerations/0", {**EVICTED_AFTER_AN_HOUR, "tolerationSeconds": 1})
+    )
     assert status == 403
     assert "PlacementUnfulfilled" in message
 
@@ -183,12 +185,12 @@ def test_label_and_annotation_of_a_gated_pod_are_immutable(plane: ControlPlane) 
         assert "PodgateFieldImmutable" in message
 
 
-# --- the same manifest, applied again ---
+# --- second apply ---
 
 
-@pytest.mark.parametrize("own", [{}, {"nodeSelector": {"rack": "r1"}}], ids=["a-plain-pod", "a-node-selector"])
-def test_a_pod_may_be_applied_again(plane: ControlPlane, own: Json, request: Any) -> None:
-    manifest = json.dumps(pod(name_of(request), "gated", **own))
+@pytest.mark.parametrize("own_spec", [{}, {"nodeSelector": {"rack": "r1"}}], ids=["a-plain-pod", "a-node-selector"])
+def test_second_apply_of_a_pod_changes_nothing(plane: ControlPlane, own_spec: Json, request: Any) -> None:
+    manifest = json.dumps(pod(name_of(request), "gated", **own_spec))
     plane.kubectl("apply", "-n", SPACE, "-f", "-", input=manifest)
-    again = plane.kubectl("apply", "-n", SPACE, "-f", "-", input=manifest)
-    assert again.stdout.strip().endswith("unchanged")
+    second_apply = plane.kubectl("apply", "-n", SPACE, "-f", "-", input=manifest)
+    assert second_apply.stdout.strip().endswith("unchanged")

@@ -1,4 +1,4 @@
-"""Changes to a Pod between Podgate's calls: merged label keys, reinvocation, later webhooks."""
+"""Changes of a Pod between Podgate's calls: merged label keys, reinvocation, later webhooks."""
 
 import json
 from collections.abc import Iterator
@@ -64,31 +64,31 @@ POLICY = policy(
 
 
 @pytest.fixture(scope="module")
-def tap(plane: ControlPlane, identities: Identities) -> Iterator[Tap]:
-    # No class is everybody's here: a Pod without one has priority 0, and nobody has chosen that.
-    known = (
+def review_tap(plane: ControlPlane, identities: Identities) -> Iterator[Tap]:
+    # Without a global default class, a Pod has the priority 0, which is not an explicit choice.
+    known_classes = (
         priority_class("high", 1000),
         priority_class("low", 1, never=True),
         runtime_class("gvisor", {"cpu": "50m"}),
     )
     with (
-        classes(plane, *known),
-        installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as found,
-        tapped(found.load_balancer, identities) as tap,
+        classes(plane, *known_classes),
+        installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation,
+        tapped(installation.load_balancer, identities) as review_tap,
     ):
-        found.wait_for_calls()
-        yield tap
+        installation.wait_for_calls()
+        yield review_tap
 
 
-def created(plane: ControlPlane, tap: Tap, found: Json) -> tuple[int, Any, list[Exchange]]:
-    """Create a Pod; return status, the spec or what was said, and the calls to the mutating half."""
+def created(plane: ControlPlane, tap: Tap, pod_to_create: Json) -> tuple[int, Any, list[Exchange]]:
+    """Create a Pod; return the status, the spec or the message, and the calls to the mutating webhook."""
     tap.take_exchanges()
-    status, answer = plane.api.request("POST", f"/api/v1/namespaces/{SPACE}/pods?dryRun=All", found)
+    status, answer = plane.api.request("POST", f"/api/v1/namespaces/{SPACE}/pods?dryRun=All", pod_to_create)
     calls = [one for one in tap.take_exchanges() if one.half == "mutate"]
     return status, answer["spec"] if status == 201 else answer["message"], calls
 
 
-# --- label keys that the API server merges into selectors between the halves ---
+# --- label keys that the API server merges into selectors between the two calls ---
 
 LABELS = {"version": "v1", "tenant": "shop"}
 SAME = {"key": "version", "operator": "In", "values": ["v1"]}
@@ -101,19 +101,19 @@ def test_label_keys_are_merged_after_the_rewrite_without_conflict(plane: Control
     [near], [apart] = spec["affinity"]["podAffinity"][REQUIRED], spec["affinity"]["podAntiAffinity"][REQUIRED]
     assert near == {**NEAR, "labelSelector": {**WEB, "matchExpressions": [SAME, OTHERS]}}
     assert apart == {**APART, "labelSelector": {**WEB, "matchExpressions": [SAME]}}
-    own = {"matchLabels": {"podgate.io/service": "merged"}, "matchExpressions": [SAME]}
+    own_selector = {"matchLabels": {"podgate.io/service": "merged"}, "matchExpressions": [SAME]}
     assert spec["topologySpreadConstraints"] == [
-        {**SPREAD, "labelSelector": own},
+        {**SPREAD, "labelSelector": own_selector},
         {**EVEN, "labelSelector": {**WEB, "matchExpressions": [SAME]}},
     ]
 
 
 def test_existing_terms_with_label_keys_are_not_repeated(plane: ControlPlane, tap: Tap) -> None:
     spread = {**SPREAD, "labelSelector": {"matchLabels": {"podgate.io/service": "merged"}}}
-    own = {"affinity": MERGED["affinity"], "topologySpreadConstraints": [EVEN, spread]}
-    status, spec, [mutation] = created(plane, tap, pod("web", "merged", labels=LABELS, **own))
+    own_spec = {"affinity": MERGED["affinity"], "topologySpreadConstraints": [EVEN, spread]}
+    status, spec, [mutation] = created(plane, tap, pod("web", "merged", labels=LABELS, **own_spec))
     assert status == 201, spec
-    assert not [one for one in mutation.patch if one["path"].startswith("/spec/")]
+    assert not [operation for operation in mutation.patch if operation["path"].startswith("/spec/")]
     assert len(spec["topologySpreadConstraints"]) == 2
 
 
@@ -127,14 +127,14 @@ def test_label_keys_of_absent_labels_are_not_merged(plane: ControlPlane, tap: Ta
 
 
 def test_default_priority_is_replaced_by_the_priority_of_the_class(plane: ControlPlane, tap: Tap) -> None:
-    status, spec, [first, *again] = created(plane, tap, pod("web", "strict"))
+    status, spec, [first, *reinvocations] = created(plane, tap, pod("web", "strict"))
     assert status == 201, spec
     assert (first.object["spec"]["priority"], "priorityClassName" in first.object["spec"]) == (0, False)
     assert (spec["priorityClassName"], spec["priority"], spec["overhead"]) == ("high", 1000, {"cpu": "50m"})
-    assert [one.patch for one in again] == [[]] * len(again)
+    assert [one.patch for one in reinvocations] == [[]] * len(reinvocations)
 
 
-# --- webhooks that come after ours ---
+# --- webhooks that are called after Podgate's ---
 
 
 def add(path: str, value: Any) -> Json:
@@ -148,9 +148,9 @@ def remove(path: str) -> Json:
 SIDECAR = {"name": "sidecar", "image": "i"}
 
 
-def injected(found: Json) -> list[Json]:
-    """Add a container, once, as a service mesh does."""
-    names = [one["name"] for one in found["spec"]["containers"]]
+def sidecar_patch(pod_to_patch: Json) -> list[Json]:
+    """Return the patch that adds a container once, as a service mesh does."""
+    names = [container["name"] for container in pod_to_patch["spec"]["containers"]]
     return [] if "sidecar" in names else [add("/spec/containers/-", SIDECAR)]
 
 
@@ -158,18 +158,20 @@ def injected(found: Json) -> list[Json]:
 def test_reinvocation_after_an_injected_sidecar_repeats_nothing(
     plane: ControlPlane, identities: Identities, tap: Tap, app: str
 ) -> None:
-    own = pod("web", app, labels=LABELS, nodeSelector={"rack": "r1"}, tolerations=[{**DEDICATED, "value": "other"}])
-    own["spec"]["automountServiceAccountToken"] = False  # its volume gets another name each time
-    _, alone, _ = created(plane, tap, own)
-    with other_webhook(plane, identities, SPACE, injected):
-        status, spec, calls = created(plane, tap, own)
+    pod_of_user = pod(
+        "web", app, labels=LABELS, nodeSelector={"rack": "r1"}, tolerations=[{**DEDICATED, "value": "other"}]
+    )
+    pod_of_user["spec"]["automountServiceAccountToken"] = False  # the volume's name is random
+    _, spec_without_sidecar, _ = created(plane, tap, pod_of_user)
+    with other_webhook(plane, identities, SPACE, sidecar_patch):
+        status, spec, calls = created(plane, tap, pod_of_user)
     assert status == 201, spec
-    first, *again = [one.patch for one in calls]
+    first, *reinvocations = [call.patch for call in calls]
     assert first
-    assert again, "the API server calls again after somebody else's change"
-    assert again == [[]] * len(again)
-    assert spec == {**alone, "containers": spec["containers"]}
-    assert [one["name"] for one in spec["containers"]] == ["c", "sidecar"]
+    assert reinvocations, "the API server reinvokes the webhook after another one's change"
+    assert reinvocations == [[]] * len(reinvocations)
+    assert spec == {**spec_without_sidecar, "containers": spec["containers"]}
+    assert [container["name"] for container in spec["containers"]] == ["c", "sidecar"]
 
 
 UNDOING = {
@@ -185,7 +187,7 @@ UNDOING = {
         [remove("/spec/topologySpreadConstraints")] * ("topologySpreadConstraints" in found["spec"])
     ),
 }
-"""What a webhook behind ours may break, each once and again whenever it finds it whole."""
+"""Patches of a later webhook that remove parts of the placement whenever they are present."""
 FIELDS = ("schedulerName", "affinity", "nodeSelector", "topologySpreadConstraints")
 
 
@@ -193,12 +195,12 @@ FIELDS = ("schedulerName", "affinity", "nodeSelector", "topologySpreadConstraint
 def test_reinvocation_repairs_what_a_later_webhook_changed(
     plane: ControlPlane, identities: Identities, tap: Tap, undo: Any
 ) -> None:
-    _, alone, _ = created(plane, tap, pod("web", "lenient"))
+    _, spec_without_other, _ = created(plane, tap, pod("web", "lenient"))
     with other_webhook(plane, identities, SPACE, undo):
         status, spec, calls = created(plane, tap, pod("web", "lenient"))
     assert status == 201, spec
-    assert len([one for one in calls if one.patch]) == 2
-    assert {field: spec.get(field) for field in FIELDS} == {field: alone.get(field) for field in FIELDS}
+    assert len([call for call in calls if call.patch]) == 2
+    assert {field: spec.get(field) for field in FIELDS} == {field: spec_without_other.get(field) for field in FIELDS}
     assert DEDICATED in spec["tolerations"]
 
 
@@ -214,7 +216,7 @@ def test_final_change_by_a_later_webhook_is_denied(
     ), response
 
 
-# --- classes, whose plugins come before us only: what we write in the last round they never see ---
+# --- classes, whose plugins run before the webhooks: they do not see a class that a webhook sets last ---
 
 OTHER_CLASSES = {
     "priority": lambda found: (
@@ -229,11 +231,11 @@ OTHER_CLASSES = {
 }
 
 
-@pytest.mark.parametrize("other", OTHER_CLASSES.values(), ids=OTHER_CLASSES.keys())
+@pytest.mark.parametrize("other_class", OTHER_CLASSES.values(), ids=OTHER_CLASSES.keys())
 def test_class_changed_by_a_later_webhook_is_not_stored_without_its_priority(
-    plane: ControlPlane, identities: Identities, tap: Tap, other: Any
+    plane: ControlPlane, identities: Identities, tap: Tap, other_class: Any
 ) -> None:
-    with other_webhook(plane, identities, SPACE, other):
+    with other_webhook(plane, identities, SPACE, other_class):
         status, response, _ = created(plane, tap, pod("web", "lenient"))
     assert status == 403, {field: response.get(field) for field in COMPUTED}
 
@@ -241,8 +243,8 @@ def test_class_changed_by_a_later_webhook_is_not_stored_without_its_priority(
 def test_class_written_on_reinvocation_is_not_stored_without_its_priority(
     plane: ControlPlane, identities: Identities, tap: Tap
 ) -> None:
-    """Our first call is lost, a sidecar brings about a second one, and no plugin comes after that."""
-    with other_webhook(plane, identities, SPACE, injected):
+    """The first call is lost, a sidecar causes a second one, and no plugin runs after that."""
+    with other_webhook(plane, identities, SPACE, sidecar_patch):
         tap.lost = 1
         status, response, _ = created(plane, tap, pod("web", "late"))
     assert status == 403, {field: response.get(field) for field in COMPUTED}

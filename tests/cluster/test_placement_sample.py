@@ -1,4 +1,4 @@
-"""Hundreds of generated Pods under generated policies, through the real API server and the real schedulers."""
+"""Hundreds of generated Pods under generated policies with a real API server and real schedulers."""
 
 import json
 import re
@@ -41,11 +41,11 @@ from tests.core.oracle.nodes import Node, node_fits
 from tests.core.oracle.rewriting import HASH_ANNOTATION, faults
 
 COUNT = 300
-"""Of Pods under placements; those under rules for resources come on top."""
+"""Number of Pods under placements, without those under rules for resources."""
 RESOURCES_DRAWN = 100
 REVIEWED_EACH = 3
 CLASSES = (
-    # Nobody preempts: a Pod that was placed stays where it is.
+    # Without preemption a scheduled Pod stays on its node.
     *(
         priority_class(name, value, never=True, is_global_default=name == GLOBAL_DEFAULT)
         for name, value in PRIORITY_CLASSES.items()
@@ -65,7 +65,9 @@ def policy(sample: list[Case]) -> str:
 
 
 @pytest.fixture(scope="module")
-def everything(plane: ControlPlane, identities: Identities, sample: list[Case], policy: str) -> Iterator[list[Outcome]]:
+def all_outcomes(
+    plane: ControlPlane, identities: Identities, sample: list[Case], policy: str
+) -> Iterator[list[Outcome]]:
     with (
         classes(plane, *CLASSES),
         sample_nodes(plane),
@@ -80,48 +82,52 @@ def everything(plane: ControlPlane, identities: Identities, sample: list[Case], 
 
 
 @pytest.fixture(scope="module")
-def outcomes(everything: list[Outcome]) -> list[Outcome]:
-    """Return what became of the Pods under placements."""
-    return [outcome for outcome in everything if "placement" in outcome.case.stanzas]
+def outcomes(all_outcomes: list[Outcome]) -> list[Outcome]:
+    """Return the outcomes of the Pods under placements."""
+    return [outcome for outcome in all_outcomes if "placement" in outcome.case.stanzas]
 
 
 @pytest.fixture(scope="module")
-def stored(everything: list[Outcome]) -> list[tuple[Outcome, dict[str, Any]]]:
-    """Return all that came through, each with the Pod that there is of it."""
-    return [(outcome, outcome.stored) for outcome in everything if outcome.stored is not None]
+def stored(all_outcomes: list[Outcome]) -> list[tuple[Outcome, dict[str, Any]]]:
+    """Return the outcomes of admitted Pods, each with its stored Pod."""
+    return [(outcome, outcome.stored) for outcome in all_outcomes if outcome.stored is not None]
 
 
 @pytest.fixture(scope="module")
-def nodes(plane: ControlPlane, everything: list[Outcome]) -> dict[str, Node]:
-    """Return all nodes that there were for the sample."""
-    assert everything
+def nodes(plane: ControlPlane, all_outcomes: list[Outcome]) -> dict[str, Node]:
+    """Return all nodes that the sample could use."""
+    assert all_outcomes
     return named_nodes(plane.api.get("/api/v1/nodes")["items"])
 
 
 def patched(outcome: Outcome) -> dict[str, Any]:
-    """Return the Pod as the API server sent it first, with our patch, by a library that knows nothing of us."""
+    """Return the Pod of the first call with the patch of its response, applied by an independent library."""
     first = outcome.mutations[0]
-    found: dict[str, Any] = jsonpatch.apply_patch(first.object, first.patch)
-    return found
+    patched_pod: dict[str, Any] = jsonpatch.apply_patch(first.object, first.patch)
+    return patched_pod
 
 
-def test_sample_has_enough_admitted_and_rewritten_pods(everything: list[Outcome], outcomes: list[Outcome]) -> None:
+def test_sample_has_enough_admitted_and_rewritten_pods(all_outcomes: list[Outcome], outcomes: list[Outcome]) -> None:
     assert len(outcomes) == COUNT
-    admitted = [outcome for outcome in everything if outcome.is_admitted]
-    rewritten = [outcome for outcome in admitted if any("/spec/" in one["path"] for one in outcome.mutations[0].patch)]
+    admitted = [outcome for outcome in all_outcomes if outcome.is_admitted]
+    rewritten = [
+        outcome
+        for outcome in admitted
+        if any("/spec/" in operation["path"] for operation in outcome.mutations[0].patch)
+    ]
     assert len(admitted) >= COUNT * 2 // 3
     assert len(rewritten) >= COUNT // 2
 
 
-def test_api_server_rejects_no_pod_because_of_its_patch(plane: ControlPlane, everything: list[Outcome]) -> None:
-    refused = [outcome for outcome in everything if not outcome.is_admitted and not outcome.is_denied_by_podgate]
-    because_of_us = {
+def test_api_server_rejects_no_pod_because_of_its_patch(plane: ControlPlane, all_outcomes: list[Outcome]) -> None:
+    rejected = [outcome for outcome in all_outcomes if not outcome.is_admitted and not outcome.is_denied_by_podgate]
+    rejected_patches = {
         outcome.case.name: (outcome.message, [mutation.patch for mutation in outcome.mutations])
-        for outcome in refused
+        for outcome in rejected
         if not rejection_without_podgate(plane, outcome.case.pod)
     }
-    assert because_of_us == {}
-    assert len(refused) <= len(everything) // 20, "the sample is not one that an API server takes"
+    assert rejected_patches == {}
+    assert len(rejected) <= len(all_outcomes) // 20, "the API server rejects too many Pods of the sample"
 
 
 def test_denial_names_exactly_the_conflicting_fields(outcomes: list[Outcome]) -> None:
@@ -140,59 +146,61 @@ def test_each_pod_is_rewritten_as_its_policy_requires(outcomes: list[Outcome]) -
             assert faults(before, after, case.placement, case.service, policy_hash) == [], case
 
 
-def test_reinvocation_changes_nothing(everything: list[Outcome]) -> None:
-    again = [mutation for outcome in everything for mutation in outcome.mutations[1:]]
-    assert again, "a plugin fills in what belongs to a class, and then we are called again"
-    assert [mutation.patch for mutation in again if mutation.patch] == []
+def test_reinvocation_changes_nothing(all_outcomes: list[Outcome]) -> None:
+    reinvocations = [mutation for outcome in all_outcomes for mutation in outcome.mutations[1:]]
+    assert reinvocations, "a plugin sets fields of a class, which causes a reinvocation"
+    assert [mutation.patch for mutation in reinvocations if mutation.patch] == []
 
 
 def test_stored_pod_equals_the_request_with_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
-    for outcome, found in stored:
+    for outcome, stored_pod in stored:
         expected = pod_affinity.stored(patched(outcome))["spec"]
         for field in OWNED:
-            assert found["spec"].get(field) == without_empty(expected.get(field)), (field, outcome.case)
+            assert stored_pod["spec"].get(field) == without_empty(expected.get(field)), (field, outcome.case)
 
 
 def test_stored_resources_equal_the_request_with_the_patch(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
-    for outcome, found in stored:
+    for outcome, stored_pod in stored:
         expected = defaulted(patched(outcome))
-        assert amounts_of(found) == amounts_of(expected), outcome.case
-        assert found["status"]["qosClass"] == qos_class(expected), outcome.case
+        assert amounts_of(stored_pod) == amounts_of(expected), outcome.case
+        assert stored_pod["status"]["qosClass"] == qos_class(expected), outcome.case
 
 
 def test_priority_and_overhead_are_those_of_the_classes(stored: list[tuple[Outcome, dict[str, Any]]]) -> None:
-    for _, found in stored:
-        spec = found["spec"]
+    for _, stored_pod in stored:
+        spec = stored_pod["spec"]
         assert (spec["priority"], spec["preemptionPolicy"]) == (PRIORITY_CLASSES[spec["priorityClassName"]], "Never")
         assert spec.get("overhead") == RUNTIME_CLASSES.get(spec.get("runtimeClassName"))
 
 
 def test_review_gives_what_was_recorded_the_same_patches(
-    everything: list[Outcome], policy: str, tmp_path: Path
+    all_outcomes: list[Outcome], policy: str, tmp_path: Path
 ) -> None:
     (tmp_path / "policy.yaml").write_text(policy)
-    recorded = [mutation for outcome in everything[::REVIEWED_EACH] for mutation in outcome.mutations]
+    recorded = [mutation for outcome in all_outcomes[::REVIEWED_EACH] for mutation in outcome.mutations]
     paths = [tmp_path / f"{number}.json" for number in range(len(recorded))]
     for path, mutation in zip(paths, recorded, strict=True):
         path.write_text(json.dumps(mutation.review))
-    done = podgate("review", "--policy", tmp_path / "policy.yaml", "-o", "patch", *paths)
-    assert [json.loads(line)["patch"] for line in done.out.splitlines()] == [one.patch for one in recorded], done.err
+    result = podgate("review", "--policy", tmp_path / "policy.yaml", "-o", "patch", *paths)
+    assert [json.loads(line)["patch"] for line in result.out.splitlines()] == [
+        mutation.patch for mutation in recorded
+    ], result.err
 
 
 def test_every_scheduled_pod_is_on_a_node_that_its_policy_allows(
     outcomes: list[Outcome], nodes: dict[str, Node]
 ) -> None:
     placed = {outcome.case.name: outcome for outcome in outcomes if outcome.node is not None}
-    assert len(placed) >= COUNT // 3, "too few to say anything"
-    assert len({outcome.node for outcome in placed.values()}) >= 10, "they are all in a few places"
-    strayed = [name for name, outcome in placed.items() if not policy_allows(outcome, nodes[str(outcome.node)])]
-    assert strayed == []
+    assert len(placed) >= COUNT // 3, "too few Pods were scheduled"
+    assert len({outcome.node for outcome in placed.values()}) >= 10, "the Pods are on too few nodes"
+    misplaced = [name for name, outcome in placed.items() if not policy_allows(outcome, nodes[str(outcome.node)])]
+    assert misplaced == []
 
 
 def test_stored_pod_fits_exactly_the_nodes_allowed_by_user_and_policy(
     stored: list[tuple[Outcome, dict[str, Any]]], nodes: dict[str, Node]
 ) -> None:
-    for outcome, found in stored:
-        fitting = {name for name, node in nodes.items() if node_fits(found, node)}
-        agreed = {name for name, node in nodes.items() if policy_allows(outcome, node) and user_allows(outcome, node)}
-        assert fitting == agreed, outcome.case
+    for outcome, stored_pod in stored:
+        fitting = {name for name, node in nodes.items() if node_fits(stored_pod, node)}
+        allowed = {name for name, node in nodes.items() if policy_allows(outcome, node) and user_allows(outcome, node)}
+        assert fitting == allowed, outcome.case

@@ -1,7 +1,7 @@
-"""The golden inputs of tests/reviews compared with what the API server sends in one scenario.
+"""The golden inputs of tests/reviews compared with the reviews that the API server sends in one scenario.
 
 `pytest tests/cluster/test_recorded_reviews.py --refresh-goldens` records them; `pytest tests/reviews --refresh-goldens`
-then writes the answers: read both differences.
+then writes the responses: read both differences.
 """
 
 import json
@@ -30,7 +30,7 @@ def recording(plane: ControlPlane, identities: Identities) -> Recording:
 
 
 def cases(name: str, calls: dict[str, Call]) -> dict[Path, dict[str, Any]]:
-    """Return where each review of a step belongs: one case for both halves, where both are sent the same."""
+    """Return the folder of each review of a step: one for both webhooks if their reviews are equal."""
     reviews = {path: normalized(call.review) for path, call in calls.items()}
     if POLICY_PATH in reviews:
         return {POLICIES / name: reviews[POLICY_PATH]}
@@ -44,30 +44,30 @@ def stored(step: Step) -> set[Path]:
     return {folder / name for folder in (RECORDED, POLICIES) for name in names if (folder / name).is_dir()}
 
 
-def keep(sent: dict[Path, dict[str, Any]], before: set[Path]) -> None:
-    for case in before - sent.keys():
+def write_goldens(reviews: dict[Path, dict[str, Any]], before: set[Path]) -> None:
+    for case in before - reviews.keys():
         shutil.rmtree(case)
-    for case, review in sent.items():
+    for case, review in reviews.items():
         case.mkdir(parents=True, exist_ok=True)
         (case / "request.json").write_text(json.dumps(review, indent=2) + "\n")
 
 
-def differences(kept: Any, sent: Any, where: str = "") -> Iterator[str]:
-    """Name each field that differs, and how."""
-    if isinstance(kept, dict) and isinstance(sent, dict):
-        for key in sorted(kept.keys() | sent.keys()):
-            place = f"{where}.{key}" if where else key
+def differences(golden: Any, sent: Any, path_so_far: str = "") -> Iterator[str]:
+    """Yield the differing fields with both values."""
+    if isinstance(golden, dict) and isinstance(sent, dict):
+        for key in sorted(golden.keys() | sent.keys()):
+            field_path = f"{path_so_far}.{key}" if path_so_far else key
             if key not in sent:
-                yield f"{place}: {json.dumps(kept[key])} is stored, and no longer sent"
-            elif key not in kept:
-                yield f"{place}: {json.dumps(sent[key])} is sent, and not stored"
+                yield f"{field_path}: {json.dumps(golden[key])} is stored, and no longer sent"
+            elif key not in golden:
+                yield f"{field_path}: {json.dumps(sent[key])} is sent, and not stored"
             else:
-                yield from differences(kept[key], sent[key], place)
-    elif isinstance(kept, list) and isinstance(sent, list) and len(kept) == len(sent):
-        for index, (one, other) in enumerate(zip(kept, sent, strict=True)):
-            yield from differences(one, other, f"{where}[{index}]")
-    elif kept != sent:
-        yield f"{where}: {json.dumps(kept)} is stored, {json.dumps(sent)} is sent"
+                yield from differences(golden[key], sent[key], field_path)
+    elif isinstance(golden, list) and isinstance(sent, list) and len(golden) == len(sent):
+        for index, (one, other) in enumerate(zip(golden, sent, strict=True)):
+            yield from differences(one, other, f"{path_so_far}[{index}]")
+    elif golden != sent:
+        yield f"{path_so_far}: {json.dumps(golden)} is stored, {json.dumps(sent)} is sent"
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
@@ -76,24 +76,24 @@ def test_recorded_reviews_match_the_api_server(
     recording: Recording,
     refresh_goldens: bool,  # noqa: FBT001  a fixture
 ) -> None:
-    sent = cases(step.name, recording[step.name])
+    reviews = cases(step.name, recording[step.name])
     if refresh_goldens:
-        keep(sent, stored(step))
-    assert sorted(stored(step)) == sorted(sent)
-    found = [
+        write_goldens(reviews, stored(step))
+    assert sorted(stored(step)) == sorted(reviews)
+    differing = [
         f"{case.name}: {line}"
-        for case, review in sent.items()
+        for case, review in reviews.items()
         for line in differences(json.loads((case / "request.json").read_text()), review)
     ]
-    assert not found, "\n".join(["what the API server sends has changed:", *found])
+    assert not differing, "\n".join(["what the API server sends has changed:", *differing])
 
 
 def test_no_recorded_review_is_stale(recording: Recording) -> None:
-    sent = {case for name, calls in recording.items() for case in cases(name, calls)}
-    assert {path.parent for folder in (RECORDED, POLICIES) for path in folder.glob("*/request.json")} == sent
+    reviews = {case for name, calls in recording.items() for case in cases(name, calls)}
+    assert {path.parent for folder in (RECORDED, POLICIES) for path in folder.glob("*/request.json")} == reviews
 
 
 def test_no_two_calls_have_the_same_uid(recording: Recording) -> None:
-    """The golden inputs cannot show it: the halves are called about one Pod under two uids."""
+    """The golden inputs have placeholders instead. Both calls for one Pod have different UIDs."""
     uids = [call.request["uid"] for calls in recording.values() for call in calls.values()]
     assert len(set(uids)) == len(uids)

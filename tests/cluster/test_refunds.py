@@ -30,30 +30,30 @@ services:
 UNSCHEDULED: dict[str, Any] = {"schedulerName": "nobody"}
 WORKLOADS, PODS_OF_ONE = 5, {"Deployment": 50, "Job": 20}
 CREATED, DELETED_AT_ONCE = 150, 50
-"""Beside those of workloads: 500 in all."""
-LOST, FEW = 15, 2
-"""Pods that do not come to be, beside the 500 and in every other test."""
+"""Single Pods; with the Pods of workloads there are 500."""
+LOST, LOST_EACH = 15, 2
+"""Charged Pods that are not created: in the test of 500 Pods, and in each other test."""
 
 
 @pytest.fixture(scope="module")
 def running(plane: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
     namespaces = [f"refunds-{name}-{store}" for name in SERVICES]
-    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as found:
-        yield found
+    with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as fixture:
+        yield fixture
 
 
-def given_back_once(running: ControllerFixture, service: str, cause: str, lose: Callable[[], None]) -> None:
-    """Lose some Pods; the last test looks again."""
+def check_refunds(running: ControllerFixture, service: str, cause: str, lose: Callable[[], None]) -> None:
+    """Lose some Pods, and check that each charge is refunded; a later test checks again."""
     used, standing = running.used(service), running.standing(service)
-    for _ in range(FEW):
+    for _ in range(LOST_EACH):
         lose()
-    running.wait(lambda: running.refunded(service) >= FEW, f"{service}'s refunds")
-    assert running.refunded(service) == running.refunded(service, cause) == FEW
+    running.wait(lambda: running.refunded(service) >= LOST_EACH, f"{service}'s refunds")
+    assert running.refunded(service) == running.refunded(service, cause) == LOST_EACH
     assert (running.used(service), running.standing(service)) == (used, standing)
     assert (running.unproven(service), running.charged_afterwards(service)) == (0, 0)
 
 
-def test_a_pod_refused_by_resource_quota(running: ControllerFixture, store: str) -> None:
+def test_pod_rejected_by_resource_quota_is_refunded(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-quota-{store}"
     limit = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": namespace}}
     running.plane.apply({**limit, "spec": {"hard": {"pods": "0"}}})
@@ -64,13 +64,13 @@ def test_a_pod_refused_by_resource_quota(running: ControllerFixture, store: str)
         status, response = running.installation.create_pod(namespace)
         assert (status, "exceeded quota: full" in response["message"]) == (403, True), response
 
-    given_back_once(running, "quota", NEVER_CREATED, lose)
+    check_refunds(running, "quota", NEVER_CREATED, lose)
 
 
-def test_a_pod_refused_by_another_webhook(running: ControllerFixture, store: str) -> None:
+def test_pod_denied_by_another_webhook_is_refunded(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-webhook-{store}"
 
-    async def refuse(_: str, body: bytes) -> bytes:
+    async def deny(_: str, body: bytes) -> bytes:
         review = json.loads(await admit("", body))
         review["response"]["allowed"] = json.loads(body)["request"]["dryRun"]
         return json.dumps(review).encode()
@@ -79,17 +79,17 @@ def test_a_pod_refused_by_another_webhook(running: ControllerFixture, store: str
         status, response = running.installation.create_pod(namespace)
         assert (status, 'webhook "another.example.com" denied' in response["message"]) == (400, True), response
 
-    with another_webhook(running, namespace, refuse):
-        given_back_once(running, "webhook", NEVER_CREATED, lose)
+    with another_webhook(running, namespace, deny):
+        check_refunds(running, "webhook", NEVER_CREATED, lose)
 
 
-def test_a_pod_whose_name_is_taken(running: ControllerFixture, store: str) -> None:
+def test_pod_with_an_existing_name_is_refunded(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-name-{store}"
     running.installation.create_pod(namespace, "taken", **UNSCHEDULED)
-    given_back_once(running, "name", NAME_TAKEN, lambda: running.lose(namespace))
+    check_refunds(running, "name", NAME_TAKEN, lambda: running.lose(namespace))
 
 
-def test_a_pod_whose_client_went_away(running: ControllerFixture, store: str) -> None:
+def test_pod_of_a_disconnected_client_is_refunded(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-client-{store}"
 
     async def hang(_: str, body: bytes) -> bytes:
@@ -111,7 +111,7 @@ def test_a_pod_whose_client_went_away(running: ControllerFixture, store: str) ->
             running.plane.wait(lambda: hanging.calls and running.used("client") > before, "the Pod to be charged")
             connection.close()
 
-        given_back_once(running, "client", NEVER_CREATED, lose)
+        check_refunds(running, "client", NEVER_CREATED, lose)
 
 
 def test_no_created_pod_of_500_is_refunded(running: ControllerFixture, store: str) -> None:
@@ -131,19 +131,19 @@ def test_no_created_pod_of_500_is_refunded(running: ControllerFixture, store: st
 
     with ThreadPoolExecutor(8) as callers:
         assert [*callers.map(create, range(CREATED))] == [None] * CREATED
-    of_workloads = WORKLOADS * sum(PODS_OF_ONE.values())
-    there = of_workloads + CREATED - DELETED_AT_ONCE + 1
-    running.plane.wait(lambda: len(running.installation.pods(namespace)) == there, f"{there} Pods")
+    workload_pods = WORKLOADS * sum(PODS_OF_ONE.values())
+    remaining = workload_pods + CREATED - DELETED_AT_ONCE + 1
+    running.plane.wait(lambda: len(running.installation.pods(namespace)) == remaining, f"{remaining} Pods")
     running.settle("came", namespace, LOST)
     assert running.refunded("came") == running.refunded("came", NAME_TAKEN) == LOST + 1
-    assert running.used("came") == of_workloads + CREATED + 1 == 501
-    running.wait(lambda: running.standing("came") == there, "those that have gone to be taken off")
+    assert running.used("came") == workload_pods + CREATED + 1 == 501
+    running.wait(lambda: running.standing("came") == remaining, "deleted Pods to be removed from the live Pods")
     assert (running.unproven("came"), running.charged_afterwards("came")) == (0, 0)
 
 
 def test_nothing_was_refunded_twice(running: ControllerFixture) -> None:
     for service in set(SERVICES) - {"came"}:
-        assert running.refunded(service) in {0, FEW}, "0 where its test has not run"
+        assert running.refunded(service) in {0, LOST_EACH}, "0 if the test of the service has not run"
         assert running.used(service) == running.standing(service)
 
 
@@ -171,18 +171,18 @@ def workloads() -> dict[str, Any]:
 
 @contextmanager
 def another_webhook(running: ControllerFixture, namespace: str, answer: Answer) -> Iterator[Recorder]:
-    """Have one more webhook validate the Pods of a namespace; wait until it is asked."""
+    """Register another validating webhook for the Pods of a namespace; wait until it is called."""
     files = running.installation.files
     with Recorder(files.pki.paths, answer) as recorder:
         bundle = b64encode((files.folder / "ca.crt").read_bytes()).decode()
         running.plane.apply(configuration(f"https://{recorder.address}/another", bundle, namespace))
         try:
 
-            def asked() -> bool:
+            def is_called() -> bool:
                 running.installation.create_pod(namespace, dry_run=True)
                 return bool(recorder.take_calls())
 
-            running.plane.wait(asked, "the other webhook to be asked", "kube-apiserver")
+            running.plane.wait(is_called, "the other webhook to be called", "kube-apiserver")
             yield recorder
         finally:
             running.plane.kubectl("delete", "validatingwebhookconfiguration", "another")

@@ -1,4 +1,4 @@
-"""Certificates, CAs, tokens and their keys rotate under load while controllers are killed: no admission fails."""
+"""Rotation of certificates, CAs, tokens and keys under load with killed controllers: no admission fails."""
 
 import asyncio
 import json
@@ -28,13 +28,13 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 
 SOAKS = os.environ.get("PODGATE_TEST_ROTATION") == "soak"
 LOAD_SECONDS = 900 if SOAKS else 120
-LIVES = (
+LIFETIMES = (
     CredentialLifetimes(serving_ca="2m", serving="1m", client_ca="1h", client="12m", token="10m", token_key="10m")
     if SOAKS
     else CredentialLifetimes(serving_ca="90s", serving="45s", client_ca="1h", client="12m", token="2m", token_key="2m")
 )
-DRY_RUNS, REAL = (50, 1) if SOAKS else (10, 1)
-"""Pods a second."""
+DRY_RUNS, REAL_PODS = (50, 1) if SOAKS else (10, 1)
+"""Pods per second."""
 NAMESPACE = "rotating"
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
@@ -49,50 +49,50 @@ services:
 
 
 @asynccontextmanager
-async def loaded(on: RotationFixture) -> AsyncIterator[tuple[Load, Load]]:
-    """Create so many Pods a second, dry runs and others, while the block lasts; all that were begun are answered."""
-    url = f"{on.plane.server}/api/v1/namespaces/{NAMESPACE}/pods"
-    under_way: set[asyncio.Task[None]] = set()
+async def load_of_pods(rotation: RotationFixture) -> AsyncIterator[tuple[Load, Load]]:
+    """Create Pods at constant rates, dry runs and real ones, until the end of the block; wait for all responses."""
+    url = f"{rotation.plane.server}/api/v1/namespaces/{NAMESPACE}/pods"
+    pending: set[asyncio.Task[None]] = set()
     dry_runs, real = Load(), Load()
 
     async def create(session: aiohttp.ClientSession, load: Load) -> None:
         async with session.post(url, params={"dryRun": "All"} if load is dry_runs else {}, json=POD) as response:
             load.add(response.status, await response.json())
 
-    async def blow(session: aiohttp.ClientSession, a_second: int, load: Load) -> None:
+    async def create_periodically(session: aiohttp.ClientSession, per_second: int, load: Load) -> None:
         at = time.monotonic()
         while True:
-            at += 1 / a_second
+            at += 1 / per_second
             await asyncio.sleep(max(0.0, at - time.monotonic()))
             task = asyncio.create_task(create(session, load))
-            under_way.add(task)
-            task.add_done_callback(under_way.discard)
+            pending.add(task)
+            task.add_done_callback(pending.discard)
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=on.plane.api.context)) as session:
-        blowing = [
-            asyncio.create_task(blow(session, DRY_RUNS, dry_runs)),
-            asyncio.create_task(blow(session, REAL, real)),
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=rotation.plane.api.context)) as session:
+        load_tasks = [
+            asyncio.create_task(create_periodically(session, DRY_RUNS, dry_runs)),
+            asyncio.create_task(create_periodically(session, REAL_PODS, real)),
         ]
         try:
             yield dry_runs, real
         finally:
-            for one in blowing:
+            for one in load_tasks:
                 one.cancel()
-            ended = await asyncio.gather(*blowing, return_exceptions=True)
-            await asyncio.gather(*under_way)
-    assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended
+            ended = await asyncio.gather(*load_tasks, return_exceptions=True)
+            await asyncio.gather(*pending)
+    assert all(isinstance(result, asyncio.CancelledError) for result in ended), ended
 
 
 @dataclass
-class Strangers:
-    """Who belongs to nobody here and calls all the same: what they were answered."""
+class ForeignCallers:
+    """Results of callers with a foreign certificate, and without one."""
 
     identities: Identities
     answers: Counter[str] = field(default_factory=Counter)
 
     async def call(self, server: Server) -> None:
         files = self.identities.files
-        foreign = files.pki.context(files.caller)  # of a CA that signs nobody's certificates here
+        foreign = files.pki.context(files.caller)  # its certificate is of a foreign CA
         foreign.check_hostname, foreign.verify_mode = False, ssl.CERT_NONE
         bare = ssl.create_default_context()
         bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
@@ -117,10 +117,10 @@ class Strangers:
 
 
 @dataclass
-class Sightings:
-    """What was in use at any time: by it one sees what has rotated."""
+class ObservedCredentials:
+    """All credentials that were in use at some time, which show the rotations."""
 
-    on: RotationFixture
+    rotation: RotationFixture
     serving: set[int] = field(default_factory=set)
     client: set[int] = field(default_factory=set)
     tokens: set[bytes] = field(default_factory=set)
@@ -131,82 +131,88 @@ class Sightings:
     def __str__(self) -> str:
         return ", ".join(f"{len(value)} {name}" for name, value in vars(self).items() if isinstance(value, set))
 
-    def look(self) -> None:
-        leaf = self.on.leaf(SERVING)
+    def observe(self) -> None:
+        leaf = self.rotation.leaf(SERVING)
         assert leaf is not None
         self.serving.add(leaf.serial_number)
         self.client.add(
-            x509.load_pem_x509_certificate((self.on.node / "kube-apiserver.pem").read_bytes()).serial_number
+            x509.load_pem_x509_certificate((self.rotation.node / "kube-apiserver.pem").read_bytes()).serial_number
         )
-        self.tokens.add((self.on.node / "token").read_bytes())
-        jwks = json.loads((self.on.tls.parent / "jwks" / "jwks.json").read_bytes())
+        self.tokens.add((self.rotation.node / "token").read_bytes())
+        jwks = json.loads((self.rotation.tls.parent / "jwks" / "jwks.json").read_bytes())
         self.keys |= {key["kid"] for key in jwks["keys"]}
-        there = {
+        current = {
             one.fingerprint(hashes.SHA256())
-            for trusted in self.on.bundles()
+            for trusted in self.rotation.bundles()
             for one in x509.load_pem_x509_certificates(trusted)
         }
-        self.dropped |= self.authorities - there
-        self.authorities |= there
+        self.dropped |= self.authorities - current
+        self.authorities |= current
 
 
 async def test_rotation_of_all_credentials_under_load_fails_no_admission(
     identities: Identities, tmp_path: Path, a_redis: RedisServer
 ) -> None:
-    with rotating_cluster(identities, tmp_path, a_redis.url, POLICY, NAMESPACE, LIVES) as on:
-        await asyncio.to_thread(on.installation.wait_for_calls)
-        seen, strangers = Sightings(on), Strangers(identities)
-        async with loaded(on) as (dry_runs, real):
-            await rage(on, seen, strangers)
-        reviews = sum(one.total("podgate_reviews_total", 'half="validate"') for one in on.installation.servers)
-        why = [line for line in on.plane.log("kube-apiserver", 100_000).splitlines() if "calling webhook" in line]
+    with rotating_cluster(identities, tmp_path, a_redis.url, POLICY, NAMESPACE, LIFETIMES) as rotation:
+        await asyncio.to_thread(rotation.installation.wait_for_calls)
+        observed, foreign_callers = ObservedCredentials(rotation), ForeignCallers(identities)
+        async with load_of_pods(rotation) as (dry_runs, real):
+            await run_load_with_kills(rotation, observed, foreign_callers)
+        reviews = sum(
+            server.total("podgate_reviews_total", 'half="validate"') for server in rotation.installation.servers
+        )
+        failed_calls = [
+            line for line in rotation.plane.log("kube-apiserver", 100_000).splitlines() if "calling webhook" in line
+        ]
         refused = {
             name: value
-            for one in on.installation.servers
-            for name, value in one.metrics().items()
+            for server in rotation.installation.servers
+            for name, value in server.metrics().items()
             if "refused" in name and value
         }
-    print(f"\n{dry_runs.admitted} dry runs, {real.admitted} Pods; {strangers.answers}; refused {refused}")  # noqa: T201  a measurement is for people
-    print(f"in use at some time: {seen}")  # noqa: T201  as above
-    assert dry_runs.failures + real.failures == {}, "\n".join(why)
+    print(f"\n{dry_runs.admitted} dry runs, {real.admitted} Pods; {foreign_callers.answers}; refused {refused}")  # noqa: T201  a measurement
+    print(f"in use at some time: {observed}")  # noqa: T201  as above
+    assert dry_runs.failures + real.failures == {}, "\n".join(failed_calls)
     assert dry_runs.admitted >= DRY_RUNS * LOAD_SECONDS * 0.9
-    assert real.admitted >= REAL * LOAD_SECONDS * 0.9
-    assert reviews >= dry_runs.admitted + real.admitted, "every one was judged"
-    assert set(strangers.answers) <= {"foreign: no connection", "bare: no connection"}
-    assert len(seen.serving) >= LOAD_SECONDS // 60
-    assert len(seen.authorities) >= 2
-    assert seen.dropped
-    assert len(seen.tokens) >= LOAD_SECONDS // 90
-    assert len(seen.keys) >= 2
-    assert len(seen.client) >= (2 if SOAKS else 1)
+    assert real.admitted >= REAL_PODS * LOAD_SECONDS * 0.9
+    assert reviews >= dry_runs.admitted + real.admitted, "every Pod was reviewed"
+    assert set(foreign_callers.answers) <= {"foreign: no connection", "bare: no connection"}
+    assert len(observed.serving) >= LOAD_SECONDS // 60
+    assert len(observed.authorities) >= 2
+    assert observed.dropped
+    assert len(observed.tokens) >= LOAD_SECONDS // 90
+    assert len(observed.keys) >= 2
+    assert len(observed.client) >= (2 if SOAKS else 1)
 
 
-def signs(on: RotationFixture, which: int) -> bool:
-    """Whether two CAs are trusted, and the leaf is the first one's, or the last one's."""
-    line, leaf = on.generations(), on.leaf(SERVING)
+def is_signed_by(rotation: RotationFixture, which: int) -> bool:
+    """Whether several CAs are trusted, and the first or last of them has signed the serving certificate."""
+    line, leaf = rotation.generations(), rotation.leaf(SERVING)
     assert leaf is not None
     return len(line) > 1 and issuer_of(leaf, [one.certificate for one in line]) == line[which].certificate
 
 
-def killed(on: RotationFixture, which: int) -> bool:
-    """Kill who leads if a rotation is under way and that far; whether it was."""
-    leader = next((one for one in on.installation.controllers if leads(one)), None)
-    if leader is None or not signs(on, which):
+def kill_leader_at(rotation: RotationFixture, which: int) -> bool:
+    """Kill the leader if a rotation is at this point; return whether it was."""
+    leader = next((controller for controller in rotation.installation.controllers if leads(controller)), None)
+    if leader is None or not is_signed_by(rotation, which):
         return False
-    on.installation.stop_controller(leader, kill=True)
-    on.start_controller()
+    rotation.installation.stop_controller(leader, kill=True)
+    rotation.start_controller()
     return True
 
 
-async def rage(on: RotationFixture, seen: Sightings, strangers: Strangers) -> None:
-    """Look on while the load is to last; kill who leads twice: before a new CA signs, and before the old one goes."""
-    ends, moments = time.monotonic() + LOAD_SECONDS, [0, -1]
-    while time.monotonic() < ends:
-        await asyncio.to_thread(seen.look)
-        for server in on.installation.servers:
-            await strangers.call(server)
-        for which in moments[:1]:
-            if await asyncio.to_thread(killed, on, which):
-                moments.remove(which)
+async def run_load_with_kills(
+    rotation: RotationFixture, observed: ObservedCredentials, foreign_callers: ForeignCallers
+) -> None:
+    """Observe credentials during the load; kill the leader before a new CA signs, and before the old one is removed."""
+    load_end, kill_points = time.monotonic() + LOAD_SECONDS, [0, -1]
+    while time.monotonic() < load_end:
+        await asyncio.to_thread(observed.observe)
+        for server in rotation.installation.servers:
+            await foreign_callers.call(server)
+        for which in kill_points[:1]:
+            if await asyncio.to_thread(kill_leader_at, rotation, which):
+                kill_points.remove(which)
         await asyncio.sleep(0.25)
-    assert not moments, "nobody was killed in the middle of a rotation twice"
+    assert not kill_points, "the leader was not killed at both points of a rotation"

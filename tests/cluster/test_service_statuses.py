@@ -1,6 +1,6 @@
 """ServiceStatus objects on a real API server: created, updated with their breaker, deleted with their service.
 
-Whoever keeps them has the rights of the manifests, and no more.
+Their writer has only the rights of the manifests.
 """
 
 from collections.abc import Iterator
@@ -37,77 +37,82 @@ WITHOUT_IDLE = POLICY[: POLICY.index("- name: idle")] + POLICY[POLICY.index("- {
 
 @pytest.fixture(scope="module")
 def running(api_alone: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
-    """Start with nowhere to write to."""
+    """Install Podgate without the CustomResourceDefinition."""
     namespaces = [f"statuses-{name}-{store}" for name in ("tripped", "idle", "plain")]
-    with controller_fixture(api_alone, identities, POLICY.replace("STORE", store), namespaces, store_url) as found:
-        yield found
+    with controller_fixture(api_alone, identities, POLICY.replace("STORE", store), namespaces, store_url) as fixture:
+        yield fixture
     api_alone.kubectl("delete", "-f", CRD, "--ignore-not-found")
 
 
 def statuses(running: ControllerFixture) -> dict[str, dict[str, Any]]:
-    status, found = running.plane.api.request("GET", "/apis/podgate.io/v1alpha1/servicestatuses")
-    assert status in {200, 404, 429}, found  # 429: while a definition is new
-    return {one["metadata"]["name"]: one for one in found["items"]} if status == 200 else {}
+    status, response = running.plane.api.request("GET", "/apis/podgate.io/v1alpha1/servicestatuses")
+    assert status in {200, 404, 429}, response  # 429: while a definition is new
+    return {item["metadata"]["name"]: item for item in response["items"]} if status == 200 else {}
 
 
 def breaker(running: ControllerFixture, service: str) -> dict[str, Any]:
-    shown: dict[str, Any] = statuses(running).get(service, {}).get("status", {}).get("breaker", {})
-    return shown
+    breaker_status: dict[str, Any] = statuses(running).get(service, {}).get("status", {}).get("breaker", {})
+    return breaker_status
 
 
 def wait_all(running: ControllerFixture, *services: str) -> None:
-    def all_there() -> bool:
-        found = statuses(running)
-        return set(found) == set(services) and all("status" in one for one in found.values())
+    def all_exist() -> bool:
+        objects = statuses(running)
+        return set(objects) == set(services) and all("status" in one for one in objects.values())
 
-    running.wait(all_there, f"the objects of {', '.join(services)} and no others")
+    running.wait(all_exist, f"the objects of {', '.join(services)} and no others")
 
 
-def table(running: ControllerFixture, *how: str) -> list[str]:
-    return running.plane.kubectl("get", NAME, *how).stdout.splitlines()
+def table(running: ControllerFixture, *options: str) -> list[str]:
+    return running.plane.kubectl("get", NAME, *options).stdout.splitlines()
 
 
 def test_missing_definition_is_reported_once_and_stops_nothing_else(running: ControllerFixture, store: str) -> None:
-    [keeper] = running.controllers
+    [writer] = running.controllers
     message = f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml"
-    running.wait(lambda: message in running.installation.log(keeper), "it to be told")
+    running.wait(lambda: message in running.installation.log(writer), "the message to be logged")
     assert running.installation.create_pod(f"statuses-plain-{store}")[0] == 201
     running.plane.kubectl("apply", "-f", CRD)
     wait_all(running, "tripped", "idle", "plain")
-    assert running.installation.log(keeper).count(message) == 1
+    assert running.installation.log(writer).count(message) == 1
 
 
 def test_each_service_has_an_object_with_its_status(running: ControllerFixture) -> None:
-    found = statuses(running)
-    assert {one["metadata"]["labels"]["app.kubernetes.io/managed-by"] for one in found.values()} == {"podgate"}
-    assert found["plain"]["status"] == {}
+    objects = statuses(running)
+    assert {one["metadata"]["labels"]["app.kubernetes.io/managed-by"] for one in objects.values()} == {"podgate"}
+    assert objects["plain"]["status"] == {}
     probes = {"needed": 3, "leased": 0, "succeeded": 0, "early": 0}
-    assert found["idle"]["status"]["breaker"] == {"state": "CLOSED", "mode": "Audit", "generation": 0, "probes": probes}
-    heads, *rows = table(running)
-    assert heads.split("  ")[0] == "NAME"
-    assert heads.split() == ["NAME", "STATE", "SINCE", "TRIGGERED", "AT", "RECOVERS", "AT", "MODE"]
+    assert objects["idle"]["status"]["breaker"] == {
+        "state": "CLOSED",
+        "mode": "Audit",
+        "generation": 0,
+        "probes": probes,
+    }
+    headings, *rows = table(running)
+    assert headings.split("  ")[0] == "NAME"
+    assert headings.split() == ["NAME", "STATE", "SINCE", "TRIGGERED", "AT", "RECOVERS", "AT", "MODE"]
     assert [row.split() for row in rows] == [["idle", "CLOSED", "Audit"], ["plain"], ["tripped", "CLOSED", "Enforce"]]
 
 
 def test_object_changes_only_with_its_breaker(running: ControllerFixture, store: str) -> None:
-    before = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
-    answers = [running.installation.create_pod(f"statuses-tripped-{store}")[0] for _ in range(4)]
-    assert answers == [201, 429, 429, 503]
-    running.wait(lambda: breaker(running, "tripped")["state"] == "OPEN", "the trip to be seen")
-    shown = breaker(running, "tripped")
-    assert (shown["generation"], shown["since"], shown["trippedBy"]) == (1, shown["trippedAt"], shown["reason"])
-    assert shown["reason"] == "quotaExceeded: 2 requests refused within 60s"
-    assert shown["openUntil"] > shown["since"]
+    versions_before = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
+    status_codes = [running.installation.create_pod(f"statuses-tripped-{store}")[0] for _ in range(4)]
+    assert status_codes == [201, 429, 429, 503]
+    running.wait(lambda: breaker(running, "tripped")["state"] == "OPEN", "the trip to be shown")
+    opened = breaker(running, "tripped")
+    assert (opened["generation"], opened["since"], opened["trippedBy"]) == (1, opened["trippedAt"], opened["reason"])
+    assert opened["reason"] == "quotaExceeded: 2 requests refused within 60s"
+    assert opened["openUntil"] > opened["since"]
     [row] = [line for line in table(running, "-o", "wide") if line.startswith("tripped")]
     name, state, _, tripped_at, recovers_at, mode, reason = row.split(maxsplit=6)
-    assert (name, state, mode, reason) == ("tripped", "OPEN", "Enforce", shown["reason"])
-    assert (tripped_at, recovers_at) == (shown["trippedAt"], shown["openUntil"])
-    running.wait(lambda: breaker(running, "tripped")["state"] == "HALF_OPEN", "it to let probes in")
+    assert (name, state, mode, reason) == ("tripped", "OPEN", "Enforce", opened["reason"])
+    assert (tripped_at, recovers_at) == (opened["trippedAt"], opened["openUntil"])
+    running.wait(lambda: breaker(running, "tripped")["state"] == "HALF_OPEN", "the breaker to be half-open")
     after = breaker(running, "tripped")
     assert "openUntil" not in after
-    assert (after["trippedAt"], after["trippedBy"]) == (shown["trippedAt"], shown["trippedBy"])
-    now = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
-    assert [name for name in now if now[name] != before[name]] == ["tripped"]
+    assert (after["trippedAt"], after["trippedBy"]) == (opened["trippedAt"], opened["trippedBy"])
+    versions_after = {name: one["metadata"]["resourceVersion"] for name, one in statuses(running).items()}
+    assert [name for name in versions_after if versions_after[name] != versions_before[name]] == ["tripped"]
 
 
 def test_short_name_is_served(running: ControllerFixture) -> None:
@@ -115,12 +120,12 @@ def test_short_name_is_served(running: ControllerFixture) -> None:
 
 
 def test_deleted_object_is_recreated(running: ControllerFixture) -> None:
-    former = statuses(running)["tripped"]
+    deleted = statuses(running)["tripped"]
     running.plane.kubectl("delete", NAME, "tripped")
-    running.wait(lambda: breaker(running, "tripped"), "it to come back")
-    found = statuses(running)["tripped"]
-    assert found["metadata"]["uid"] != former["metadata"]["uid"]
-    assert found["status"] == former["status"]
+    running.wait(lambda: breaker(running, "tripped"), "the object to be recreated")
+    recreated = statuses(running)["tripped"]
+    assert recreated["metadata"]["uid"] != deleted["metadata"]["uid"]
+    assert recreated["status"] == deleted["status"]
 
 
 def test_object_of_a_removed_service_is_deleted_and_foreign_objects_stay(
@@ -128,7 +133,7 @@ def test_object_of_a_removed_service_is_deleted_and_foreign_objects_stay(
 ) -> None:
     running.plane.apply({"apiVersion": "podgate.io/v1alpha1", "kind": "ServiceStatus", "metadata": {"name": "theirs"}})
     running.installation.change_policy(WITHOUT_IDLE.replace("STORE", store))
-    running.wait(lambda: "idle" not in statuses(running), "the object to go")
+    running.wait(lambda: "idle" not in statuses(running), "the object to be deleted")
     assert set(statuses(running)) == {"tripped", "plain", "theirs"}
 
 

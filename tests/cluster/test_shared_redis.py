@@ -11,7 +11,7 @@ from tests.redis_servers import RedisServer, usual_names
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-ASKING = 8
+CONNECTIONS = 8
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -29,20 +29,20 @@ def test_servers_share_the_limit_of_seven_pods_in_redis(
 ) -> None:
     namespace = f"shared-{redis_server.port}"
     arguments = ("--drain", "0s", "--store", redis_server.url, "--store-deadline", "30s")
-    with installed(plane, identities.files, POLICY, [namespace], servers=2, arguments=arguments) as found:
-        found.wait_for_calls()
+    with installed(plane, identities.files, POLICY, [namespace], servers=2, arguments=arguments) as installation:
+        installation.wait_for_calls()
         plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=20", "-n", namespace)
-        plane.wait(lambda: len(found.pods(namespace)) == 7, "seven Pods")
+        plane.wait(lambda: len(installation.pods(namespace)) == 7, "seven Pods")
         denials = 'podgate_quota_denied_total{of="service",resource="pods",service="shared",window="10m"}'
-        servers = found.servers
+        servers = installation.servers
 
-        def refused_by_both() -> bool:
-            """Ask over several connections at once: one alone, as the ReplicaSet's, leads to one server for minutes."""
-            with ThreadPoolExecutor(ASKING) as threads:
-                asked = [threads.submit(found.create_pod, namespace) for _ in range(ASKING)]
-            assert {one.result()[0] for one in asked} == {429}
-            return all(one.metrics().get(denials, 0) > 0 for one in servers)
+        def denied_by_both() -> bool:
+            """Create Pods on several connections, because one connection stays on one server."""
+            with ThreadPoolExecutor(CONNECTIONS) as threads:
+                futures = [threads.submit(installation.create_pod, namespace) for _ in range(CONNECTIONS)]
+            assert {item.result()[0] for item in futures} == {429}
+            return all(item.metrics().get(denials, 0) > 0 for item in servers)
 
-        # Who counts for itself alone refuses only after seven of its own: both could not have.
-        plane.wait(refused_by_both, "both servers to refuse")
-        assert len(found.pods(namespace)) == 7
+        # Both servers deny only if they share the counter.
+        plane.wait(denied_by_both, "both servers to deny Pods")
+        assert len(installation.pods(namespace)) == 7

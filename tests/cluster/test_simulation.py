@@ -15,8 +15,8 @@ from webhook.core.simulation import SimulatedPod, simulate
 from webhook.offline.manifests import Subject, subjects
 
 NAMESPACE, TWIN = "simulated", "simulated-twin"
-NOBODY = "nobody-serves-this"
-"""A scheduler's name: Pods stay as their controller made them."""
+NO_SCHEDULER = "nobody-serves-this"
+"""Name of a scheduler that does not exist, so that Pods stay as their controllers created them."""
 AFFINITY = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -31,7 +31,7 @@ TOLERATIONS = [
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
     {"key": "dedicated", "operator": "Equal", "value": "batch", "effect": "NoSchedule"},
 ]
-KEPT = {"annotations": {"example.com/a": "1"}, "finalizers": ["example.com/kept"]}
+KEPT_METADATA = {"annotations": {"example.com/a": "1"}, "finalizers": ["example.com/kept"]}
 VOLUME = {"name": "scratch", "emptyDir": {}}
 CLAIM = {
     "metadata": {"name": "data"},
@@ -46,10 +46,13 @@ def container(name: str = "c", **more: Any) -> dict[str, Any]:
 
 
 def workload(kind: str, name: str, labels: dict[str, str] | None = None, pod: Any = None, **spec: Any) -> Any:
-    """Return an object of a kind; `pod` is what the template's spec has beside a container."""
-    metadata = {"labels": {"app": name, **(labels or {})}, **KEPT}
-    of_jobs = {"restartPolicy": "Never"} if kind in {"Job", "CronJob"} else {}
-    template = {"metadata": metadata, "spec": {"schedulerName": NOBODY, "containers": [container()], **of_jobs}}
+    """Return an object of a kind; `pod` has more fields of the template's spec."""
+    metadata = {"labels": {"app": name, **(labels or {})}, **KEPT_METADATA}
+    restart_policy = {"restartPolicy": "Never"} if kind in {"Job", "CronJob"} else {}
+    template = {
+        "metadata": metadata,
+        "spec": {"schedulerName": NO_SCHEDULER, "containers": [container()], **restart_policy},
+    }
     template["spec"] |= pod or {}
     group = next(source.api_version for source in WORKLOAD_KINDS if source.kind == kind)
     body: dict[str, Any] = {"template": template}
@@ -63,10 +66,10 @@ def workload(kind: str, name: str, labels: dict[str, str] | None = None, pod: An
     return {"apiVersion": group, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": body}
 
 
-def generated(of: Any) -> Any:
-    """Return an object whose name the API server generates; its Pods are found by their label."""
-    name = of["metadata"].pop("name")
-    return {**of, "metadata": {**of["metadata"], "generateName": f"{name}-"}}
+def generated(manifest: Any) -> Any:
+    """Return an object with `generateName`; its Pods are found by their label."""
+    name = manifest["metadata"].pop("name")
+    return {**manifest, "metadata": {**manifest["metadata"], "generateName": f"{name}-"}}
 
 
 MANUAL = {"manualSelector": True, "selector": {"matchLabels": {"app": "job-manual"}}}
@@ -111,22 +114,22 @@ WORKLOADS = [
 ]
 
 
-def label_of(one: Any) -> str:
+def label_of(document: Any) -> str:
     """Return the label `app` of an object's Pods."""
-    spec = one["spec"].get("jobTemplate", {}).get("spec") or one["spec"]
+    spec = document["spec"].get("jobTemplate", {}).get("spec") or document["spec"]
     return str(spec["template"]["metadata"]["labels"]["app"])
 
 
-Found = dict[str, tuple[Any, Any]]
+CreatedWorkloads = dict[str, tuple[Any, Any]]
 
 
 @pytest.fixture(scope="module")
-def found(plane: ControlPlane) -> Iterator[Found]:
-    """Create everything; return each as it is stored, and the first Pod of it."""
+def created_workloads(plane: ControlPlane) -> Iterator[CreatedWorkloads]:
+    """Create all workloads; return each stored object and its first Pod."""
     for namespace in (NAMESPACE, TWIN):
         plane.create_namespace(namespace)
-    everything = {"apiVersion": "v1", "kind": "List", "items": WORKLOADS}
-    created = plane.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(everything)).stdout
+    object_list = {"apiVersion": "v1", "kind": "List", "items": WORKLOADS}
+    created = plane.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(object_list)).stdout
     stored = {label_of(one): one for one in _documents(created)}
     plane.wait(lambda: stored.keys() <= _pods(plane).keys(), "a Pod of each workload", "kube-controller-manager")
     pods = _pods(plane)
@@ -140,12 +143,12 @@ def found(plane: ControlPlane) -> Iterator[Found]:
 
 
 def _documents(text: str) -> list[Any]:
-    """Read objects that stand one after another."""
-    decoder, read, place = json.JSONDecoder(), [], 0
-    while text[place:].strip():
-        one, place = decoder.raw_decode(text, len(text) - len(text[place:].lstrip()))
-        read += one.get("items", [one])
-    return read
+    """Parse concatenated JSON objects."""
+    decoder, documents, offset = json.JSONDecoder(), [], 0
+    while text[offset:].strip():
+        document, offset = decoder.raw_decode(text, len(text) - len(text[offset:].lstrip()))
+        documents += document.get("items", [document])
+    return documents
 
 
 def _items(plane: ControlPlane) -> list[Any]:
@@ -158,24 +161,24 @@ def _pods(plane: ControlPlane) -> dict[str, Any]:
     return {pod["metadata"]["labels"]["app"]: pod for pod in items}
 
 
-def fits(shown: str, real: str) -> bool:
-    """Say whether a real value fits what a simulated one shows; what stands in angle brackets may be anything."""
-    parts = re.split(r"<[^>]*>", shown)
-    return re.fullmatch(".+".join(re.escape(part) for part in parts), real) is not None
+def fits(simulated_value: str, real_value: str) -> bool:
+    """Whether a real value matches a simulated one, in which text in angle brackets is a wildcard."""
+    parts = re.split(r"<[^>]*>", simulated_value)
+    return re.fullmatch(".+".join(re.escape(part) for part in parts), real_value) is not None
 
 
 @pytest.fixture(params=WORKLOADS, ids=label_of)
-def case(request: pytest.FixtureRequest, found: Found, tmp_path: Path) -> tuple[Any, Any, Any]:
-    """Return a workload as `review` reads it from a file, as it is stored, and its Pod."""
+def case(request: pytest.FixtureRequest, created_workloads: CreatedWorkloads, tmp_path: Path) -> tuple[Any, Any, Any]:
+    """Return a workload as read from a file, as stored, and its Pod."""
     path = tmp_path / "workload.json"
     path.write_text(json.dumps(request.param))
     (subject,) = subjects(path, NAMESPACE)
     assert isinstance(subject, Subject)
-    return subject, *found[label_of(request.param)]
+    return subject, *created_workloads[label_of(request.param)]
 
 
 def simulations(subject: Subject, stored: Any) -> Iterator[SimulatedPod]:
-    """Yield the Pod as `review` simulates it from a file, and as the server does of an object that is stored."""
+    """Yield the Pod as `review` simulates it from a file, and as the server simulates it from the stored object."""
     source = subject.source
     assert source is not None
     for document in (subject.workload, stored):
@@ -187,22 +190,24 @@ def simulations(subject: Subject, stored: Any) -> Iterator[SimulatedPod]:
 
 def test_simulated_metadata_equals_what_the_controller_writes(case: tuple[Subject, Any, Any]) -> None:
     subject, stored, pod = case
-    real = pod["metadata"]
+    real_metadata = pod["metadata"]
     for simulated in simulations(subject, stored):
-        ours = simulated.document["metadata"]
-        assert ours["labels"].keys() == real["labels"].keys()
-        for key, value in real["labels"].items():
+        metadata = simulated.document["metadata"]
+        assert metadata["labels"].keys() == real_metadata["labels"].keys()
+        for key, value in real_metadata["labels"].items():
             unresolved = simulated.unresolved.get(key)
-            assert ours["labels"][key] == value if unresolved is None else unresolved.among((value,)) is not False, key
-        assert ours["annotations"] == real["annotations"]
-        assert sorted(ours["finalizers"]) == sorted(real["finalizers"])
-        assert ours["namespace"] == real["namespace"]
-        assert fits(ours["generateName"], real["generateName"])
-        assert fits(ours.get("name", "<generated>"), real["name"])
-        (our_owner,), (owner,) = ours["ownerReferences"], real["ownerReferences"]
-        assert our_owner.keys() == owner.keys()
-        assert all(fits(our_owner[key], owner[key]) for key in ("apiVersion", "kind", "name", "uid"))
-        assert (our_owner["controller"], our_owner["blockOwnerDeletion"]) == (True, True)
+            assert (
+                metadata["labels"][key] == value if unresolved is None else unresolved.among((value,)) is not False
+            ), key
+        assert metadata["annotations"] == real_metadata["annotations"]
+        assert sorted(metadata["finalizers"]) == sorted(real_metadata["finalizers"])
+        assert metadata["namespace"] == real_metadata["namespace"]
+        assert fits(metadata["generateName"], real_metadata["generateName"])
+        assert fits(metadata.get("name", "<generated>"), real_metadata["name"])
+        (simulated_owner,), (owner,) = metadata["ownerReferences"], real_metadata["ownerReferences"]
+        assert simulated_owner.keys() == owner.keys()
+        assert all(fits(simulated_owner[key], owner[key]) for key in ("apiVersion", "kind", "name", "uid"))
+        assert (simulated_owner["controller"], simulated_owner["blockOwnerDeletion"]) == (True, True)
 
 
 UNKNOWN_WHEN_STORED = {
@@ -211,7 +216,7 @@ UNKNOWN_WHEN_STORED = {
     "DaemonSet": {"controller-revision-hash"},
     "CronJob": {"job-name", "batch.kubernetes.io/job-name", "controller-uid", "batch.kubernetes.io/controller-uid"},
 }
-EACH_ITS_OWN = {
+UNKNOWN_PER_POD = {
     "statefulset-claims": {"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"},
     "cronjob-indexed": {"batch.kubernetes.io/job-completion-index"},
     "job-indexed": {"batch.kubernetes.io/job-completion-index"},
@@ -222,32 +227,37 @@ EACH_ITS_OWN = {
 def test_simulation_of_a_stored_object_leaves_only_expected_fields_unresolved(case: tuple[Subject, Any, Any]) -> None:
     subject, stored, _ = case
     _, simulated = simulations(subject, stored)
-    expected = UNKNOWN_WHEN_STORED.get(subject.kind, set()) | EACH_ITS_OWN.get(label_of(stored), set())
+    expected = UNKNOWN_WHEN_STORED.get(subject.kind, set()) | UNKNOWN_PER_POD.get(label_of(stored), set())
     assert simulated.unresolved.keys() == expected
 
 
 def test_simulated_spec_equals_what_the_controller_writes(case: tuple[Subject, Any, Any], plane: ControlPlane) -> None:
-    """Both go through the API server's own defaulting: what it adds is no difference."""
+    """The API server defaults both specs."""
     subject, _, pod = case
-    real, owner = pod["spec"], pod["metadata"]["ownerReferences"][0]["name"]
-    ours = copy.deepcopy(subject.pod)
-    # What is not known beforehand is filled in from the real one.
-    our_owner = ours["metadata"].pop("ownerReferences")[0]["name"]
-    given = ("name", "generateName", "labels")
-    ours["metadata"] |= {"namespace": TWIN, **{key: pod["metadata"][key] for key in given if key in ours["metadata"]}}
-    text = json.dumps(ours["spec"]).replace(our_owner, owner)
+    real_spec, owner = pod["spec"], pod["metadata"]["ownerReferences"][0]["name"]
+    simulated_pod = copy.deepcopy(subject.pod)
+    # Values that are generated later are copied from the real Pod.
+    simulated_owner = simulated_pod["metadata"].pop("ownerReferences")[0]["name"]
+    copied_fields = ("name", "generateName", "labels")
+    simulated_pod["metadata"] |= {
+        "namespace": TWIN,
+        **{key: pod["metadata"][key] for key in copied_fields if key in simulated_pod["metadata"]},
+    }
+    text = json.dumps(simulated_pod["spec"]).replace(simulated_owner, owner)
     if "<node>" in text:
-        terms = real["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        terms = real_spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ]
         text = text.replace("<node>", terms[0]["matchFields"][0]["values"][0])
-    ours["spec"] = json.loads(text)
-    status, taken = plane.api.request("POST", f"/api/v1/namespaces/{TWIN}/pods?dryRun=All", ours)
-    assert status == 201, taken
-    assert _comparable(taken["spec"]) == _comparable(real)
+    simulated_pod["spec"] = json.loads(text)
+    status, answer = plane.api.request("POST", f"/api/v1/namespaces/{TWIN}/pods?dryRun=All", simulated_pod)
+    assert status == 201, answer
+    assert _comparable(answer["spec"]) == _comparable(real_spec)
 
 
 def _comparable(spec: Any) -> Any:
     """Return a spec without the generated name of the token's volume, and volumes in one order."""
     text = re.sub(r"kube-api-access-[a-z0-9]+", "kube-api-access", json.dumps(spec))
-    read = json.loads(text)
-    read["volumes"].sort(key=lambda one: one["name"])
-    return read
+    comparable = json.loads(text)
+    comparable["volumes"].sort(key=lambda one: one["name"])
+    return comparable

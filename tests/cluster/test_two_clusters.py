@@ -1,4 +1,4 @@
-"""Two clusters, each with its own API server and Podgate, on one Redis: `Fleet` is shared, all else is separate."""
+"""Two clusters, each with its own API server and Podgate, on one Redis: only `Fleet` counters are shared."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -48,17 +48,17 @@ NAMESPACES = ("everywhere", "web", "batch", "here", "broken", "racing")
 
 @dataclass(frozen=True)
 class Clusters:
-    """Both, and what they share."""
+    """Both clusters, and their Redis."""
 
     east: Installation
     west: Installation
     redis: RedisServer
 
     def keys(self, owner: str) -> dict[str, bytes]:
-        """Return all that Redis holds of one cluster, or of the fleet, byte for byte."""
+        """Return all keys of one cluster, or of the fleet, with their dumped values."""
         with self.redis.client() as client:
-            found = [bytes(key) for key in client.scan_iter(f"podgate:*:v1:{owner}:*", count=1000)]
-            return {key.decode(): client.dump(key) for key in found}
+            redis_keys = [bytes(key) for key in client.scan_iter(f"podgate:*:v1:{owner}:*", count=1000)]
+            return {key.decode(): client.dump(key) for key in redis_keys}
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +73,17 @@ def clusters(
 
         def install(plane: ControlPlane, name: str) -> Installation:
             arguments = ("--drain", "0s", "--store", redis.url, "--store-deadline", "30s", "--cluster", name)
-            found = stack.enter_context(installed(plane, identities.files, POLICY, NAMESPACES, arguments=arguments))
-            found.wait_for_calls()
-            return found
+            installation = stack.enter_context(
+                installed(plane, identities.files, POLICY, NAMESPACES, arguments=arguments)
+            )
+            installation.wait_for_calls()
+            return installation
 
         yield Clusters(install(api_alone, "east"), install(another_api_alone, "west"), redis)
 
 
 def create(cluster: Installation, namespace: str) -> str:
-    """Create a Pod; return "" or why not."""
+    """Create a Pod; return the denial, or "" if it was admitted."""
     status, answer = cluster.create_pod(namespace)
     if status == 201:
         return ""
@@ -90,17 +92,17 @@ def create(cluster: Installation, namespace: str) -> str:
 
 
 def used(cluster: Installation, service: str) -> list[tuple[str, str]]:
-    """Return used and hard of the service's windows, as its cluster's server shows them."""
+    """Return used and hard of the service's windows in the status of the cluster's server."""
     [server] = cluster.servers
-    [shown] = [one for one in server.status()["services"] if one["name"] == service]
-    return [(str(window["used"]), str(window["hard"])) for window in shown["windows"]]
+    [service_status] = [one for one in server.status()["services"] if one["name"] == service]
+    return [(str(window["used"]), str(window["hard"])) for window in service_status["windows"]]
 
 
 def breaker(cluster: Installation, service: str) -> dict[str, Any]:
     [server] = cluster.servers
-    [shown] = [one for one in server.status()["services"] if one["name"] == service]
-    found: dict[str, Any] = shown["breaker"]
-    return found
+    [service_status] = [one for one in server.status()["services"] if one["name"] == service]
+    breaker_status: dict[str, Any] = service_status["breaker"]
+    return breaker_status
 
 
 def test_fleet_service_counts_the_pods_of_both_clusters(clusters: Clusters) -> None:
@@ -121,10 +123,10 @@ def test_fleet_pool_counts_the_pods_of_both_clusters(clusters: Clusters) -> None
     for cluster, service in ((east, "web"), (east, "batch"), (west, "web"), (west, "batch")):
         message = create(cluster, service)
         assert f"QuotaExceeded: service {service}: pool machines: pods in 1h: hard 5, used 5, asked 1" in message
-    assert used(east, "web") == used(west, "web") == [("3", "4")], "what the pool refused was charged to nobody"
+    assert used(east, "web") == used(west, "web") == [("3", "4")], "Pods denied by the pool are not charged"
 
 
-def test_any_other_service_counts_for_each_cluster_alone(clusters: Clusters) -> None:
+def test_services_without_fleet_scope_count_per_cluster(clusters: Clusters) -> None:
     east, west = clusters.east, clusters.west
     assert [create(east, "here") for _ in range(3)] == [""] * 3
     assert "QuotaExceeded: service here: pods in 1h: hard 3, used 3, asked 1" in create(east, "here")
@@ -148,26 +150,26 @@ def test_breaker_opened_in_one_cluster_stays_closed_in_the_other(clusters: Clust
 
 def test_clusters_do_not_change_the_keys_of_each_other(clusters: Clusters) -> None:
     east, west = clusters.east, clusters.west
-    kept = clusters.keys("west")
+    keys_before = clusters.keys("west")
     uids = set()
     for namespace in NAMESPACES[:-1]:
         create(east, namespace)
         uids |= {pod["metadata"]["uid"] for pod in east.pods(namespace)}
-    assert clusters.keys("west") == kept
-    kept = clusters.keys("east")
+    assert clusters.keys("west") == keys_before
+    keys_before = clusters.keys("east")
     for namespace in NAMESPACES[:-1]:
         create(west, namespace)
-    assert clusters.keys("east") == kept
-    mine = {key.rpartition(":")[2] for key in kept if ":pod:" in key}
-    assert mine == uids, "a record for each Pod of its own, and no other"
+    assert clusters.keys("east") == keys_before
+    recorded_uids = {key.rpartition(":")[2] for key in keys_before if ":pod:" in key}
+    assert recorded_uids == uids, "exactly one record for each of its own Pods"
 
 
 def test_every_redis_key_belongs_to_one_cluster_or_the_fleet(clusters: Clusters) -> None:
     create(clusters.east, "everywhere")
     with clusters.redis.client() as client:
-        everything = {bytes(key).decode() for key in client.scan_iter("*", count=1000)}
+        all_keys = {bytes(key).decode() for key in client.scan_iter("*", count=1000)}
     owned = {owner: set(clusters.keys(owner)) for owner in ("east", "west", "fleet")}
-    assert everything == set.union(*owned.values())
+    assert all_keys == set.union(*owned.values())
     assert {key.split(":")[4] for key in owned["fleet"]} == {"ring", "pool"}
     assert not any(":ring:everywhere" in key or ":pool:" in key for key in owned["east"] | owned["west"])
 
@@ -176,5 +178,5 @@ def test_race_between_clusters_does_not_exceed_the_limit(clusters: Clusters) -> 
     with ThreadPoolExecutor(8) as pool:
         messages = list(pool.map(lambda cluster: create(cluster, "racing"), [clusters.east, clusters.west] * 12))
     assert messages.count("") == 7
-    assert all("QuotaExceeded: service racing: pods in 1h: hard 7, used " in one for one in messages if one)
+    assert all("QuotaExceeded: service racing: pods in 1h: hard 7, used " in message for message in messages if message)
     assert sum(len(cluster.pods("racing")) for cluster in (clusters.east, clusters.west)) == 7

@@ -22,12 +22,12 @@ from tests.contract.watch_contract import QUICK, Watching, document, following, 
 from tests.timeouts import HANG_SECONDS
 
 _CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-# Far below what the API server takes to say anything at all in a quiet cluster: a bookmark comes once a minute.
-IMPATIENT = replace(QUICK, inactivity_seconds=2, request_seconds=2)
+# Far below the interval of bookmarks, which is a minute.
+SHORT_INACTIVITY = replace(QUICK, inactivity_seconds=2, request_seconds=2)
 
 
-class RealWorld:
-    """A `watching.World` of a control plane. Podgate comes through a door of its own, which can be shut."""
+class ControlPlaneCluster:
+    """The watched cluster of the contract, as a control plane. Podgate connects through a load balancer."""
 
     def __init__(self, plane: ControlPlane, load_balancer: LoadBalancer) -> None:
         self.plane = plane
@@ -52,8 +52,8 @@ class RealWorld:
         await self._delete(POLICY)
 
     async def last_good(self) -> str | None:
-        found = await asyncio.to_thread(self.plane.api.get, f"{_CONFIGMAPS}/{LAST_GOOD}")
-        return found["data"][KEY] if found else None
+        config_map = await asyncio.to_thread(self.plane.api.get, f"{_CONFIGMAPS}/{LAST_GOOD}")
+        return config_map["data"][KEY] if config_map else None
 
     @asynccontextmanager
     async def apart(self, *, forgotten: bool = False) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ class RealWorld:
         await asyncio.to_thread(self._open)
 
     def forget(self) -> None:
-        """Compact etcd up to now, and end the API server, whose cache remembers a little longer."""
+        """Compact etcd, and restart the API server, whose cache has later versions."""
         revision = self._etcd("kv/range", {"key": "AA==", "limit": 1})["header"]["revision"]
         self._etcd("kv/compaction", {"revision": revision, "physical": True})
         self.plane.restart("kube-apiserver", kill=True)
@@ -90,7 +90,7 @@ class RealWorld:
         await asyncio.to_thread(self.plane.kubectl, "delete", "configmap", name, "-n", NAMESPACE, "--ignore-not-found")
 
 
-def _with_etcd_away(plane: ControlPlane, change: Callable[[], object]) -> None:
+def _with_etcd_stopped(plane: ControlPlane, change: Callable[[], object]) -> None:
     for name in ("kube-apiserver", "etcd"):
         plane.stop_component(name, kill=name == "kube-apiserver")
     change()
@@ -99,14 +99,14 @@ def _with_etcd_away(plane: ControlPlane, change: Callable[[], object]) -> None:
     plane.wait_ready()
 
 
-def _replace(folder: Path, saved: Path) -> None:
+def _replace(folder: Path, backup: Path) -> None:
     shutil.rmtree(folder)
-    saved.rename(folder)
+    backup.rename(folder)
 
 
 @pytest.fixture(scope="module")
 def watched_plane() -> Iterator[ControlPlane]:
-    """Start a cluster for these tests alone: they end its API server under way."""
+    """Start a cluster for these tests, which restart its API server."""
     with ControlPlane() as plane:
         plane.kubectl("create", "namespace", NAMESPACE)
         plane.kubectl("apply", "-f", str(RBAC))
@@ -114,23 +114,23 @@ def watched_plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-async def cluster(watched_plane: ControlPlane) -> AsyncIterator[RealWorld]:
-    with LoadBalancers() as doors:
-        found = await asyncio.to_thread(RealWorld, watched_plane, doors.open())
-        yield found
-        await found.tidy()
+async def cluster(watched_plane: ControlPlane) -> AsyncIterator[ControlPlaneCluster]:
+    with LoadBalancers() as load_balancers:
+        watched_cluster = await asyncio.to_thread(ControlPlaneCluster, watched_plane, load_balancers.open())
+        yield watched_cluster
+        await watched_cluster.tidy()
 
 
-class TestARealOne(Watching):
+class TestControlPlane(Watching):
     pass
 
 
-async def test_compacted_resource_version_leads_to_a_list(cluster: RealWorld) -> None:
+async def test_compacted_resource_version_leads_to_a_list(cluster: ControlPlaneCluster) -> None:
     await cluster.put_namespace("compacted")
     await asyncio.to_thread(cluster.forget)
     old = "/api/v1/namespaces?watch=true&resourceVersion=1&timeoutSeconds=5"
     _, event = await asyncio.to_thread(cluster.plane.api.request, "GET", old)
-    assert (event["type"], event["object"]["code"]) == ("ERROR", 410), "that is what is being got over"
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410), "the old version must be gone"
     async with following(cluster) as follower:
         follower.namespaces._watch._version = "1"
         await follower.until(lambda: follower.namespaces.labels("compacted") is not None)
@@ -140,7 +140,7 @@ async def test_compacted_resource_version_leads_to_a_list(cluster: RealWorld) ->
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
 @pytest.mark.parametrize("kill", [False, True], ids=["restarted", "crashed"])
-async def test_changes_arrive_after_a_restart(cluster: RealWorld, component: str, *, kill: bool) -> None:
+async def test_changes_arrive_after_a_restart(cluster: ControlPlaneCluster, component: str, *, kill: bool) -> None:
     await cluster.put_policy(document(1))
     async with following(cluster) as follower:
         await follower.until(lambda: follower.pods() == "1")
@@ -155,9 +155,9 @@ async def test_changes_arrive_after_a_restart(cluster: RealWorld, component: str
         await kept(cluster, document(2))
 
 
-async def test_hanging_api_server_is_reported_and_watched_again_when_it_resumes(cluster: RealWorld) -> None:
+async def test_hanging_api_server_is_reported_and_watched_again_when_it_resumes(cluster: ControlPlaneCluster) -> None:
     await cluster.put_policy(document(1))
-    async with following(cluster, IMPATIENT) as follower:
+    async with following(cluster, SHORT_INACTIVITY) as follower:
         await follower.until(lambda: follower.pods() == "1")
         await kept(cluster, document(1))
         pid = cluster.plane.processes.pid("kube-apiserver")
@@ -176,21 +176,21 @@ async def test_hanging_api_server_is_reported_and_watched_again_when_it_resumes(
         await follower.until(lambda: follower.contacts > contacts)
 
 
-async def test_restored_etcd_backup_is_watched_again(cluster: RealWorld) -> None:
-    """Versions count from there again: those that a watch has brought are yet to come."""
+async def test_restored_etcd_backup_is_watched_again(cluster: ControlPlaneCluster) -> None:
+    """Resource versions start from the backup again, below those of the watch."""
     plane = cluster.plane
     await cluster.put_policy(document(1))
     await cluster.put_namespace("restored", tier="old")
-    saved = plane.folder / "etcd-saved"
-    await asyncio.to_thread(_with_etcd_away, plane, lambda: shutil.copytree(plane.folder / "etcd", saved))
+    backup = plane.folder / "etcd-saved"
+    await asyncio.to_thread(_with_etcd_stopped, plane, lambda: shutil.copytree(plane.folder / "etcd", backup))
     for number in range(20):
         await cluster.put_namespace("restored", tier=f"new-{number}")
     await cluster.put_policy(document(2))
-    async with following(cluster, IMPATIENT) as follower:
+    async with following(cluster, SHORT_INACTIVITY) as follower:
         await follower.until(lambda: follower.pods() == "2")
         await cluster.put_policy(document(3))
         await follower.until(lambda: follower.pods() == "3")
-        await asyncio.to_thread(_with_etcd_away, plane, lambda: _replace(plane.folder / "etcd", saved))
+        await asyncio.to_thread(_with_etcd_stopped, plane, lambda: _replace(plane.folder / "etcd", backup))
         await follower.until(lambda: follower.pods() == "1")
         labels = follower.namespaces.labels
         await follower.until(lambda: (labels("restored") or {}).get("tier") == "old")

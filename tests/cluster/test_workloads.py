@@ -1,4 +1,4 @@
-"""Warnings that kubectl shows to authors of workloads, and when the API server requests a review."""
+"""Warnings that kubectl shows to authors of workloads, and the reviews that the API server requests."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ CONFLICT = (
     "spec.schedulerName is 'theirs', the policy sets 'podgate-scheduler';"
     " remove the field from the Pod or set it to 'podgate-scheduler'"
 )
-THEIRS = {"schedulerName": "theirs"}
+CONFLICTING = {"schedulerName": "theirs"}
 KINDS = {
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
@@ -37,11 +37,11 @@ KINDS = {
     "ReplicationController": "v1",
 }
 NAMESPACES = ["advised", "tried", "nobodys"]
-ASKED = [kind for kind in KINDS if kind != "DaemonSet"]
+REVIEWED_KINDS = [kind for kind in KINDS if kind != "DaemonSet"]
 
 
 @pytest.fixture(scope="module")
-def found(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
+def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     with installed(plane, identities.files, POLICY, NAMESPACES) as installation:
         installation.wait_for_calls()
         yield installation
@@ -62,8 +62,8 @@ def workload(kind: str, name: str, pod_spec: Mapping[str, Any], **spec: Any) -> 
     return {"apiVersion": KINDS[kind], "kind": kind, "metadata": {"name": name}, "spec": body}
 
 
-def denied(name: str, kind: str = "deployment.apps") -> str:
-    """Return what kubectl prints about a workload in the enforced namespace, and never twice in one run."""
+def expected_warning(name: str, kind: str = "deployment.apps") -> str:
+    """Return the warning that kubectl prints about a workload in the enforced namespace."""
     return f"Warning: PlacementConflict: Pods of {kind}/{name} will be denied: service advised: {CONFLICT}"
 
 
@@ -71,69 +71,81 @@ def deployed(name: str, pod_spec: Mapping[str, Any], **spec: Any) -> dict[str, A
     return workload("Deployment", name, pod_spec, **spec)
 
 
-def kubectl(found: Installation, namespace: str, *arguments: str, given: Any = None) -> list[str]:
+def kubectl(installation: Installation, namespace: str, *arguments: str, manifest: Any = None) -> list[str]:
     """Run kubectl, which must succeed; return the warnings that it printed."""
-    warnings = ["-f", "-"] if given is not None else []
-    done = found.plane.kubectl(*arguments, *warnings, "-n", namespace, input=json.dumps(given) if warnings else None)
+    warnings = ["-f", "-"] if manifest is not None else []
+    done = installation.plane.kubectl(
+        *arguments, *warnings, "-n", namespace, input=json.dumps(manifest) if warnings else None
+    )
     return [line for line in done.stderr.splitlines() if line.startswith("Warning:")]
 
 
-def reviews(found: Installation) -> float:
-    return sum(server.total("podgate_workload_reviews_total") for server in found.servers)
+def reviews(installation: Installation) -> float:
+    return sum(server.total("podgate_workload_reviews_total") for server in installation.servers)
 
 
-@pytest.mark.parametrize("kind", ASKED)
-def test_every_workload_kind_is_admitted_with_a_warning(found: Installation, kind: str) -> None:
-    given, group = workload(kind, "every", THEIRS), KINDS[kind].partition("/")[0].removesuffix("v1")
-    shown = f"{kind.lower()}.{group}" if group else kind.lower()
-    warnings = {space: kubectl(found, space, "create", "--dry-run=server", given=given) for space in NAMESPACES}
+@pytest.mark.parametrize("kind", REVIEWED_KINDS)
+def test_every_workload_kind_is_admitted_with_a_warning(installation: Installation, kind: str) -> None:
+    manifest, group = workload(kind, "every", CONFLICTING), KINDS[kind].partition("/")[0].removesuffix("v1")
+    resource = f"{kind.lower()}.{group}" if group else kind.lower()
+    warnings = {
+        space: kubectl(installation, space, "create", "--dry-run=server", manifest=manifest) for space in NAMESPACES
+    }
     assert warnings == {
-        "advised": [denied("every", shown)],
-        "tried": [f"Warning: PlacementConflict: in Pods of {shown}/every: service tried: {CONFLICT}"],
+        "advised": [expected_warning("every", resource)],
+        "tried": [f"Warning: PlacementConflict: in Pods of {resource}/every: service tried: {CONFLICT}"],
         "nobodys": [],
     }
 
 
-@pytest.mark.parametrize("kind", ASKED)
-def test_template_without_conflict_is_admitted_without_a_warning(found: Installation, kind: str) -> None:
-    before = reviews(found)
-    assert kubectl(found, "advised", "create", "--dry-run=server", given=workload(kind, "quiet", {})) == []
-    assert reviews(found) == before + 1
+@pytest.mark.parametrize("kind", REVIEWED_KINDS)
+def test_template_without_conflict_is_admitted_without_a_warning(installation: Installation, kind: str) -> None:
+    before = reviews(installation)
+    assert kubectl(installation, "advised", "create", "--dry-run=server", manifest=workload(kind, "quiet", {})) == []
+    assert reviews(installation) == before + 1
 
 
-def test_daemon_set_is_exempt_like_its_pods(found: Installation) -> None:
-    before = reviews(found)
-    given = workload("DaemonSet", "agent", THEIRS)
-    assert kubectl(found, "advised", "create", "--dry-run=server", given=given) == []
-    assert reviews(found) == before
+def test_daemon_set_is_exempt_like_its_pods(installation: Installation) -> None:
+    before = reviews(installation)
+    manifest = workload("DaemonSet", "agent", CONFLICTING)
+    assert kubectl(installation, "advised", "create", "--dry-run=server", manifest=manifest) == []
+    assert reviews(installation) == before
 
 
-def test_warning_for_the_author_equals_the_denial_of_the_replica_set(found: Installation) -> None:
-    before = reviews(found)
-    assert kubectl(found, "advised", "create", given=deployed("refused", THEIRS)) == [denied("refused")]
-    message = found.plane.wait(lambda: _refusal(found, "refused"), "the ReplicaSet to say why Pods are missing")
+def test_warning_for_the_author_equals_the_denial_of_the_replica_set(installation: Installation) -> None:
+    before = reviews(installation)
+    assert kubectl(installation, "advised", "create", manifest=deployed("refused", CONFLICTING)) == [
+        expected_warning("refused")
+    ]
+    message = installation.plane.wait(
+        lambda: _creation_failure(installation, "refused"), "the ReplicaSet to report the denial"
+    )
     assert f"PlacementConflict: service advised: {CONFLICT}" in message
-    assert reviews(found) == before + 1, "the ReplicaSet itself is not asked about"
+    assert reviews(installation) == before + 1, "the ReplicaSet itself is not reviewed"
 
 
-def _refusal(found: Installation, name: str) -> str:
-    sets = found.plane.api.get(f"/apis/apps/v1/namespaces/advised/replicasets?labelSelector=app={name}")["items"]
-    conditions = [one for item in sets for one in item["status"].get("conditions", [])]
-    return next((one["message"] for one in conditions if one["type"] == "ReplicaFailure"), "")
+def _creation_failure(installation: Installation, name: str) -> str:
+    sets = installation.plane.api.get(f"/apis/apps/v1/namespaces/advised/replicasets?labelSelector=app={name}")["items"]
+    conditions = [condition for item in sets for condition in item["status"].get("conditions", [])]
+    return next((condition["message"] for condition in conditions if condition["type"] == "ReplicaFailure"), "")
 
 
-def test_apply_warns_only_when_the_template_changes(found: Installation) -> None:
-    wrong = deployed("changing", THEIRS, replicas=0)
-    assert kubectl(found, "advised", "apply", given=wrong) == [denied("changing")]
-    assert kubectl(found, "advised", "apply", given=wrong) == []
-    assert kubectl(found, "advised", "set", "image", "deployment/changing", "c=j") == [denied("changing")]
-    assert kubectl(found, "advised", "rollout", "restart", "deployment/changing") == [denied("changing")]
-    mended = {"spec": {"template": {"spec": {"schedulerName": None}}}}
-    assert kubectl(found, "advised", "patch", "deployment/changing", "-p", json.dumps(mended)) == []
+def test_apply_warns_only_when_the_template_changes(installation: Installation) -> None:
+    conflicting = deployed("changing", CONFLICTING, replicas=0)
+    assert kubectl(installation, "advised", "apply", manifest=conflicting) == [expected_warning("changing")]
+    assert kubectl(installation, "advised", "apply", manifest=conflicting) == []
+    assert kubectl(installation, "advised", "set", "image", "deployment/changing", "c=j") == [
+        expected_warning("changing")
+    ]
+    assert kubectl(installation, "advised", "rollout", "restart", "deployment/changing") == [
+        expected_warning("changing")
+    ]
+    corrected = {"spec": {"template": {"spec": {"schedulerName": None}}}}
+    assert kubectl(installation, "advised", "patch", "deployment/changing", "-p", json.dumps(corrected)) == []
 
 
 STATUS = json.dumps({"status": {"conditions": [{"type": "Test", "status": "True"}]}})
-QUIET = [
+UNREVIEWED = [
     ("a scale", "deployment", ["scale", "--replicas=1"]),
     ("replicas", "deployment", ["patch", "-p", '{"spec": {"replicas": 2}}']),
     ("a pause", "deployment", ["patch", "-p", '{"spec": {"paused": true}}']),
@@ -147,77 +159,83 @@ QUIET = [
 
 
 @pytest.fixture(scope="module")
-def standing(found: Installation) -> str:
-    """Create a Deployment and a CronJob whose Pods would be refused; return their name."""
-    given = [deployed("standing", THEIRS, replicas=0), workload("CronJob", "standing", THEIRS)]
-    warnings = kubectl(found, "advised", "create", given={"apiVersion": "v1", "kind": "List", "items": given})
-    assert warnings == [denied("standing"), denied("standing", "cronjob.batch")]
+def conflicting_workloads(installation: Installation) -> str:
+    """Create a Deployment and a CronJob whose Pods would be denied; return their name."""
+    manifest = [deployed("standing", CONFLICTING, replicas=0), workload("CronJob", "standing", CONFLICTING)]
+    warnings = kubectl(
+        installation, "advised", "create", manifest={"apiVersion": "v1", "kind": "List", "items": manifest}
+    )
+    assert warnings == [expected_warning("standing"), expected_warning("standing", "cronjob.batch")]
     return "standing"
 
 
-@pytest.mark.parametrize(("kind", "command"), [row[1:] for row in QUIET], ids=[row[0] for row in QUIET])
+@pytest.mark.parametrize(("kind", "command"), [row[1:] for row in UNREVIEWED], ids=[row[0] for row in UNREVIEWED])
 def test_updates_that_keep_the_template_are_not_reviewed(
-    found: Installation, standing: str, kind: str, command: list[str]
+    installation: Installation, conflicting_workloads: str, kind: str, command: list[str]
 ) -> None:
-    before = reviews(found)
-    verb, *how = command
-    assert kubectl(found, "advised", verb, f"{kind}/{standing}", *how) == []
-    assert reviews(found) == before
+    before = reviews(installation)
+    verb, *options = command
+    assert kubectl(installation, "advised", verb, f"{kind}/{conflicting_workloads}", *options) == []
+    assert reviews(installation) == before
 
 
-def test_pod_template_of_a_cron_job_is_reviewed(found: Installation, standing: str) -> None:
-    deeper = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}}}}}
-    changed = ("patch", f"cronjob/{standing}", "-p", json.dumps(deeper))
-    assert kubectl(found, "advised", *changed) == [denied(standing, "cronjob.batch")]
-    of_the_jobs = {"spec": {"jobTemplate": {"spec": {"backoffLimit": 1}}}}
-    assert kubectl(found, "advised", "patch", f"cronjob/{standing}", "-p", json.dumps(of_the_jobs)) == []
+def test_pod_template_of_a_cron_job_is_reviewed(installation: Installation, conflicting_workloads: str) -> None:
+    template_patch = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}}}}}
+    changed = ("patch", f"cronjob/{conflicting_workloads}", "-p", json.dumps(template_patch))
+    assert kubectl(installation, "advised", *changed) == [expected_warning(conflicting_workloads, "cronjob.batch")]
+    job_patch = {"spec": {"jobTemplate": {"spec": {"backoffLimit": 1}}}}
+    assert (
+        kubectl(installation, "advised", "patch", f"cronjob/{conflicting_workloads}", "-p", json.dumps(job_patch)) == []
+    )
 
 
-def test_job_of_a_cron_job_is_not_reviewed(found: Installation, standing: str) -> None:
-    """Kubectl makes it with the ownerReference that the controller writes."""
-    before = reviews(found)
-    assert kubectl(found, "advised", "create", "job", "by-hand", f"--from=cronjob/{standing}") == []
-    assert reviews(found) == before
+def test_job_of_a_cron_job_is_not_reviewed(installation: Installation, conflicting_workloads: str) -> None:
+    """Like the controller, kubectl sets the ownerReference."""
+    before = reviews(installation)
+    assert kubectl(installation, "advised", "create", "job", "by-hand", f"--from=cronjob/{conflicting_workloads}") == []
+    assert reviews(installation) == before
 
 
-def test_terminating_workload_is_not_reviewed(found: Installation) -> None:
-    leaving = deployed("leaving", {}, replicas=0)
-    leaving["metadata"]["finalizers"] = ["example.com/f"]
-    kubectl(found, "advised", "create", given=leaving)
-    kubectl(found, "advised", "delete", "deployment/leaving", "--wait=false")
-    before = reviews(found)
-    gone = {"metadata": {"finalizers": None}, "spec": {"template": {"spec": THEIRS}}}
-    assert kubectl(found, "advised", "patch", "deployment/leaving", "-p", json.dumps(gone)) == []
-    assert reviews(found) == before
+def test_terminating_workload_is_not_reviewed(installation: Installation) -> None:
+    terminating = deployed("leaving", {}, replicas=0)
+    terminating["metadata"]["finalizers"] = ["example.com/f"]
+    kubectl(installation, "advised", "create", manifest=terminating)
+    kubectl(installation, "advised", "delete", "deployment/leaving", "--wait=false")
+    before = reviews(installation)
+    patch = {"metadata": {"finalizers": None}, "spec": {"template": {"spec": CONFLICTING}}}
+    assert kubectl(installation, "advised", "patch", "deployment/leaving", "-p", json.dumps(patch)) == []
+    assert reviews(installation) == before
 
 
-def test_half_megabyte_template_is_compared_within_cel_cost_limits(found: Installation) -> None:
+def test_half_megabyte_template_is_compared_within_cel_cost_limits(installation: Installation) -> None:
     variables = [{"name": f"V{number}", "value": "x" * 480} for number in range(1000)]
-    given = deployed("large", {**THEIRS, "containers": [{"name": "c", "image": "i", "env": variables}]}, replicas=0)
-    assert kubectl(found, "advised", "create", given=given) == [denied("large")]
-    before = reviews(found)
-    assert kubectl(found, "advised", "label", "deployment/large", "a=1") == []
-    assert reviews(found) == before
-    assert kubectl(found, "advised", "set", "image", "deployment/large", "c=j") == [denied("large")]
+    manifest = deployed(
+        "large", {**CONFLICTING, "containers": [{"name": "c", "image": "i", "env": variables}]}, replicas=0
+    )
+    assert kubectl(installation, "advised", "create", manifest=manifest) == [expected_warning("large")]
+    before = reviews(installation)
+    assert kubectl(installation, "advised", "label", "deployment/large", "a=1") == []
+    assert reviews(installation) == before
+    assert kubectl(installation, "advised", "set", "image", "deployment/large", "c=j") == [expected_warning("large")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_workloads_are_created_and_updated_during_an_outage(found: Installation, kind: str) -> None:
+def test_workloads_are_created_and_updated_during_an_outage(installation: Installation, kind: str) -> None:
     name = f"alone-{kind.lower()}"
-    found.load_balancer.targets = []
-    found.load_balancer.cut()
+    installation.load_balancer.targets = []
+    installation.load_balancer.cut()
     try:
-        assert kubectl(found, "advised", "create", given=workload(kind, name, THEIRS)) == []
+        assert kubectl(installation, "advised", "create", manifest=workload(kind, name, CONFLICTING)) == []
         if kind != "Job":
-            assert kubectl(found, "advised", "set", "image", f"{kind}/{name}", "c=j") == []
-        assert kubectl(found, "advised", "delete", f"{kind}/{name}", "--wait=false") == []
+            assert kubectl(installation, "advised", "set", "image", f"{kind}/{name}", "c=j") == []
+        assert kubectl(installation, "advised", "delete", f"{kind}/{name}", "--wait=false") == []
     finally:
-        found.route()
+        installation.route()
 
 
-def test_no_match_condition_failed(found: Installation) -> None:
-    """An expression that errs leaves it to failurePolicy: the API server counts these."""
-    metrics = found.plane.kubectl("get", "--raw", "/metrics").stdout
+def test_no_match_condition_failed(installation: Installation) -> None:
+    """The API server counts expressions that fail, for which failurePolicy applies."""
+    metrics = installation.plane.kubectl("get", "--raw", "/metrics").stdout
     assert "apiserver_admission_match_condition_evaluation_seconds_count" in metrics
-    counted = [line for line in metrics.splitlines() if "match_condition_evaluation_errors" in line]
-    assert [line for line in counted if "workloads.podgate.io" in line] == []
+    errors = [line for line in metrics.splitlines() if "match_condition_evaluation_errors" in line]
+    assert [line for line in errors if "workloads.podgate.io" in line] == []

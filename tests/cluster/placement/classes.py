@@ -39,16 +39,18 @@ def classes(plane: ControlPlane, *objects: Json) -> Iterator[None]:
     """Create classes, and delete them at the end; wait each time until the admission plugins have seen it."""
     plane.apply(*objects)
     try:
-        plane.wait(lambda: all(_is_known(plane, one) for one in objects), "the plugins to know the classes")
+        plane.wait(lambda: all(_is_known(plane, document) for document in objects), "the plugins to know the classes")
         yield
     finally:
         plane.kubectl(
             "delete",
             "--ignore-not-found",
             "--wait=false",
-            *(f"{one['kind']}/{one['metadata']['name']}" for one in objects),
+            *(f"{document['kind']}/{document['metadata']['name']}" for document in objects),
         )
-        plane.wait(lambda: not any(_is_known(plane, one) for one in objects), "the plugins to forget the classes")
+        plane.wait(
+            lambda: not any(_is_known(plane, document) for document in objects), "the plugins to forget the classes"
+        )
 
 
 def _is_known(plane: ControlPlane, document: Json) -> bool:

@@ -81,7 +81,7 @@ def run(plane: ControlPlane, tap: Tap, cases: list[Case]) -> list[Outcome]:
 
 
 def _is_settled(pod: Json) -> bool:
-    has_verdict = any(one["type"] == "PodScheduled" for one in pod["status"].get("conditions", []))
+    has_verdict = any(condition["type"] == "PodScheduled" for condition in pod["status"].get("conditions", []))
     return has_verdict or "nodeName" in pod["spec"] or not is_for_a_scheduler_here(pod)
 
 

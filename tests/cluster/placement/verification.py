@@ -20,7 +20,7 @@ OWNED = (
 
 def named_nodes(items: Iterable[Json]) -> dict[str, Node]:
     """Return the nodes of a NodeList by their names."""
-    node_list = [Node(one["metadata"]["name"], one["metadata"]["labels"]) for one in items]
+    node_list = [Node(item["metadata"]["name"], item["metadata"]["labels"]) for item in items]
     return {node.name: node for node in node_list}
 
 
@@ -60,8 +60,8 @@ def denied_fields(outcome: Outcome) -> Iterator[str]:
 def _denied_spreads(outcome: Outcome) -> Iterator[str]:
     pod, placement = outcome.case.pod, outcome.case.placement
     required = {
-        (one["topologyKey"], one["whenUnsatisfiable"]): pod_affinity.spread(one, pod)
-        for one in policy.spreads(placement, outcome.case.service)
+        (spread["topologyKey"], spread["whenUnsatisfiable"]): pod_affinity.spread(spread, pod)
+        for spread in policy.spreads(placement, outcome.case.service)
     }
     for index, one in enumerate(pod["spec"].get("topologySpreadConstraints") or []):
         expected = required.get((one["topologyKey"], one["whenUnsatisfiable"]))
