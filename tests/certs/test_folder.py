@@ -86,14 +86,14 @@ def test_interrupted_rotation_is_repaired_by_the_next_run(pki: Path) -> None:
 
 def test_cas_in_the_initial_bundle_stay_until_they_expire(pki: Path) -> None:
     now = datetime.now(UTC)
-    own = read_certificates(pki / "ca.crt")
+    managed_cas = read_certificates(pki / "ca.crt")
     manual_ca, expired = (
         Authority.create(name, 50 * DAY, now=valid_from).key_pair.certificate
         for name, valid_from in (("by-hand", now), ("past", now - 60 * DAY))
     )
-    (pki / "ca.crt").write_bytes(ca_generations.pem(*own, manual_ca, expired, manual_ca))
+    (pki / "ca.crt").write_bytes(ca_generations.pem(*managed_cas, manual_ca, expired, manual_ca))
     rotate(pki, now)
-    assert read_certificates(pki / "ca.crt") == [*own, manual_ca]
+    assert read_certificates(pki / "ca.crt") == [*managed_cas, manual_ca]
     rotate(pki, now + 49 * DAY)
     assert manual_ca in read_certificates(pki / "ca.crt")
     rotate(pki, now + 51 * DAY)

@@ -216,9 +216,9 @@ async def test_renewed_certificate_keeps_names_that_are_unreadable(fault: str) -
     if fault == "unreadable":
         api.unreadable.add(path)
     else:
-        bad = {"name": "c.podgate.io", "clientConfig": {"url": "https:///mutate", "caBundle": ""}}
+        invalid_webhook = {"name": "c.podgate.io", "clientConfig": {"url": "https:///mutate", "caBundle": ""}}
         configuration = api.stored(path)
-        api.put(path, {**configuration, "webhooks": [bad, *configuration["webhooks"]]})
+        api.put(path, {**configuration, "webhooks": [invalid_webhook, *configuration["webhooks"]]})
     await settle(api, [CaController(PLAN)], START + 11 * DAY)
     after = leaf(api, SERVING)
     assert after != before

@@ -154,8 +154,8 @@ def test_ca_is_replaced_before_it_shortens_a_leaf() -> None:
             assert leaf is not None
             if simulation.leaf.versions[-1][0] == simulation.now:
                 assert leaf.certificate.not_valid_after_utc - simulation.now == lifetimes_used.leaf
-        made = [at for at, step in simulation.done if isinstance(step, Make)]
-        assert 6 <= len(made) <= 26
+        ca_creations = [at for at, step in simulation.done if isinstance(step, Make)]
+        assert 6 <= len(ca_creations) <= 26
         assert len(simulation.generations.now) <= 4
 
 

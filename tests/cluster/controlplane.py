@@ -165,7 +165,7 @@ class ControlPlane(Access):
             self.processes.require(*(name for name in self.processes.names if name in suspected))
             if time.monotonic() > deadline:
                 logs = "".join(f"\n--- {name}:\n{self.log(name)}" for name in suspected)
-                raise ComponentError(f"waited {timeout_seconds:g} s for {what}, in vain{logs}")
+                raise ComponentError(f"timed out after {timeout_seconds:g} s waiting for {what}{logs}")
             time.sleep(0.05)
         return result
 

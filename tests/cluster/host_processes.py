@@ -28,5 +28,5 @@ def listens(port: int) -> bool:
 def until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + HANG_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        assert time.monotonic() < deadline, f"timed out waiting until {what}"
         time.sleep(0.02)

@@ -251,8 +251,8 @@ def test_webhooks_applied_again_keep_the_port_in_use(
 
     def ports() -> set[int]:
         kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-        found = [item for kind in kinds for item in api_alone.api.get(f"{GROUP}/{kind}")["items"]]
-        return {entry["clientConfig"]["service"]["port"] for one in found for entry in one["webhooks"]}
+        configuration_list = [item for kind in kinds for item in api_alone.api.get(f"{GROUP}/{kind}")["items"]]
+        return {entry["clientConfig"]["service"]["port"] for one in configuration_list for entry in one["webhooks"]}
 
     async def switch_ports() -> None:
         client = await connect(api_alone.kubeconfig)

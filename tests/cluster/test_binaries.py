@@ -34,9 +34,9 @@ def test_binaries_in_the_assets_folder_are_not_built(tmp_path: Path, monkeypatch
 
 def test_failed_build_reports_the_compiler_output_and_leaves_no_program(tmp_path: Path) -> None:
     compiler = toolchain.go(building.cache())
-    wrong = Tool("etcd", "go.etcd.io/etcd/server/v3/no-such-package")
+    missing_tool = Tool("etcd", "go.etcd.io/etcd/server/v3/no-such-package")
     with pytest.raises(BuildError, match="no-such-package"):
-        building._build(wrong, tmp_path / "program", compiler)
+        building._build(missing_tool, tmp_path / "program", compiler)
     assert not (tmp_path / "program").exists()
 
 

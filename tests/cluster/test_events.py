@@ -79,8 +79,8 @@ def test_deployment_over_its_quota_has_one_event_a_minute_on_its_replica_set(
         description = plane.kubectl("describe", "rs", "-n", namespace).stdout
         assert "Warning  QuotaExceeded" in description
         assert "service counted: pods in 30m: hard 2, used 2, asked 1; could pass from" in description
-        shown = plane.kubectl("get", "events", "-n", namespace).stdout
-        assert f"QuotaExceeded       replicaset/{replica_set['metadata']['name']}" in shown
+        event_table = plane.kubectl("get", "events", "-n", namespace).stdout
+        assert f"QuotaExceeded       replicaset/{replica_set['metadata']['name']}" in event_table
         assert events_by_result(second).keys() <= {"written", "known"}
 
 

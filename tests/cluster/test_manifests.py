@@ -112,17 +112,17 @@ def test_second_apply_changes_nothing(site: Site) -> None:
 
 def test_old_server_is_terminated_before_the_new_one_is_ready(site: Site) -> None:
     """The new server waits for the Lease of the old one, so the rollout must not wait for the new one first."""
-    where = ("-n", NAMESPACE)
+    namespace_flags = ("-n", NAMESPACE)
 
     def pods() -> list[str]:
-        return site.plane.kubectl("get", "pods", *where, "-o", "name").stdout.split()
+        return site.plane.kubectl("get", "pods", *namespace_flags, "-o", "name").stdout.split()
 
     [old] = pods()
     unschedulable = {"spec": {"template": {"spec": {"nodeSelector": {"nowhere": "at-all"}}}}}
-    site.plane.kubectl("patch", "deployment/podgate", *where, "-p", json.dumps(unschedulable))
+    site.plane.kubectl("patch", "deployment/podgate", *namespace_flags, "-p", json.dumps(unschedulable))
     site.plane.wait(lambda: pods() and old not in pods(), "the old Pod to be deleted", "kube-controller-manager")
-    site.plane.kubectl("rollout", "undo", "deployment/podgate", *where)
-    site.plane.kubectl("rollout", "status", "deployment/podgate", *where, "--timeout=300s")
+    site.plane.kubectl("rollout", "undo", "deployment/podgate", *namespace_flags)
+    site.plane.kubectl("rollout", "status", "deployment/podgate", *namespace_flags, "--timeout=300s")
 
 
 def test_lease_wait_exceeds_the_shutdown_time_of_the_old_server() -> None:
@@ -231,8 +231,10 @@ def controllers_site(site: Site) -> Site:
 
 
 def may(site: Site, account: str, verb: str, resource: str, namespace: str) -> str:
-    where = ("-n", namespace) if namespace else ("--all-namespaces",)
-    answer = site.plane.kubectl("auth", "can-i", verb, *resource.split(), *where, f"--as={account}", check=False)
+    namespace_flags = ("-n", namespace) if namespace else ("--all-namespaces",)
+    answer = site.plane.kubectl(
+        "auth", "can-i", verb, *resource.split(), *namespace_flags, f"--as={account}", check=False
+    )
     return (answer.stdout.split() or [answer.stderr])[0]
 
 

@@ -76,10 +76,10 @@ pytestmark = pytest.mark.usefixtures("installation")
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("wanted", ["never", "high"])
-def test_global_default_class_is_no_conflict(plane: ControlPlane, wanted: str, rule: str) -> None:
-    _, spec = created(plane, pod("web", service_name(wanted, rule)))
-    assert priority(spec) == (wanted, *PRIORITIES[wanted])
+@pytest.mark.parametrize("policy_class", ["never", "high"])
+def test_global_default_class_is_no_conflict(plane: ControlPlane, policy_class: str, rule: str) -> None:
+    _, spec = created(plane, pod("web", service_name(policy_class, rule)))
+    assert priority(spec) == (policy_class, *PRIORITIES[policy_class])
 
 
 @pytest.mark.parametrize("own_class", ["batch", "high"])
@@ -224,12 +224,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("own_class", "wanted", "rule", "expected"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(("own_class", "policy_class", "rule", "expected"), CASES.values(), ids=CASES.keys())
 def test_runtime_class_sets_its_overhead(
-    plane: ControlPlane, own_class: str | None, wanted: str, rule: str, expected: str
+    plane: ControlPlane, own_class: str | None, policy_class: str, rule: str, expected: str
 ) -> None:
     own_spec: Json = {} if own_class is None else {"runtimeClassName": own_class}
-    _, spec = created(plane, pod("web", service_name(wanted, rule), **own_spec))
+    _, spec = created(plane, pod("web", service_name(policy_class, rule), **own_spec))
     assert (spec["runtimeClassName"], spec.get("overhead")) == (expected, OVERHEADS.get(expected))
 
 

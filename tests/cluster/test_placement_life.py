@@ -179,8 +179,8 @@ def test_shorter_toleration_cannot_be_inserted_first(plane: ControlPlane) -> Non
 
 def test_label_and_annotation_of_a_gated_pod_are_immutable(plane: ControlPlane) -> None:
     path = gated(plane, "guarded")
-    for where in "labels/podgate.io~1service", "annotations/podgate.io~1policy-hash":
-        status, message = patched(plane, path, {"op": "remove", "path": f"/metadata/{where}"})
+    for metadata_field in "labels/podgate.io~1service", "annotations/podgate.io~1policy-hash":
+        status, message = patched(plane, path, {"op": "remove", "path": f"/metadata/{metadata_field}"})
         assert status == 403
         assert "PodgateFieldImmutable" in message
 

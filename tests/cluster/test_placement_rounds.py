@@ -84,7 +84,7 @@ def created(plane: ControlPlane, tap: Tap, pod_to_create: Json) -> tuple[int, An
     """Create a Pod; return the status, the spec or the message, and the calls to the mutating webhook."""
     tap.take_exchanges()
     status, answer = plane.api.request("POST", f"/api/v1/namespaces/{SPACE}/pods?dryRun=All", pod_to_create)
-    calls = [one for one in tap.take_exchanges() if one.half == "mutate"]
+    calls = [exchange for exchange in tap.take_exchanges() if exchange.half == "mutate"]
     return status, answer["spec"] if status == 201 else answer["message"], calls
 
 
@@ -175,16 +175,18 @@ def test_reinvocation_after_an_injected_sidecar_repeats_nothing(
 
 
 UNDOING = {
-    "the scheduler": lambda found: (
-        [add("/spec/schedulerName", "volcano")] * (found["spec"]["schedulerName"] != "volcano")
+    "the scheduler": lambda pod_to_patch: (
+        [add("/spec/schedulerName", "volcano")] * (pod_to_patch["spec"]["schedulerName"] != "volcano")
     ),
-    "the affinity": lambda found: [remove("/spec/affinity")] * ("affinity" in found["spec"]),
-    "the tolerations": lambda found: [add("/spec/tolerations", [])] * bool(found["spec"].get("tolerations")),
-    "the node selector": lambda found: (
-        [add("/spec/nodeSelector/disk", "hdd")] * (found["spec"].get("nodeSelector", {}).get("disk") == "ssd")
+    "the affinity": lambda pod_to_patch: [remove("/spec/affinity")] * ("affinity" in pod_to_patch["spec"]),
+    "the tolerations": lambda pod_to_patch: (
+        [add("/spec/tolerations", [])] * bool(pod_to_patch["spec"].get("tolerations"))
     ),
-    "the spread": lambda found: (
-        [remove("/spec/topologySpreadConstraints")] * ("topologySpreadConstraints" in found["spec"])
+    "the node selector": lambda pod_to_patch: (
+        [add("/spec/nodeSelector/disk", "hdd")] * (pod_to_patch["spec"].get("nodeSelector", {}).get("disk") == "ssd")
+    ),
+    "the spread": lambda pod_to_patch: (
+        [remove("/spec/topologySpreadConstraints")] * ("topologySpreadConstraints" in pod_to_patch["spec"])
     ),
 }
 """Patches of a later webhook that remove parts of the placement whenever they are present."""
@@ -219,15 +221,15 @@ def test_final_change_by_a_later_webhook_is_denied(
 # --- classes, whose plugins run before the webhooks: they do not see a class that a webhook sets last ---
 
 OTHER_CLASSES = {
-    "priority": lambda found: (
+    "priority": lambda pod_to_patch: (
         [
             add("/spec/priorityClassName", "low"),
             add("/spec/priority", 1),
             add("/spec/preemptionPolicy", "Never"),
         ]
-        * (found["spec"].get("priorityClassName") == "high")
+        * (pod_to_patch["spec"].get("priorityClassName") == "high")
     ),
-    "runtime": lambda found: [remove("/spec/runtimeClassName")] * ("runtimeClassName" in found["spec"]),
+    "runtime": lambda pod_to_patch: [remove("/spec/runtimeClassName")] * ("runtimeClassName" in pod_to_patch["spec"]),
 }
 
 

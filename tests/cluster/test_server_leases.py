@@ -82,7 +82,7 @@ async def test_server_leases_count_three_servers_of_which_one_ends_and_one_dies(
 
 def replicas(installation: Installation) -> list[dict[str, Any]]:
     return sorted(
-        (server.status()["replicas"] for server in installation.servers), key=lambda shown: int(shown["ordinal"])
+        (server.status()["replicas"] for server in installation.servers), key=lambda document: int(document["ordinal"])
     )
 
 

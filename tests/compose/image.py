@@ -31,12 +31,12 @@ def _layer(instructions: Sequence[Instruction]) -> Path:
     ]
     inputs = [sys.version, *map(repr, instructions), *(path.read_text() for path in files)]
     digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
-    layer, made = cache() / f"image-{digest}", cache() / f"image-{digest}.made"
+    layer, marker = cache() / f"image-{digest}", cache() / f"image-{digest}.made"
     with locked(layer):
-        if not made.exists():
+        if not marker.exists():
             shutil.rmtree(layer, ignore_errors=True)
             _execute(instructions, layer, layer / _workdir(instructions))
-            made.touch()
+            marker.touch()
     return layer
 
 

@@ -93,8 +93,8 @@ class Composition:
     def plain(self, name: str, path: str) -> str:
         """Return the response of a server's plain port."""
         with urlopen(f"http://{self._addresses[name, 8081]}{path}", timeout=HANG_SECONDS) as response:
-            shown: bytes = response.read()
-        return shown.decode()
+            body: bytes = response.read()
+        return body.decode()
 
     def keys_in_redis(self) -> int:
         return int(self._redis.cli("DBSIZE"))

@@ -104,8 +104,8 @@ class Instruction:
 def stages() -> list[list[Instruction]]:
     """Return the instructions of the Dockerfile, a list for each FROM."""
     lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
-    whole = re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines()
-    instructions = [Instruction(*line.split(maxsplit=1)) for line in whole if line.strip()]
+    joined_lines = re.sub(r"\\\n\s*", " ", "\n".join(lines)).splitlines()
+    instructions = [Instruction(*line.split(maxsplit=1)) for line in joined_lines if line.strip()]
     starts = [index for index, instruction in enumerate(instructions) if instruction.word == "FROM"]
     return [instructions[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
 

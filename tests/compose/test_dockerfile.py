@@ -91,9 +91,9 @@ def test_build_context_includes_every_copied_path() -> None:
 
 
 def test_lock_of_the_image_is_the_server_part_of_the_whole_lock() -> None:
-    whole, part = locked("requirements.lock"), locked("requirements.serve.lock")
-    assert {name: whole.get(name) for name in part} == part
-    names = {name_of(name) for name in part}
+    full_lock, image_lock = locked("requirements.lock"), locked("requirements.serve.lock")
+    assert {name: full_lock.get(name) for name in image_lock} == image_lock
+    names = {name_of(name) for name in image_lock}
     assert {name_of(name) for name in project()["project"]["dependencies"]} <= names
     tools = {name_of(name) for name in project()["dependency-groups"]["dev"]}
     assert names & tools == {"setuptools"}, "the backend that installs the project"

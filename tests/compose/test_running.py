@@ -52,11 +52,14 @@ def test_replica_without_requests_shows_the_same_breaker(composition: Compositio
 
 
 def test_second_setup_keeps_ca_and_signing_key_and_the_traffic_continues(composition: Composition) -> None:
-    kept, renewed = ("ca.crt", "ca.key", "token.key", "jwks.json"), ("server.crt", "kube-apiserver.crt", "token")
-    before = {name: (composition.volume("pki") / name).read_bytes() for name in (*kept, *renewed)}
+    kept_files, renewed_files = (
+        ("ca.crt", "ca.key", "token.key", "jwks.json"),
+        ("server.crt", "kube-apiserver.crt", "token"),
+    )
+    before = {name: (composition.volume("pki") / name).read_bytes() for name in (*kept_files, *renewed_files)}
     composition.set_up()
     after = {name: (composition.volume("pki") / name).read_bytes() for name in before}
-    assert {name for name in before if before[name] != after[name]} == set(renewed)
+    assert {name for name in before if before[name] != after[name]} == set(renewed_files)
     count = len(results(composition))
     composition.wait(lambda: len(results(composition)) > count + 1, "more answers", "traffic", "podgate")
 

@@ -48,15 +48,15 @@ def test_invalid_file_is_named_with_its_error(pki: Pki, tmp_path: Path) -> None:
     pki.context(client)
     client_crt = next(path for path in pki.folder.glob("*.crt") if path.stem not in ("ca", "server"))
     text.write_text("text")
-    good = pki.paths
+    valid_paths = pki.paths
     for paths, message in (
-        (TlsPaths(tmp_path / "none", good.key, good.client_ca), "none: cannot be read"),
-        (TlsPaths(text, good.key, good.client_ca), "text: holds no certificate in PEM"),
-        (TlsPaths(good.certificate, text, good.client_ca), "make no certificate with its key"),
-        (TlsPaths(good.certificate, other.paths.key, good.client_ca), "make no certificate with its key"),
-        (TlsPaths(client_crt, client_crt.with_suffix(".key"), good.client_ca), "not made for a server"),
-        (TlsPaths(good.certificate, good.key, text), "text: holds no certificate in PEM"),
-        (TlsPaths(good.certificate, good.key, good.certificate), "is not a CA certificate"),
+        (TlsPaths(tmp_path / "none", valid_paths.key, valid_paths.client_ca), "none: cannot be read"),
+        (TlsPaths(text, valid_paths.key, valid_paths.client_ca), "text: holds no certificate in PEM"),
+        (TlsPaths(valid_paths.certificate, text, valid_paths.client_ca), "make no certificate with its key"),
+        (TlsPaths(valid_paths.certificate, other.paths.key, valid_paths.client_ca), "make no certificate with its key"),
+        (TlsPaths(client_crt, client_crt.with_suffix(".key"), valid_paths.client_ca), "not made for a server"),
+        (TlsPaths(valid_paths.certificate, valid_paths.key, text), "text: holds no certificate in PEM"),
+        (TlsPaths(valid_paths.certificate, valid_paths.key, valid_paths.certificate), "is not a CA certificate"),
     ):
         with pytest.raises(UserError) as refused:
             TlsFiles(paths)
@@ -64,10 +64,17 @@ def test_invalid_file_is_named_with_its_error(pki: Pki, tmp_path: Path) -> None:
 
 
 def test_serving_certificate_with_invalid_extensions_is_named(pki: Pki) -> None:
-    good = pki.renew_server().certificate
+    valid_certificate = pki.renew_server().certificate
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = x509.CertificateBuilder().subject_name(good.subject).issuer_name(good.issuer).serial_number(1)
-    builder = builder.not_valid_before(good.not_valid_before_utc).not_valid_after(good.not_valid_after_utc)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(valid_certificate.subject)
+        .issuer_name(valid_certificate.issuer)
+        .serial_number(1)
+    )
+    builder = builder.not_valid_before(valid_certificate.not_valid_before_utc).not_valid_after(
+        valid_certificate.not_valid_after_utc
+    )
     garbled = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.37"), b"\x01\x02\x03")
     builder = builder.public_key(key.public_key()).add_extension(garbled, critical=False)
     leaf = KeyPair(builder.sign(pki.authority.key_pair.key, hashes.SHA256()), key)
@@ -151,10 +158,10 @@ def test_mismatched_certificate_and_key_keep_the_last_good_context(pki: Pki) -> 
 
 def test_restored_files_are_reported_as_good_again(pki: Pki) -> None:
     messages: list[str | None] = []
-    files, good = TlsFiles(pki.paths, messages.append), pki.paths.key.read_bytes()
+    files, valid_key = TlsFiles(pki.paths, messages.append), pki.paths.key.read_bytes()
     pki.paths.key.write_text("spoilt")
     files.reload()
-    pki.paths.key.write_bytes(good)
+    pki.paths.key.write_bytes(valid_key)
     files.reload()
     files.reload()
     assert [error is None for error in messages] == [True, False, True]
@@ -224,16 +231,16 @@ async def test_new_certificate_applies_to_new_connections_and_keeps_existing_one
     files = TlsFiles(pki.paths)
     context = pki.context(pki.client())
     async with loopback(hello, lambda: files.context) as running:
-        live = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
-        before = live[1].get_extra_info("ssl_object").getpeercert()["serialNumber"]
+        existing_connection = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
+        before = existing_connection[1].get_extra_info("ssl_object").getpeercert()["serialNumber"]
         renewed = pki.renew_server().certificate.serial_number
         files.reload()
-        fresh = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
-        shown = fresh[1].get_extra_info("ssl_object").getpeercert()["serialNumber"]
-        assert int(shown, 16) == renewed != int(before, 16)
-        assert (await exchange(*live)).startswith(b"HTTP/1.1 200")
-        assert (await exchange(*fresh)).startswith(b"HTTP/1.1 200")
-        for _, writer in (live, fresh):
+        new_connection = await asyncio.open_connection("127.0.0.1", running.port, ssl=context)
+        serial_on_new_connection = new_connection[1].get_extra_info("ssl_object").getpeercert()["serialNumber"]
+        assert int(serial_on_new_connection, 16) == renewed != int(before, 16)
+        assert (await exchange(*existing_connection)).startswith(b"HTTP/1.1 200")
+        assert (await exchange(*new_connection)).startswith(b"HTTP/1.1 200")
+        for _, writer in (existing_connection, new_connection):
             writer.close()
             await writer.wait_closed()
 
@@ -299,10 +306,17 @@ def _resume(port: int, context: ssl.SSLContext) -> tuple[bool, bool]:
 
 def test_key_unusable_with_tls_1_3_fails_the_trial_handshake(pki: Pki, tmp_path: Path) -> None:
     key = ec.generate_private_key(ec.SECP256K1())  # OpenSSL loads it without an error
-    good = pki.renew_server().certificate
-    builder = x509.CertificateBuilder(extensions=list(good.extensions))
-    builder = builder.subject_name(good.subject).issuer_name(good.issuer).serial_number(1).public_key(key.public_key())
-    builder = builder.not_valid_before(good.not_valid_before_utc).not_valid_after(good.not_valid_after_utc)
+    valid_certificate = pki.renew_server().certificate
+    builder = x509.CertificateBuilder(extensions=list(valid_certificate.extensions))
+    builder = (
+        builder.subject_name(valid_certificate.subject)
+        .issuer_name(valid_certificate.issuer)
+        .serial_number(1)
+        .public_key(key.public_key())
+    )
+    builder = builder.not_valid_before(valid_certificate.not_valid_before_utc).not_valid_after(
+        valid_certificate.not_valid_after_utc
+    )
     leaf = KeyPair(builder.sign(pki.authority.key_pair.key, hashes.SHA256()), key)
     paths = TlsPaths(tmp_path / "s.crt", tmp_path / "s.key", pki.paths.client_ca)
     write_key_pair(leaf, paths.certificate, paths.key)

@@ -26,20 +26,22 @@ def named_nodes(items: Iterable[Json]) -> dict[str, Node]:
 
 def policy_allows(outcome: Outcome, node: Node) -> bool:
     """Whether the policy of the service alone allows a node."""
-    placement, own = outcome.case.placement, outcome.case.pod["spec"].get("nodeSelector") or {}
+    placement, own_selector = outcome.case.placement, outcome.case.pod["spec"].get("nodeSelector") or {}
     required = dict(placement.get("nodeSelector") or {})
     if policy.rule(placement, "nodeSelector") == "Keep":
-        required.update({key: own[key] for key in required if key in own})
+        required.update({key: own_selector[key] for key in required if key in own_selector})
     return selector_fits(required, node) and any_term_fits(policy.required_terms(placement), node)
 
 
 def user_allows(outcome: Outcome, node: Node) -> bool:
     """Whether the user's own fields allow a node, unless the policy overrides them."""
     pod, placement = outcome.case.pod, outcome.case.placement
-    own = dict(pod["spec"].get("nodeSelector") or {})
+    own_selector = dict(pod["spec"].get("nodeSelector") or {})
     if policy.rule(placement, "nodeSelector") == "Override":
-        own.update({key: value for key, value in (placement.get("nodeSelector") or {}).items() if key in own})
-    return selector_fits(own, node) and any_term_fits(terms_of(pod), node)
+        own_selector.update(
+            {key: value for key, value in (placement.get("nodeSelector") or {}).items() if key in own_selector}
+        )
+    return selector_fits(own_selector, node) and any_term_fits(terms_of(pod), node)
 
 
 def denied_fields(outcome: Outcome) -> Iterator[str]:
@@ -49,9 +51,9 @@ def denied_fields(outcome: Outcome) -> Iterator[str]:
         if conflicts(pod, placement, field) and policy.rule(placement, field) == "Deny":
             yield f"spec.{field}"
     if policy.rule(placement, "nodeSelector") == "Deny":
-        own = pod["spec"].get("nodeSelector") or {}
+        own_selector = pod["spec"].get("nodeSelector") or {}
         for key, value in (placement.get("nodeSelector") or {}).items():
-            if own.get(key, value) != value:
+            if own_selector.get(key, value) != value:
                 yield f"spec.nodeSelector[{key}]"
     if policy.rule(placement, "topologySpreadConstraints") == "Deny":
         yield from _denied_spreads(outcome)
