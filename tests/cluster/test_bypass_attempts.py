@@ -237,7 +237,7 @@ def heavy_runtime_class(plane: ControlPlane) -> Iterator[None]:
     plane.kubectl("delete", "runtimeclass", "heavy")
 
 
-@pytest.mark.usefixtures("heavy")
+@pytest.mark.usefixtures("heavy_runtime_class")
 @pytest.mark.parametrize("case", REJECTED.values(), ids=REJECTED.keys())
 def test_fields_computed_by_admission_plugins_cannot_be_set(tenant: Api, case: tuple[Json, str]) -> None:
     spec, expected_message = case

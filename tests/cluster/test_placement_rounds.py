@@ -64,7 +64,7 @@ POLICY = policy(
 
 
 @pytest.fixture(scope="module")
-def review_tap(plane: ControlPlane, identities: Identities) -> Iterator[Tap]:
+def tap(plane: ControlPlane, identities: Identities) -> Iterator[Tap]:
     # Without a global default class, a Pod has the priority 0, which is not an explicit choice.
     known_classes = (
         priority_class("high", 1000),
