@@ -56,9 +56,9 @@ class ControllerProcess:
         document: dict[str, Any] = json.loads((await self.get("/status"))[1])
         return document
 
-    async def until_status(self, **wanted: Any) -> None:
+    async def until_status(self, **expected: Any) -> None:
         async with asyncio.timeout(HANG_SECONDS):
-            while not wanted.items() <= (await self.status()).items():  # noqa: ASYNC110  another process sets no event
+            while not expected.items() <= (await self.status()).items():  # noqa: ASYNC110  another process sets no event
                 await asyncio.sleep(0.02)
 
 

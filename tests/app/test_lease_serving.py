@@ -187,7 +187,7 @@ async def test_servers_with_a_shared_store_do_not_wait_and_are_counted_by_leases
 async def test_servers_with_configured_replicas_request_no_lease(fake: FakeApiServer, files: Files) -> None:
     async with serving(files, *kubeconfig_flags(files), *SHARED, "--replicas", "2"):
         assert fake.seen
-    assert not any(seen.path.startswith(LEASES) for seen in fake.seen)
+    assert not any(request.path.startswith(LEASES) for request in fake.seen)
 
 
 @pytest.mark.parametrize("has_cluster", [True, False])

@@ -109,7 +109,7 @@ async def test_errors_pushed_to_one_server_of_a_redis_open_the_breaker_for_the_o
         assert "errorRate: >= 95%" in refused["status"]["message"]
 
 
-async def test_a_reporter_cannot_trip_a_service_that_does_not_name_it_not_even_by_its_pods(server: Serving) -> None:
+async def test_reporter_cannot_trip_a_service_that_does_not_list_it(server: Serving) -> None:
     assert (await server.create(Ask(pod(), "theirs", "uid-theirs")))["allowed"]
     refused_before = await server.metric('podgate_outcomes_refused_total{reason="notNamed"}')
     mixed = [outcome("web"), outcome("theirs"), outcome("theirs", uid="uid-theirs"), outcome("web", uid="uid-theirs")]

@@ -188,7 +188,7 @@ async def test_the_scheme_is_read_in_any_case(server: AuthenticatingServer) -> N
     assert status == 200
 
 
-async def test_the_one_audience_may_stand_in_a_list_as_kubernetes_writes_it(server: AuthenticatingServer) -> None:
+async def test_audience_may_be_a_list_with_one_entry(server: AuthenticatingServer) -> None:
     claims = {
         **good_claims(),
         "aud": ["podgate"],
@@ -216,9 +216,9 @@ async def test_a_known_caller_on_a_route_of_another_role_is_a_403(server: Authen
 
 
 async def test_bound_token_is_accepted_with_its_certificate_only(server: AuthenticatingServer) -> None:
-    own, other = server.pki.client(), server.pki.client()
-    token = APISERVER.token(cnf=certificate_binding(own.certificate))
-    assert (await server.call(own, bearer(token)))[0] == 200
+    own_client, other = server.pki.client(), server.pki.client()
+    token = APISERVER.token(cnf=certificate_binding(own_client.certificate))
+    assert (await server.call(own_client, bearer(token)))[0] == 200
     assert (await server.call(other, bearer(token)))[0] == 403
     assert [error.reason for error in server.errors] == [R.BINDING]
 
@@ -290,9 +290,9 @@ def header_with_token(number: int) -> list[str]:
 
 
 def test_remembered_tokens_are_bounded(authenticator: Authenticator, pki: Pki) -> None:
-    own = der(pki.client())
+    own_certificate = der(pki.client())
     for number in range(40):
-        authenticator.authenticate(own, header_with_token(number))
+        authenticator.authenticate(own_certificate, header_with_token(number))
     [holder] = authenticator._holders.values()
     assert len(holder.verified) == 32
     for _ in range(520):
@@ -303,34 +303,34 @@ def test_remembered_tokens_are_bounded(authenticator: Authenticator, pki: Pki) -
 def test_valid_tokens_of_other_certificates_evict_no_cached_token_of_a_caller(
     authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, token, other = der(pki.client()), header_with_token(0), der(pki.client())
-    authenticator.authenticate(own, token)
+    own_certificate, token, other = der(pki.client()), header_with_token(0), der(pki.client())
+    authenticator.authenticate(own_certificate, token)
     for number in range(100):
         authenticator.authenticate(other, header_with_token(number))
     verified = record_verifications(monkeypatch)
-    authenticator.authenticate(own, token)
+    authenticator.authenticate(own_certificate, token)
     assert verified == []
 
 
 def test_valid_tokens_of_one_certificate_evict_no_cached_token_in_use(
     authenticator: Authenticator, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, token = der(pki.client()), header_with_token(0)
+    own_certificate, token = der(pki.client()), header_with_token(0)
     verified = record_verifications(monkeypatch)
-    authenticator.authenticate(own, token)
+    authenticator.authenticate(own_certificate, token)
     for number in range(1, 100):
-        authenticator.authenticate(own, header_with_token(number))
+        authenticator.authenticate(own_certificate, header_with_token(number))
         if number % 20 == 0:
-            authenticator.authenticate(own, token)
+            authenticator.authenticate(own_certificate, token)
     assert [f"Bearer {text}" for text in verified].count(token[0]) == 1
 
 
 def test_rejected_tokens_are_never_cached(authenticator: Authenticator, pki: Pki) -> None:
-    own = der(pki.client())
-    authenticator.authenticate(own, header_with_token(0))
+    own_certificate = der(pki.client())
+    authenticator.authenticate(own_certificate, header_with_token(0))
     for number in range(100):
         with pytest.raises(AuthenticationError):
-            authenticator.authenticate(own, [f"Bearer {STRANGER.token(jti=str(number))}"])
+            authenticator.authenticate(own_certificate, [f"Bearer {STRANGER.token(jti=str(number))}"])
     [holder] = authenticator._holders.values()
     assert len(holder.verified) == 1
 
@@ -338,21 +338,24 @@ def test_rejected_tokens_are_never_cached(authenticator: Authenticator, pki: Pki
 def test_clock_that_is_set_back_does_not_prolong_a_verified_token(
     authenticator: Authenticator, pki: Pki, clock: SetClock
 ) -> None:
-    own, token = der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds)}"]
-    authenticator.authenticate(own, token)
+    own_certificate, token = der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds)}"]
+    authenticator.authenticate(own_certificate, token)
     clock.seconds -= 3600
     with pytest.raises(AuthenticationError) as refused:
-        authenticator.authenticate(own, token)
+        authenticator.authenticate(own_certificate, token)
     assert refused.value.reason == R.NOT_YET_VALID
 
 
-def test_between_its_exp_and_the_leeways_end_a_token_is_still_verified_only_once(
+def test_token_is_verified_only_once_between_its_exp_and_the_end_of_the_leeway(
     authenticator: Authenticator, pki: Pki, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, token = der(pki.client()), [f"Bearer {APISERVER.token(clock.seconds - 10, exp=int(clock.seconds))}"]
+    own_certificate, token = (
+        der(pki.client()),
+        [f"Bearer {APISERVER.token(clock.seconds - 10, exp=int(clock.seconds))}"],
+    )
     verified = record_verifications(monkeypatch)
     for _ in range(3):
-        authenticator.authenticate(own, token)
+        authenticator.authenticate(own_certificate, token)
         clock.seconds += 3
     assert len(verified) == 1
 
@@ -375,25 +378,25 @@ def test_a_binding_is_checked_as_the_mode_says(
     pki: Pki, key_file: Path, clock: SetClock, binding: Binding, cnf: str | None, reason: AuthFailure | None
 ) -> None:
     authenticator = Authenticator(identities(), key_union(key_file), clock, TokenLimits(binding=binding))
-    own = pki.client()
-    bound_to = {"mine": own, "another's": pki.client()}.get(cnf or "")
+    own_client = pki.client()
+    bound_to = {"mine": own_client, "another's": pki.client()}.get(cnf or "")
     token = APISERVER.token(cnf=certificate_binding(bound_to.certificate) if bound_to else None)
     if reason is None:
-        assert authenticator.authenticate(der(own), [f"Bearer {token}"]).role == "apiserver"
+        assert authenticator.authenticate(der(own_client), [f"Bearer {token}"]).role == "apiserver"
     else:
         with pytest.raises(AuthenticationError) as refused:
-            authenticator.authenticate(der(own), [f"Bearer {token}"])
+            authenticator.authenticate(der(own_client), [f"Bearer {token}"])
         assert (refused.value.reason, refused.value.status) == (reason, 403)
 
 
 def test_a_verified_token_is_not_accepted_once_its_identity_is_gone(pki: Pki, key_file: Path, clock: SetClock) -> None:
     identity_file = identities()
     authenticator = Authenticator(identity_file, key_union(key_file), clock)
-    own, token = der(pki.client()), header_with_token(0)
-    assert authenticator.authenticate(own, token).client_id == "kube-apiserver"
+    own_certificate, token = der(pki.client()), header_with_token(0)
+    assert authenticator.authenticate(own_certificate, token).client_id == "kube-apiserver"
     identity_file.set(replace(identity_file.value, callers=identity_file.value.callers[1:]))
     with pytest.raises(AuthenticationError) as refused:
-        authenticator.authenticate(own, token)
+        authenticator.authenticate(own_certificate, token)
     assert refused.value.reason == R.ISSUER
 
 

@@ -338,7 +338,7 @@ async def test_junk_that_is_no_certificate_is_refused(setup: ProxySetup) -> None
         assert await setup.refusal(header) == AuthFailure.FORWARDED_FOREIGN
 
 
-async def test_a_caller_that_expires_is_refused_though_it_was_good_a_moment_ago(setup: ProxySetup) -> None:
+async def test_expired_caller_is_rejected_after_an_accepted_call(setup: ProxySetup) -> None:
     header = said_of(setup.forwarding.caller)
     await setup.call(header)
     setup.time.ahead = timedelta(hours=25)
@@ -407,7 +407,7 @@ async def test_over_the_wire_malformed_headers_are_rejected_and_the_next_good_ca
     assert "kube-apiserver" in log or '"suppressed"' in log
 
 
-async def test_a_certificate_of_many_names_fits_and_one_beyond_the_bound_does_not(tmp_path: Path) -> None:
+async def test_forwarded_certificate_with_many_names_is_accepted_up_to_the_bound(tmp_path: Path) -> None:
     forwarding = Forwarding.create(tmp_path)
     async with serving(forwarding.files, *forwarding.arguments) as server:
         proxy = forwarding.files.pki.context(forwarding.proxy)

@@ -101,7 +101,7 @@ def test_an_rsa_key_of_any_accepted_size_verifies(algorithm: str, bits: int, exp
     assert setup.authenticate(replace(good(algorithm).with_header(kid="k"), signer=signer)).role == "apiserver"
 
 
-def test_a_token_of_the_clusters_own_issuer_is_accepted_as_kubernetes_writes_it() -> None:
+def test_token_of_the_clusters_own_issuer_is_accepted() -> None:
     account = {"namespace": "podgate-system", "serviceaccount": {"name": "caller", "uid": "u"}, "warnafter": NOW + 1}
     assert (
         AuthenticatorSetup().authenticate(cluster_token().with_claims(**{"kubernetes.io": account})).issuer == CLUSTER
@@ -122,7 +122,7 @@ def test_two_keys_of_one_name_in_two_sets_are_both_found() -> None:
     assert setup.authenticate(of_cluster).issuer == CLUSTER
 
 
-def test_a_rewritten_signature_is_the_same_token_and_so_has_the_same_id() -> None:
+def test_rewritten_signature_does_not_change_the_id_of_the_token() -> None:
     """It verifies too, so tokens are revoked by their id, not by their text."""
     setup, token = AuthenticatorSetup(), good()
     rewritten = signed(malleated)(token)

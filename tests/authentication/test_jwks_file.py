@@ -35,7 +35,7 @@ def test_a_key_is_found_by_kid_and_bound_to_its_algorithm(tmp_path: Path, algori
 
 
 @pytest.mark.parametrize(("algorithm", "inferred"), [("ES256", "ES256"), ("PS256", "RS256"), ("EdDSA", "EdDSA")])
-def test_a_key_without_alg_is_bound_all_the_same(tmp_path: Path, algorithm: str, inferred: str) -> None:
+def test_key_without_alg_is_bound_to_an_inferred_algorithm(tmp_path: Path, algorithm: str, inferred: str) -> None:
     jwk = signer(algorithm).jwk()
     del jwk["alg"]
     key = JwksFile(write(tmp_path / "jwks.json", jwk)).keys.get(jwk["kid"])

@@ -164,8 +164,8 @@ class ScriptedWatch(WatchedPods):
             self._snapshot, self._snapshot_version = tuple(self.cluster.pods.values()), self.cluster.revision
         begin = int(after or 0)
         end = begin + self.page_size
-        more = str(end) if end < len(self._snapshot) else ""
-        return Listed(ListMetadata(str(self._snapshot_version), more), list(self._snapshot[begin:end]))
+        continue_token = str(end) if end < len(self._snapshot) else ""
+        return Listed(ListMetadata(str(self._snapshot_version), continue_token), list(self._snapshot[begin:end]))
 
 
 _CALLS = frozenset(

@@ -227,12 +227,12 @@ async def test_watch_event_during_a_lookup_takes_precedence() -> None:
     find = simulation.watch.find
 
     async def find_late(namespace: str, name: str) -> PodLookup | None:
-        found = await find(namespace, name)
+        lookup = await find(namespace, name)
         if simulation.cluster.pods.get("gone"):
             simulation.cluster.delete("gone")
         await simulation.watch_all()
         await simulation.controller._outcome_sender.send()
-        return found
+        return lookup
 
     simulation.watch.find = find_late  # type: ignore[method-assign]  the watch is faster than the answer
     await simulation.send_starts()
@@ -447,6 +447,6 @@ def test_pod_without_a_creation_time_is_ignored() -> None:
     simulation = StartSimulation()
     simulation.tracker.compiled = simulation.policy
     simulation.controller._start_tracker.begin(simulation.policy)
-    found = asyncio.run(simulation.tracker.find_owner(replace(new)))
-    simulation.controller._start_tracker.changed(new, found)
+    owner = asyncio.run(simulation.tracker.find_owner(replace(new)))
+    simulation.controller._start_tracker.changed(new, owner)
     assert len(simulation.controller._start_tracker) == 0

@@ -126,7 +126,7 @@ async def test_another_entry_for_the_service_is_a_change(setup: Setup) -> None:
     assert setup.reported.changes == ["payment-api began", "payment-api changed"]
 
 
-async def test_entries_that_set_different_things_end_one_by_one(setup: Setup) -> None:
+async def test_entries_with_different_fields_expire_separately(setup: Setup) -> None:
     mode = "- {service: payment-api, modes: {quota: Audit}, until: 2026-12-01T05:00:00Z, reason: INC-2}\n"
     await setup.submit(entry(), mode)
     assert len(setup.active.current().entries["payment-api"]) == 2
@@ -176,7 +176,7 @@ async def test_upcoming_overrides_are_compiled_in_advance(setup: Setup) -> None:
     assert setup.active.prepared() == (prepared[0][1], prepared[1][0])
 
 
-async def test_an_end_while_a_document_is_prepared_is_in_force_at_once_and_reported_once(setup: Setup) -> None:
+async def test_expiry_while_a_document_is_prepared_takes_effect_at_once_and_is_reported_once(setup: Setup) -> None:
     await setup.submit(entry(), entry("web", until="2026-12-01T05:00:00Z"))
     preparing, proceed = asyncio.Event(), asyncio.Event()
 

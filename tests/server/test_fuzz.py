@@ -91,8 +91,8 @@ class Senders:
     reporter: ssl.SSLContext
     report_token: str
 
-    def head(self, *more: str, start: str, is_reporter: bool = False) -> bytes:
-        return head(self.server, *more, start=start, token=self.report_token if is_reporter else None)
+    def head(self, *headers: str, start: str, is_reporter: bool = False) -> bytes:
+        return head(self.server, *headers, start=start, token=self.report_token if is_reporter else None)
 
 
 def mutated_bytes(data: st.DataObject, good: bytes) -> bytes:
@@ -150,10 +150,10 @@ def as_http(data: st.DataObject, senders: Senders) -> Sent:
         )
     )
     values = st.sampled_from(["chunked", "gzip", "close", "keep-alive", "100-continue", "Bearer x", "99999999999999"])
-    more = draw(st.lists(st.tuples(names | text, values | text), max_size=5))
+    headers = draw(st.lists(st.tuples(names | text, values | text), max_size=5))
     framing = draw(st.sampled_from([(sized(),), ("Transfer-Encoding: chunked",), ()]))
     chunk = draw(st.sampled_from([b"0\r\n\r\n", b"5\r\nhello\r\n", b"ffffffffffffffff\r\n", b"-1\r\n", b""]))
-    lines = [f"{name}: {value}" for name, value in more]
+    lines = [f"{name}: {value}" for name, value in headers]
     start = senders.head(*framing, *lines, start=f"{method} {path} {version}".strip())
     return Sent((start, draw(st.sampled_from([BODY, b""])), chunk))
 

@@ -97,38 +97,38 @@ CASES = (
     *(
         _case(
             AuthFailure.UNKNOWN_KEY,
-            f"a key that stands in the set, but is {fault}",
+            f"a key of the set that is {fault}",
             _SPECIAL_FAULTS.get(jwk["kid"], _unusable(jwk["kid"])),
         )
         for fault, jwk in unusable_keys().items()
         if fault not in {"too weak", "twice again"}
     ),
-    Hostile("key", "a key that stands in the set, but is too weak", AuthFailure.UNKNOWN_KEY, _weak),
+    Hostile("key", "a key of the set that is too weak", AuthFailure.UNKNOWN_KEY, _weak),
     _case(
         AuthFailure.KEY_ISSUER,
-        "a key without an issuer that speaks for the cluster's",
+        "a key without an issuer that signs for the cluster's",
         lambda d: d.with_claims(iss=CLUSTER, sub=ACCOUNT),
     ),
     _case(
         AuthFailure.KEY_ISSUER,
-        "the cluster's key that speaks for another",
+        "the cluster's key that signs for another",
         lambda d: d.with_claims(iss=ISSUER, sub=SUBJECT),
         cluster_token,
     ),
     _case(
         AuthFailure.KEY_ISSUER,
-        "a key without an issuer that speaks for one that has its own",
+        "a key without an issuer that signs for one that has its own",
         lambda d: d.with_claims(iss=BOUND),
     ),
     _case(
         AuthFailure.KEY_ISSUER,
-        "a bound key that speaks for an issuer that has none",
+        "a bound key that signs for an issuer that has none",
         lambda d: d.with_claims(iss=ISSUER),
         _bound,
     ),
     _case(
         AuthFailure.KEY_ISSUER,
-        "a bound key that speaks for the cluster's issuer",
+        "a bound key that signs for the cluster's issuer",
         lambda d: d.with_claims(iss=CLUSTER, sub=ACCOUNT),
         _bound,
     ),
