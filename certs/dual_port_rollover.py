@@ -18,6 +18,10 @@ QUIET_SECONDS = 60
 """Time after a switch until the last requests are answered, and all API servers have observed the change."""
 _LAST_SECONDS = 20
 """Remaining lifetime for a switch to a port that has not settled: if the switch waited, all calls would fail."""
+RENEWED_BEFORE_SECONDS = 450
+"""Least remaining lifetime at a renewal. It covers QUIET_SECONDS, as the webhooks may just have left the other port,
+SETTLED_SECONDS and the last seconds, and for each of these steps the pause between two passes of the leader. Two
+renewals must be as far apart, too: otherwise the second one replaces a certificate that no webhook has used yet."""
 PORT_DEFAULT = 443
 
 

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from cryptography import x509
 
 from certs.authority import BACKDATED
+from certs.dual_port_rollover import RENEWED_BEFORE_SECONDS
 
 _RENEWED_AT = 2 / 3
 _JITTER = 1 / 20
 """Share of the lifetime, to either side: certificates issued together are not all renewed at once."""
-_SLOW_READER = timedelta(minutes=6)
+_SLOW_READER = timedelta(seconds=RENEWED_BEFORE_SECONDS)
 """The API server reloads its client certificate every five minutes; a mounted Secret is updated within two."""
 _LEAST_OF_LIFE = 1 / 2
 """Share of a short lifetime that passes before an early renewal for slow readers."""

@@ -3,15 +3,25 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from certs.dual_port_rollover import PortCertificate, PortState, Step, SwitchPort, WritePort, due
+from certs.dual_port_rollover import (
+    RENEWED_BEFORE_SECONDS,
+    PortCertificate,
+    PortState,
+    Step,
+    SwitchPort,
+    WritePort,
+    due,
+)
 from tests.core.strategies import examples
 
 START = 1_800_000_000
-LIFETIME_SECONDS, RENEWED_SECONDS = 720, 360
-POLL_SECONDS = 10
+LIFETIME_SECONDS = 2 * RENEWED_BEFORE_SECONDS
+"""The shortest that the controller accepts with two ports."""
+PASS_SECONDS_MAX = 11
+"""The leader pauses for up to 10 s between two passes, and a pass itself takes a moment."""
 NODE_DELAY_SECONDS, READ_DELAY_SECONDS = 25, 300
 """Maximum delay until the writer on the node reads the Secret, and until the API server then reads the files."""
 
@@ -20,8 +30,10 @@ NODE_DELAY_SECONDS, READ_DELAY_SECONDS = 25, 300
 class PortSimulation:
     """The Secret, the ports of the webhooks, and the certificates of the slowest API server for each port."""
 
+    lifetime: int = LIFETIME_SECONDS
+    pass_seconds: int = 10
     now: int = START
-    newest: PortCertificate = field(default_factory=lambda: PortCertificate(b"0", START + LIFETIME_SECONDS, START))
+    newest: PortCertificate = field(init=False)
     ports: list[PortCertificate | None] = field(default_factory=lambda: [None, None])
     webhooks: list[int] = field(default_factory=lambda: [0, 0, 0])
     """Index of the port of each configuration."""
@@ -29,12 +41,16 @@ class PortSimulation:
     written: list[list[tuple[int, bytes]]] = field(default_factory=lambda: [[], []])
     lost_calls: int = 0
     """How often an API server's certificate changed while calls used it: those calls were lost."""
-    expiry_by_pem: dict[bytes, int] = field(default_factory=lambda: {b"0": START + LIFETIME_SECONDS})
+    expiry_by_pem: dict[bytes, int] = field(default_factory=dict)
     used_at: list[int] = field(default_factory=lambda: [START, 0])
+
+    def __post_init__(self) -> None:
+        self.issue(b"0")
 
     def step(self) -> Step | None:
         first, second = self.ports
-        return due(PortState(self.newest, (first, second), frozenset(self.webhooks)), self.now)
+        newest = replace(self.newest, written_at=self.now)  # not when it was issued: a port may get it later
+        return due(PortState(newest, (first, second), frozenset(self.webhooks)), self.now)
 
     def apply(self, step: Step, parts: int = 3) -> None:
         """Apply a step; a switch changes the first `parts` configurations only, as an interrupted process does."""
@@ -50,6 +66,9 @@ class PortSimulation:
                 self.webhooks = [to] * parts + self.webhooks[parts:]
 
     def reconcile(self) -> None:
+        """Make a pass of the leader, which renews the certificate first."""
+        if self.now >= self.newest.ends_at - RENEWED_BEFORE_SECONDS:
+            self.renew()
         for _ in range(20):
             if (step := self.step()) is None:
                 return
@@ -57,9 +76,11 @@ class PortSimulation:
         raise AssertionError("the steps do not end")
 
     def renew(self) -> None:
-        pem = str(int(self.newest.pem) + 1).encode()
-        self.newest = PortCertificate(pem, self.now + LIFETIME_SECONDS, self.now)
-        self.expiry_by_pem[pem] = self.now + LIFETIME_SECONDS
+        self.issue(str(int(self.newest.pem) + 1).encode())
+
+    def issue(self, pem: bytes) -> None:
+        self.newest = PortCertificate(pem, self.now + self.lifetime, self.now)
+        self.expiry_by_pem[pem] = self.newest.ends_at
 
     def advance_one_second(self) -> None:
         """Advance the clock by a second: API servers read what was written before their delay."""
@@ -78,9 +99,7 @@ class PortSimulation:
 
     def run(self, seconds: int) -> None:
         for _ in range(seconds):
-            if self.now >= self.newest.ends_at - LIFETIME_SECONDS + RENEWED_SECONDS:
-                self.renew()
-            if self.now % POLL_SECONDS == 0:
+            if (self.now - START) % self.pass_seconds == 0:
                 self.reconcile()
             self.advance_one_second()
 
@@ -98,19 +117,19 @@ def test_first_round_writes_one_certificate_to_both_ports_and_switches_none() ->
     assert simulation.webhooks == [0, 0, 0]
 
 
-def test_many_renewals_lose_no_call_and_let_no_certificate_expire() -> None:
-    simulation = PortSimulation()
-    for _ in range(20):
-        for _ in range(36):
-            simulation.run(10)
-            simulation.check()
+@pytest.mark.parametrize("pass_seconds", range(1, PASS_SECONDS_MAX + 1))
+def test_many_renewals_lose_no_call_and_let_no_certificate_expire(pass_seconds: int) -> None:
+    simulation = PortSimulation(pass_seconds=pass_seconds)
+    for _ in range(20 * RENEWED_BEFORE_SECONDS // 10):
+        simulation.run(10)
+        simulation.check()
     assert int(simulation.newest.pem) >= 18
     assert simulation.lost_calls == 0
     assert {int(pem) for _, pem in simulation.written[0]} & {int(pem) for _, pem in simulation.written[1]}
 
 
 def test_between_renewals_both_ports_have_the_newest_certificate() -> None:
-    simulation = PortSimulation(newest=PortCertificate(b"0", START + 1000 * LIFETIME_SECONDS, START))
+    simulation = PortSimulation(lifetime=1000 * LIFETIME_SECONDS)
     simulation.run(1000)
     before = list(simulation.ports)
     simulation.run(1000)
@@ -171,24 +190,24 @@ def test_webhooks_are_not_switched_if_one_leads_elsewhere() -> None:
 
 @examples(60)
 @given(
+    st.integers(LIFETIME_SECONDS, 4 * LIFETIME_SECONDS),
+    st.integers(1, PASS_SECONDS_MAX),
     st.lists(
         st.tuples(st.sampled_from(["killed", "applied", "live", "live"]), st.integers(0, 3), st.integers(1, 300)),
         max_size=15,
-    )
+    ),
 )
-def test_interruptions_lose_no_call(actions: list[tuple[str, int, int]]) -> None:
+@example(LIFETIME_SECONDS, 10, [("live", 0, LIFETIME_SECONDS), ("killed", 0, 55), ("killed", 0, 300)])
+@example(LIFETIME_SECONDS, 11, [("live", 0, RENEWED_BEFORE_SECONDS - 5), ("applied", 1, LIFETIME_SECONDS)])
+def test_interruptions_lose_no_call(lifetime: int, pass_seconds: int, actions: list[tuple[str, int, int]]) -> None:
     """Applying the original configuration loses no call either, unless a new certificate is not yet on both ports."""
-    simulation = PortSimulation()
+    simulation = PortSimulation(lifetime, pass_seconds)
     simulation.reconcile()
     for action, parts, seconds in actions:
         if action == "killed" and (step := simulation.step()) is not None:
             simulation.apply(step, parts)
-        if action == "applied" and all(
-            port is not None and port.pem == simulation.newest.pem for port in simulation.ports
-        ):
-            simulation.run(400)
-            if simulation.newest.pem == simulation.api_server_pems[0] == simulation.api_server_pems[1]:
-                simulation.webhooks[parts % 3] = 0
+        if action == "applied" and set(simulation.api_server_pems) == {simulation.newest.pem}:
+            simulation.webhooks[parts % 3] = 0
         simulation.run(seconds)
         simulation.check()
     assert simulation.lost_calls == 0

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.authority import BACKDATED, Authority, server_names
+from certs.dual_port_rollover import RENEWED_BEFORE_SECONDS
 from certs.lifetimes import Lifetimes, renewal
 from certs.rotation import Adopt, Drop, Issue, Make, MarkPublished, Publish, Step, due
 from tests.certs.ca_simulation import LEAF, NAME, PLACES, START, CaSimulation, faulty_round, names_of
@@ -132,14 +133,14 @@ def test_leaves_are_renewed_at_two_thirds_with_jitter_and_backdated_an_hour() ->
     assert len(shares) > 50
 
 
-def test_leaf_read_every_five_minutes_is_renewed_with_six_minutes_left() -> None:
+def test_leaf_read_every_five_minutes_is_renewed_in_time_for_two_ports() -> None:
     ca = Authority.create(lifetime=timedelta(hours=1), now=START)
     left = {}
-    for minutes in (1, 10, 12, 16, 60 * 24):
+    for minutes in (1, 10, 15, 20, 60 * 24):
         leaf = ca.issue_client("kube-apiserver", lifetime=minutes * MINUTE, now=START).certificate
         left[minutes] = (leaf.not_valid_after_utc - renewal(leaf)) / MINUTE
-    assert left[12] == 6
-    assert left[16] >= 6
+    assert left[15] == RENEWED_BEFORE_SECONDS / 60
+    assert left[20] >= RENEWED_BEFORE_SECONDS / 60
     assert (left[1], left[10]) == (0.5, 5)
 
 

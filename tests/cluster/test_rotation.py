@@ -27,11 +27,11 @@ from tests.redis_servers import RedisServer
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 SOAKS = os.environ.get("PODGATE_TEST_ROTATION") == "soak"
-LOAD_SECONDS = 900 if SOAKS else 120
+LOAD_SECONDS = 960 if SOAKS else 120
 LIFETIMES = (
-    CredentialLifetimes(serving_ca="2m", serving="1m", client_ca="1h", client="12m", token="10m", token_key="10m")
+    CredentialLifetimes(serving_ca="2m", serving="1m", client_ca="1h", client="15m", token="10m", token_key="10m")
     if SOAKS
-    else CredentialLifetimes(serving_ca="90s", serving="45s", client_ca="1h", client="12m", token="2m", token_key="2m")
+    else CredentialLifetimes(serving_ca="90s", serving="45s", client_ca="1h", client="15m", token="2m", token_key="2m")
 )
 DRY_RUNS, REAL_PODS = (50, 1) if SOAKS else (10, 1)
 """Pods per second."""

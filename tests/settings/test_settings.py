@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from certs.dual_port_rollover import RENEWED_BEFORE_SECONDS
 from tests.cli.command_runner import installed, podgate
 from webhook.errors import UserError
 from webhook.settings import ControllerSettings, Settings, flag_of, parse, parse_as, variable_of
@@ -242,11 +243,12 @@ def test_settings_for_caller_credentials_name_what_they_require(flags: dict[str,
     (tmp_path / "kubeconfig").touch()
     flags |= {"kubeconfig": str(tmp_path / "kubeconfig")}
     with_ports = {**flags, "certificates": "own", "caller_ports": "443,444", "token_issuer": "podgate"}
-    assert parse({**with_ports, "client_lifetime_seconds": "12m"}, {}).caller_ports == (443, 444)
-    [line] = mistakes({**with_ports, "client_lifetime_seconds": "719s"})
+    shortest = 2 * RENEWED_BEFORE_SECONDS
+    assert parse({**with_ports, "client_lifetime_seconds": f"{shortest}s"}, {}).caller_ports == (443, 444)
+    [line] = mistakes({**with_ports, "client_lifetime_seconds": f"{shortest - 1}s"})
     assert line == (
-        "--client-lifetime: 719s, too short for --caller-ports: kube-apiserver has a new certificate in both places "
-        "only after minutes: write 12m or more, or leave --caller-ports out"
+        "--client-lifetime: 899s, too short for --caller-ports: kube-apiserver has a new certificate in both places "
+        "only after minutes: write 15m or more, or leave --caller-ports out"
     )
     for mode in (None, "off", "cert-manager"):
         [line] = mistakes({**flags, "certificates": mode}, {"PODGATE_CALLER_PORTS": "443,444"})

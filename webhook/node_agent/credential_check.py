@@ -16,7 +16,7 @@ from webhook.authentication.tokens.unverified import read_token
 from webhook.errors import UserError
 
 _LITTLE_SHARE = 100
-"""Divisor of a lifetime: of 12 minutes, the shortest with two ports, 7 s, less than is ever left; of two weeks, 3 h."""
+"""Divisor of a lifetime: of 15 minutes, the shortest with two ports, 9 s, less than is ever left; of two weeks, 3 h."""
 _ISSUE = "replace it: the controller issues one, or use podgate certs issue --client"
 
 

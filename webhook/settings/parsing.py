@@ -15,8 +15,8 @@ from webhook.settings.readers import Certificates, ClientIdentity
 from webhook.support.redaction import masked, path_shown, value_shown
 
 ENVIRONMENT_PREFIX = "PODGATE_"
-# Every API server has a new certificate after 330 s (certs.dual_port_rollover), six minutes before the old one expires.
-_TURNING_LIFETIME_SECONDS_MIN = 720
+# Twice RENEWED_BEFORE_SECONDS of certs.dual_port_rollover: time to write a port, switch to it, and write the other one.
+_TURNING_LIFETIME_SECONDS_MIN = 900
 # The next token is issued after a tenth of it. The leader polls every 10 s, the writer 20 s, kube-apiserver 60 s.
 _TOKEN_LIFETIME_SECONDS_MIN = 120
 _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -175,7 +175,7 @@ def _caller_mistakes(
         elif (lives := values.get("client_lifetime_seconds", math.inf)) < _TURNING_LIFETIME_SECONDS_MIN:
             source, _ = _source("client_lifetime_seconds", flags, environment)
             why = "kube-apiserver has a new certificate in both places only after minutes"
-            remedy = "write 12m or more, or leave --caller-ports out"
+            remedy = "write 15m or more, or leave --caller-ports out"
             mistakes.append(f"{source}: {lives:g}s, too short for --caller-ports: {why}: {remedy}")
     if values.get("token_issuer") is not None and certificates is Certificates.CERT_MANAGER:
         source, text = _source("token_issuer", flags, environment)
