@@ -7,6 +7,7 @@ import aiohttp
 
 from webhook.errors import UserError
 from webhook.ports import KEY_SET_BYTES_MAX, KeyDocument
+from webhook.support.http_timeout import socket_timeouts
 from webhook.support.redaction import masked, without_credentials
 
 _SUCCESS = 200
@@ -18,6 +19,7 @@ class JwksUrl:
     """A KeyPublisher.
 
     Each fetch opens a new connection: one per minute is cheap, and the host name's address may change.
+    The caller bounds its time.
     """
 
     def __init__(self, url: str, ca: Path | None) -> None:
@@ -36,6 +38,7 @@ class JwksUrl:
         # No proxy or credentials from the environment; no compressed response.
         session = aiohttp.ClientSession(
             connector=connector,
+            timeout=socket_timeouts(),
             trust_env=False,
             auto_decompress=False,
             headers={"Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity"},

@@ -1,5 +1,6 @@
 """Client of `podgate review --server`: sends dry-run AdmissionReviews to a running server."""
 
+import asyncio
 import os
 import ssl
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ from webhook.interceptor import Answer
 from webhook.offline.server_options import ServerOptions
 from webhook.offline.simulator import ReviewServerError
 from webhook.support import sanitize
+from webhook.support.http_timeout import socket_timeouts
 from webhook.support.input_files import LARGEST_BYTES, content
 from webhook.tls.handshake_probe import reason_of
 
@@ -63,7 +65,8 @@ class RemoteInterceptor:
         """Send one AdmissionReview. BadReviewError: it is invalid; UserError: no decision was returned."""
         url = f"{self._url}/{half}"
         try:
-            status, answer = await self._post(url, body)
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                status, answer = await self._post(url, body)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             remedy = "check the URL, and --ca, --cert, --key and --tls-server-name"
             raise ReviewServerError(f"{url}: {_reason(error)}", remedy) from None
@@ -111,7 +114,7 @@ async def remote(options: ServerOptions) -> AsyncIterator[RemoteInterceptor]:
     if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.path not in {"", "/"}:
         raise UserError("--server: not the URL of an admission port", "write one such as https://127.0.0.1:8443")
     context = _context(options)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_TIMEOUT_SECONDS)) as session:
+    async with aiohttp.ClientSession(timeout=socket_timeouts()) as session:
         yield RemoteInterceptor(session, options, context)
 
 

@@ -1,7 +1,9 @@
 """The client: from a kubeconfig, from inside a cluster, and the errors of both."""
 
+import asyncio
 import os
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority, san
 from certs.files import write_key_pair
-from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, kubeconfig
+from tests.harness.fake_apiserver import NAMESPACES, FakeApiServer, fake_apiserver, hang, kubeconfig, until
 from webhook.adapters.kubernetes.api import client as module
 from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.requests import UnreachedError, answer
@@ -43,6 +45,16 @@ def write_kubeconfig(folder: Path, document: Any) -> Path:
 async def authorization(client: Any, fake: FakeApiServer) -> str | None:
     await answer(client, "GET", NAMESPACES, 10)
     return fake.seen[-1].headers.get("Authorization")
+
+
+async def test_cancellation_at_the_timeout_of_a_request_is_not_lost(fake: FakeApiServer, client: Any) -> None:
+    fake.always["list"] = hang
+    asking = asyncio.create_task(answer(client, "GET", NAMESPACES, 0.2))
+    await until(lambda: fake.verbs() == ["list"])
+    asyncio.get_running_loop().call_later(0.2, asking.cancel)
+    time.sleep(0.5)  # noqa: ASYNC251  stalls the event loop: both are due in its next turn
+    with pytest.raises(asyncio.CancelledError):
+        await asking
 
 
 # A kubeconfig

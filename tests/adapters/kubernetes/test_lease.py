@@ -1,6 +1,7 @@
 """The Lease under which one server counts: holder, waiting, release, and API server outages."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -399,6 +400,21 @@ async def test_work_stops_when_renewal_times_out(cluster: Cluster, started: Star
     assert lease.obstacle
     del cluster.fake.always["update"]
     await until(lambda: work.is_running and (lease.obstacle, lease.trouble) == ("", ""))
+
+
+async def test_work_stops_after_a_stall_of_the_process_longer_than_the_duration(
+    cluster: Cluster, started: Start
+) -> None:
+    """The duration of the Lease and the timeout of a renewal expire in the same turn of the event loop."""
+    lease, work = cluster.lease("first", duration_seconds=1, request_seconds=1), Work()
+    started(lease.lead(work))
+    await until(lambda: work.is_running)
+    cluster.fake.always["update"] = hang
+    await cluster.more_requests("update", 1)
+    time.sleep(1.5)  # noqa: ASYNC251  stalls the event loop
+    await until(lambda: not work.is_running)
+    del cluster.fake.always["update"]
+    await until(lambda: work.is_running)
 
 
 async def test_work_continues_through_brief_renewal_failures(cluster: Cluster, started: Start) -> None:

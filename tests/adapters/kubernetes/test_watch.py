@@ -250,6 +250,20 @@ async def test_silent_watch_with_events_resumes_at_their_version(
     assert follower.names.keys() == {"payments", "orders"}
 
 
+async def test_overdue_watch_is_reopened_but_its_handler_is_not_interrupted(
+    fake: FakeApiServer, follow: Callable[..., Follower]
+) -> None:
+    """An API server that does not end a watch after its `timeoutSeconds`."""
+    follower = follow(replace(QUICK, watch_seconds_min=0, watch_seconds_max=0, request_seconds=1))
+    await until(lambda: len(fake.watching) == 1)
+    follower.on_change = lambda: asyncio.sleep(1.5)
+    fake.put(NAMESPACES, "orders")
+    await until(lambda: bool(follower.changes))
+    await until(lambda: fake.verbs().count("watch") == 2)
+    assert fake.last("watch").query["resourceVersion"] == str(fake.revision)
+    assert follower.changes == [("orders", "there")]
+
+
 async def test_future_version_is_replaced_after_silence(fake: FakeApiServer, follow: Callable[..., Follower]) -> None:
     """A watch from a future version delivers nothing, not even bookmarks."""
     fake.next("watch", say(b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "5000"}}}\n'))

@@ -105,14 +105,8 @@ class Lease:
 
     async def keep(self, remedy: str = "") -> None:
         """Renew the Lease until cancelled. Raise UserError, with `remedy`, once another holder has acquired it."""
-        pause = self._timing.renew_seconds
-        while True:
-            await asyncio.sleep(pause)
-            met = await self._attempt(self._renew)
-            if met is not None and met.holder:
-                self.obstacle = met.reason
-                raise UserError(met.reason, remedy)
-            pause = self._timing.renew_seconds if met is None else self._timing.retry_seconds
+        await self._renew_until_lost()
+        raise UserError(self.obstacle, remedy)
 
     async def lead(self, work: Callable[[Mapping[str, str]], Awaitable[None]]) -> None:
         """Run `work` whenever this process holds the Lease, until cancelled.
@@ -123,9 +117,9 @@ class Lease:
         while True:
             await self.take()
             working = asyncio.ensure_future(work(self._found_notes))
-            keeping = asyncio.create_task(self._keep_while_sure())
+            keeping = asyncio.create_task(self._renew_until_lost())
             try:
-                await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
+                await self._wait_while_sure(working, keeping)
             finally:
                 for task in (working, keeping):
                     task.cancel()
@@ -134,22 +128,28 @@ class Lease:
                 if isinstance(outcome, Exception):
                     raise outcome
 
-    async def _keep_while_sure(self) -> None:
-        """Renew the Lease until another has acquired it, or may consider this holder dead."""
+    async def _wait_while_sure(self, *tasks: asyncio.Future[None]) -> None:
+        """Return when a task ends, or when others may consider this holder dead.
+
+        This deadline does not depend on the renewing task, which may be in a request when it passes.
+        """
+        clock = asyncio.get_running_loop().time
+        while (left_seconds := self._renewed_at + self._timing.duration_seconds - clock()) > 0:
+            done, _ = await asyncio.wait(tasks, timeout=left_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return
+        self.obstacle = f"{PLACE} was not renewed for {self._timing.duration_seconds} s"
+
+    async def _renew_until_lost(self) -> None:
+        """Renew the Lease until another holder has acquired it, which is then the obstacle."""
         pause = self._timing.renew_seconds
-        try:
-            async with asyncio.timeout_at(self._renewed_at + self._timing.duration_seconds) as until:
-                while True:
-                    await asyncio.sleep(pause)
-                    met = await self._attempt(self._renew)
-                    if met is None:
-                        until.reschedule(self._renewed_at + self._timing.duration_seconds)
-                    elif met.holder:
-                        self.obstacle = met.reason
-                        return
-                    pause = self._timing.renew_seconds if met is None else self._timing.retry_seconds
-        except TimeoutError:
-            self.obstacle = f"{PLACE} was not renewed for {self._timing.duration_seconds} s"
+        while True:
+            await asyncio.sleep(pause)
+            met = await self._attempt(self._renew)
+            if met is not None and met.holder:
+                self.obstacle = met.reason
+                return
+            pause = self._timing.renew_seconds if met is None else self._timing.retry_seconds
 
     async def release(self) -> None:
         """Release the Lease, if held, so that another candidate need not wait. Best effort: else the Lease expires."""

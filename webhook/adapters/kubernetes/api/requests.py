@@ -1,8 +1,10 @@
 """Requests to the API server, with bounded time and size, status checks and one exception type per failure."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -12,6 +14,7 @@ from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
 from webhook.adapters.kubernetes.api.objects import ApiStatus
+from webhook.support.http_timeout import socket_timeouts
 from webhook.support.redaction import without_credentials
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
@@ -20,6 +23,18 @@ _BODY_BYTES_MAX = 512 << 20
 _ERROR_BYTES_MAX = 64 << 10
 _SAID_MAX = 500
 _JSON = "application/json"
+
+BodyReader = Callable[[], Awaitable[bytes]]
+"""Returns the next part of a body; b"" at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimeouts:
+    """Longest durations of a request: in all, until it is connected, and without a byte from the server."""
+
+    total_seconds: float
+    connect_seconds: float | None = None
+    silence_seconds: float | None = None
 
 
 class ApiError(Exception):
@@ -64,22 +79,29 @@ async def answered(
     client: ApiClient,
     method: str,
     path: str,
-    patience: aiohttp.ClientTimeout,
+    timeouts: RequestTimeouts,
     query: Sequence[tuple[str, str]] = (),
     body: Any = None,
     *,
     accept: str = _JSON,
-) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Yield the successful response, unread. Raise ApiError otherwise, also when reading it fails."""
-    response = await _sent(client, method, path, patience, query, body, accept)
+) -> AsyncIterator[BodyReader]:
+    """Yield a reader of the successful response's body. Raise ApiError otherwise, also when reading fails.
+
+    An expired timeout interrupts the request or a read, never what the caller does between reads.
+    """
+    end_seconds = asyncio.get_running_loop().time() + timeouts.total_seconds
     try:
-        if not 200 <= response.status < 300:  # noqa: PLR2004  HTTP's success range
-            raise await _refusal(response)
-        yield response
+        async with asyncio.timeout_at(end_seconds):  # an exec plugin may hang too
+            response = await _sent(client, method, path, timeouts, query, body, accept)
+        try:
+            read = partial(_part, response, end_seconds)
+            if not 200 <= response.status < 300:  # noqa: PLR2004  HTTP's success range
+                raise await _refusal(response, read)
+            yield read
+        finally:
+            response.close()  # keeps the connection if the body was read to its end
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
         raise UnreachedError(_said(error)) from error
-    finally:
-        response.close()  # keeps the connection if the body was read to its end
 
 
 async def answer(
@@ -91,22 +113,21 @@ async def answer(
     body: Any = None,
 ) -> bytes:
     """Return the whole body of a successful response."""
-    patience = aiohttp.ClientTimeout(total=timeout_seconds)
-    async with answered(client, method, path, patience, query, body) as response:
-        return await _body(response, _BODY_BYTES_MAX)
+    async with answered(client, method, path, RequestTimeouts(timeout_seconds), query, body) as read:
+        return await _body(read, _BODY_BYTES_MAX)
 
 
 async def document(client: ApiClient, path: str, accept: str, timeout_seconds: float, bytes_max: int) -> bytes:
     """Return the body at a path that is not an object's, of at most `bytes_max` bytes."""
-    async with answered(client, "GET", path, aiohttp.ClientTimeout(total=timeout_seconds), accept=accept) as response:
-        return await _body(response, bytes_max)
+    async with answered(client, "GET", path, RequestTimeouts(timeout_seconds), accept=accept) as read:
+        return await _body(read, bytes_max)
 
 
 async def _sent(
     client: Any,
     method: str,
     path: str,
-    patience: aiohttp.ClientTimeout,
+    timeouts: RequestTimeouts,
     query: Sequence[tuple[str, str]],
     body: Any,
     accept: str,
@@ -117,15 +138,14 @@ async def _sent(
     if body is not None:
         headers["Content-Type"] = "application/json-patch+json" if method == "PATCH" else "application/json"
     try:
-        async with asyncio.timeout(patience.total):  # an exec plugin may hang too
-            await client.update_params_for_auth(headers, [], ["BearerToken"])
+        await client.update_params_for_auth(headers, [], ["BearerToken"])
         response: aiohttp.ClientResponse = await session.request(
             method,
             configuration.host + path,
             params=query,
             headers=headers,
             data=BytesIO(msgspec.json.encode(body)) if body is not None else None,
-            timeout=patience,
+            timeout=socket_timeouts(timeouts.connect_seconds, timeouts.silence_seconds),
             allow_redirects=False,
             proxy=configuration.proxy,
             server_hostname=configuration.tls_server_name,
@@ -136,9 +156,14 @@ async def _sent(
     return response
 
 
-async def _refusal(response: aiohttp.ClientResponse) -> RefusedError:
+async def _part(response: aiohttp.ClientResponse, end_seconds: float) -> bytes:
+    async with asyncio.timeout_at(end_seconds):
+        return await response.content.readany()
+
+
+async def _refusal(response: aiohttp.ClientResponse, read: BodyReader) -> RefusedError:
     try:
-        status = msgspec.json.decode(await _body(response, _ERROR_BYTES_MAX), type=ApiStatus)
+        status = msgspec.json.decode(await _body(read, _ERROR_BYTES_MAX), type=ApiStatus)
         message = status.message or status.reason
     except (msgspec.MsgspecError, GarbledError):
         message = response.reason or ""  # such as a proxy's error page
@@ -147,11 +172,11 @@ async def _refusal(response: aiohttp.ClientResponse) -> RefusedError:
     return RefusedError(response.status, message[:_SAID_MAX], seconds)
 
 
-async def _body(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
+async def _body(read: BodyReader, bytes_max: int) -> bytes:
     """Return the body; GarbledError if it is longer than `bytes_max`."""
     chunks = []
     length = 0
-    async for chunk in response.content.iter_any():
+    while chunk := await read():
         length += len(chunk)
         if length > bytes_max:
             raise GarbledError(f"a body of more than {bytes_max} bytes")

@@ -14,7 +14,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic
 
-import aiohttp
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decoded, listed
@@ -23,8 +22,10 @@ from webhook.adapters.kubernetes.api.requests import (
     GONE,
     TOO_MANY,
     ApiError,
+    BodyReader,
     GarbledError,
     RefusedError,
+    RequestTimeouts,
     UnreachedError,
     answered,
 )
@@ -131,9 +132,9 @@ class Watch(Generic[AnObject]):
         version, self._version = self._version, None  # set again by the first event
         opened, broken = False, "closed"
         try:
-            async with self._stream(version or "") as response:
+            async with self._stream(version or "") as read:
                 opened = True
-                await self._follow(response)
+                await self._follow(read)
         except UnreachedError as error:
             if not opened:
                 self._version = version
@@ -156,12 +157,12 @@ class Watch(Generic[AnObject]):
             raise UnreachedError(f"it ended before it had brought anything: {broken}")
         return self._version is not None
 
-    def _stream(self, version: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def _stream(self, version: str) -> AbstractAsyncContextManager[BodyReader]:
         seconds = self._timing.watch_seconds()
-        timeout = aiohttp.ClientTimeout(
-            total=seconds + self._timing.request_seconds,
-            sock_connect=self._timing.request_seconds,
-            sock_read=self._timing.inactivity_seconds,
+        timeouts = RequestTimeouts(
+            total_seconds=seconds + self._timing.request_seconds,
+            connect_seconds=self._timing.request_seconds,
+            silence_seconds=self._timing.inactivity_seconds,
         )
         query = self._collection.query(
             ("watch", "true"),
@@ -169,11 +170,11 @@ class Watch(Generic[AnObject]):
             ("allowWatchBookmarks", "true"),
             ("timeoutSeconds", str(seconds)),
         )
-        return answered(self._client, "GET", self._collection.path, timeout, query)
+        return answered(self._client, "GET", self._collection.path, timeouts, query)
 
-    async def _follow(self, response: aiohttp.ClientResponse) -> None:
+    async def _follow(self, read: BodyReader) -> None:
         lines = Lines()
-        async for chunk in response.content.iter_any():
+        while chunk := await read():
             for line in lines.feed(chunk):
                 await self._take(decoded(line, WatchEvent))
 
