@@ -269,7 +269,9 @@ def test_pod_labels_of_a_tenant_trip_no_breaker_of_others(running: ControllerFix
     for path, _ in pods:
         finish(running, path)
     running.wait(lambda: ("CLOSED", "OPEN", "errorRate") in transitions(running, "tenant"), "its own breaker to trip")
-    assert outcomes(running, "tenant") == {"Failed": 4}
+    counts = outcomes(running, "tenant")
+    # On a busy machine a Pod may fail after its startDeadline of 2 s.
+    assert (sum(counts.values()), counts.keys() - {"Failed", "StartDeadline"}) == (4, set())
     wait_for_later_start(running, store)
     assert breaker_record(running, "well") == before
 

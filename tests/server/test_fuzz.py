@@ -27,10 +27,13 @@ from tests.core.strategies import pods
 from tests.harness.raw_http import BODY, Line, head, sized
 from tests.harness.server_process import POLICY, Files, Serving, serving
 from tests.policy.test_policy_webhook import review as policy_review
+from tests.timeouts import HANG_SECONDS
 from webhook.support.event_loop import EventLoop
 
 SECONDS = float(os.environ.get("PODGATE_TEST_FUZZ_SECONDS", "15"))
 FIRST_SEED = 1 if "CI" in os.environ else time.time_ns()
+REACHED = {200, 400, 401}
+"""A fuzz must have seen these: requests have reached each stage."""
 AT_ONCE = 24
 """Connections of one example."""
 TIMEOUTS = (
@@ -247,11 +250,12 @@ def test_random_requests_are_answered_or_cut_and_the_next_good_call_works(
         ends_at = time.monotonic() + SECONDS
         for number in itertools.count():  # one seed would repeat its examples
             seed(FIRST_SEED + number)(fuzz)()
-            if time.monotonic() > ends_at:
+            # On a busy machine the usual time is too short for every kind of request.
+            if time.monotonic() > ends_at and (set(codes) >= REACHED or time.monotonic() > ends_at + HANG_SECONDS):
                 break
     finally:
         run(server_context.__aexit__(None, None, None))
-    assert {200, 400, 401} <= set(codes), codes  # requests have reached each stage
+    assert set(codes) >= REACHED, codes
 
 
 async def _send_all(senders: Senders, sent: list[Sent], codes: Counter[int]) -> None:

@@ -276,7 +276,8 @@ async def test_at_the_cap_queued_untrusted_clients_are_closed_for_trusted_ones(p
     context = server_context(pki.paths)
     client = pki.context(pki.client())
     cap = 2 * handshake_throttle._BURST_MAX
-    async with loopback(hello, lambda: context, ConnectionLimits(connections_max=cap)) as running:
+    limits = ConnectionLimits(connections_max=cap, handshake_timeout_seconds=HANG_SECONDS)  # none ends by itself
+    async with loopback(hello, lambda: context, limits) as running:
         assert (await call_from_trusted_address(running.port, client)).endswith(b"hello")
         await running.until(lambda: running.connections.count == 0)
         seconds = stop_clock(running)
@@ -325,7 +326,8 @@ def stop_clock(running: Loopback) -> list[float]:
 
 async def test_abort_cuts_queued_handshakes_too(pki: Pki) -> None:
     context = server_context(pki.paths)
-    async with loopback(hello, lambda: context) as running:
+    limits = ConnectionLimits(handshake_timeout_seconds=HANG_SECONDS)
+    async with loopback(hello, lambda: context, limits) as running:
         stop_clock(running)
         untrusted = [await opened(running.port, None) for _ in range(handshake_throttle._BURST_MAX + 3)]
         await running.until(lambda: running.connections.throttle.waiting == 3)
