@@ -1,6 +1,7 @@
 """The Lease under which one server counts: holder, waiting, release, and API server outages."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -415,6 +416,25 @@ async def test_work_stops_after_a_stall_of_the_process_longer_than_the_duration(
     await until(lambda: not work.is_running)
     del cluster.fake.always["update"]
     await until(lambda: work.is_running)
+
+
+async def test_work_stops_in_time_though_a_renewal_ignores_its_cancellation(
+    cluster: Cluster, started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, work, may_end = cluster.lease("first", duration_seconds=1), Work(), asyncio.Event()
+
+    async def ignore_cancellation(_: object) -> None:
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    started(lease.lead(work))
+    await until(lambda: work.is_running)
+    monkeypatch.setattr(lease, "_attempt", ignore_cancellation)
+    try:
+        await until(lambda: not work.is_running)
+    finally:
+        may_end.set()
 
 
 async def test_work_continues_through_brief_renewal_failures(cluster: Cluster, started: Start) -> None:
