@@ -71,6 +71,7 @@ class Api:
 
     async def _ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
         try:
+            # aiohttp's own timeout would lose a cancellation that coincides with it.
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 # Not decoded by the client: it would log the body, which holds keys.
                 response = await self._client.call_api(
@@ -83,7 +84,6 @@ class Api:
                     body=body,
                     auth_settings=["BearerToken"],
                     _preload_content=False,
-                    _request_timeout=_TIMEOUT_SECONDS,
                 )
                 try:
                     found = json.loads(await response.read())
