@@ -118,6 +118,16 @@ async def test_second_server_exits_after_its_wait_with_the_holder_and_a_remedy(
         assert lease_holder(fake) == holder
 
 
+async def test_server_that_cannot_start_prints_the_error_alone(fake: FakeApiServer, files: Files) -> None:
+    files.pki.paths.certificate.write_text("no certificate")
+    async with start_server(files) as server:
+        assert await server.wait() == 2
+        text = [row for row in server.log.read_text().splitlines() if not row.startswith("{")]
+    assert len(text) == 1, text
+    assert text[0].startswith(f"error: {files.pki.paths.certificate}: ")
+    assert lease_holder(fake) is None
+
+
 async def test_waiting_server_ends_on_sigterm(fake: FakeApiServer, files: Files) -> None:
     fake.put(LEASES, LEASE, spec={"holderIdentity": "other", "leaseDurationSeconds": 3600})
     async with start_server(files) as waiting:

@@ -73,3 +73,30 @@ async def test_unexpected_parser_error_is_reported_with_its_file(tmp_path: Path)
     assert (kept.value, kept.failures, reports) == (1, 1, [None, kept.error])
     with pytest.raises(UserError, match="invalid content"):
         WatchedFile([path], 100, lambda contents: int(contents[0]), reports.append)
+
+
+def test_files_replaced_during_the_first_reading_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("half of a pair")
+
+    def parse(contents: tuple[bytes, ...]) -> bytes:
+        if contents[0] == b"half of a pair":
+            path.write_text("a pair")
+            raise UserError(f"{path}: changed while it was read", "replace it in one step")
+        return contents[0]
+
+    assert WatchedFile([path], 100, parse, lambda _: None).value == b"a pair"
+
+
+def test_invalid_file_is_an_error_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("x")
+    parsed: list[bytes] = []
+
+    def parse(contents: tuple[bytes, ...]) -> bytes:
+        parsed.append(contents[0])
+        raise UserError(f"{path}: not a pair", "write one")
+
+    with pytest.raises(UserError, match="not a pair"):
+        WatchedFile([path], 100, parse, lambda _: None)
+    assert parsed == [b"x"]

@@ -222,8 +222,12 @@ async def _serve(settings: Settings) -> None:
     asked, asked_again = stop_signals()
     clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
     sources = await open_sources(settings, telemetry, clock)
-    podgate = ServerProcess(settings, telemetry, clock, sources)
-    await podgate.start()
+    try:
+        podgate = ServerProcess(settings, telemetry, clock, sources)
+        await podgate.start()
+    except UserError:
+        await sources.close()  # else aiohttp adds to the error that a session was not closed
+        raise
     try:
         await podgate.serve(asked)
     finally:

@@ -33,8 +33,7 @@ class WatchedFile(Generic[_T]):
         self._bytes_max = bytes_max
         self._parse = parse
         self._on_reading = on_reading
-        self._contents = self._read()
-        self.value = self._value_of(self._contents)
+        self._contents, self.value = self._first()
         self.generation = 1
         """Changes whenever the value does."""
         self.failures = 0
@@ -64,6 +63,18 @@ class WatchedFile(Generic[_T]):
             self._take(self._parsed(self._read()))
         except UserError as error:
             self._failure.enter(str(error))
+
+    def _first(self) -> tuple[tuple[bytes, ...], _T]:
+        """Read and parse; again if the files are invalid and were replaced meanwhile."""
+        contents = self._read()
+        for _ in range(_READINGS_MAX):
+            try:
+                return contents, self._value_of(contents)
+            except UserError:
+                before, contents = contents, self._read()
+                if contents == before:
+                    raise
+        return contents, self._value_of(contents)
 
     def _settled(self) -> tuple[tuple[bytes, ...], _T] | None:
         """Reread changed files until two reads agree: files may be replaced during a read."""
