@@ -27,7 +27,7 @@ _NO_SUCH_FAMILY = (
 _PAUSE_SECONDS = 0.1
 """After accept failed for lack of descriptors or memory: it would fail again at once."""
 _CLOSE_NOTIFY_SECONDS = 1.0
-"""How long closing a connection waits for the client's close_notify (asyncio's default is 30 s)."""
+"""Longest wait for the close_notify of a client whose connection is closed (asyncio's default is 30 s)."""
 
 
 class Listener:
