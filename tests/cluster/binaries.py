@@ -5,20 +5,17 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from tests.cluster.toolchain import BuildError, environment, go, locked
+from tests.cluster.toolchain import BUILD_FLAGS, build, go, locked, run_go
 
 TOOLS = Path(__file__).parent / "tools"
 OUR_STAGES = TOOLS / "kwok" / "stages"
 
-#: readonly: a module that go.mod and go.sum do not pin is an error, never a download.
-_FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false")
 _KUBERNETES = " ".join(
     f"-X k8s.io/{package}/version.gitVersion=v1.36.3"
     f" -X k8s.io/{package}/version.gitMajor=1 -X k8s.io/{package}/version.gitMinor=36"
@@ -94,7 +91,7 @@ def _digest() -> str:
     """Return a digest of what a build depends on: modules, checksums, flags, and the machine."""
     files = sorted([*TOOLS.glob("*/go.mod"), *TOOLS.glob("*/go.sum")])
     parts = [path.read_bytes() for path in files]
-    parts.append(repr((_FLAGS, _TOOLS, _KWOK_STAGES, platform.system(), platform.machine())).encode())
+    parts.append(repr((BUILD_FLAGS, _TOOLS, _KWOK_STAGES, platform.system(), platform.machine())).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
@@ -106,21 +103,15 @@ def _build_missing(needed: list[str], folder: Path, compiler: Path) -> None:
     for number, name in enumerate(missing, 1):
         click.echo(f"[{number}/{len(missing)}] building {name} ...", err=True)
         started = time.monotonic()
-        _build(_TOOLS[name], folder / name, compiler)
+        tool = _TOOLS[name]
+        build(compiler, TOOLS / tool.module, tool.package, folder / name, tool.linker_flags)
         click.echo(f"[{number}/{len(missing)}] built {name} in {time.monotonic() - started:.0f} s", err=True)
     if not (folder / "stages").exists():
         _collect_stages(folder / "stages", compiler)
 
 
-def _build(tool: Tool, path: Path, compiler: Path) -> None:
-    # The compiler of a killed run may still be writing, so each build has its own output file.
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    _go(compiler, tool.module, "build", *_FLAGS, "-ldflags", f"-s -w {tool.linker_flags}", "-o", draft, tool.package)
-    draft.rename(path)
-
-
 def _collect_stages(folder: Path, compiler: Path) -> None:
-    source = Path(json.loads(_go(compiler, "kwok", "mod", "download", "-json", "sigs.k8s.io/kwok"))["Dir"])
+    source = Path(json.loads(run_go(compiler, TOOLS / "kwok", "mod", "download", "-json", "sigs.k8s.io/kwok"))["Dir"])
     draft = folder.with_name(f".{folder.name}")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir()
@@ -128,13 +119,3 @@ def _collect_stages(folder: Path, compiler: Path) -> None:
         path = source / "kustomize" / "stage" / name
         (draft / path.name).write_bytes(path.read_bytes())
     draft.rename(folder)
-
-
-def _go(compiler: Path, module: str, *arguments: str | Path) -> str:
-    done = subprocess.run(
-        [compiler, *arguments], cwd=TOOLS / module, env=environment(), check=False, capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        command = " ".join(str(part) for part in ("go", *arguments))
-        raise BuildError(f"{command}, in {TOOLS / module}, exited with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster import binaries as building
 from tests.cluster import toolchain
-from tests.cluster.binaries import Tool, binaries
+from tests.cluster.binaries import binaries
 from tests.cluster.toolchain import BuildError
 
 
@@ -16,7 +16,8 @@ def no_compiler(*_: object) -> str:
 
 def test_second_run_builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     binaries()
-    monkeypatch.setattr(building, "_go", no_compiler)
+    monkeypatch.setattr(building, "build", no_compiler)
+    monkeypatch.setattr(building, "run_go", no_compiler)
     programs = binaries()
     assert programs.kube_apiserver.stat().st_size > 0
     assert {"node-initialize.yaml", "pod-ready.yaml"} <= {path.name for path in programs.kwok_stages}
@@ -26,7 +27,8 @@ def test_binaries_in_the_assets_folder_are_not_built(tmp_path: Path, monkeypatch
     for name in ("kube-apiserver", "etcd", "kubectl"):
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
-    monkeypatch.setattr(building, "_go", no_compiler)
+    monkeypatch.setattr(building, "build", no_compiler)
+    monkeypatch.setattr(building, "run_go", no_compiler)
     programs = binaries()
     assert {programs.kube_apiserver.parent, programs.etcd.parent, programs.kubectl.parent} == {tmp_path}
     assert programs.kube_scheduler.parent == programs.kwok.parent != tmp_path
@@ -34,9 +36,9 @@ def test_binaries_in_the_assets_folder_are_not_built(tmp_path: Path, monkeypatch
 
 def test_failed_build_reports_the_compiler_output_and_leaves_no_program(tmp_path: Path) -> None:
     compiler = toolchain.go(building.cache())
-    missing_tool = Tool("etcd", "go.etcd.io/etcd/server/v3/no-such-package")
+    missing_package = "go.etcd.io/etcd/server/v3/no-such-package"
     with pytest.raises(BuildError, match="no-such-package"):
-        building._build(missing_tool, tmp_path / "program", compiler)
+        toolchain.build(compiler, building.TOOLS / "etcd", missing_package, tmp_path / "program")
     assert not (tmp_path / "program").exists()
 
 

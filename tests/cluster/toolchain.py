@@ -15,6 +15,9 @@ import click
 GO_VERSION_MIN = (1, 26)
 REQUIREMENTS = Path(__file__).parent / "tools" / "go.requirements"
 
+#: readonly: a module that go.mod and go.sum do not pin is an error, never a download.
+BUILD_FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false")
+
 
 class BuildError(Exception):
     """A build or download failed; the message contains the output of the tool."""
@@ -40,6 +43,25 @@ def go(cache: Path) -> Path:
         if not folder.exists():
             _install(folder)
     return folder / "go" / "bin" / "go"
+
+
+def build(compiler: Path, module: Path, package: str, path: Path, linker_flags: str = "") -> None:
+    """Build a package of the module in that folder; the program is at `path`."""
+    # The compiler of a killed run may still be writing, so each build has its own output file.
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    run_go(compiler, module, "build", *BUILD_FLAGS, "-ldflags", f"-s -w {linker_flags}", "-o", draft, package)
+    draft.rename(path)
+
+
+def run_go(compiler: Path, module: Path, *arguments: str | Path) -> str:
+    """Run a go command in the folder of a module; return its output."""
+    done = subprocess.run(
+        [compiler, *arguments], cwd=module, env=environment(), check=False, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        command = " ".join(str(part) for part in ("go", *arguments))
+        raise BuildError(f"{command}, in {module}, exited with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 @contextmanager
