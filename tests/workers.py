@@ -12,6 +12,7 @@ GROUPS = {
     "tests/adapters/redis_store/test_outages.py": STARVING,
     "tests/adapters/redis_store/test_partitions.py": STARVING,
     "tests/bench/test_bench.py": STARVING,
+    "tests/bench/test_servers.py": STARVING,
     "tests/contract/test_race.py": STARVING,
     "tests/server/test_flood.py": STARVING,
     "tests/server/test_fuzz.py": STARVING,

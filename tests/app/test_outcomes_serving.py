@@ -221,7 +221,7 @@ async def test_slow_reporters_leave_room_for_reviews_and_fast_reporters(server: 
     token = files.other.token(client_id=EDGE)
     start = f"POST {PATH} HTTP/1.1"
     reporter = files.pki.context(files.pki.client("prober"))
-    as_reporter = Serving(files, server.process, server.admission, server.plain, server.session, reporter)
+    as_reporter = Serving(files, server.process, server.admission, server.plain, server.session, reporter, server.log)
     async with line(as_reporter) as first, line(as_reporter) as second:
         for slow in (first, second):  # a quarter of the eight calls that may be in flight
             slow.send(head(server, "Content-Length: 2", start=start, token=token), b"[")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import redis
 
 from tests.bench.alternatives import CALLERS, CASES, FULL, Rival, rivals
-from tests.bench.server_load import cpu_seconds
+from tests.bench.cpu import cpu_seconds
 from tests.redis_servers import RedisServer
 
 COLUMNS = ("client", "script", "redis")

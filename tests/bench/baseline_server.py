@@ -1,9 +1,10 @@
-"""Baseline: an aiohttp Application whose handler reads the body and decides nothing."""
+"""Compared server: aiohttp with a handler that reads the body and returns a constant response.
+
+By default it is an Application, with `--low-level` a `web.Server`.
+"""
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import uvloop
@@ -14,15 +15,21 @@ from webhook.tls.context import TlsPaths, server_context
 ANSWER = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":true}}'
 
 
-async def _answer(request: web.Request) -> web.Response:
+async def _answer(request: web.BaseRequest) -> web.Response:
     await request.read()
     return web.Response(body=ANSWER, content_type="application/json")
 
 
-async def _serve(folder: Path) -> None:
+def _runner(*, low_level: bool) -> web.BaseRunner:
+    if low_level:
+        return web.ServerRunner(web.Server(_answer))
     application = web.Application()
-    application.router.add_post("/validate", _answer)
-    runner = web.AppRunner(application, access_log=None)
+    application.router.add_post("/mutate", _answer)
+    return web.AppRunner(application, access_log=None)
+
+
+async def _serve(folder: Path, *, low_level: bool) -> None:
+    runner = _runner(low_level=low_level)
     await runner.setup()
     context = server_context(TlsPaths(folder / "server.crt", folder / "server.key", folder / "ca.crt"))
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
@@ -31,19 +38,5 @@ async def _serve(folder: Path) -> None:
     await asyncio.Event().wait()
 
 
-@asynccontextmanager
-async def empty_server(folder: Path) -> AsyncIterator[tuple[int, str]]:
-    """Run it until the block ends, with the certificates in `folder`; its pid and its address."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.bench.baseline_server", str(folder), stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    try:
-        yield process.pid, (await process.stdout.readline()).decode().strip()
-    finally:
-        process.terminate()
-        await process.wait()
-
-
 if __name__ == "__main__":
-    uvloop.run(_serve(Path(sys.argv[1])))
+    uvloop.run(_serve(Path(sys.argv[1]), low_level="--low-level" in sys.argv))

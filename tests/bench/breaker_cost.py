@@ -14,7 +14,8 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench.traffic import BREAKERS, CLOSED, OPEN, UNBROKEN, Traffic
+from tests.bench.policies import BREAKERS, CLOSED, OPEN, UNBROKEN
+from tests.bench.traffic import Workload, renewed, typical_pod, validating_review
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.logs import JsonLines, Logs
@@ -42,9 +43,10 @@ Costs = dict[str, list[float]]
 def measured(rounds: int) -> list[str]:
     """Return what there is to print."""
     loaded = load(BREAKERS.encode(), Purpose.LINT).policy
-    traffic = {service: Traffic(loaded.hash, service) for service in (UNBROKEN, CLOSED, OPEN)}
+    workloads = (Workload(service) for service in (UNBROKEN, CLOSED, OPEN))
+    traffic = {one.service: validating_review(one, typical_pod(loaded.hash, one)) for one in workloads}
     best = f"best of {TURNS} turns of {REVIEWS}"
-    lines = [f"evaluation of a review of {traffic[OPEN].body_bytes} bytes, CPU, {best}, {rounds} rounds"]
+    lines = [f"evaluation of a review of {len(traffic[OPEN])} bytes, CPU, {best}, {rounds} rounds"]
     with Path(os.devnull).open("w") as nowhere:
         told = {"": Observers(), ", metrics and logs": Observers(Metrics("bench"), Logs(JsonLines(nowhere)))}
         for name, observers in told.items():
@@ -59,7 +61,7 @@ def measured(rounds: int) -> list[str]:
     return lines
 
 
-async def _costs(loaded: LoadedPolicy, traffic: dict[str, Traffic], observers: Observers, rounds: int) -> Costs:
+async def _costs(loaded: LoadedPolicy, traffic: dict[str, str], observers: Observers, rounds: int) -> Costs:
     clock = SystemClock()
     store = MemoryStore(clock)
     namespaces = FixedNamespaces({service: {} for service in traffic})
@@ -69,7 +71,7 @@ async def _costs(loaded: LoadedPolicy, traffic: dict[str, Traffic], observers: O
 
     async def ask(service: str) -> float:
         """Take one turn; return its microseconds."""
-        bodies = traffic[service].bodies(UNTIMED + REVIEWS)
+        bodies = [renewed(traffic[service]) for _ in range(UNTIMED + REVIEWS)]
         for body in bodies[:UNTIMED]:
             await interceptor.review(Half.VALIDATE, body, _CALLER)
         started_ns = time.process_time_ns()

@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tests.bench.server_load import cpu_seconds
-from tests.bench.traffic import typical_pod
+from tests.bench.cpu import cpu_seconds
+from tests.bench.traffic import Workload, typical_pod
 from tests.harness.fake_apiserver import PODS, FakeApiServer, fake_apiserver
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes.api.objects import WatchEvent
@@ -88,7 +88,7 @@ class ManyPods:
 
 def stored_pod(number: int, version: int) -> dict[str, Any]:
     """Return a Pod that runs, as an API server stores it, of the size that Pods have."""
-    pod: dict[str, Any] = typical_pod("0" * 16)
+    pod: dict[str, Any] = typical_pod("0" * 16, Workload())
     service = number % SERVICES
     pod["metadata"] |= {
         "name": f"web-6b7f9c5d8-{number:05}",

@@ -1,4 +1,4 @@
-"""The benchmark runs and prints its figures."""
+"""Parts of the benchmark that measure in one process run and print their figures."""
 
 import re
 from collections.abc import Iterator
@@ -6,11 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bench import breaker_cost, evaluation, loop_stalls, pods
-from tests.bench.__main__ import bench, checked_out, real_redis, variants
 from tests.bench.acquires import COLUMNS, acquires
 from tests.bench.alternatives import CALLERS, CASES, FULL, GCRA, Case
-from tests.bench.server_load import CONNECTIONS, Target, ratio, report
-from tests.bench.traffic import ADMITTED, Traffic
+from tests.bench.real_redis import real_redis
 from tests.redis_servers import RedisServer
 
 
@@ -18,30 +16,6 @@ from tests.redis_servers import RedisServer
 def redis() -> Iterator[RedisServer]:
     with real_redis() as server:
         yield server
-
-
-def target(name: str, *per_cpu_second: float) -> Target:
-    return Target(name, pid=0, address="", traffic=Traffic("0" * 16, ADMITTED), per_cpu_second=[*per_cpu_second])
-
-
-async def test_it_prints_reviews_per_cpu_second_and_their_ratios_for_every_variant(redis: RedisServer) -> None:
-    with checked_out("HEAD") as before:
-        measured = variants(redis, before)
-        lines = await bench(measured, rounds=2, calls=2 * CONNECTIONS, opened=3)
-
-    assert f"2 rounds of {2 * CONNECTIONS} reviews" in lines[0]
-    shown = [found.groups() for line in lines if (found := re.fullmatch(r"( *\w.*?) +([\d.]+)  \(from .*\)", line))]
-    admitted, refused = [one.name for one in measured], [f"{one.name}, refused" for one in measured]
-    own = [*admitted, *refused]
-    assert [name for name, _ in shown] == [
-        *own,
-        "empty aiohttp handler",
-        *(f"  {name}" for name in own),
-        *(f"  {name}" for name in refused),
-        *[*admitted, "empty aiohttp handler"],
-        *(f"  {name}" for name in admitted),
-    ]
-    assert all(float(median) > 0 for _, median in shown)
 
 
 async def test_it_prints_what_an_acquire_costs_each_rival_in_every_case(redis: RedisServer) -> None:
@@ -103,14 +77,6 @@ async def test_it_prints_what_the_controller_costs_among_many_pods(redis: RedisS
     with redis.client() as client:
         there = [client.hlen(f"podgate:{{s{n}}}:v1:bench-{2 * pods.PAGE}:live:s{n}") for n in range(pods.SERVICES)]
     assert sum(there) - 2 * pods.SERVICES == 2 * pods.PAGE, "beside its Pods each has two fields of its own"
-
-
-def test_a_ratio_is_taken_round_by_round() -> None:
-    """Medians of each server alone would pair a quiet moment of the machine with a busy one."""
-    own, other = target("own", 50.0, 100.0, 300.0), target("other", 100.0, 400.0, 400.0)
-
-    assert ratio(own, other).split() == ["own", "0.50", "(from", "0.25", "to", "0.75)"]
-    assert report([own])[0].split() == ["own", "100", "(from", "50", "to", "300)"]
 
 
 def test_it_prints_the_longest_turns_of_the_loop_beside_an_idle_process(monkeypatch: pytest.MonkeyPatch) -> None:

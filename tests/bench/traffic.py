@@ -1,143 +1,144 @@
-"""Traffic of a benchmark: a typical Pod, as HTTP calls rendered before any measurement."""
+"""Traffic of a benchmark: Pods, and AdmissionReviews of them."""
 
+import copy
 import json
 import uuid
+from dataclasses import dataclass
+from typing import Any
 
+from tests.bench.policies import ADMITTED
 from webhook.core.admission.decision import Half
-from webhook.offline.simulator import Ask, admission_review, as_sent_to_validate
+from webhook.offline.simulator import GENERATED_SUFFIX, Ask, admission_review, as_sent_to_mutate, as_sent_to_validate
 
 POD_BYTES = 6_000
-_UID = "00000000-0000-4000-8000-000000000000"
-_OWNER = "00000000-0000-4000-8000-000000000001"
+CONTAINERS = 3
+REVIEW_UID = "00000000-0000-4000-8000-00000000000a"
+POD_UID = "00000000-0000-4000-8000-00000000000b"
+"""Placeholders: each review and Pod gets a new uid, and each Pod name a new suffix instead of GENERATED_SUFFIX."""
 
-_PLACEMENT = """\
-  placement:
-    schedulerName: podgate-scheduler
-    topology: [{level: Zone, in: [zone-b, zone-g]}]
-    tolerations: [{key: dedicated, operator: Equal, value: payments, effect: NoSchedule}]
-"""
-
-POLICY = f"""\
-apiVersion: podgate.io/v1alpha1
-kind: Policy
-services:
-- name: payment-api
-  match: {{namespaces: [payments]}}
-{_PLACEMENT}
-  quota: {{windows: [{{window: 1h, hard: {{pods: 100000000, cpu: "100000000"}}}}]}}
-  breaker: {{quotaExceeded: {{count: 10, within: 1m}}}}
-- name: exhausted
-  match: {{namespaces: [exhausted]}}
-{_PLACEMENT}
-  quota: {{windows: [{{window: 1h, hard: {{pods: 1, cpu: "100000000"}}}}]}}
-"""
-ADMITTED, REFUSED = "payment-api", "exhausted"
-"""Services of the policy. The second holds one Pod: all that come after it are refused by its quota."""
-
-BREAKERS = f"""\
-apiVersion: podgate.io/v1alpha1
-kind: Policy
-services:
-- name: unbroken
-  match: {{namespaces: [unbroken]}}
-{_PLACEMENT}
-  quota: {{windows: [{{window: 1h, hard: {{pods: 100000000, cpu: "100000000"}}}}]}}
-- name: closed
-  match: {{namespaces: [closed]}}
-{_PLACEMENT}
-  quota: {{windows: [{{window: 1h, hard: {{pods: 100000000, cpu: "100000000"}}}}]}}
-  breaker:
-    outcomes: {{source: Pushed, reporters: [gateway]}}
-    errorRate: {{}}
-    latency: {{}}
-    quotaExceeded: {{}}
-- name: open
-  match: {{namespaces: [open]}}
-{_PLACEMENT}
-  quota: {{windows: [{{window: 1h, hard: {{pods: 1, cpu: "100000000"}}}}]}}
-  breaker: {{quotaExceeded: {{count: 1, within: 1m}}, openFor: 24h}}
-"""
-UNBROKEN, CLOSED, OPEN = "unbroken", "closed", "open"
-"""Services of the other policy: without a breaker, with one, and with one that the second Pod trips."""
-
-_NAMESPACES = {ADMITTED: "payments", **{name: name for name in (REFUSED, UNBROKEN, CLOSED, OPEN)}}
+_USER = "system:serviceaccount:kube-system:replicaset-controller"
+_BYTES_WITHOUT_ENV = 2_000
+_BYTES_OF_ENV = 71
 
 
-def typical_pod(policy_hash: str, service: str = ADMITTED) -> dict[str, object]:
-    """Return a Pod as its policy wants it, of the size that Pods have."""
-    namespace = _NAMESPACES[service]
-    zones = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-b", "zone-g"]}
+@dataclass(frozen=True)
+class Workload:
+    """A Deployment. Its Pods differ only in their names, and with `own_images` in their image tags."""
+
+    service: str = ADMITTED
+    number: int = 0
+    pod_bytes: int = POD_BYTES
+    own_images: bool = False
+
+    @property
+    def namespace(self) -> str:
+        return "payments" if self.service == ADMITTED else self.service
+
+    @property
+    def name(self) -> str:
+        return f"{self.service}-{self.number}"
+
+
+def user_pod(workload: Workload) -> dict[str, Any]:
+    """Return a Pod before mutation, with the API server's defaults, of about `pod_bytes` as JSON."""
+    name = workload.name
+    tag = GENERATED_SUFFIX if workload.own_images else "1.4.2"
+    variables = max(0, workload.pod_bytes - _BYTES_WITHOUT_ENV) // (CONTAINERS * _BYTES_OF_ENV)
     containers = [
         {
             "name": f"c{number}",
-            "image": f"registry.example/payments/api-{number}:1.4.2",
+            "image": f"registry.example/{name}/api-{number}:{tag}",
             "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
-            "env": [{"name": f"SETTING_{name}", "value": "x" * 40} for name in range(20)],
+            "env": [{"name": f"SETTING_{variable}", "value": "x" * 40} for variable in range(variables)],
         }
-        for number in range(3)
+        for number in range(CONTAINERS)
     ]
-    annotations = {"podgate.io/policy-hash": policy_hash, "padding": ""}
-    pod: dict[str, object] = {
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-7d9c", "controller": True}
+    annotations = {"padding": ""}
+    pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": f"{service}-",
-            "namespace": namespace,
-            "labels": {"app": service, "podgate.io/service": service},
+            "generateName": f"{name}-7d9c-",
+            "namespace": workload.namespace,
+            "labels": {"app": name},
             "annotations": annotations,
-            "ownerReferences": [
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "ReplicaSet",
-                    "name": f"{service}-7d9c",
-                    "uid": _OWNER,
-                    "controller": True,
-                }
-            ],
+            "ownerReferences": [{**owner, "uid": str(uuid.uuid5(uuid.NAMESPACE_DNS, name))}],
         },
         "spec": {
-            "schedulerName": "podgate-scheduler",
+            "schedulerName": "default-scheduler",
+            "restartPolicy": "Always",
+            "priority": 0,
             "containers": containers,
-            "tolerations": [
-                {"key": "dedicated", "operator": "Equal", "value": "payments", "effect": "NoSchedule"},
-            ],
-            "affinity": {
-                "nodeAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [{"matchExpressions": [zones]}]
-                    }
-                }
-            },
+            "tolerations": [_not_ready("not-ready"), _not_ready("unreachable")],
+            "affinity": _node_affinity({"key": "disk-type", "operator": "In", "values": ["ssd"]}),
         },
     }
-    annotations["padding"] = "x" * max(0, POD_BYTES - len(json.dumps(pod)))
+    annotations["padding"] = "x" * max(0, workload.pod_bytes - len(_rendered(pod)))
     return pod
 
 
-class Traffic:
-    """Calls of the validating half, each about a new Pod with a uid of its own: none is a repetition."""
+def _not_ready(condition: str) -> dict[str, Any]:
+    """Return a toleration that the API server adds to all Pods."""
+    key = f"node.kubernetes.io/{condition}"
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
 
-    def __init__(self, policy_hash: str, service: str = ADMITTED) -> None:
-        self.fits = service == ADMITTED
-        pod = typical_pod(policy_hash, service)
-        ask = Ask(pod, _NAMESPACES[service], _UID, "system:serviceaccount:kube-system:replicaset-controller")
-        review = admission_review(ask, as_sent_to_validate(ask, ask.pod), Half.VALIDATE)
-        # Compact, as the API server writes it.
-        self._body = json.dumps(review, separators=(",", ":")).encode()
 
-    def bodies(self, count: int) -> list[bytes]:
-        """Return that many without the HTTP around them."""
-        return [self._body.replace(_UID.encode(), str(uuid.uuid4()).encode()) for _ in range(count)]
+def _node_affinity(*expressions: dict[str, Any]) -> dict[str, Any]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [*expressions]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
-    @property
-    def body_bytes(self) -> int:
-        return len(self._body)
 
-    def calls(self, count: int, token: str) -> list[bytes]:
-        """Return that many."""
-        head = (
-            f"POST /validate?timeout=10s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: kube-apiserver-admission\r\n"
-            f"Content-Length: {len(self._body)}\r\nAccept: application/json, */*\r\nAuthorization: Bearer {token}\r\n"
-            f"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
-        )
-        return [head.encode() + body for body in self.bodies(count)]
+def placed(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a Pod with the placement of the policies."""
+    result = copy.deepcopy(pod)
+    spec = result["spec"]
+    zones = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-b", "zone-g"]}
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    for term in required["nodeSelectorTerms"]:
+        term["matchExpressions"].append(zones)
+    spec["schedulerName"] = "podgate-scheduler"
+    spec["tolerations"].append({"key": "dedicated", "operator": "Equal", "value": "payments", "effect": "NoSchedule"})
+    return result
+
+
+def typical_pod(policy_hash: str, workload: Workload) -> dict[str, Any]:
+    """Return a Pod after Podgate's mutation."""
+    pod = placed(user_pod(workload))
+    pod["metadata"]["labels"]["podgate.io/service"] = workload.service
+    pod["metadata"]["annotations"]["podgate.io/policy-hash"] = policy_hash
+    return pod
+
+
+def ask(workload: Workload, pod: dict[str, Any]) -> Ask:
+    """Return the request for a Pod; its uid is POD_UID."""
+    return Ask(pod, workload.namespace, POD_UID, _USER)
+
+
+def mutating_review(workload: Workload, pod: dict[str, Any]) -> str:
+    """Return the body of the mutating call for a Pod."""
+    return _review(workload, as_sent_to_mutate(ask(workload, pod)), Half.MUTATE)
+
+
+def validating_review(workload: Workload, pod: dict[str, Any]) -> str:
+    """Return the body of the validating call for a mutated Pod."""
+    return _review(workload, as_sent_to_validate(ask(workload, pod), pod), Half.VALIDATE)
+
+
+def renewed(review: str) -> bytes:
+    """Return the body with new uids and a new Pod name, so that no review is a retry."""
+    values = {REVIEW_UID: str(uuid.uuid4()), POD_UID: str(uuid.uuid4()), GENERATED_SUFFIX: uuid.uuid4().hex[:5]}
+    for placeholder, value in values.items():
+        review = review.replace(placeholder, value)
+    return review.encode()
+
+
+def _review(workload: Workload, pod: dict[str, Any], half: Half) -> str:
+    review = admission_review(ask(workload, pod), pod, half)
+    review["request"]["uid"] = REVIEW_UID
+    return _rendered(review)
+
+
+def _rendered(document: object) -> str:
+    """Return JSON, compact, as the API server writes it."""
+    return json.dumps(document, separators=(",", ":"))

@@ -158,9 +158,13 @@ class Pki:
         """Return a client's context that trusts this authority and presents `client`'s certificate."""
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         if client is not None:
-            stem = f"{client.certificate.serial_number:x}"
-            crt, key = self.folder / f"{stem}.crt", self.folder / f"{stem}.key"
-            if not crt.exists():
-                write_key_pair(client, crt, key)
-            context.load_cert_chain(crt, key)
+            context.load_cert_chain(*self.client_files(client))
         return context
+
+    def client_files(self, client: KeyPair) -> tuple[Path, Path]:
+        """Return the files of a client's certificate and key."""
+        stem = f"{client.certificate.serial_number:x}"
+        crt, key = self.folder / f"{stem}.crt", self.folder / f"{stem}.key"
+        if not crt.exists():
+            write_key_pair(client, crt, key)
+        return crt, key

@@ -107,6 +107,7 @@ class Serving:
     plain: str
     session: aiohttp.ClientSession
     context: ssl.SSLContext
+    log: Path
     ends_with: int = 0
     """The expected exit code."""
 
@@ -198,7 +199,8 @@ async def serving(files: Files, *arguments: str, tree: Path | None = None) -> As
         try:
             listening = await _listening(process, log)
             context = files.pki.context(files.caller)
-            server = Serving(files, process, listening["admission"][0], listening["plain"][0], session, context)
+            addresses = listening["admission"][0], listening["plain"][0]
+            server = Serving(files, process, *addresses, session, context, log)
             yield server
         finally:
             await session.close()

@@ -1,0 +1,36 @@
+"""CPU time of processes, and the cores of the server and of the generator."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_CPU_OF_PROCESS = 2
+"""CPUCLOCK_SCHED: user and system time of all threads of a process, to the nanosecond."""
+
+_CORES = sorted(os.sched_getaffinity(0))
+GENERATOR_CORE, SERVER_CORE = _CORES[0], _CORES[-1]
+"""Redis, the trace receiver and the benchmark itself use the first. On a machine with one core both are the same."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return user and system time of another process: Linux' clock_getcpuclockid(3), which Python does not have."""
+    return time.clock_gettime((~pid << 3) | _CPU_OF_PROCESS)
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all its descendants."""
+    children = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+    return [pid, *(one for child in children.split() for one in family(int(child)))]
+
+
+@contextmanager
+def running_on(core: int) -> Iterator[None]:
+    """Run this thread on one core; processes started within the block inherit it."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

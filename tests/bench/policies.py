@@ -1,0 +1,57 @@
+"""Policies of benchmarks: services with room for every Pod, with a full quota and with an open breaker."""
+
+_PLACEMENT = """\
+  placement:
+    schedulerName: podgate-scheduler
+    topology: [{level: Zone, in: [zone-b, zone-g]}]
+    tolerations: [{key: dedicated, operator: Equal, value: payments, effect: NoSchedule}]
+"""
+_PLENTY = """  quota: {windows: [{window: 1h, hard: {pods: 100000000, cpu: "100000000"}}]}"""
+_ONE_POD = """  quota: {windows: [{window: 1h, hard: {pods: 1, cpu: "100000000"}}]}"""
+_OPEN = f"""\
+- name: open
+  match: {{namespaces: [open]}}
+{_PLACEMENT}
+{_ONE_POD}
+  breaker: {{quotaExceeded: {{count: 1, within: 1m}}, openFor: 24h}}
+"""
+
+POLICY = f"""\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: payment-api
+  match: {{namespaces: [payments]}}
+{_PLACEMENT}
+{_PLENTY}
+  breaker: {{quotaExceeded: {{count: 10, within: 1m}}}}
+- name: exhausted
+  match: {{namespaces: [exhausted]}}
+{_PLACEMENT}
+{_ONE_POD}
+{_OPEN}"""
+ADMITTED, EXHAUSTED, OPEN = "payment-api", "exhausted", "open"
+"""Services of the policy. The last two admit one Pod; later Pods are refused by the quota, or by an open breaker."""
+UNMATCHED = "unmatched"
+"""A namespace that no service matches."""
+
+BREAKERS = f"""\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: unbroken
+  match: {{namespaces: [unbroken]}}
+{_PLACEMENT}
+{_PLENTY}
+- name: closed
+  match: {{namespaces: [closed]}}
+{_PLACEMENT}
+{_PLENTY}
+  breaker:
+    outcomes: {{source: Pushed, reporters: [gateway]}}
+    errorRate: {{}}
+    latency: {{}}
+    quotaExceeded: {{}}
+{_OPEN}"""
+UNBROKEN, CLOSED = "unbroken", "closed"
+"""Further services of BREAKERS: without a breaker, and with a closed one. The second Pod of OPEN trips its breaker."""

@@ -1,0 +1,64 @@
+"""`make bench-quick`: the most important ratios within a minute; the last line is JSON."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from tests.bench.comparison import Bench, Row
+from tests.bench.cpu import GENERATOR_CORE, running_on
+from tests.bench.lineup import quick_lineup, quick_rows
+from tests.bench.policies import POLICY
+from tests.bench.programs import go_programs
+from tests.bench.real_redis import real_redis
+from tests.bench.report import ceiling, compared, table
+from tests.bench.scenario import BOTH, MUTATE, UNMATCHED_POD, VALIDATE
+from tests.bench.servers import AIOHTTP, GO, KOPF, Variant
+from tests.bench.spread import Spread
+from tests.bench.telemetry import rates, trace_receiver
+from tests.harness.server_process import Files
+from tests.redis_servers import RedisServer
+
+NAME = "podgate, redis"
+
+
+async def quick(redis: RedisServer, rounds: int, seconds: float, *, with_kopf: bool = True) -> list[str]:
+    """Return the lines of the output."""
+    with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder:
+        files = Files.create(Path(folder), POLICY)
+        bench = Bench(go_programs().loadgen, files, rounds, seconds, seconds / 4, seconds)
+        async with trace_receiver() as traces:
+            lineup = quick_lineup(files, traces, Variant(NAME, redis), with_kopf=with_kopf)
+            async with lineup as running:
+                rows = quick_rows(running)
+                await bench.measure(rows)
+                telemetry = str(await rates(traces, 0, running.own[0]))
+        return [*table(rows), *ceiling(rows), telemetry, summary(rows)]
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Return ratios of Podgate's CPU time to that of others, as JSON; `reviews_per_cpu_second` is of `mutate`."""
+    own = {row.scenario.case: row for row in rows if row.target.name == NAME}
+
+    def ratio(case_row: Row, name: str) -> float | None:
+        spread = compared(rows, case_row, name)
+        return round(spread.median, 3) if spread else None
+
+    cases = (MUTATE, VALIDATE, BOTH, UNMATCHED_POD)
+    document = {
+        "reviews_per_cpu_second": round(1e6 / Spread.of(own[MUTATE].cpu_us).median),
+        "ratio": {
+            "go": {case.name: ratio(own[case], GO) for case in cases},
+            "aiohttp": ratio(own[MUTATE], AIOHTTP),
+            "kopf": ratio(own[MUTATE], KOPF),
+        },
+    }
+    return msgspec.json.encode(document).decode()
+
+
+def measured(rounds: int, seconds: float) -> list[str]:
+    """Return the lines of the output."""
+    with real_redis() as redis, running_on(GENERATOR_CORE):
+        return uvloop.run(quick(redis, rounds, seconds))

@@ -1,0 +1,21 @@
+"""Redis server on the core of the load generator."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.bench.cpu import GENERATOR_CORE, running_on
+from tests.redis_servers import RedisServer, program
+
+REDIS = "redis-8.2"
+
+
+@contextmanager
+def real_redis() -> Iterator[RedisServer]:
+    """Run a Redis server until the block ends."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="podgate-bench-")))
+        with running_on(GENERATOR_CORE):
+            redis = stack.enter_context(RedisServer(program(REDIS), folder / "redis"))
+        yield redis

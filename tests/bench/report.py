@@ -1,0 +1,122 @@
+"""Report of a comparison: as a table and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tests.bench.comparison import Row
+from tests.bench.generator import CONNECTIONS
+from tests.bench.scenario import BREAKER_OPEN, MUTATE, OVER_QUOTA, VALIDATE, Case, Scenario
+from tests.bench.servers import AIOHTTP, GO, GO_FULL, KOPF, REDIS, SERVER
+from tests.bench.spread import Spread
+
+GENERATOR = "generator"
+COMPARED_WITH = (GO, GO_FULL, AIOHTTP, KOPF)
+
+_TITLE = """\
+CPU: of the server, in microseconds for each Pod: median of the rounds, and extremes; and of Redis. Times: that CPU by
+that of others in the same scenario (refusals: by an admitted validating call), with extremes for go; and by that of one
+mutating call of go. Latency in microseconds; p50 also by that of go. Busy: share of its core that the server used, and
+of its own core the generator."""
+_COLUMNS = {
+    "CPU": 20,
+    "Redis": 8,
+    "times go": 21,
+    "go mutate": 11,
+    "go full": 9,
+    "aiohttp": 9,
+    "kopf": 8,
+    "p50": 8,
+    "p50 go": 8,
+    "p99": 8,
+    "busy": 7,
+    "generator": 11,
+}
+_NAME_WIDTH = 28
+
+
+def compared(rows: Sequence[Row], row: Row, name: str, case: Case | None = None) -> Spread | None:
+    """Return the ratio of CPU time to that of another server in the same scenario, or in another case of it."""
+    other = counterpart(rows, row, name, case)
+    return row.ratio(other) if other else None
+
+
+def counterpart(rows: Sequence[Row], row: Row, name: str, case: Case | None = None) -> Row | None:
+    """Return the row of another server for a comparison."""
+    usual = VALIDATE if row.scenario.case in (OVER_QUOTA, BREAKER_OPEN) else row.scenario.case
+    wanted = replace(row.scenario, case=case or usual)
+    return next((one for one in rows if one.target.name == name and one.scenario == wanted), None)
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of the table: one for each server in each scenario."""
+    lines = [_TITLE, " " * _NAME_WIDTH + "".join(f"{name:>{width}}" for name, width in _COLUMNS.items())]
+    last = None
+    for row in rows:
+        if row.scenario != last:
+            lines.append(f"{row.scenario.name}, {_sending(row.scenario)}")
+            last = row.scenario
+        cells = zip(_cells(rows, row), _COLUMNS.values(), strict=True)
+        lines.append(f"  {row.target.name:{_NAME_WIDTH - 2}}" + "".join(f"{cell:>{width}}" for cell, width in cells))
+    return lines
+
+
+def _cells(rows: Sequence[Row], row: Row) -> list[str]:
+    by_go, *by_others = [compared(rows, row, name) for name in COMPARED_WITH]
+    medians = [compared(rows, row, GO, MUTATE), *by_others]
+    go = counterpart(rows, row, GO)
+    return [
+        f"{Spread.of(row.cpu_us):.0f}",
+        f"{_median(row, REDIS):.0f}" if row.target.redis else "-",
+        f"{by_go:.2f}" if by_go else "-",
+        *(f"{ratio.median:.2f}" if ratio else "-" for ratio in medians),
+        f"{Spread.of(row.p50_us).median:.0f}",
+        f"{row.p50_ratio(go).median:.2f}" if go else "-",
+        f"{Spread.of([one.latency_us.p99 for one in row.rounds]).median:.0f}",
+        *(f"{Spread.of([one.share(group) for one in row.rounds]).median:.0%}" for group in (SERVER, GENERATOR)),
+    ]
+
+
+def ceiling(rows: Sequence[Row]) -> list[str]:
+    """Return the limit of the generator, from the row with the highest throughput."""
+    fastest = max(rows, key=lambda row: Spread.of([one.count / one.seconds for one in row.rounds]).median)
+    sent = Spread.of([one.count / one.seconds for one in fastest.rounds])
+    own = Spread.of([one.cpu_us(GENERATOR) for one in fastest.rounds])
+    capacity = 1e6 / own.median
+    most = f"at most {sent.median:.0f} Pods a second, to {fastest.target.name}"
+    return [f"generator: {most}; {own.median:.0f} us of CPU for each, so that its core could do {capacity:.0f}"]
+
+
+def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return an object for each row."""
+    return [
+        {
+            "server": row.target.name,
+            "case": row.scenario.case.name,
+            "pod_bytes": row.scenario.pod_bytes,
+            "own_images": row.scenario.own_images,
+            "new_connections": row.scenario.new_connections,
+            "rate": row.scenario.rate,
+            "cpu_us": Spread.of(row.cpu_us),
+            "redis_cpu_us": Spread.of([one.cpu_us(REDIS) for one in row.rounds]),
+            "generator_cpu_us": Spread.of([one.cpu_us(GENERATOR) for one in row.rounds]),
+            "generator_share": Spread.of([one.share(GENERATOR) for one in row.rounds]),
+            "server_share": Spread.of([one.share(SERVER) for one in row.rounds]),
+            "ratio": {name: ratio for name in COMPARED_WITH if (ratio := compared(rows, row, name))},
+            "ratio_to_one_go_mutate": compared(rows, row, GO, MUTATE),
+            "p50_us": Spread.of(row.p50_us),
+            "p50_ratio_to_go": row.p50_ratio(go) if (go := counterpart(rows, row, GO)) else None,
+            "rounds": row.rounds,
+        }
+        for row in rows
+    ]
+
+
+def _median(row: Row, group: str) -> float:
+    return Spread.of([one.cpu_us(group) for one in row.rounds]).median
+
+
+def _sending(scenario: Scenario) -> str:
+    if scenario.new_connections:
+        return "one connection after another"
+    return f"{CONNECTIONS} kept connections"

@@ -1,0 +1,61 @@
+"""Scenarios: calls for each Pod, size of the Pods, use of connections, and rate."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.bench.policies import ADMITTED, EXHAUSTED, OPEN, UNMATCHED
+from tests.bench.traffic import POD_BYTES, Workload
+from webhook.core.admission.decision import Half
+
+WORKLOADS = 20
+"""Number of Deployments in a scenario; their Pods alternate."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """The calls for each Pod, and the expected decision."""
+
+    name: str
+    halves: tuple[Half, ...]
+    service: str = ADMITTED
+    refusal: str = ""
+    """Reason in the response if Pods are refused."""
+    has_one_workload: bool = False
+
+    def patches(self, half: Half) -> bool:
+        return half is Half.MUTATE and self.service == ADMITTED
+
+
+MUTATE = Case("mutate", (Half.MUTATE,))
+VALIDATE = Case("validate", (Half.VALIDATE,))
+BOTH = Case("both", (Half.MUTATE, Half.VALIDATE))
+UNMATCHED_POD = Case("unmatched", (Half.MUTATE,), UNMATCHED)
+OVER_QUOTA = Case("refused by quota", (Half.VALIDATE,), EXHAUSTED, "QuotaExceeded")
+# Pods of controllers other than the one that has tripped the breaker would be early probes.
+BREAKER_OPEN = Case("refused by OPEN", (Half.VALIDATE,), OPEN, "BreakerOpen", has_one_workload=True)
+CASES = (MUTATE, VALIDATE, BOTH, UNMATCHED_POD, OVER_QUOTA, BREAKER_OPEN)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A kind of load."""
+
+    case: Case
+    pod_bytes: int = POD_BYTES
+    own_images: bool = False
+    """Each Pod has different images, so that nothing cached for one Pod applies to another."""
+    new_connections: bool = False
+    rate: int = 0
+    """Pods per second; 0: each connection sends its next Pod after the last response."""
+
+    @property
+    def name(self) -> str:
+        parts = [self.case.name, f"{self.pod_bytes // 1000} KB"]
+        parts += ["different images"] if self.own_images else []
+        parts += ["new connections"] if self.new_connections else []
+        parts += [f"{self.rate}/s"] if self.rate else []
+        return ", ".join(parts)
+
+    def workloads(self) -> Iterator[Workload]:
+        for number in range(1 if self.case.has_one_workload else WORKLOADS):
+            yield Workload(self.case.service, number, self.pod_bytes, self.own_images)

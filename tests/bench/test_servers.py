@@ -1,0 +1,215 @@
+"""Comparison of servers: output of a short run, decisions of the compared servers, and checks of the generator."""
+
+import copy
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from tests.bench import lineup, scenario, servers
+from tests.bench.calls import Caller, placement
+from tests.bench.comparison import Bench
+from tests.bench.full import checked_out, comparison
+from tests.bench.generator import Call, Expect, Load, Measured, generate
+from tests.bench.policies import POLICY
+from tests.bench.programs import MODULE, go_programs
+from tests.bench.quick import quick
+from tests.bench.real_redis import real_redis
+from tests.bench.scenario import BOTH, CASES, MUTATE, UNMATCHED_POD, VALIDATE, Case, Scenario
+from tests.bench.servers import Target, Variant
+from tests.bench.spread import Spread
+from tests.bench.telemetry import Rates, unlike
+from tests.bench.traffic import Workload, mutating_review, placed, user_pod, validating_review
+from tests.cluster.binaries import cache
+from tests.cluster.toolchain import go, run_go
+from tests.harness.server_process import Files
+from tests.redis_servers import RedisServer
+from webhook.core.admission.decision import Half
+from webhook.offline.simulator import patched
+
+TINY_SECONDS = 0.1
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with real_redis() as server:
+        yield server
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files.create(tmp_path, POLICY)
+
+
+@pytest.fixture(autouse=True)
+def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scenario, "WORKLOADS", 2)
+
+
+@asynccontextmanager
+async def go_target(files: Files, redis: RedisServer | None = None) -> AsyncIterator[tuple[Target, Caller]]:
+    """Run the Go webhooks; the last one is the target."""
+    async with aiohttp.ClientSession() as session, servers.go_webhooks(go_programs(), files, redis) as targets:
+        yield targets[-1], Caller(session, files, targets[-1])
+
+
+async def test_comparison_measures_every_server_in_its_scenarios(
+    redis: RedisServer, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineup, "OTHER_SIZES", (65_000,))
+    monkeypatch.setattr(lineup, "RATES", (100,))
+    bench = Bench(go_programs().loadgen, files, 1, TINY_SECONDS, TINY_SECONDS / 2, TINY_SECONDS)
+    with checked_out("HEAD") as before:
+        assert before is not None
+        chosen = [Variant("podgate, redis", redis), Variant("podgate before, memory", tree=before)]
+        lines, figures = await comparison(chosen, redis, bench, with_kopf=False)
+
+    rows = json.loads(msgspec.json.encode(figures))["rows"]
+    own = [variant.name for variant in chosen]
+    in_go = [servers.GO, servers.GO_FULL, "controller-runtime"]
+    constant = [servers.AIOHTTP, servers.AIOHTTP_SERVER, "go, constant"]
+    of_case = {case.name: [*own, *in_go] for case in CASES} | {
+        MUTATE.name: [*own, *in_go, *constant],
+        UNMATCHED_POD.name: [*own, servers.GO],
+        **{case.name: own for case in CASES if case.refusal},
+    }
+    usual = [row for row in rows if Scenario(CASES[0]).pod_bytes == row["pod_bytes"] and not _is_special(row)]
+    assert {case.name: [row["server"] for row in usual if row["case"] == case.name] for case in CASES} == of_case
+    assert len([row for row in rows if row["rate"] == 100]) == 2 * (len(own) + 1)
+    assert len([row for row in rows if row["new_connections"]]) == len(own) + 2
+    assert all(row["cpu_us"]["low"] > 0 and row["generator_cpu_us"]["low"] > 0 for row in rows)
+    assert all(row["ratio"][servers.GO]["median"] > 0 for row in rows if row["server"] in own)
+    assert sum(line.startswith("  podgate") for line in lines) >= len([row for row in rows if row["server"] in own])
+
+
+def _is_special(row: dict[str, Any]) -> bool:
+    return bool(row["own_images"] or row["new_connections"] or row["rate"])
+
+
+async def test_last_line_of_the_quick_form_has_the_ratios(redis: RedisServer) -> None:
+    lines = await quick(redis, rounds=1, seconds=TINY_SECONDS, with_kopf=False)
+
+    summary = json.loads(lines[-1])
+    ratio = summary["ratio"]
+    assert set(summary) == {"reviews_per_cpu_second", "ratio"}
+    assert set(ratio) == {"go", "aiohttp", "kopf"}
+    assert set(ratio["go"]) == {"mutate", "validate", "both", "unmatched"}
+    assert min(*ratio["go"].values(), ratio["aiohttp"], summary["reviews_per_cpu_second"]) > 0
+
+
+def _shapes() -> Iterator[dict[str, Any]]:
+    """Return Pods with and without the fields that the placement changes."""
+    pod = user_pod(Workload())
+    yield pod
+    for missing in ("affinity", "tolerations"):
+        yield {**pod, "spec": {name: value for name, value in pod["spec"].items() if name != missing}}
+    yield placed(pod)
+    two = copy.deepcopy(pod)
+    terms = two["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms["nodeSelectorTerms"].append({"matchExpressions": [{"key": "gpu", "operator": "Exists"}]})
+    yield two
+
+
+async def test_go_webhooks_give_pods_the_placement_of_podgate(redis: RedisServer, files: Files) -> None:
+    programs = go_programs()
+    async with (
+        aiohttp.ClientSession() as session,
+        servers.podgate(Variant("podgate"), files, "http://127.0.0.1:9/v1/traces") as podgate,
+        servers.go_webhooks(programs, files, redis) as in_go,
+        servers.controller_runtime(programs, files) as controller_runtime,
+    ):
+        own, *others = [Caller(session, files, target) for target in (podgate, *in_go, controller_runtime)]
+        for pod in _shapes():
+            review = mutating_review(Workload(), pod)
+            expected = placement(patched(pod, await own.ask(Half.MUTATE, review)))
+            assert [placement(patched(pod, await one.ask(Half.MUTATE, review))) for one in others] == [expected] * 3
+
+
+@pytest.mark.parametrize("field", ["schedulerName", "affinity", "tolerations"])
+async def test_go_webhooks_deny_a_pod_without_the_placement(files: Files, field: str) -> None:
+    pod = user_pod(Workload())
+    lacking = placed(pod)
+    lacking["spec"][field] = pod["spec"][field]
+    async with (
+        go_target(files) as (_, plain),
+        servers.controller_runtime(go_programs(), files) as target,
+        aiohttp.ClientSession() as session,
+    ):
+        for caller in (plain, Caller(session, files, target)):
+            assert (await caller.ask(Half.VALIDATE, validating_review(Workload(), placed(pod))))["allowed"]
+            assert not (await caller.ask(Half.VALIDATE, validating_review(Workload(), lacking)))["allowed"]
+
+
+async def test_go_webhook_with_redis_charges_each_pod_and_verifies_tokens(redis: RedisServer, files: Files) -> None:
+    """Without either it would be cheaper."""
+    review = mutating_review(Workload(), user_pod(Workload()))
+    async with go_target(files, redis) as (target, caller):
+        with redis.client() as client:
+            client.script_load(servers.GCRA.read_text())
+            client.config_resetstat()
+            await caller.ask(Half.MUTATE, review)
+            calls = client.info("commandstats")
+            assert (calls["cmdstat_evalsha"]["calls"], calls["cmdstat_set"]["calls"]) == (1, 2), "two limits"
+        async with aiohttp.ClientSession() as session:
+            stranger = replace(files, signer=files.other)
+            with pytest.raises(SystemExit, match="401"):
+                await Caller(session, stranger, target).ask(Half.MUTATE, review)
+
+
+async def _tiny_load(files: Files, target: Target, calls: list[Call], load: Load | None = None) -> Measured:
+    tiny = load or Load(0.0, TINY_SECONDS, connections=2)
+    return await generate(go_programs().loadgen, files, target.address, calls, tiny, target.processes)
+
+
+@pytest.mark.parametrize("case", [MUTATE, VALIDATE, BOTH, UNMATCHED_POD], ids=lambda case: case.name)
+async def test_generator_accepts_only_the_expected_response(files: Files, case: Case) -> None:
+    async with go_target(files) as (target, caller):
+        [*before, last] = await caller.calls(Scenario(case))
+        assert (await _tiny_load(files, target, [*before, last])).count > 0
+        expect = last.expect
+        for wrong in (
+            Expect(echoes_uid=True, allowed=not expect.allowed, patch=expect.patch, text=""),
+            Expect(echoes_uid=True, allowed=expect.allowed, patch=not expect.patch, text=""),
+            Expect(echoes_uid=True, allowed=expect.allowed, patch=expect.patch, text="QuotaExceeded"),
+        ):
+            with pytest.raises(SystemExit, match="answered"):
+                await _tiny_load(files, target, [*before, Call(last.path, last.bodies, wrong)])
+
+
+async def test_generator_rejects_a_response_with_another_uid(files: Files) -> None:
+    expect = Expect(echoes_uid=True, allowed=True, patch=False, text="")
+    async with servers.empty_go(go_programs(), files) as target:
+        with pytest.raises(SystemExit, match="without the uid"):
+            await _tiny_load(files, target, [Call("/mutate", ["{}"], expect)])
+
+
+async def test_generator_does_not_exceed_the_rate(files: Files) -> None:
+    """Pods that were due during the warm-up of 0.5 s may be answered in the window."""
+    async with go_target(files) as (target, caller):
+        calls = await caller.calls(Scenario(MUTATE))
+        measured = await _tiny_load(files, target, calls, Load(0.5, 2.0, rate=50))
+    assert 0 < measured.count <= 50 * measured.seconds + 25 + 1
+    assert measured.latency_us.p50 <= measured.latency_us.p90 <= measured.latency_us.p99 <= measured.latency_us.max
+
+
+def test_sources_in_go_are_formatted() -> None:
+    compiler = go(cache())
+    gofmt = Path(run_go(compiler, MODULE, "env", "GOROOT").strip()) / "bin" / "gofmt"
+    assert subprocess.run([gofmt, "-l", MODULE], check=True, capture_output=True, text=True).stdout == ""
+
+
+def test_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
+    """The ratio of the medians would compare different rounds, and so different loads of the machine."""
+    assert Spread.of_ratios([50.0, 100.0, 300.0], [100.0, 400.0, 400.0]) == Spread(0.5, 0.25, 0.75)
+
+
+def test_servers_with_different_trace_rates_get_a_warning() -> None:
+    usual, none, alike = (Rates(name, 1000, traces, 0.01) for name, traces in (("a", 0.01), ("b", 0.0), ("c", 0.011)))
+    assert [line.split()[1] for line in unlike([usual, none, alike])] == ["b"]
