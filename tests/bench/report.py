@@ -6,23 +6,26 @@ from typing import Any
 
 from tests.bench.comparison import Row
 from tests.bench.generator import CONNECTIONS
-from tests.bench.scenario import BREAKER_OPEN, MUTATE, OVER_QUOTA, VALIDATE, Case, Scenario
+from tests.bench.scenario import BOTH, BREAKER_OPEN, MUTATE, OVER_QUOTA, VALIDATE, Case, Scenario
 from tests.bench.servers import AIOHTTP, GO, GO_FULL, KOPF, REDIS, SERVER
 from tests.bench.spread import Spread
 
 GENERATOR = "generator"
-COMPARED_WITH = (GO, GO_FULL, AIOHTTP, KOPF)
+OTHERS = (GO_FULL, AIOHTTP, KOPF)
+"""Servers that are compared besides Go's webhook."""
 
 _TITLE = """\
 CPU: of the server, in microseconds for each Pod: median of the rounds, and extremes; and of Redis. Times: that CPU by
-that of others in the same scenario (refusals: by an admitted validating call), with extremes for go; and by that of one
-mutating call of go. Latency in microseconds; p50 also by that of go. Busy: share of its core that the server used, and
-of its own core the generator."""
+that of others in the same scenario (refusals: by an admitted validating call), with extremes for go. "both" is one
+CREATE, by one mutating call of go; "go both" is by both calls of go, and "go mutate" always by one mutating call.
+Latency in microseconds; p50 also by that of go. Busy: share of its core that the server used, and of its own core the
+generator."""
 _COLUMNS = {
     "CPU": 20,
     "Redis": 8,
     "times go": 21,
     "go mutate": 11,
+    "go both": 9,
     "go full": 9,
     "aiohttp": 9,
     "kopf": 8,
@@ -39,6 +42,16 @@ def compared(rows: Sequence[Row], row: Row, name: str, case: Case | None = None)
     """Return the ratio of CPU time to that of another server in the same scenario, or in another case of it."""
     other = counterpart(rows, row, name, case)
     return row.ratio(other) if other else None
+
+
+def times_go(rows: Sequence[Row], row: Row) -> Spread | None:
+    """Return the ratio to the same call of Go's webhook, and for both calls of a CREATE to one mutating call of it."""
+    return compared(rows, row, GO, MUTATE if row.scenario.case is BOTH else None)
+
+
+def times_both_of_go(rows: Sequence[Row], row: Row) -> Spread | None:
+    """Return the ratio of both calls of one CREATE to both calls of Go's webhook."""
+    return compared(rows, row, GO) if row.scenario.case is BOTH else None
 
 
 def counterpart(rows: Sequence[Row], row: Row, name: str, case: Case | None = None) -> Row | None:
@@ -62,8 +75,9 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def _cells(rows: Sequence[Row], row: Row) -> list[str]:
-    by_go, *by_others = [compared(rows, row, name) for name in COMPARED_WITH]
-    medians = [compared(rows, row, GO, MUTATE), *by_others]
+    by_go = times_go(rows, row)
+    medians = [compared(rows, row, GO, MUTATE), times_both_of_go(rows, row)]
+    medians += [compared(rows, row, name) for name in OTHERS]
     go = counterpart(rows, row, GO)
     return [
         f"{Spread.of(row.cpu_us):.0f}",
@@ -102,14 +116,20 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "generator_cpu_us": Spread.of([one.cpu_us(GENERATOR) for one in row.rounds]),
             "generator_share": Spread.of([one.share(GENERATOR) for one in row.rounds]),
             "server_share": Spread.of([one.share(SERVER) for one in row.rounds]),
-            "ratio": {name: ratio for name in COMPARED_WITH if (ratio := compared(rows, row, name))},
+            "ratio": _ratios(rows, row),
             "ratio_to_one_go_mutate": compared(rows, row, GO, MUTATE),
+            "ratio_to_both_of_go": times_both_of_go(rows, row),
             "p50_us": Spread.of(row.p50_us),
             "p50_ratio_to_go": row.p50_ratio(go) if (go := counterpart(rows, row, GO)) else None,
             "rounds": row.rounds,
         }
         for row in rows
     ]
+
+
+def _ratios(rows: Sequence[Row], row: Row) -> dict[str, Spread]:
+    ratios = {GO: times_go(rows, row)} | {name: compared(rows, row, name) for name in OTHERS}
+    return {name: ratio for name, ratio in ratios.items() if ratio}
 
 
 def _median(row: Row, group: str) -> float:

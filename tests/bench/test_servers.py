@@ -15,13 +15,14 @@ import pytest
 
 from tests.bench import lineup, scenario, servers
 from tests.bench.calls import Caller, placement
-from tests.bench.comparison import Bench
+from tests.bench.comparison import Bench, Row
 from tests.bench.full import checked_out, comparison
-from tests.bench.generator import Call, Expect, Load, Measured, generate
+from tests.bench.generator import Call, Expect, Latency, Load, Measured, generate
 from tests.bench.policies import POLICY
 from tests.bench.programs import MODULE, go_programs
-from tests.bench.quick import quick
+from tests.bench.quick import quick, summary
 from tests.bench.real_redis import real_redis
+from tests.bench.report import as_json
 from tests.bench.scenario import BOTH, CASES, MUTATE, UNMATCHED_POD, VALIDATE, Case, Scenario
 from tests.bench.servers import Target, Variant
 from tests.bench.spread import Spread
@@ -213,3 +214,21 @@ def test_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
 def test_servers_with_different_trace_rates_get_a_warning() -> None:
     usual, none, alike = (Rates(name, 1000, traces, 0.01) for name, traces in (("a", 0.01), ("b", 0.0), ("c", 0.011)))
     assert [line.split()[1] for line in unlike([usual, none, alike])] == ["b"]
+
+
+def test_both_calls_of_a_pod_are_compared_with_one_mutating_call_of_go() -> None:
+    """A webhook that costs as much as Go's has 1.0 for each call, and 2.0 for both."""
+
+    def row(name: str, case: Case, cpu_us: float) -> Row:
+        measured = Measured(1, 1.0, Latency(1.0, 1.0, 1.0, 1.0), {servers.SERVER: cpu_us / 1e6})
+        return Row(Target(name, "", 0), Scenario(case), [measured])
+
+    rows = [
+        row(name, case, cpu_us)
+        for name, factor in (("podgate, redis", 1.5), (servers.GO, 1.0))
+        for case, cpu_us in ((MUTATE, 100 * factor), (VALIDATE, 80 * factor), (BOTH, 200 * factor), (UNMATCHED_POD, 60))
+    ]
+    ratio = json.loads(summary(rows))["ratio"]["go"]
+    assert ratio == {"mutate": 1.5, "validate": 1.5, "both": 3.0, "unmatched": 1.0}
+    both = next(line for line in as_json(rows) if line["case"] == "both")
+    assert (both["ratio"][servers.GO].median, both["ratio_to_both_of_go"].median) == (3.0, 1.5)
