@@ -142,6 +142,15 @@ async def test_uncounted_pod_is_charged_and_counted() -> None:
     assert (simulation.reported.charged_late, await simulation.used()) == ({"web": 1}, 2)
 
 
+async def test_uncounted_pod_of_a_service_that_counts_nothing_is_recorded_and_not_reported() -> None:
+    """The API server may not validate such Pods at all; nothing is charged for them."""
+    simulation = SightingSimulation("- name: web\n  match: {namespaces: [shop]}\n")
+    simulation.cluster.create(pod("uncounted"))
+    await simulation.run_all()
+    assert simulation.recorded == [("uncounted", True)]
+    assert simulation.reported.charged_late == {}
+
+
 async def test_uncounted_resize_is_charged() -> None:
     simulation = ControllerSimulation(WEB.replace("hard: {pods: 100000}", "hard: {pods: 100000, cpu: 100}"))
     await simulation.create("a", cpu="1")

@@ -75,7 +75,7 @@ class SightingSender:
 
     def _take(self, plan: CounterPlan, batch: Mapping[str, PendingSighting], answers: Sequence[Seen]) -> None:
         for (uid, item), seen in zip(batch.items(), answers, strict=True):
-            if seen.charged:
+            if seen.charged and not plan.counts_nothing:
                 self._reports.on_charged_afterwards(plan.service)
             if seen.raised:
                 self._reports.on_raised(plan.service)

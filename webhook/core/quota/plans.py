@@ -142,6 +142,11 @@ class CounterPlan(Struct, frozen=True, dict=True):
         """Return the tag and the service: a service that moves to another pool starts with empty counters."""
         return self.tag, self.service
 
+    @property
+    def counts_nothing(self) -> bool:
+        """Whether the service has neither limits nor a breaker: its Pods are recorded, and charged nothing."""
+        return not self.limits and self.breaker is None
+
     def scope_of(self, namespace: str) -> str:
         """Return the scope of a Pod's own windows: its namespace, or "" for the whole service."""
         return namespace if self.per_namespace else ""
