@@ -68,6 +68,7 @@ WEBHOOKS = "match, failureMode or exemptions changed: apply `podgate policy webh
         (GOOD.replace("[shop]", "[shop, bank]"), [WEBHOOKS]),
         (GOOD.replace("match:", "failureMode: Closed, match:"), [WEBHOOKS]),
         (GOOD.replace("services:", "exemptions: {usernames: [bob]}\nservices:"), [WEBHOOKS]),
+        (GOOD.replace("[shop]", "[shop], podSelector: {matchLabels: {app: web}}"), [WEBHOOKS]),
         (GOOD.replace("match:", "slaClass: gold, match:"), []),
     ],
 )

@@ -119,7 +119,7 @@ def _mutation_missing(pod: Pod, service: Service) -> Finding:
         "placement",
         Mode.WARN if mode is Mode.ENFORCE and admits else mode,
         f"service {service.name}: the Pod was not rewritten ({' and '.join(missing)} missing): the mutating call was"
-        " skipped or undone; try again, and check that the webhook podgate is reachable",
+        " skipped or undone; try again, and check that the webhook podgate is reachable and rendered from this policy",
         "metadata",
         is_advice=admits,
     )

@@ -9,7 +9,7 @@ from webhook.core.patch import PatchOperation
 from webhook.core.placement import affinity, node_name, required, scalar_fields, spread, tolerations
 from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
 
-__all__ = ["SERVICE_LABEL", "PlacementPlan", "contradiction", "operations", "replaced_single", "violations"]
+__all__ = ["SERVICE_LABEL", "PlacementPlan", "contradiction", "operations", "replaced_single", "requires", "violations"]
 
 contradiction = required.contradiction
 replaced_single = scalar_fields.replaced_scalar
@@ -35,3 +35,18 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
         *spread.violations(pod, plan),
         *tolerations.violations(pod, plan),
     ]
+
+
+def requires(plan: PlacementPlan) -> bool:
+    """Return whether `violations` may find anything besides the name of a node: preferences alone are never checked."""
+    return bool(
+        plan.scheduler_name
+        or plan.priority_class_name
+        or plan.runtime_class_name
+        or plan.node_selector
+        or plan.required
+        or plan.pod_affinity.required
+        or plan.pod_anti_affinity.required
+        or plan.tolerations
+        or spread.requires(plan)
+    )

@@ -48,6 +48,12 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     return found
 
 
+def requires(plan: PlacementPlan) -> bool:
+    """Return whether `violations` may find anything."""
+    denies = plan.rule_for(_FIELD) is OnConflict.DENY
+    return any(denies or wanted.entry.when_unsatisfiable == DO_NOT_SCHEDULE for wanted in plan.spreads)
+
+
 def _same_key(
     own: tuple[TopologySpreadConstraint, ...] | None, wanted: TopologySpreadConstraint
 ) -> list[tuple[int, TopologySpreadConstraint]]:

@@ -1,7 +1,8 @@
 """Webhook configurations rendered from the policy: the API server calls only for requests that a policy applies to."""
 
 from webhook.core.webhook_configurations.client import ClientConfig, ServiceReference
+from webhook.core.webhook_configurations.explanation import explanation
 from webhook.core.webhook_configurations.namespace_regions import TooManyEntriesError
 from webhook.core.webhook_configurations.rendering import configurations
 
-__all__ = ["ClientConfig", "ServiceReference", "TooManyEntriesError", "configurations"]
+__all__ = ["ClientConfig", "ServiceReference", "TooManyEntriesError", "configurations", "explanation"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from webhook.core.kubernetes.label_constraints import Constraint, Constraints
 from webhook.core.webhook_configurations.name_sets import Patterns
 
 # An expression may have 100,000 characters; the text around a list and its line ends take a few percent.
@@ -31,6 +32,33 @@ def namespace_fits(patterns: Patterns) -> str:
     elif prefixes:
         found.append(f"{_listed(prefixes)}.exists(prefix, {_NAMESPACE}.startsWith(prefix))")
     return " || ".join(found)
+
+
+def label(key: str) -> str:
+    """Return a label of the Pod, as an optional value."""
+    return f"object.metadata.?labels[?{quoted(key)}]"
+
+
+def labels_fit(labels: Constraints) -> str:
+    """Return the expression that holds if the Pod's labels match; "" if any labels do."""
+    return " && ".join(part for key, constraint in sorted(labels.items()) for part in _label_fits(key, constraint))
+
+
+def _label_fits(key: str, constraint: Constraint) -> Iterator[str]:
+    value, exists = f"{label(key)}.orValue('')", f"{label(key)}.hasValue()"
+    if constraint.absent:
+        yield f"!{exists}"
+    elif constraint.allowed is not None:
+        # An absent label has no value, and an empty value is a value.
+        if "" in constraint.allowed:
+            yield exists
+        yield is_one_of(value, constraint.allowed)
+    else:
+        if constraint.present:
+            yield exists
+        if constraint.denied:
+            denied = f"!({is_one_of(value, constraint.denied)})"
+            yield f"(!{exists} || {denied})" if "" in constraint.denied else denied
 
 
 def pieces(texts: Iterable[str]) -> Iterator[list[str]]:

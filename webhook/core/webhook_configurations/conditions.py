@@ -48,6 +48,12 @@ def of_exemptions(exemptions: Exemptions) -> Iterator[Condition]:
     yield _condition("not-mirror-pods", f"!({mirror})")
 
 
+def of_new_pods(name: str, expression: str) -> Iterator[Condition]:
+    """Yield the condition on the Pods to call for; none if the webhook is called for all of them."""
+    if expression:
+        yield _condition(name, expression)
+
+
 def of_updates() -> Iterator[Condition]:
     """Yield the conditions that skip an UPDATE that is always admitted: finalizers must work without the webhook."""
     yield _not_being_deleted()

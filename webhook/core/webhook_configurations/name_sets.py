@@ -21,8 +21,8 @@ class NameSet:
     @classmethod
     def of(cls, inside: Iterable[str], outside: Iterable[str] = ()) -> Self:
         without = frozenset(outside)
-        left = _widest(pattern for pattern in inside if not _covered(pattern, without))
-        return cls(left, _widest(pattern for pattern in without if _covered(pattern, left)))
+        left = _widest(pattern for pattern in inside if not is_covered(pattern, without))
+        return cls(left, _widest(pattern for pattern in without if is_covered(pattern, left)))
 
     def __bool__(self) -> bool:
         return bool(self.inside)
@@ -32,8 +32,8 @@ class NameSet:
 
     def within(self, patterns: Patterns) -> Self:
         """Return the names that match one of `patterns`."""
-        ours = (pattern for pattern in self.inside if _covered(pattern, patterns))
-        theirs = (pattern for pattern in patterns if _covered(pattern, self.inside))
+        ours = (pattern for pattern in self.inside if is_covered(pattern, patterns))
+        theirs = (pattern for pattern in patterns if is_covered(pattern, self.inside))
         return self.of((*ours, *theirs), self.outside)
 
     def without(self, patterns: Patterns) -> Self:
@@ -41,7 +41,12 @@ class NameSet:
         return self.of(self.inside, self.outside | patterns)
 
 
-def _covered(pattern: str, patterns: Patterns) -> bool:
+def covers(patterns: Patterns, others: Patterns) -> bool:
+    """Return whether `patterns` match all that `others` match."""
+    return all(is_covered(other, patterns) for other in others)
+
+
+def is_covered(pattern: str, patterns: Patterns) -> bool:
     """Return whether one of `patterns` matches all that `pattern` matches."""
     return pattern in patterns or _is_narrower(pattern, patterns)
 

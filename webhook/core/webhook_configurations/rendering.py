@@ -1,70 +1,67 @@
 """Rendering of the three webhook configurations: mutating, validating (with workloads), and that of the policy."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from webhook.core.admission import workloads
 from webhook.core.document import configmap
 from webhook.core.policy.model import Policy
 from webhook.core.webhook_configurations import conditions
-from webhook.core.webhook_configurations.cel import pieces
 from webhook.core.webhook_configurations.client import ClientConfig, Json
-from webhook.core.webhook_configurations.name_sets import NameSet
-from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, NamespaceRegion, all_regions, regions
+from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, NamespaceRegion, all_regions
+from webhook.core.webhook_configurations.pod_webhooks import PodWebhook, named, pod_webhooks
 
 # The mutating call delays the user and may be skipped; the validating call may have to wait for the store.
 _TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 30}
 _TIMEOUT_OF_WARNINGS_SECONDS = 2
 
 
-def configurations(policy: Policy, client: ClientConfig) -> tuple[Json, Json, Json]:
+def configurations(
+    policy: Policy, client: ClientConfig, policy_hash: str = "", *, all_calls: bool = False
+) -> tuple[Json, Json, Json]:
     """Return the mutating configuration, the validating one, and that of the policy's own ConfigMap.
 
-    TooManyEntriesError: the policy's namespaceSelectors would need too many webhooks.
+    `policy_hash`, `all_calls`, TooManyEntriesError: see `pod_webhooks`.
     """
-    closed, others = regions(policy)
-    mutating = list(_mutating(policy, client))
-    validating = [
-        *_validating(policy, client, closed, "validate-closed", "Fail"),
-        *_validating(policy, client, others, "validate-open", "Ignore"),
-        *_warning(policy, client),
-    ]
+    found = pod_webhooks(policy, policy_hash, all_calls=all_calls)
+    mutating = [_mutating(policy, client, one) for one in found if one.path == "mutate"]
+    validating = [_validating(policy, client, one) for one in found if one.path == "validate"]
     return (
         _configuration("Mutating", "podgate", mutating),
-        _configuration("Validating", "podgate", validating),
+        _configuration("Validating", "podgate", [*validating, *_warning(policy, client)]),
         _configuration("Validating", "podgate-policy", [_of_the_policy(client)]),
     )
 
 
-def _mutating(policy: Policy, client: ClientConfig) -> Iterator[Json]:
-    """Yield the mutating webhooks. They fail open: the validating webhook detects a missing rewrite."""
-    for name, region in _named("mutate", all_regions(policy)):
-        yield {
-            **_webhook(name, client, "mutate"),
-            "rules": [_rule(["pods"], ["CREATE"])],
-            "failurePolicy": "Ignore",
-            "sideEffects": "None",
-            "reinvocationPolicy": "IfNeeded",
-            **_asked(region, (*conditions.of_region(region), *conditions.of_exemptions(policy.exemptions))),
-        }
+def _mutating(policy: Policy, client: ClientConfig, webhook: PodWebhook) -> Json:
+    asked = (
+        *conditions.of_region(webhook.region),
+        *conditions.of_exemptions(policy.exemptions),
+        *conditions.of_new_pods("may-be-rewritten", webhook.calls.expression),
+    )
+    return {
+        **_webhook(webhook.name, client, webhook.path),
+        "rules": [_rule(["pods"], ["CREATE"])],
+        "failurePolicy": webhook.failure_policy,
+        "sideEffects": "None",
+        "reinvocationPolicy": "IfNeeded",
+        **_asked(webhook.region, asked),
+    }
 
 
-def _validating(
-    policy: Policy, client: ClientConfig, found: Iterable[NamespaceRegion], name: str, failure_policy: str
-) -> Iterator[Json]:
-    for numbered, region in _named(name, found):
-        asked = (
-            *conditions.of_region(region),
-            *conditions.of_exemptions(policy.exemptions),
-            *conditions.of_updates(),
-        )
-        yield {
-            **_webhook(numbered, client, "validate"),
-            "rules": [_rule(["pods"], ["CREATE", "UPDATE"]), _rule(["pods/resize"], ["UPDATE"])],
-            "failurePolicy": failure_policy,
-            "sideEffects": "NoneOnDryRun",
-            **_asked(region, asked),
-        }
+def _validating(policy: Policy, client: ClientConfig, webhook: PodWebhook) -> Json:
+    asked = (
+        *conditions.of_region(webhook.region),
+        *conditions.of_exemptions(policy.exemptions),
+        *conditions.of_updates(),
+        *conditions.of_new_pods("may-be-refused", webhook.calls.expression),
+    )
+    return {
+        **_webhook(webhook.name, client, webhook.path),
+        "rules": [_rule(["pods"], ["CREATE", "UPDATE"]), _rule(["pods/resize"], ["UPDATE"])],
+        "failurePolicy": webhook.failure_policy,
+        "sideEffects": "NoneOnDryRun",
+        **_asked(webhook.region, asked),
+    }
 
 
 def _warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
@@ -75,7 +72,7 @@ def _warning(policy: Policy, client: ClientConfig) -> Iterator[Json]:
     resources: dict[str, list[str]] = {}
     for source in workloads.reviewed_kinds(policy):
         resources.setdefault(source.group, []).append(source.resource)
-    for name, region in _named("workloads", all_regions(policy)) if resources else ():
+    for name, region in named("workloads", all_regions(policy)) if resources else ():
         yield {
             **_webhook(name, client, "validate"),
             "timeoutSeconds": _TIMEOUT_OF_WARNINGS_SECONDS,
@@ -102,17 +99,6 @@ def _of_the_policy(client: ClientConfig) -> Json:
         "namespaceSelector": {"matchExpressions": [here]},
         "matchConditions": [only],
     }
-
-
-def _named(name: str, found: Iterable[NamespaceRegion]) -> Iterator[tuple[str, NamespaceRegion]]:
-    """Name the webhooks of regions; a region with too many names for one expression becomes several."""
-    small = (
-        replace(region, names=NameSet.of(patterns, region.names.outside))
-        for region in found
-        for patterns in pieces(region.names.inside)
-    )
-    for number, region in enumerate(small, 1):
-        yield f"{name}{'' if number == 1 else f'-{number}'}.podgate.io", region
 
 
 def _webhook(name: str, client: ClientConfig, path: str) -> Json:

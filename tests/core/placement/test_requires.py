@@ -1,0 +1,49 @@
+"""A placement of preferences alone is violated by no Pod but one that names its node."""
+
+from hypothesis import given
+from msgspec.structs import replace
+
+from tests.core.rewriting import read
+from tests.core.strategies import PROPERTY, Governed, Json, pods, policies
+from webhook.core import placement
+from webhook.core.placement.plan import PlacementPlan, PodTerms
+
+
+def without_requirements(plan: PlacementPlan) -> PlacementPlan:
+    """Leave out what is required, but for spread constraints, of which `onConflict` decides."""
+    return replace(
+        plan,
+        scheduler_name=None,
+        priority_class_name=None,
+        runtime_class_name=None,
+        node_selector={},
+        required=(),
+        pod_affinity=PodTerms(preferred=plan.pod_affinity.preferred),
+        pod_anti_affinity=PodTerms(preferred=plan.pod_anti_affinity.preferred),
+        tolerations=(),
+        allow_node_name=True,
+    )
+
+
+@PROPERTY
+@given(policies, pods)
+def test_plan_that_requires_nothing_is_never_violated(governed: Governed, raw: Json) -> None:
+    plan = governed.service.placement_plan
+    assert plan is not None
+    pod = read(raw)
+    for one in (plan, without_requirements(plan)):
+        if not placement.requires(one):
+            assert placement.violations(pod, replace(one, allow_node_name=True)) == []
+
+
+@PROPERTY
+@given(policies)
+def test_each_requirement_alone_is_noticed(governed: Governed) -> None:
+    plan = governed.service.placement_plan
+    assert plan is not None
+    base = replace(without_requirements(plan), spreads=())
+    assert not placement.requires(base)
+    for field in PlacementPlan.__struct_fields__:
+        value = getattr(plan, field)
+        if value != getattr(base, field) and field not in {"spreads", "allow_node_name"}:
+            assert placement.requires(replace(base, **{field: value})), field

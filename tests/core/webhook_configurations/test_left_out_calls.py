@@ -1,0 +1,191 @@
+"""Examples of calls that are made and left out, limits of the expressions, and the explanation."""
+
+from typing import Any
+
+import pytest
+
+from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Json
+from tests.core.webhook_configurations.test_pod_calls import CLIENT, DISABLED, PREFERENCE, QUOTA, is_called, loaded
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.webhook_configurations import configurations, explanation
+
+SHOP = ("shop", {"tier": "prod"})
+CONDITIONS = {"may-be-rewritten", "may-be-refused"}
+
+
+def selecting(app: str, **more: Any) -> Json:
+    return {"match": {"namespaces": ["shop"], "podSelector": {"matchLabels": {"app": app}}}, **more}
+
+
+def pod(labels: Json | None = None, annotation: str = "", **spec: Any) -> Json:
+    metadata = {"labels": labels or {}, "annotations": {OUR_ANNOTATION: annotation} if annotation else {}}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "c"}], **spec}}
+
+
+def rewritten(service: str, app: str = "web", **spec: Any) -> Json:
+    return pod({"app": app, OUR_LABEL: service}, HASH, **spec)
+
+
+def mutates(policy: LoadedPolicy, found: Json) -> bool:
+    return is_called(configurations(policy.policy, CLIENT, HASH)[0], found, SHOP)
+
+
+def validates(policy: LoadedPolicy, found: Json, operation: str = "CREATE") -> bool:
+    return is_called(configurations(policy.policy, CLIENT, HASH)[1], found, SHOP, operation)
+
+
+MIXED = loaded(selecting("web", placement=PREFERENCE), selecting("api", **QUOTA), selecting("idle", modes=DISABLED))
+
+
+@pytest.mark.parametrize(
+    ("labels", "called"),
+    [
+        ({"app": "web"}, True),
+        ({"app": "api"}, True),
+        ({"app": "idle"}, False),
+        ({"app": "other"}, False),
+        ({}, False),
+        ({"app": "other", OUR_LABEL: "s1"}, True),
+    ],
+)
+def test_mutating_call_is_made_where_something_is_written(labels: Json, *, called: bool) -> None:
+    assert mutates(MIXED, pod(labels)) is called
+
+
+@pytest.mark.parametrize(
+    ("found", "called"),
+    [
+        pytest.param(rewritten("s0"), False, id="rewritten"),
+        pytest.param(rewritten("s0", nodeName="node-1"), True, id="node name"),
+        pytest.param(pod({"app": "web"}), True, id="not rewritten"),
+        pytest.param(pod({"app": "web", OUR_LABEL: "s0"}, "f" * 16), True, id="rewritten by another policy"),
+        pytest.param(pod({"app": "web"}, HASH), True, id="label removed"),
+        pytest.param(rewritten("s1"), True, id="label of another service"),
+        pytest.param(rewritten("s1", "api"), True, id="quota"),
+        pytest.param(rewritten("s0", "api"), True, id="forged label"),
+        pytest.param(rewritten("s2", "idle"), True, id="disabled"),
+        pytest.param(pod({"app": "other"}), True, id="unmatched"),
+    ],
+)
+def test_validating_call_is_left_out_only_for_a_rewritten_pod_that_nothing_can_refuse(
+    found: Json, *, called: bool
+) -> None:
+    assert validates(MIXED, found) is called
+
+
+def test_updates_are_validated() -> None:
+    changed = rewritten("s0")
+    policy = configurations(MIXED.policy, CLIENT, HASH)[1]
+    [webhook] = [one for one in policy["webhooks"] if "pods" in one["rules"][0]["resources"]]
+    [condition] = [one for one in webhook["matchConditions"] if one["name"] == "may-be-refused"]
+    assert condition["expression"].startswith("request.operation != 'CREATE' ||")
+    webhook["matchConditions"] = [condition]
+    assert is_called({"webhooks": [webhook]}, changed, SHOP, "UPDATE")
+
+
+@pytest.mark.parametrize(
+    ("earlier", "called"),
+    [
+        pytest.param({"match": {"namespaces": ["bank"]}, **QUOTA}, False, id="in another namespace"),
+        pytest.param(selecting("api", **QUOTA), False, id="with other labels"),
+        pytest.param(selecting("web", **QUOTA), True, id="with the same labels"),
+        pytest.param(
+            {"match": {"namespaces": ["shop"], "namespaceSelector": {"matchLabels": {"tier": "test"}}}, **QUOTA},
+            True,
+            id="depending on labels of the namespace",
+        ),
+    ],
+)
+def test_pod_that_an_earlier_service_may_own_is_validated(earlier: Json, *, called: bool) -> None:
+    policy = loaded(earlier, selecting("web"))
+    assert validates(policy, rewritten("s1")) is called
+
+
+@pytest.mark.parametrize(
+    ("other", "called"),
+    [
+        pytest.param({"namespaceSelector": {"matchLabels": {"tier": "prod"}}}, False, id="all selected"),
+        pytest.param({"namespaceSelector": {"matchLabels": {"tier": "test"}}}, True, id="some selected"),
+    ],
+)
+def test_service_is_left_out_only_if_it_selects_every_namespace_of_the_webhook(other: Json, *, called: bool) -> None:
+    """Namespaces of equal selectors share a webhook, and so do those that differ in the values of one label."""
+    prod = {
+        "match": {"namespaceSelector": {"matchLabels": {"tier": "prod"}}, "podSelector": {"matchLabels": {"a": "1"}}}
+    }
+    policy = loaded(prod, {"match": {**other, "podSelector": {"matchLabels": {"a": "2"}}}})
+    assert validates(policy, pod({"a": "1", OUR_LABEL: "s0"}, HASH)) is called
+
+
+def names_of_conditions(*found: Json) -> set[str]:
+    return {
+        condition["name"]
+        for configuration in found
+        for webhook in configuration["webhooks"]
+        for condition in webhook["matchConditions"]
+    }
+
+
+def test_no_call_is_left_out_where_a_service_may_own_every_pod_and_refuse_it() -> None:
+    policy = loaded(selecting("web", **QUOTA), {"match": {"namespaces": ["shop"]}, **QUOTA})
+    assert not names_of_conditions(*configurations(policy.policy, CLIENT, HASH)) & CONDITIONS
+
+
+def test_no_call_is_left_out_on_request_and_no_validating_call_without_a_hash() -> None:
+    assert names_of_conditions(*configurations(MIXED.policy, CLIENT, HASH)) >= CONDITIONS
+    assert not names_of_conditions(*configurations(MIXED.policy, CLIENT, HASH, all_calls=True)) & CONDITIONS
+    assert names_of_conditions(*configurations(MIXED.policy, CLIENT)) & CONDITIONS == {"may-be-rewritten"}
+
+
+def test_first_hundred_services_are_left_out_and_later_ones_called() -> None:
+    policy = loaded(*(selecting(f"a{number}") for number in range(102)))
+    found = [one["call"] for one in explanation(policy.policy, HASH)["webhooks"][1]["newPods"]]
+    assert found == ["LeftOut"] * 100 + ["Made"] * 3
+    assert not validates(policy, rewritten("s99", "a99"))
+    assert validates(policy, rewritten("s100", "a100"))
+
+
+def test_expression_that_would_be_too_long_leaves_out_nothing() -> None:
+    policy = loaded(*(selecting(f"{'a' * 50}{number}") for number in range(2000)))
+    assert names_of_conditions(*configurations(policy.policy, CLIENT, HASH)) & CONDITIONS == {"may-be-refused"}
+    webhook, _ = explanation(policy.policy, HASH)["webhooks"]
+    assert {one["call"] for one in webhook["newPods"]} == {"Made"}
+    assert {one["reason"] for one in webhook["newPods"]} == {"the expression would be longer than 60000 characters"}
+
+
+def test_many_alternating_services_do_not_nest_the_expression() -> None:
+    services = [selecting(f"a{number}", **({"modes": DISABLED} if number % 2 else {})) for number in range(60)]
+    policy = loaded(*services, selecting("a1"))
+    assert mutates(policy, pod({"app": "a0"}))
+    assert mutates(policy, pod({"app": "a1"})), "s1 writes nothing, and s60 may own the Pod as well"
+    assert not mutates(policy, pod({"app": "a3"}))
+
+
+def test_explanation_agrees_with_the_expressions() -> None:
+    webhooks = explanation(MIXED.policy, HASH)["webhooks"]
+    called = {
+        webhook["path"]: {one["service"]: one["call"] == "Made" for one in webhook["newPods"]} for webhook in webhooks
+    }
+    apps = {"s0": "web", "s1": "api", "s2": "idle", None: "other"}
+    assert called == {
+        "mutate": {service: mutates(MIXED, pod({"app": app})) for service, app in apps.items()},
+        "validate": {service: validates(MIXED, rewritten(str(service), app)) for service, app in apps.items()},
+    }
+    reasons = {one["service"]: one["reason"] for one in webhooks[1]["newPods"]}
+    assert reasons["s1"] == "quota (Enforce)"
+
+
+@pytest.mark.parametrize(
+    ("service", "reason"),
+    [
+        (QUOTA, "quota (Enforce)"),
+        ({**QUOTA, "modes": {"quota": "Disabled"}}, "quota (Disabled, which an override may change)"),
+        ({"pool": "shared", "modes": {"quota": "Audit"}}, "pool (Audit)"),
+        ({"placement": PREFERENCE, "modes": {"placement": "Warn"}}, "placement (Warn)"),
+        ({**QUOTA, "placement": {"schedulerName": "ours"}}, "quota (Enforce), placement (Enforce)"),
+        ({"resources": {"container": {"default": {"cpu": "1"}}}}, "resources (Enforce)"),
+    ],
+)
+def test_explanation_names_the_stanzas_that_need_the_validating_call(service: Json, reason: str) -> None:
+    [_, webhook] = explanation(loaded(selecting("web", **service)).policy, HASH)["webhooks"]
+    assert webhook["newPods"][0] == {"service": "s0", "call": "Made", "reason": reason}

@@ -1,0 +1,39 @@
+"""Explanation of the webhook configurations: the calls that each webhook of Pods makes and leaves out, and why."""
+
+from webhook.core.policy.model import Policy
+from webhook.core.webhook_configurations.client import Json
+from webhook.core.webhook_configurations.name_sets import EVERY
+from webhook.core.webhook_configurations.namespace_regions import METADATA_NAME, NamespaceRegion
+from webhook.core.webhook_configurations.pod_webhooks import pod_webhooks
+
+
+def explanation(policy: Policy, policy_hash: str, *, all_calls: bool = False) -> Json:
+    """Return what `podgate policy webhooks --explain` shows. `service` is null for Pods of no service."""
+    return {
+        "policyHash": policy_hash,
+        "webhooks": [
+            {
+                "name": webhook.name,
+                "path": webhook.path,
+                "namespaces": _namespaces(webhook.region),
+                "newPods": [
+                    {"service": one.service or None, "call": "Made" if one.is_made else "LeftOut", "reason": one.reason}
+                    for one in webhook.calls.calls
+                ],
+            }
+            for webhook in pod_webhooks(policy, policy_hash, all_calls=all_calls)
+        ],
+    }
+
+
+def _namespaces(region: NamespaceRegion) -> Json:
+    """Return the region as in a `match`, and the names that it does not include."""
+    inside, outside = sorted(region.names.inside), {*region.names.outside, *region.exempt}
+    labels = []
+    for one in region.selector.match_expressions or ():
+        if (one.key, one.operator) == (METADATA_NAME, "NotIn"):
+            outside.update(one.values or ())
+        else:
+            values = {"values": list(one.values)} if one.values else {}
+            labels.append({"key": one.key, "operator": one.operator, **values})
+    return {"names": [] if inside == [EVERY] else inside, "except": sorted(outside), "labels": labels}

@@ -1,0 +1,143 @@
+"""Calls for new Pods of one region: which are made, which are left out by an expression, and why.
+
+Of the two calls for a Pod at most one is left out on account of what the policy says, so that a policy newer than the
+configurations is noticed. The mutating call is left out where nothing is written; the validating call then reports a
+Pod that the newer policy would rewrite (MutationMissing). The validating call is left out for a Pod that carries the
+hash of exactly this policy; the mutating call, which is then made, writes the hash of a newer one.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.webhook_configurations import reasons
+from webhook.core.webhook_configurations.cel import label, quoted
+from webhook.core.webhook_configurations.service_regions import ServiceRegion, any_selects
+
+_LONGEST = 60_000
+"""Characters of an expression. The API server accepts 100,000; what it costs to evaluate these is within its budget."""
+_MOST_LEFT_OUT = 100
+"""Services of a region whose calls are left out: each is compared with all earlier ones."""
+_MOST_TURNS = 20
+"""Alternations between services that write and services that do not, each of which nests the expression."""
+_HASH = f"object.metadata.?annotations[?{quoted(HASH_ANNOTATION)}].orValue('')"
+_NAMED = label(SERVICE_LABEL)
+_NO_NODE_NAME = "object.spec.?nodeName.orValue('') == ''"
+_TOO_LONG = f"the expression would be longer than {_LONGEST} characters"
+_TOO_MANY = f"only {_MOST_LEFT_OUT} services are left out"
+_NONE_UNOWNED = "a service without podSelector may own every Pod"
+_UNSURE = "its namespaceSelector does not select every namespace of this webhook"
+_IDLE = "all modes are Disabled"
+_WRITES = f"at least the label {SERVICE_LABEL} and the policy's hash are written"
+_CLEAN = "nothing can be refused, charged or reported once this policy has rewritten the Pod"
+_TRIPWIRE = "the call shows if the policy is newer than this configuration"
+
+
+class ServiceCall(NamedTuple):
+    """Whether a call is made for new Pods of a service, or of no service (""), and why."""
+
+    service: str
+    is_made: bool
+    reason: str
+
+
+class PodCalls(NamedTuple):
+    """The calls of one webhook; `expression`: of the new Pods to call for, "" for all of them."""
+
+    expression: str
+    calls: tuple[ServiceCall, ...]
+
+
+def all_calls(services: Sequence[ServiceRegion], reason: str) -> PodCalls:
+    """Return the calls of a webhook that leaves none out."""
+    names = (*(one.service.name for one in services), "")
+    return PodCalls("", tuple(ServiceCall(name, is_made=True, reason=reason) for name in names))
+
+
+def mutating(services: Sequence[ServiceRegion]) -> PodCalls:
+    """Return the mutating calls: for Pods that a service writes into, and for Pods that carry the service label.
+
+    The first service that selects a Pod owns it. A service that writes nothing hides later ones only if it is sure to
+    own the Pod.
+    """
+    turns = [one for one in services if _writes(one) or one.is_sure]
+    groups = [(writes, list(group)) for writes, group in groupby(turns, _writes)]
+    if len(groups) > _MOST_TURNS:
+        groups = [(True, list(filter(_writes, services)))]
+    hiding = {one.service.name for writes, group in groups for one in group if not writes}
+    written: str | None = None
+    for writes, group in reversed(groups):
+        selected = any_selects(group)
+        if writes:
+            written = "" if not selected or written == "" else " ||\n".join(filter(None, (selected, written)))
+        elif written is not None and selected:
+            written = f"!({selected})" + (f" && (\n{written}\n)" if written else "")
+        else:
+            written = None
+    expression = "" if written == "" else " ||\n".join(filter(None, (f"{_NAMED}.hasValue()", written)))
+    if len(expression) > _LONGEST:
+        return all_calls(services, _TOO_LONG)
+    calls = [
+        ServiceCall(one.service.name, is_made=False, reason=f"{_IDLE}: nothing is written")
+        if expression and one.service.name in hiding
+        else ServiceCall(one.service.name, is_made=True, reason=_why_mutated(one))
+        for one in services
+    ]
+    unowned = f"nothing is written, unless the Pod carries the label {SERVICE_LABEL}" if expression else _NONE_UNOWNED
+    return PodCalls(expression, (*calls, ServiceCall("", is_made=not expression, reason=unowned)))
+
+
+def validating(services: Sequence[ServiceRegion], policy_hash: str) -> PodCalls:
+    """Return the validating calls: for all Pods but those that were rewritten by this policy and can only be admitted.
+
+    The expression does not trust the label alone, which a tenant can write too: the service must own the Pod.
+    """
+    rewritten: list[str] = []
+    calls: list[ServiceCall] = []
+    for place, one in enumerate(services):
+        reason = _why_validated(one) or (_TOO_MANY if len(rewritten) >= _MOST_LEFT_OUT else "")
+        expression = "" if reason else _owned_and_rewritten(one, services[:place])
+        if expression:
+            rewritten.append(expression)
+        why = _CLEAN if expression else reason or "an earlier service may own each of its Pods"
+        calls.append(ServiceCall(one.service.name, is_made=not expression, reason=why))
+    calls.append(ServiceCall("", is_made=True, reason=f"counted; {_TRIPWIRE}"))
+    listed = " ||\n  ".join(rewritten)
+    expression = f"request.operation != 'CREATE' ||\n{_HASH} != {quoted(policy_hash)} ||\n!(\n  {listed}\n)"
+    if len(expression) > _LONGEST:
+        return all_calls(services, _TOO_LONG)
+    return PodCalls(expression if rewritten else "", tuple(calls))
+
+
+def _writes(one: ServiceRegion) -> bool:
+    return not one.service.modes.all_disabled()
+
+
+def _why_mutated(one: ServiceRegion) -> str:
+    if _writes(one):
+        return _WRITES
+    return f"{_IDLE}; {_NONE_UNOWNED if one.is_sure else _UNSURE}"
+
+
+def _why_validated(one: ServiceRegion) -> str:
+    """Return why each new Pod of a service is validated; "" if a rewritten Pod need not be."""
+    if not _writes(one):
+        return f"{_IDLE}; {_TRIPWIRE}"
+    return ", ".join(reasons.to_validate(one.service)) or ("" if one.is_sure else _UNSURE)
+
+
+def _owned_and_rewritten(one: ServiceRegion, earlier: Sequence[ServiceRegion]) -> str:
+    """Return the expression of the Pods that a service owns and that carry its label; "" if there is none."""
+    others = [other for other in earlier if other.may_meet(one)]
+    hidden = any_selects(others)
+    if others and not hidden:
+        return ""
+    parts = (
+        f"{_NAMED}.orValue('') == {quoted(one.service.name)}",
+        one.expression,
+        _NO_NODE_NAME if reasons.denies_node_name(one.service) else "",
+        f"!({hidden})" if hidden else "",
+    )
+    return " && ".join(filter(None, parts))

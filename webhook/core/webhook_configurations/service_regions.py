@@ -1,0 +1,129 @@
+"""Services in a region: those that may own Pods of the region's namespaces, in the order of the policy."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+from webhook.core.kubernetes.label_constraints import Constraint, Constraints, constraints, imply
+from webhook.core.kubernetes.types import Requirement
+from webhook.core.policy.model import Service
+from webhook.core.webhook_configurations.cel import labels_fit, namespace_fits
+from webhook.core.webhook_configurations.label_algebra import narrowed, requirements
+from webhook.core.webhook_configurations.name_sets import EVERY, NameSet, Patterns, covers, is_covered
+from webhook.core.webhook_configurations.namespace_regions import NamespaceRegion
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRegion:
+    """A service, and the Pods of a region that its `match` may select.
+
+    `names`: None for all of the region's names. `labels`: of its podSelector. `is_sure`: its namespaceSelector selects
+    every namespace of the region; an expression cannot read the labels of a namespace.
+    """
+
+    service: Service
+    names: Patterns | None
+    labels: Constraints
+    is_sure: bool
+
+    @property
+    def expression(self) -> str:
+        """The expression that holds for these Pods, "" for all Pods of the region. It can be an operand of `&&`."""
+        return _selected(self.names, self.labels)
+
+    def may_meet(self, other: "ServiceRegion") -> bool:
+        """Return whether both may select the same Pod."""
+        if self.names is not None and other.names is not None and not NameSet(self.names).within(other.names):
+            return False
+        return narrowed(self.labels, *requirements(other.labels)) is not None
+
+
+def any_selects(services: Iterable[ServiceRegion]) -> str:
+    """Return the expression that holds if one of the services selects the Pod, "" if one of them selects all Pods.
+
+    Services that differ only in their names, or in the values of one label, are combined.
+    """
+    names: set[str] = set()
+    values: dict[tuple[Patterns | None, str], set[str]] = {}
+    others: list[str] = []
+    for one in services:
+        labels = tuple(one.labels.items())
+        if not labels:
+            if one.names is None:
+                return ""
+            names |= one.names
+        elif len(labels) == 1 and labels[0][1].allowed is not None:
+            key, constraint = labels[0]
+            values.setdefault((one.names, key), set()).update(constraint.allowed or ())
+        else:
+            others.append(one.expression)
+    combined = [
+        _selected(where, {key: Constraint(present=True, allowed=frozenset(allowed))})
+        for (where, key), allowed in values.items()
+    ]
+    of_names = [_selected(NameSet.of(names).inside, {})] if names else []
+    return " ||\n".join(dict.fromkeys((*of_names, *combined, *others)))
+
+
+def _selected(names: Patterns | None, labels: Constraints) -> str:
+    name = "" if names is None else namespace_fits(names)
+    if " || " in name:
+        name = f"({name})"
+    return " && ".join(filter(None, (name, labels_fit(labels))))
+
+
+class _Match(NamedTuple):
+    service: Service
+    patterns: Patterns
+    of_namespaces: Constraints
+    required: tuple[Requirement, ...]
+    """`of_namespaces` as a list."""
+    of_pods: Constraints
+
+
+class ServiceRegions:
+    """The services of a policy by region; a policy may have 5000 services and as many names."""
+
+    def __init__(self, services: Iterable[Service]) -> None:
+        self._matches = [one for service in services if (one := _match(service)) is not None]
+
+    def within(self, region: NamespaceRegion) -> tuple[ServiceRegion, ...]:
+        """Return the services that may own Pods in a region."""
+        ordered = sorted(region.names.inside)
+        found = []
+        for one in self._matches:
+            names = _shared(one.patterns, region.names, ordered)
+            if names and narrowed(region.labels, *one.required) is not None:
+                is_sure = imply(region.labels, one.of_namespaces)
+                all_names = covers(names, region.names.inside)
+                found.append(ServiceRegion(one.service, None if all_names else names, one.of_pods, is_sure))
+        return tuple(found)
+
+
+def _match(service: Service) -> _Match | None:
+    """Return what a service selects, None if that is nothing."""
+    match = service.match
+    of_namespaces, of_pods = constraints(match.namespace_selector), constraints(match.pod_selector)
+    if any(label.impossible for label in (*of_namespaces.values(), *of_pods.values())):
+        return None
+    patterns = frozenset(match.namespaces or (EVERY,))
+    return _Match(service, patterns, of_namespaces, tuple(requirements(of_namespaces)), of_pods)
+
+
+def _shared(patterns: Patterns, names: NameSet, ordered: Sequence[str]) -> Patterns:
+    """Return patterns of the names that are in both; `ordered`: those of the region, sorted."""
+    found: set[str] = set()
+    for pattern in patterns:
+        found.update([pattern] if is_covered(pattern, names.inside) else _narrower(pattern, ordered))
+    return frozenset(pattern for pattern in found if not is_covered(pattern, names.outside))
+
+
+def _narrower(pattern: str, ordered: Sequence[str]) -> Iterator[str]:
+    """Yield the patterns that a wider one covers: they follow its prefix in the alphabet."""
+    if not pattern.endswith("*"):
+        return iter(())
+    prefix = pattern.removesuffix("*")
+    following = islice(ordered, bisect_left(ordered, prefix), None)
+    return takewhile(lambda one: one.startswith(prefix), following)
