@@ -42,7 +42,8 @@ def run(ca: Path, *arguments: str, policy: str = POLICY) -> Result:
 
 def expected(ca: Path, target: ServiceReference | str) -> tuple[object, ...]:
     bundle = (ca.parent / "ca.crt").read_bytes()
-    return configurations(load(POLICY.encode(), Purpose.SERVE).policy.policy, ClientConfig(target, bundle))
+    loaded = load(POLICY.encode(), Purpose.SERVE).policy
+    return configurations(loaded.policy, ClientConfig(target, bundle), loaded.hash)
 
 
 def test_output_has_the_three_objects_with_the_certificate_and_no_key(ca: Path) -> None:
@@ -101,6 +102,56 @@ def test_output_does_not_depend_on_the_hash_seed(ca: Path) -> None:
         for seed in ("1", "2", "3")
     }
     assert len(printed) == 1
+
+
+def explained(*arguments: str, policy: str = POLICY) -> str:
+    result = CliRunner().invoke(root, ["policy", "webhooks", "--policy", "-", "--explain", *arguments], input=policy)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_explanation_is_a_table_of_each_webhook_and_needs_no_ca() -> None:
+    shop = "match: {namespaces: [shop], podSelector: {matchLabels: {app: "
+    policy = f"""{HEAD}services:
+- {{name: api, {shop}api}}}}}}, quota: {{windows: [{{window: 1m, hard: {{pods: 5}}}}]}}}}
+- {{name: web, {shop}web}}}}}}}}
+"""
+    assert explained(policy=policy).splitlines() == [
+        f"policy {load(policy.encode(), Purpose.SERVE).policy.hash}",
+        "",
+        "mutate.podgate.io: namespaces shop except kube-node-lease, kube-system, podgate-system",
+        "  SERVICE  NEW PODS  REASON",
+        "  api      called    at least the label podgate.io/service and the policy's hash are written",
+        "  web      called    at least the label podgate.io/service and the policy's hash are written",
+        "  (none)   left out  nothing is written, unless the Pod carries the label podgate.io/service",
+        "",
+        "validate-open.podgate.io: namespaces shop except kube-node-lease, kube-system, podgate-system",
+        "  SERVICE  NEW PODS  REASON",
+        "  api      called    quota (Enforce)",
+        "  web      left out  nothing can be refused, charged or reported once this policy has rewritten the Pod",
+        "  (none)   called    counted; the call shows if the policy is newer than this configuration",
+    ]
+
+
+def test_explanation_in_json_and_yaml_has_the_same_content() -> None:
+    found = json.loads(explained("-o", "json"))
+    assert found == yaml.safe_load(explained("-o", "yaml"))
+    assert found["policyHash"] == load(POLICY.encode(), Purpose.SERVE).policy.hash
+    assert found["webhooks"][0]["namespaces"] == {
+        "names": ["pay-*", "payments", "shop"],
+        "except": ["infra", "kube-node-lease", "kube-system", "podgate-system"],
+        "labels": [],
+    }
+    assert {one["call"] for webhook in found["webhooks"] for one in webhook["newPods"]} == {"Made", "LeftOut"}
+
+
+def test_with_all_calls_no_call_is_left_out(ca: Path) -> None:
+    found = json.loads(explained("-o", "json", "--all-calls"))
+    assert {one["call"] for webhook in found["webhooks"] for one in webhook["newPods"]} == {"Made"}
+    loaded = load(POLICY.encode(), Purpose.SERVE).policy
+    bundle = (ca.parent / "ca.crt").read_bytes()
+    every_call = configurations(loaded.policy, ClientConfig(ServiceReference(), bundle), all_calls=True)
+    assert tuple(yaml.safe_load_all(run(ca, "--all-calls").stdout)) == every_call
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -13,11 +14,20 @@ from certs import read, read_certificates
 from webhook.authentication.secret_path_file import read_paths
 from webhook.cli.options.certs_errors import user_errors
 from webhook.core.document import DocumentError, Purpose, load
-from webhook.core.webhook_configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
+from webhook.core.webhook_configurations import (
+    ClientConfig,
+    ServiceReference,
+    TooManyEntriesError,
+    configurations,
+    explanation,
+)
 from webhook.errors import UserError
+from webhook.offline.output.webhooks_page import page
 from webhook.offline.output.yaml_stream import yaml_stream
 from webhook.offline.policy_argument import read_document
 from webhook.support.redaction import masked
+
+Json = dict[str, Any]
 
 _SERVICE = re.compile(r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/([a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)(?::([1-9]\d{0,4}))?")
 _PORT, _LARGEST_PORT = 443, 65535
@@ -36,17 +46,17 @@ _PORT, _LARGEST_PORT = 443, 65535
     type=click.Path(path_type=Path),
     help="For a server in reduced mode: its --reduced-path-file. Its first line is the path to call.",
 )
-@click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option("--all-calls", is_flag=True, help="Leave out no call for a Pod of the services' namespaces.")
+@click.option("--explain", is_flag=True, help="Print which calls for new Pods are made and left out, and why, instead.")
+@click.option("-o", "output", type=click.Choice(["yaml", "json"]), help="[default: yaml; with --explain, a table]")
 @user_errors
 def webhooks(
     *,
     path: str,
-    ca: Path | None,
-    without_ca: bool,
-    service: str | None,
-    url: str | None,
-    path_file: Path | None,
-    output: str,
+    all_calls: bool,
+    explain: bool,
+    output: str | None,
+    **of_client: Any,  # the options of `_client`
 ) -> None:
     """Print the webhook configurations for a policy.
 
@@ -54,34 +64,56 @@ def webhooks(
     podgate policy webhooks --policy policy.yaml --ca pki/ca.crt \\
         | kubectl apply --server-side -f -
 
-    The API server then calls Podgate only for Pods that a service may own. Apply them again whenever the services'
-    namespaces, failureMode or the exemptions change. Exit code: 0, 1 the document has mistakes, 2 unreadable or not
-    renderable.
+    The API server then calls Podgate only for Pods that a service may own, and leaves out calls from which nothing
+    can come. Apply them again whenever a service's match or failureMode, all its modes, or the exemptions change.
+    Exit code: 0, 1 the document has mistakes, 2 unreadable or not renderable.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
-    if service is not None and url is not None:
-        raise UserError(
-            "--service and --url exclude each other", "give the one by which the API server reaches Podgate"
-        )
-    target = _base_url(url) if url is not None else _reference(service, None if without_ca else _PORT)
-    # Encoded again, so that a private key in the same file is not copied.
-    if (ca is None) != without_ca:
-        remedy = "give --ca FILE, or --without-ca if the controller or cert-manager manages the certificates"
-        raise UserError("give one of --ca and --without-ca", remedy)
-    bundle = b"".join(one.public_bytes(Encoding.PEM) for one in (read_certificates(ca) if ca is not None else ()))
-    secret = read_paths(read(path_file), path_file)[0] if path_file is not None else ""
+    client = None if explain else _client(**of_client)
     raw = read_document(path)
     try:
-        rendered = configurations(load(raw, Purpose.SERVE).policy.policy, ClientConfig(target, bundle, secret))
+        loaded = load(raw, Purpose.SERVE).policy
+        if client is None:
+            text = _explained(explanation(loaded.policy, loaded.hash, all_calls=all_calls), output)
+        else:
+            text = _rendered(configurations(loaded.policy, client, loaded.hash, all_calls=all_calls), output)
     except DocumentError as error:
         for problem in error.problems:
             click.echo(f"error: {path}:{problem}", err=True)
         sys.exit(1)
     except TooManyEntriesError as error:
         raise UserError(f"{path}: {error}", error.remedy) from None
-    if output == "json":
-        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": rendered}, indent=2))
-    else:
-        click.echo(yaml_stream(rendered), nl=False)
+    click.echo(text, nl=False)
+
+
+def _client(
+    *, ca: Path | None, without_ca: bool, service: str | None, url: str | None, path_file: Path | None
+) -> ClientConfig:
+    if service is not None and url is not None:
+        raise UserError(
+            "--service and --url exclude each other", "give the one by which the API server reaches Podgate"
+        )
+    target = _base_url(url) if url is not None else _reference(service, None if without_ca else _PORT)
+    if (ca is None) != without_ca:
+        remedy = "give --ca FILE, or --without-ca if the controller or cert-manager manages the certificates"
+        raise UserError("give one of --ca and --without-ca", remedy)
+    # Encoded again, so that a private key in the same file is not copied.
+    bundle = b"".join(one.public_bytes(Encoding.PEM) for one in (read_certificates(ca) if ca is not None else ()))
+    secret = read_paths(read(path_file), path_file)[0] if path_file is not None else ""
+    return ClientConfig(target, bundle, secret)
+
+
+def _rendered(found: tuple[Json, ...], output: str | None) -> str:
+    return _json({"apiVersion": "v1", "kind": "List", "items": found}) if output == "json" else yaml_stream(found)
+
+
+def _explained(found: Json, output: str | None) -> str:
+    if output is None:
+        return "".join(f"{line}\n" for line in page(found))
+    return _json(found) if output == "json" else yaml_stream((found,))
+
+
+def _json(document: Json) -> str:
+    return f"{json.dumps(document, indent=2)}\n"
 
 
 def _reference(text: str | None, port: int | None) -> ServiceReference:
