@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from webhook.core.webhook_configurations import ClientConfig, ServiceReference, 
 from webhook.errors import UserError
 from webhook.offline.output.yaml_stream import yaml_stream
 
+PAGE = Path(__file__).parents[3] / "docs" / "policy.md"
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
 POLICY = f"""{HEAD}exemptions: {{namespaces: ["ops-*", infra], usernames: [zoe, "o'neil"]}}
 services:
@@ -110,27 +112,12 @@ def explained(*arguments: str, policy: str = POLICY) -> str:
     return result.stdout
 
 
-def test_explanation_is_a_table_of_each_webhook_and_needs_no_ca() -> None:
-    shop = "match: {namespaces: [shop], podSelector: {matchLabels: {app: "
-    policy = f"""{HEAD}services:
-- {{name: api, {shop}api}}}}}}, quota: {{windows: [{{window: 1m, hard: {{pods: 5}}}}]}}}}
-- {{name: web, {shop}web}}}}}}}}
-"""
-    assert explained(policy=policy).splitlines() == [
-        f"policy {load(policy.encode(), Purpose.SERVE).policy.hash}",
-        "",
-        "mutate.podgate.io: namespaces shop except kube-node-lease, kube-system, podgate-system",
-        "  SERVICE  NEW PODS  REASON",
-        "  api      called    at least the label podgate.io/service and the policy's hash are written",
-        "  web      called    at least the label podgate.io/service and the policy's hash are written",
-        "  (none)   left out  nothing is written, unless the Pod carries the label podgate.io/service",
-        "",
-        "validate-open.podgate.io: namespaces shop except kube-node-lease, kube-system, podgate-system",
-        "  SERVICE  NEW PODS  REASON",
-        "  api      called    quota (Enforce)",
-        "  web      left out  nothing can be refused, charged or reported once this policy has rewritten the Pod",
-        "  (none)   called    counted; the call shows if the policy is newer than this configuration",
-    ]
+def test_explanation_is_a_table_of_each_webhook_as_documented() -> None:
+    documented = re.search(
+        r"\$ podgate policy webhooks --policy (\S+) --explain\n(.*?)```", PAGE.read_text(), re.DOTALL
+    )
+    assert documented is not None
+    assert explained(policy=(PAGE.parents[1] / documented[1]).read_text()) == documented[2]
 
 
 def test_explanation_in_json_and_yaml_has_the_same_content() -> None:
