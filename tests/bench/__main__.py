@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import uvloop
 
-from tests.bench import breaker_cost, evaluation, full, loop_stalls, pods, quick
+from tests.bench import breaker_cost, evaluation, full, lineup, loop_stalls, pods, quick
 from tests.bench.acquires import acquires
 from tests.bench.real_redis import real_redis
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only the most important figures, within a minute")
     parser.add_argument("--rounds", type=int, help="rounds of each comparison")
-    parser.add_argument("--only", choices=("servers", "evaluation", "breaker", "loop", "acquires", "pods"))
+    parser.add_argument("--only", choices=tuple(PARTS), help="one part")
     parser.add_argument("--pods", type=int, default=PODS, help="acquires of one round")
     parser.add_argument("--watched", type=int, default=pods.WATCHED, help="Pods that the controller watches")
     parser.add_argument("--before", metavar="REVISION", help="measure the server of another commit, too")
@@ -40,31 +40,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.quick:
         print("\n".join(quick.measured(chosen.rounds or QUICK_ROUNDS, QUICK_SECONDS)))
         return
-    for name, part in parts(chosen).items():
+    for name, part in PARTS.items():
         if chosen.only in (None, name):
-            print("\n".join(part()), flush=True)
+            print("\n".join(part(chosen)), flush=True)
 
 
-def parts(chosen: argparse.Namespace) -> dict[str, Callable[[], list[str]]]:
-    """Return what can be measured, by name."""
-    rounds = chosen.rounds or ACQUIRE_ROUNDS
+def _acquires(chosen: argparse.Namespace) -> list[str]:
+    with real_redis() as redis:
+        return uvloop.run(acquires(redis, chosen.rounds or ACQUIRE_ROUNDS, chosen.pods))
 
-    def of_acquires() -> list[str]:
-        with real_redis() as redis:
-            return uvloop.run(acquires(redis, rounds, chosen.pods))
 
-    def of_the_controller() -> list[str]:
-        with real_redis() as redis:
-            return uvloop.run(pods.watched(redis, chosen.watched, pods.ROUNDS, pods.QUIET_SECONDS))
+def _controller(chosen: argparse.Namespace) -> list[str]:
+    with real_redis() as redis:
+        return uvloop.run(pods.watched(redis, chosen.watched, pods.ROUNDS, pods.QUIET_SECONDS))
 
-    return {
-        "evaluation": lambda: evaluation.measured(rounds),
-        "breaker": lambda: breaker_cost.measured(rounds),
-        "loop": loop_stalls.measured,
-        "acquires": of_acquires,
-        "servers": lambda: full.measured(chosen.rounds or ROUNDS, chosen.before),
-        "pods": of_the_controller,
-    }
+
+def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
+    return lambda chosen: full.measured(name, chosen.rounds or ROUNDS, chosen.before)
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
+    "evaluation": lambda chosen: evaluation.measured(chosen.rounds or ACQUIRE_ROUNDS),
+    "breaker": lambda chosen: breaker_cost.measured(chosen.rounds or ACQUIRE_ROUNDS),
+    "loop": lambda _: loop_stalls.measured(),
+    "acquires": _acquires,
+    **{name: _comparison(name) for name in lineup.COMPARISONS},
+    "pods": _controller,
+}
+"""Returns the lines of the output, by part."""
 
 
 if __name__ == "__main__":

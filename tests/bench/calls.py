@@ -36,7 +36,7 @@ class Caller:
         workloads = list(scenario.workloads())
         bodies: dict[Half, list[str]] = {Half.MUTATE: [_mutating(workload) for workload in workloads]}
         if Half.VALIDATE in scenario.case.halves:
-            bodies[Half.VALIDATE] = [await self.validating(workload) for workload in workloads]
+            bodies[Half.VALIDATE] = await asyncio.gather(*map(self.validating, workloads))
         if scenario.case.refusal:
             await self._fill(scenario.case, bodies[Half.VALIDATE][0])
         return [

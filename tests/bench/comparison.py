@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 
 from tests.bench.calls import Caller
-from tests.bench.generator import CONNECTIONS, Call, Load, Measured, generate
+from tests.bench.generator import Call, Credentials, Load, Measured, generate
 from tests.bench.scenario import Scenario
 from tests.bench.servers import SERVER, Target
 from tests.bench.spread import Spread
@@ -70,9 +70,10 @@ class Bench:
             seconds=self.seconds_at_a_rate if scenario.rate else self.seconds,
             rate=scenario.rate,
             new_connections=scenario.new_connections,
-            connections=1 if scenario.new_connections else CONNECTIONS,
+            connections=1 if scenario.new_connections else scenario.connections,
         )
+        target, credentials = row.target, Credentials.of(self.files)
         try:
-            return await generate(self.generator, self.files, row.target.address, row.calls, load, row.target.processes)
+            return await generate(self.generator, credentials, target.addresses, row.calls, load, target.processes)
         except SystemExit as error:
             raise SystemExit(f"{error} ({row.target.name}, {scenario.name})") from None

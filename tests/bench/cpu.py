@@ -9,9 +9,11 @@ from pathlib import Path
 _CPU_OF_PROCESS = 2
 """CPUCLOCK_SCHED: user and system time of all threads of a process, to the nanosecond."""
 
-_CORES = sorted(os.sched_getaffinity(0))
-GENERATOR_CORE, SERVER_CORE = _CORES[0], _CORES[-1]
+CORES = sorted(os.sched_getaffinity(0))
+GENERATOR_CORE, SERVER_CORE = CORES[0], CORES[-1]
 """Redis, the trace receiver and the benchmark itself use the first. On a machine with one core both are the same."""
+OTHER_SERVER_CORE = CORES[-2] if len(CORES) > 2 else SERVER_CORE
+"""Of a second server process."""
 
 
 def cpu_seconds(pid: int) -> float:
@@ -26,10 +28,10 @@ def family(pid: int) -> list[int]:
 
 
 @contextmanager
-def running_on(core: int) -> Iterator[None]:
-    """Run this thread on one core; processes started within the block inherit it."""
+def running_on(*cores: int) -> Iterator[None]:
+    """Run this thread on these cores; processes started within the block inherit them."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, cores)
     try:
         yield
     finally:

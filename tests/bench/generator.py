@@ -12,8 +12,6 @@ from tests.bench.traffic import POD_UID, REVIEW_UID
 from tests.harness.server_process import Files
 from webhook.offline.simulator import GENERATED_SUFFIX
 
-CONNECTIONS = 16
-
 
 class Expect(msgspec.Struct, frozen=True):
     """The expected response."""
@@ -22,6 +20,8 @@ class Expect(msgspec.Struct, frozen=True):
     allowed: bool
     patch: bool
     text: str
+    created: bool = False
+    """By the API server, which answers with the Pod."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -32,6 +32,21 @@ class Call(msgspec.Struct, frozen=True):
     expect: Expect
 
 
+class Credentials(msgspec.Struct, frozen=True):
+    """Files and token by which the generator calls a server."""
+
+    ca: str
+    certificate: str
+    key: str
+    token: str = ""
+
+    @classmethod
+    def of(cls, files: Files) -> "Credentials":
+        """Return those of the API server at a webhook."""
+        certificate, key = files.pki.client_files(files.caller)
+        return cls(str(files.pki.paths.client_ca), str(certificate), str(key), files.signer.token())
+
+
 @dataclass(frozen=True)
 class Load:
     """Duration, rate and connections."""
@@ -40,7 +55,7 @@ class Load:
     seconds: float
     rate: int = 0
     new_connections: bool = False
-    connections: int = CONNECTIONS
+    connections: int = 1
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -69,20 +84,16 @@ class Measured(msgspec.Struct, frozen=True):
 
 async def generate(
     program: Path,
-    files: Files,
-    address: str,
+    credentials: Credentials,
+    addresses: Sequence[str],
     calls: Sequence[Call],
     load: Load,
     processes: Mapping[str, Sequence[int]],
 ) -> Measured:
-    """Send load to a server; an unexpected response ends the benchmark."""
-    certificate, key = files.pki.client_files(files.caller)
+    """Send load to a server, or in turn to several; an unexpected response ends the benchmark."""
     plan = {
-        "address": address,
-        "ca": str(files.pki.paths.client_ca),
-        "certificate": str(certificate),
-        "key": str(key),
-        "token": files.signer.token(),
+        "addresses": addresses,
+        "credentials": credentials,
         "connections": load.connections,
         "new_connections": load.new_connections,
         "rate": load.rate,

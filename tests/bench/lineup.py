@@ -1,101 +1,161 @@
-"""Lineups: the servers of a comparison and the scenarios of each."""
+"""Lineups: the servers of each comparison, and their scenarios."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tests.bench import servers
 from tests.bench.comparison import Row
+from tests.bench.cpu import OTHER_SERVER_CORE
+from tests.bench.policies import services_of, windows_of
 from tests.bench.programs import go_programs, kopf_python
+from tests.bench.real_redis import real_redis
 from tests.bench.scenario import BOTH, CASES, MUTATE, UNMATCHED_POD, VALIDATE, Case, Scenario
-from tests.bench.servers import Target, Variant
+from tests.bench.servers import OWN, OWN_MEMORY, OWN_TWO, Target, Variant
 from tests.bench.telemetry import TraceReceiver
 from tests.harness.server_process import Files
-from tests.redis_servers import RedisServer
 
 OTHER_SIZES = (2_000, 65_000)
 RATES = (20, 100, 500)
+CONNECTIONS = (1, 128)
+SERVICES = (1, 10, 100, 1_000)
+WINDOWS = (1, 4, 16)
+CONTAINERS = (1, 10, 50, 200)
 
 
-@dataclass(frozen=True)
-class Lineup:
-    """The running servers; `own` are those of Podgate."""
+@dataclass
+class Stage:
+    """Starts the servers of a comparison, which end with `stack`. `own` are those of Podgate."""
 
-    own: list[Target]
-    go: Target
-    aiohttp: Target
-    go_full: Target | None = None
-    go_empty: Target | None = None
-    aiohttp_server: Target | None = None
-    controller_runtime: Target | None = None
-    kopf: Target | None = None
+    stack: AsyncExitStack
+    files: Files
+    traces: TraceReceiver
+    before: Path | None = None
+    with_kopf: bool = True
+    own: list[Target] = field(default_factory=list)
 
+    async def podgate(self, *, redis: bool = True, policy: str = "", tree: Path | None = None) -> Target:
+        """Start Podgate on a Redis of its own or on memory; `tree` is the checkout of another commit."""
+        name = f"{OWN if redis else OWN_MEMORY}{', before' if tree else ''}"
+        variant = Variant(name, self.stack.enter_context(real_redis()) if redis else None, policy, tree)
+        endpoint = self.traces.endpoint(str(len(self.own)))
+        self.own.append(await self.stack.enter_async_context(servers.podgate(variant, self.files, endpoint)))
+        return self.own[-1]
 
-@asynccontextmanager
-async def quick_lineup(
-    files: Files, traces: TraceReceiver, variant: Variant, *, with_kopf: bool = True
-) -> AsyncIterator[Lineup]:
-    """Run Podgate, the plain Go webhook, aiohttp and kopf."""
-    programs = go_programs()
-    kopf = kopf_python() if with_kopf else None
-    async with AsyncExitStack() as stack:
-        own = await stack.enter_async_context(servers.podgate(variant, files, traces.endpoint("0")))
-        [go] = await stack.enter_async_context(servers.go_webhooks(programs, files, None))
-        aiohttp = await stack.enter_async_context(servers.aiohttp_server(files, low_level=False))
-        kopf_target = await stack.enter_async_context(servers.kopf(kopf, files)) if kopf else None
-        yield Lineup([own], go, aiohttp, kopf=kopf_target)
+    async def both_stores(self) -> list[Target]:
+        """Start Podgate on Redis and on memory, and that of another commit if there is one."""
+        today = [await self.podgate(), await self.podgate(redis=False)]
+        return [*today, await self.podgate(tree=self.before)] if self.before else today
 
+    async def go(self) -> Target:
+        """Start the plain Go webhook."""
+        [go] = await self.stack.enter_async_context(servers.go_webhooks(go_programs(), self.files, None))
+        return go
 
-@asynccontextmanager
-async def full_lineup(
-    files: Files, traces: TraceReceiver, variants: list[Variant], redis: RedisServer, *, with_kopf: bool = True
-) -> AsyncIterator[Lineup]:
-    """Run all servers; the Go webhook with a quota uses `redis`."""
-    programs = go_programs()
-    kopf = kopf_python() if with_kopf else None
-    async with AsyncExitStack() as stack:
-        own = [
-            await stack.enter_async_context(servers.podgate(variant, files, traces.endpoint(str(number))))
-            for number, variant in enumerate(variants)
-        ]
-        go, go_full = await stack.enter_async_context(servers.go_webhooks(programs, files, redis))
-        yield Lineup(
-            own,
-            go,
-            await stack.enter_async_context(servers.aiohttp_server(files, low_level=False)),
-            go_full,
-            await stack.enter_async_context(servers.empty_go(programs, files)),
-            await stack.enter_async_context(servers.aiohttp_server(files, low_level=True)),
-            await stack.enter_async_context(servers.controller_runtime(programs, files)),
-            await stack.enter_async_context(servers.kopf(kopf, files)) if kopf else None,
-        )
+    async def aiohttp(self, *, low_level: bool = False) -> Target:
+        return await self.stack.enter_async_context(servers.aiohttp_server(self.files, low_level=low_level))
+
+    async def kopf(self) -> list[Target]:
+        """Start kopf, unless it is left out."""
+        if not self.with_kopf:
+            return []
+        return [await self.stack.enter_async_context(servers.kopf(kopf_python(), self.files))]
 
 
-def quick_rows(lineup: Lineup) -> list[Row]:
+async def quick(stage: Stage) -> list[Row]:
     """Return the rows of `make bench-quick`."""
-    with_go = [*lineup.own, lineup.go]
-    rows = [Row(target, Scenario(MUTATE)) for target in (*with_go, lineup.aiohttp, lineup.kopf) if target]
-    return rows + [Row(target, Scenario(case)) for case in (VALIDATE, BOTH, UNMATCHED_POD) for target in with_go]
+    with_go = [await stage.podgate(), await stage.go()]
+    others = [await stage.aiohttp(), *await stage.kopf()]
+    rows = [Row(target, Scenario(MUTATE)) for target in (*with_go, *others)]
+    return rows + list(_rows(with_go, map(Scenario, (VALIDATE, BOTH, UNMATCHED_POD))))
 
 
-def full_rows(lineup: Lineup) -> list[Row]:
-    """Return the rows of `make bench`: all cases with 6 KB Pods, and the two calls in all other scenarios."""
-    rows = [Row(target, Scenario(case)) for case in CASES for target in _in_case(lineup, case)]
-    with_go = [*lineup.own, lineup.go]
-    for case in (MUTATE, VALIDATE):
-        more = [Scenario(case, pod_bytes=size) for size in OTHER_SIZES]
-        more += [Scenario(case, own_images=True)]
-        more += [Scenario(case, rate=rate) for rate in RATES]
-        rows += [Row(target, scenario) for scenario in more for target in with_go]
-    opened = Scenario(MUTATE, new_connections=True)
-    return rows + [Row(target, opened) for target in (*with_go, lineup.aiohttp)]
+async def every_server(stage: Stage) -> list[Row]:
+    """Return all cases with 6 KB Pods, and the two calls with other Pods."""
+    own = await stage.both_stores()
+    redis = stage.stack.enter_context(real_redis())
+    programs = go_programs()
+    go, go_full = await stage.stack.enter_async_context(servers.go_webhooks(programs, stage.files, redis))
+    runtime = await stage.stack.enter_async_context(servers.controller_runtime(programs, stage.files))
+    peers = [go_full, runtime, *await stage.kopf()]
+    empty = await stage.stack.enter_async_context(servers.empty_go(programs, stage.files))
+    constant = [await stage.aiohttp(), await stage.aiohttp(low_level=True), empty]
+
+    def of_case(case: Case) -> Iterator[Target]:
+        yield from own
+        yield from [go] if not case.refusal else []
+        yield from peers if case in (MUTATE, VALIDATE, BOTH) else []
+        yield from constant if case is MUTATE else []
+
+    rows = [Row(target, Scenario(case)) for case in CASES for target in of_case(case)]
+    more = [Scenario(case, pod_bytes=size) for case in (MUTATE, VALIDATE) for size in OTHER_SIZES]
+    more += [Scenario(case, own_images=True) for case in (MUTATE, VALIDATE)]
+    return rows + list(_rows([*own, go], more))
 
 
-def _in_case(lineup: Lineup, case: Case) -> Iterator[Target]:
-    yield from lineup.own
-    if case in (MUTATE, VALIDATE, BOTH, UNMATCHED_POD):
-        yield lineup.go
-    if case in (MUTATE, VALIDATE, BOTH):
-        yield from (one for one in (lineup.go_full, lineup.controller_runtime, lineup.kopf) if one)
-    if case is MUTATE:
-        yield from (one for one in (lineup.aiohttp, lineup.aiohttp_server, lineup.go_empty) if one)
+async def low_rates(stage: Stage) -> list[Row]:
+    """Return the two calls at low rates."""
+    with_go = [*await stage.both_stores(), await stage.go()]
+    usual = Scenario(MUTATE)
+    return list(_rows(with_go, [usual, *(replace(one, rate=rate) for one in _calls() for rate in RATES)]))
+
+
+async def connections(stage: Stage) -> list[Row]:
+    """Return the two calls on few and many kept connections, and on a new one for each Pod."""
+    with_go = [await stage.podgate(), await stage.go()]
+    kept = [one if count == 0 else replace(one, connections=count) for one in _calls() for count in (0, *CONNECTIONS)]
+    rows = list(_rows(with_go, kept))
+    return rows + list(_rows([*with_go, await stage.aiohttp()], [Scenario(MUTATE, new_connections=True)]))
+
+
+async def two_processes(stage: Stage) -> list[Row]:
+    """Return the two calls to one process, and to two that share a Redis."""
+    one, go = await stage.podgate(), await stage.go()
+    assert one.redis is not None
+    variant = Variant(OWN_TWO, one.redis, core=OTHER_SERVER_CORE)
+    started = servers.podgate(variant, stage.files, stage.traces.endpoint(str(len(stage.own))))
+    other = await stage.stack.enter_async_context(started)
+    stage.own.append(other)
+    return list(_rows([one, replace(one, name=OWN_TWO, others=(other,)), go], _calls()))
+
+
+async def services(stage: Stage) -> list[Row]:
+    """Return the two calls by the number of services."""
+    grown = [(count, await stage.podgate(policy=services_of(count))) for count in SERVICES]
+    rows = [Row(target, replace(one, services=count)) for one in _calls() for count, target in grown]
+    return [*rows, Row(await stage.go(), Scenario(MUTATE))]
+
+
+async def windows(stage: Stage) -> list[Row]:
+    """Return the two calls by the number of windows of the quota."""
+    grown = [(count, await stage.podgate(policy=windows_of(count))) for count in WINDOWS]
+    rows = [Row(target, replace(one, windows=count)) for one in _calls() for count, target in grown]
+    return [*rows, Row(await stage.go(), Scenario(MUTATE))]
+
+
+async def containers(stage: Stage) -> list[Row]:
+    """Return the two calls by the number of containers."""
+    with_go = [await stage.podgate(), await stage.go()]
+    usual = Scenario(MUTATE)
+    return list(_rows(with_go, [usual, *(replace(one, containers=count) for one in _calls() for count in CONTAINERS)]))
+
+
+COMPARISONS: dict[str, Callable[[Stage], Awaitable[list[Row]]]] = {
+    "servers": every_server,
+    "rates": low_rates,
+    "services": services,
+    "windows": windows,
+    "containers": containers,
+    "connections": connections,
+    "processes": two_processes,
+}
+
+
+def _calls() -> tuple[Scenario, Scenario]:
+    return Scenario(MUTATE), Scenario(VALIDATE)
+
+
+def _rows(targets: list[Target], scenarios: Iterable[Scenario]) -> Iterator[Row]:
+    for scenario in scenarios:
+        yield from (Row(target, scenario) for target in targets)

@@ -8,6 +8,7 @@ _PLACEMENT = """\
 """
 _PLENTY = """  quota: {windows: [{window: 1h, hard: {pods: 100000000, cpu: "100000000"}}]}"""
 _ONE_POD = """  quota: {windows: [{window: 1h, hard: {pods: 1, cpu: "100000000"}}]}"""
+_BREAKER = "  breaker: {quotaExceeded: {count: 10, within: 1m}}"
 _OPEN = f"""\
 - name: open
   match: {{namespaces: [open]}}
@@ -24,7 +25,7 @@ services:
   match: {{namespaces: [payments]}}
 {_PLACEMENT}
 {_PLENTY}
-  breaker: {{quotaExceeded: {{count: 10, within: 1m}}}}
+{_BREAKER}
 - name: exhausted
   match: {{namespaces: [exhausted]}}
 {_PLACEMENT}
@@ -34,6 +35,25 @@ ADMITTED, EXHAUSTED, OPEN = "payment-api", "exhausted", "open"
 """Services of the policy. The last two admit one Pod; later Pods are refused by the quota, or by an open breaker."""
 UNMATCHED = "unmatched"
 """A namespace that no service matches."""
+
+
+def services_of(count: int) -> str:
+    """Return a policy with that many services, s0 and so on; the namespace of each has its name."""
+    head, _, _ = POLICY.partition("- name:")
+    return head + "".join(
+        f"- name: s{number}\n  match: {{namespaces: [s{number}]}}\n{_PLACEMENT}{_PLENTY}\n{_BREAKER}\n"
+        for number in range(count)
+    )
+
+
+def windows_of(count: int) -> str:
+    """Return a policy with one service, ADMITTED, whose quota has that many windows."""
+    head, _, _ = POLICY.partition("- name:")
+    hard = 'hard: {pods: 100000000, cpu: "100000000"}'
+    windows = ", ".join(f"{{window: {number + 1}h, {hard}}}" for number in range(count))
+    match = "match: {namespaces: [payments]}"
+    return f"{head}- name: {ADMITTED}\n  {match}\n{_PLACEMENT}  quota: {{windows: [{windows}]}}\n{_BREAKER}\n"
+
 
 BREAKERS = f"""\
 apiVersion: podgate.io/v1alpha1

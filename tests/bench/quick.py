@@ -7,35 +7,26 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from tests.bench import lineup
 from tests.bench.comparison import Bench, Row
 from tests.bench.cpu import GENERATOR_CORE, running_on
-from tests.bench.lineup import quick_lineup, quick_rows
+from tests.bench.full import comparison
 from tests.bench.policies import POLICY
 from tests.bench.programs import go_programs
-from tests.bench.real_redis import real_redis
-from tests.bench.report import ceiling, compared, table, times_go
+from tests.bench.report import compared, times_go
 from tests.bench.scenario import BOTH, MUTATE, UNMATCHED_POD, VALIDATE
-from tests.bench.servers import AIOHTTP, KOPF, Variant
+from tests.bench.servers import AIOHTTP, KOPF, OWN
 from tests.bench.spread import Spread
-from tests.bench.telemetry import rates, trace_receiver
 from tests.harness.server_process import Files
-from tests.redis_servers import RedisServer
-
-NAME = "podgate, redis"
 
 
-async def quick(redis: RedisServer, rounds: int, seconds: float, *, with_kopf: bool = True) -> list[str]:
+async def quick(rounds: int, seconds: float, *, with_kopf: bool = True) -> list[str]:
     """Return the lines of the output."""
     with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder:
         files = Files.create(Path(folder), POLICY)
         bench = Bench(go_programs().loadgen, files, rounds, seconds, seconds / 4, seconds)
-        async with trace_receiver() as traces:
-            lineup = quick_lineup(files, traces, Variant(NAME, redis), with_kopf=with_kopf)
-            async with lineup as running:
-                rows = quick_rows(running)
-                await bench.measure(rows)
-                telemetry = str(await rates(traces, 0, running.own[0]))
-        return [*table(rows), *ceiling(rows), telemetry, summary(rows)]
+        lines, _, rows = await comparison(lineup.quick, bench, with_kopf=with_kopf)
+    return [*lines, summary(rows)]
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -43,7 +34,7 @@ def summary(rows: Sequence[Row]) -> str:
 
     `both`, one CREATE, is compared with one mutating call of Go's webhook.
     """
-    own = {row.scenario.case: row for row in rows if row.target.name == NAME}
+    own = {row.scenario.case: row for row in rows if row.target.name == OWN}
 
     def median(spread: Spread | None) -> float | None:
         return round(spread.median, 3) if spread else None
@@ -62,5 +53,5 @@ def summary(rows: Sequence[Row]) -> str:
 
 def measured(rounds: int, seconds: float) -> list[str]:
     """Return the lines of the output."""
-    with real_redis() as redis, running_on(GENERATOR_CORE):
-        return uvloop.run(quick(redis, rounds, seconds))
+    with running_on(GENERATOR_CORE):
+        return uvloop.run(quick(rounds, seconds))

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from tests.bench.comparison import Row
-from tests.bench.generator import CONNECTIONS
 from tests.bench.scenario import BOTH, BREAKER_OPEN, MUTATE, OVER_QUOTA, VALIDATE, Case, Scenario
 from tests.bench.servers import AIOHTTP, GO, GO_FULL, KOPF, REDIS, SERVER
 from tests.bench.spread import Spread
@@ -17,7 +16,8 @@ OTHERS = (GO_FULL, AIOHTTP, KOPF)
 _TITLE = """\
 CPU: of the server, in microseconds for each Pod: median of the rounds, and extremes; and of Redis. Times: that CPU by
 that of others in the same scenario (refusals: by an admitted validating call), with extremes for go. "both" is one
-CREATE, by one mutating call of go; "go both" is by both calls of go, and "go mutate" always by one mutating call.
+CREATE, by one mutating call of go; "go both" is by both calls of go, and "go mutate" by one mutating call with the same
+Pod, or with the usual one if there is none.
 Latency in microseconds; p50 also by that of go. Busy: share of its core that the server used, and of its own core the
 generator."""
 _COLUMNS = {
@@ -31,6 +31,7 @@ _COLUMNS = {
     "kopf": 8,
     "p50": 8,
     "p50 go": 8,
+    "p90": 8,
     "p99": 8,
     "busy": 7,
     "generator": 11,
@@ -47,6 +48,12 @@ def compared(rows: Sequence[Row], row: Row, name: str, case: Case | None = None)
 def times_go(rows: Sequence[Row], row: Row) -> Spread | None:
     """Return the ratio to the same call of Go's webhook, and for both calls of a CREATE to one mutating call of it."""
     return compared(rows, row, GO, MUTATE if row.scenario.case is BOTH else None)
+
+
+def times_unit(rows: Sequence[Row], row: Row) -> Spread | None:
+    """Return the ratio to a mutating call of Go's webhook with a 6 KB Pod, the unit of all pictures."""
+    unit = next((one for one in rows if one.target.name == GO and one.scenario == Scenario(MUTATE)), None)
+    return row.ratio(unit) if unit else None
 
 
 def times_both_of_go(rows: Sequence[Row], row: Row) -> Spread | None:
@@ -67,7 +74,7 @@ def table(rows: Sequence[Row]) -> list[str]:
     last = None
     for row in rows:
         if row.scenario != last:
-            lines.append(f"{row.scenario.name}, {_sending(row.scenario)}")
+            lines.append(row.scenario.name)
             last = row.scenario
         cells = zip(_cells(rows, row), _COLUMNS.values(), strict=True)
         lines.append(f"  {row.target.name:{_NAME_WIDTH - 2}}" + "".join(f"{cell:>{width}}" for cell, width in cells))
@@ -76,7 +83,7 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 def _cells(rows: Sequence[Row], row: Row) -> list[str]:
     by_go = times_go(rows, row)
-    medians = [compared(rows, row, GO, MUTATE), times_both_of_go(rows, row)]
+    medians = [compared(rows, row, GO, MUTATE) or times_unit(rows, row), times_both_of_go(rows, row)]
     medians += [compared(rows, row, name) for name in OTHERS]
     go = counterpart(rows, row, GO)
     return [
@@ -86,6 +93,7 @@ def _cells(rows: Sequence[Row], row: Row) -> list[str]:
         *(f"{ratio.median:.2f}" if ratio else "-" for ratio in medians),
         f"{Spread.of(row.p50_us).median:.0f}",
         f"{row.p50_ratio(go).median:.2f}" if go else "-",
+        f"{Spread.of([one.latency_us.p90 for one in row.rounds]).median:.0f}",
         f"{Spread.of([one.latency_us.p99 for one in row.rounds]).median:.0f}",
         *(f"{Spread.of([one.share(group) for one in row.rounds]).median:.0%}" for group in (SERVER, GENERATOR)),
     ]
@@ -93,12 +101,17 @@ def _cells(rows: Sequence[Row], row: Row) -> list[str]:
 
 def ceiling(rows: Sequence[Row]) -> list[str]:
     """Return the limit of the generator, from the row with the highest throughput."""
-    fastest = max(rows, key=lambda row: Spread.of([one.count / one.seconds for one in row.rounds]).median)
-    sent = Spread.of([one.count / one.seconds for one in fastest.rounds])
-    own = Spread.of([one.cpu_us(GENERATOR) for one in fastest.rounds])
-    capacity = 1e6 / own.median
-    most = f"at most {sent.median:.0f} Pods a second, to {fastest.target.name}"
-    return [f"generator: {most}; {own.median:.0f} us of CPU for each, so that its core could do {capacity:.0f}"]
+    most = generator_figures(rows)
+    sent = f"at most {most['pods_per_second']:.0f} Pods a second, to {most['server']}"
+    cost = f"{most['cpu_us']:.0f} us of CPU for each, so that its core could do {1e6 / most['cpu_us']:.0f}"
+    return [f"generator: {sent}; {cost}"]
+
+
+def generator_figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return throughput and CPU time of the generator in the row with the highest throughput."""
+    fastest = max(rows, key=_pods_per_second)
+    own = Spread.of([one.cpu_us(GENERATOR) for one in fastest.rounds]).median
+    return {"server": fastest.target.name, "pods_per_second": _pods_per_second(fastest), "cpu_us": own}
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -110,6 +123,10 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "pod_bytes": row.scenario.pod_bytes,
             "own_images": row.scenario.own_images,
             "new_connections": row.scenario.new_connections,
+            "connections": row.scenario.connections,
+            "containers": row.scenario.containers,
+            "services": row.scenario.services,
+            "windows": row.scenario.windows,
             "rate": row.scenario.rate,
             "cpu_us": Spread.of(row.cpu_us),
             "redis_cpu_us": Spread.of([one.cpu_us(REDIS) for one in row.rounds]),
@@ -117,9 +134,11 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "generator_share": Spread.of([one.share(GENERATOR) for one in row.rounds]),
             "server_share": Spread.of([one.share(SERVER) for one in row.rounds]),
             "ratio": _ratios(rows, row),
+            "times_unit": times_unit(rows, row),
             "ratio_to_one_go_mutate": compared(rows, row, GO, MUTATE),
             "ratio_to_both_of_go": times_both_of_go(rows, row),
             "p50_us": Spread.of(row.p50_us),
+            "p90_us": Spread.of([one.latency_us.p90 for one in row.rounds]),
             "p50_ratio_to_go": row.p50_ratio(go) if (go := counterpart(rows, row, GO)) else None,
             "rounds": row.rounds,
         }
@@ -132,11 +151,9 @@ def _ratios(rows: Sequence[Row], row: Row) -> dict[str, Spread]:
     return {name: ratio for name, ratio in ratios.items() if ratio}
 
 
+def _pods_per_second(row: Row) -> float:
+    return Spread.of([one.count / one.seconds for one in row.rounds]).median
+
+
 def _median(row: Row, group: str) -> float:
     return Spread.of([one.cpu_us(group) for one in row.rounds]).median
-
-
-def _sending(scenario: Scenario) -> str:
-    if scenario.new_connections:
-        return "one connection after another"
-    return f"{CONNECTIONS} kept connections"

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.bench.policies import ADMITTED, EXHAUSTED, OPEN, UNMATCHED
-from tests.bench.traffic import POD_BYTES, Workload
+from tests.bench.traffic import CONTAINERS, POD_BYTES, Workload
 from webhook.core.admission.decision import Half
 
 WORKLOADS = 20
-"""Number of Deployments in a scenario; their Pods alternate."""
+"""Number of Deployments in a scenario; their Pods alternate. A policy with more services has one for each."""
+CONNECTIONS = 16
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,12 @@ class Scenario:
     new_connections: bool = False
     rate: int = 0
     """Pods per second; 0: each connection sends its next Pod after the last response."""
+    connections: int = CONNECTIONS
+    containers: int = CONTAINERS
+    services: int = 0
+    """Number of services in the policy, whose Pods alternate; 0: Pods of ADMITTED only."""
+    windows: int = 1
+    """Number of windows in the quota of the policy."""
 
     @property
     def name(self) -> str:
@@ -54,8 +61,18 @@ class Scenario:
         parts += ["different images"] if self.own_images else []
         parts += ["new connections"] if self.new_connections else []
         parts += [f"{self.rate}/s"] if self.rate else []
-        return ", ".join(parts)
+        parts += [f"{self.containers} containers"] if self.containers != CONTAINERS else []
+        parts += [f"{self.services} services"] if self.services else []
+        parts += [f"{self.windows} windows"] if self.windows > 1 else []
+        return f"{', '.join(parts)}, {self.sending}"
+
+    @property
+    def sending(self) -> str:
+        if self.new_connections:
+            return "one connection after another"
+        return f"{self.connections} kept connection{'s' if self.connections > 1 else ''}"
 
     def workloads(self) -> Iterator[Workload]:
-        for number in range(1 if self.case.has_one_workload else WORKLOADS):
-            yield Workload(self.case.service, number, self.pod_bytes, self.own_images)
+        for number in range(1 if self.case.has_one_workload else max(WORKLOADS, self.services)):
+            service = f"s{number % self.services}" if self.services else self.case.service
+            yield Workload(service, number, self.pod_bytes, self.own_images, self.containers)

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.bench.cpu import SERVER_CORE, family, running_on
@@ -16,6 +16,7 @@ GCRA = Path(__file__).with_name("gcra.lua")
 SERVER, REDIS = "server", "redis"
 """Groups of processes whose CPU time is measured."""
 GO, GO_FULL, KOPF = "go", "go + JWT + Redis", "kopf"
+OWN, OWN_MEMORY, OWN_TWO = "podgate, redis", "podgate, memory", "podgate, redis, 2 processes"
 AIOHTTP, AIOHTTP_SERVER = "aiohttp Application", "aiohttp web.Server"
 """Names of the servers that others are compared with."""
 
@@ -32,20 +33,31 @@ class Target:
     """Its response is constant, so it serves only as a mutating webhook."""
     serving: Serving | None = None
     """Only of Podgate."""
+    others: tuple["Target", ...] = ()
+    """Further processes of the same server, on the same Redis."""
+
+    @property
+    def addresses(self) -> list[str]:
+        return [self.address, *(other.address for other in self.others)]
 
     @property
     def processes(self) -> dict[str, list[int]]:
         """Return the processes whose CPU time is measured, by group."""
-        return {SERVER: family(self.pid), **({REDIS: [self.redis.pid]} if self.redis else {})}
+        pids = [pid for one in (self, *self.others) for pid in family(one.pid)]
+        return {SERVER: pids, **({REDIS: [self.redis.pid]} if self.redis else {})}
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A configuration of Podgate, from the checkout `tree`."""
+    """A configuration of Podgate."""
 
     name: str
     redis: RedisServer | None = None
-    tree: Path = TREE
+    policy: str = ""
+    """Instead of that of the files."""
+    tree: Path | None = None
+    """The checkout of another commit."""
+    core: int = SERVER_CORE
 
 
 @asynccontextmanager
@@ -55,9 +67,13 @@ async def podgate(variant: Variant, files: Files, traces: str) -> AsyncIterator[
     if variant.redis is not None:
         # On a busy machine a late response of Redis must not change the decision.
         arguments += ["--store", variant.redis.url, "--store-deadline", "10s"]
+    if variant.policy:
+        files = replace(files)
+        files.policy = files.folder / f"policy-{len(list(files.folder.glob('policy-*.yaml')))}.yaml"
+        files.policy.write_text(variant.policy)
     async with AsyncExitStack() as stack:
-        with running_on(SERVER_CORE):
-            running = await stack.enter_async_context(serving(files, *arguments, tree=variant.tree))
+        with running_on(variant.core):
+            running = await stack.enter_async_context(serving(files, *arguments, tree=variant.tree or TREE))
         yield Target(variant.name, running.admission, running.process.pid, variant.redis, serving=running)
 
 

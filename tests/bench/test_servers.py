@@ -4,7 +4,7 @@ import copy
 import json
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,17 @@ from tests.bench import lineup, scenario, servers
 from tests.bench.calls import Caller, placement
 from tests.bench.comparison import Bench, Row
 from tests.bench.full import checked_out, comparison
-from tests.bench.generator import Call, Expect, Latency, Load, Measured, generate
+from tests.bench.generator import Call, Credentials, Expect, Latency, Load, Measured, generate
 from tests.bench.policies import POLICY
 from tests.bench.programs import MODULE, go_programs
 from tests.bench.quick import quick, summary
 from tests.bench.real_redis import real_redis
 from tests.bench.report import as_json
-from tests.bench.scenario import BOTH, CASES, MUTATE, UNMATCHED_POD, VALIDATE, Case, Scenario
+from tests.bench.results import read, record
+from tests.bench.scenario import BOTH, CASES, CONNECTIONS, MUTATE, UNMATCHED_POD, VALIDATE, Case, Scenario
 from tests.bench.servers import Target, Variant
 from tests.bench.spread import Spread
-from tests.bench.telemetry import Rates, unlike
+from tests.bench.telemetry import Rates, rates, trace_receiver, unlike
 from tests.bench.traffic import Workload, mutating_review, placed, user_pod, validating_review
 from tests.cluster.binaries import cache
 from tests.cluster.toolchain import go, run_go
@@ -61,19 +62,18 @@ async def go_target(files: Files, redis: RedisServer | None = None) -> AsyncIter
         yield targets[-1], Caller(session, files, targets[-1])
 
 
-async def test_comparison_measures_every_server_in_its_scenarios(
-    redis: RedisServer, files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def tiny_bench(files: Files) -> Bench:
+    return Bench(go_programs().loadgen, files, 1, TINY_SECONDS, TINY_SECONDS / 2, TINY_SECONDS)
+
+
+async def test_comparison_measures_every_server_in_its_scenarios(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineup, "OTHER_SIZES", (65_000,))
-    monkeypatch.setattr(lineup, "RATES", (100,))
-    bench = Bench(go_programs().loadgen, files, 1, TINY_SECONDS, TINY_SECONDS / 2, TINY_SECONDS)
     with checked_out("HEAD") as before:
         assert before is not None
-        chosen = [Variant("podgate, redis", redis), Variant("podgate before, memory", tree=before)]
-        lines, figures = await comparison(chosen, redis, bench, with_kopf=False)
+        lines, figures, _ = await comparison(lineup.every_server, tiny_bench(files), before, with_kopf=False)
 
     rows = json.loads(msgspec.json.encode(figures))["rows"]
-    own = [variant.name for variant in chosen]
+    own = [servers.OWN, servers.OWN_MEMORY, f"{servers.OWN}, before"]
     in_go = [servers.GO, servers.GO_FULL, "controller-runtime"]
     constant = [servers.AIOHTTP, servers.AIOHTTP_SERVER, "go, constant"]
     of_case = {case.name: [*own, *in_go] for case in CASES} | {
@@ -81,21 +81,64 @@ async def test_comparison_measures_every_server_in_its_scenarios(
         UNMATCHED_POD.name: [*own, servers.GO],
         **{case.name: own for case in CASES if case.refusal},
     }
-    usual = [row for row in rows if Scenario(CASES[0]).pod_bytes == row["pod_bytes"] and not _is_special(row)]
+    usual = [row for row in rows if Scenario(CASES[0]).pod_bytes == row["pod_bytes"] and not row["own_images"]]
     assert {case.name: [row["server"] for row in usual if row["case"] == case.name] for case in CASES} == of_case
-    assert len([row for row in rows if row["rate"] == 100]) == 2 * (len(own) + 1)
-    assert len([row for row in rows if row["new_connections"]]) == len(own) + 2
     assert all(row["cpu_us"]["low"] > 0 and row["generator_cpu_us"]["low"] > 0 for row in rows)
     assert all(row["ratio"][servers.GO]["median"] > 0 for row in rows if row["server"] in own)
     assert sum(line.startswith("  podgate") for line in lines) >= len([row for row in rows if row["server"] in own])
 
 
-def _is_special(row: dict[str, Any]) -> bool:
-    return bool(row["own_images"] or row["new_connections"] or row["rate"])
+@pytest.mark.parametrize(
+    ("name", "values", "field", "expected"),
+    [
+        ("rates", (100,), "rate", {0, 100}),
+        ("services", (1, 40), "services", {0, 1, 40}),
+        ("windows", (1, 16), "windows", {1, 16}),
+        ("containers", (200,), "containers", {3, 200}),
+        ("connections", (1,), "connections", {1, 16}),
+        ("processes", None, "server", {servers.OWN, servers.OWN_TWO, servers.GO}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_comparison_of_growth_measures_each_value(
+    files: Files,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    values: tuple[int, ...] | None,
+    field: str,
+    expected: set[object],
+) -> None:
+    if values:
+        monkeypatch.setattr(lineup, name.upper(), values)
+    _, figures, _ = await comparison(lineup.COMPARISONS[name], tiny_bench(files))
+
+    rows = json.loads(msgspec.json.encode(figures))["rows"]
+    assert {row[field] for row in rows} == expected
+    assert {row["case"] for row in rows} == {MUTATE.name, VALIDATE.name}
+    assert all(row["times_unit"]["median"] > 0 for row in rows)
+    assert any(row["new_connections"] for row in rows) == (name == "connections")
 
 
-async def test_last_line_of_the_quick_form_has_the_ratios(redis: RedisServer) -> None:
-    lines = await quick(redis, rounds=1, seconds=TINY_SECONDS, with_kopf=False)
+async def test_load_on_two_processes_reaches_both(files: Files) -> None:
+    """Their requests would otherwise be those of one process."""
+    async with AsyncExitStack() as stack, trace_receiver() as traces:
+        stage = lineup.Stage(stack, files, traces)
+        await tiny_bench(files).measure([row for row in await lineup.two_processes(stage) if row.target.others])
+        reviews = [(await rates(traces, number, target)).reviews for number, target in enumerate(stage.own)]
+    assert min(reviews) >= CONNECTIONS // 2
+
+
+def test_results_of_a_part_replace_only_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "bench.json"
+    for part, figures in (("one", [1]), ("other", [2]), ("one", [3])):
+        record(part, figures, path)
+    results = read(path)
+    assert {part: results[part]["figures"] for part in results} == {"one": [3], "other": [2]}
+    assert all(results[part]["date"] and "cores" in results[part]["machine"] for part in results)
+
+
+async def test_last_line_of_the_quick_form_has_the_ratios() -> None:
+    lines = await quick(rounds=1, seconds=TINY_SECONDS, with_kopf=False)
 
     summary = json.loads(lines[-1])
     ratio = summary["ratio"]
@@ -166,7 +209,7 @@ async def test_go_webhook_with_redis_charges_each_pod_and_verifies_tokens(redis:
 
 async def _tiny_load(files: Files, target: Target, calls: list[Call], load: Load | None = None) -> Measured:
     tiny = load or Load(0.0, TINY_SECONDS, connections=2)
-    return await generate(go_programs().loadgen, files, target.address, calls, tiny, target.processes)
+    return await generate(go_programs().loadgen, Credentials.of(files), target.addresses, calls, tiny, target.processes)
 
 
 @pytest.mark.parametrize("case", [MUTATE, VALIDATE, BOTH, UNMATCHED_POD], ids=lambda case: case.name)

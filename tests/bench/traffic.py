@@ -23,12 +23,16 @@ _BYTES_OF_ENV = 71
 
 @dataclass(frozen=True)
 class Workload:
-    """A Deployment. Its Pods differ only in their names, and with `own_images` in their image tags."""
+    """A Deployment. Its Pods differ only in their names, and with `own_images` in their image tags.
+
+    `pod_bytes` is a minimum: many containers need more.
+    """
 
     service: str = ADMITTED
     number: int = 0
     pod_bytes: int = POD_BYTES
     own_images: bool = False
+    containers: int = CONTAINERS
 
     @property
     def namespace(self) -> str:
@@ -40,10 +44,10 @@ class Workload:
 
 
 def user_pod(workload: Workload) -> dict[str, Any]:
-    """Return a Pod before mutation, with the API server's defaults, of about `pod_bytes` as JSON."""
+    """Return a Pod before mutation, with the API server's defaults, of at least `pod_bytes` as JSON."""
     name = workload.name
     tag = GENERATED_SUFFIX if workload.own_images else "1.4.2"
-    variables = max(0, workload.pod_bytes - _BYTES_WITHOUT_ENV) // (CONTAINERS * _BYTES_OF_ENV)
+    variables = max(0, workload.pod_bytes - _BYTES_WITHOUT_ENV) // (workload.containers * _BYTES_OF_ENV)
     containers = [
         {
             "name": f"c{number}",
@@ -51,7 +55,7 @@ def user_pod(workload: Workload) -> dict[str, Any]:
             "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
             "env": [{"name": f"SETTING_{variable}", "value": "x" * 40} for variable in range(variables)],
         }
-        for number in range(CONTAINERS)
+        for number in range(workload.containers)
     ]
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-7d9c", "controller": True}
     annotations = {"padding": ""}

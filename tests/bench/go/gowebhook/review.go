@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 
 	"podgate.io/bench/policy"
 )
@@ -76,7 +77,7 @@ func (webhook *Webhook) handler(decide func(*Request) (*Response, error)) http.H
 func (webhook *Webhook) review(
 	call *http.Request, request *Request, decide func(*Request) (*Response, error),
 ) (*Response, error) {
-	if request.Namespace != policy.Namespace {
+	if !strings.HasPrefix(request.Namespace, policy.Namespace) {
 		return &Response{UID: request.UID, Allowed: true}, nil
 	}
 	if webhook.quota != nil {

@@ -7,16 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http/httputil"
 	"strconv"
 )
 
-var contentLength = []byte("content-length:")
+var (
+	contentLength    = []byte("content-length:")
+	transferEncoding = []byte("transfer-encoding:")
+)
+
+// chunked is the length of a body that is sent in chunks.
+const chunked = -1
 
 // Connection speaks HTTP/1.1, one exchange at a time.
 type Connection struct {
 	tls    *tls.Conn
 	reader *bufio.Reader
 	body   []byte
+	chunks bytes.Buffer
 }
 
 func dial(address string, config *tls.Config) (*Connection, error) {
@@ -30,7 +38,7 @@ func dial(address string, config *tls.Config) (*Connection, error) {
 func (connection *Connection) close() error { return connection.tls.Close() }
 
 // exchange sends a request and returns the body of its answer, which is valid until the next one.
-func (connection *Connection) exchange(request []byte) ([]byte, error) {
+func (connection *Connection) exchange(request, expected []byte) ([]byte, error) {
 	if _, err := connection.tls.Write(request); err != nil {
 		return nil, err
 	}
@@ -38,12 +46,15 @@ func (connection *Connection) exchange(request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.HasPrefix(status, []byte("HTTP/1.1 200 ")) {
+	if !bytes.HasPrefix(status, expected) {
 		return nil, fmt.Errorf("answered %q", status)
 	}
 	length, err := connection.headers()
 	if err != nil {
 		return nil, err
+	}
+	if length == chunked {
+		return connection.readChunks()
 	}
 	if cap(connection.body) < length {
 		connection.body = make([]byte, length)
@@ -53,9 +64,19 @@ func (connection *Connection) exchange(request []byte) ([]byte, error) {
 	return connection.body, err
 }
 
+// readChunks reads a body in chunks, and the empty line after them.
+func (connection *Connection) readChunks() ([]byte, error) {
+	connection.chunks.Reset()
+	if _, err := connection.chunks.ReadFrom(httputil.NewChunkedReader(connection.reader)); err != nil {
+		return nil, err
+	}
+	_, err := connection.line()
+	return connection.chunks.Bytes(), err
+}
+
 // headers reads them all and returns the length of the body.
 func (connection *Connection) headers() (int, error) {
-	length := -1
+	length, found := 0, false
 	for {
 		line, err := connection.line()
 		if err != nil {
@@ -69,9 +90,13 @@ func (connection *Connection) headers() (int, error) {
 			if err != nil {
 				return 0, err
 			}
+			found = true
+		}
+		if len(line) > len(transferEncoding) && bytes.EqualFold(line[:len(transferEncoding)], transferEncoding) {
+			length, found = chunked, true
 		}
 	}
-	if length < 0 {
+	if !found {
 		return 0, errors.New("answered without a Content-Length")
 	}
 	return length, nil

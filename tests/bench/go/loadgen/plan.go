@@ -11,11 +11,9 @@ import (
 
 // Plan is what to send, to whom, and for how long.
 type Plan struct {
-	Address     string `json:"address"`
-	CA          string `json:"ca"`
-	Certificate string `json:"certificate"`
-	Key         string `json:"key"`
-	Token       string `json:"token"`
+	// Addresses are used in turn by the connections.
+	Addresses   []string    `json:"addresses"`
+	Credentials Credentials `json:"credentials"`
 
 	Connections int `json:"connections"`
 	// NewConnections makes a connection for each Pod; otherwise connections are kept.
@@ -31,6 +29,14 @@ type Plan struct {
 	Placeholders Placeholders `json:"placeholders"`
 	// Calls are made in turn about each Pod.
 	Calls []CallPlan `json:"calls"`
+}
+
+// Credentials are files, and a token that may be empty.
+type Credentials struct {
+	CA          string `json:"ca"`
+	Certificate string `json:"certificate"`
+	Key         string `json:"key"`
+	Token       string `json:"token"`
 }
 
 // Placeholders stand in bodies for values that are new in each review or Pod. The new ones have the same length.
@@ -50,6 +56,8 @@ type CallPlan struct {
 
 // Expect is what an answer must be.
 type Expect struct {
+	// Created is true for kube-apiserver, which creates the Pod; only Text is expected of its answer.
+	Created bool `json:"created"`
 	// EchoesUID is false for servers whose answer is a constant.
 	EchoesUID bool `json:"echoes_uid"`
 	Allowed   bool `json:"allowed"`
@@ -72,18 +80,18 @@ func (plan *Plan) interval() time.Duration {
 
 func seconds(number float64) time.Duration { return time.Duration(number * float64(time.Second)) }
 
-func (plan *Plan) tlsConfig() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(plan.Certificate, plan.Key)
+func (credentials *Credentials) tlsConfig() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(credentials.Certificate, credentials.Key)
 	if err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
 	}
-	bundle, err := os.ReadFile(plan.CA)
+	bundle, err := os.ReadFile(credentials.CA)
 	if err != nil {
 		return nil, fmt.Errorf("ca: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(bundle) {
-		return nil, errors.New("ca: no certificate in " + plan.CA)
+		return nil, errors.New("ca: no certificate in " + credentials.CA)
 	}
 	return &tls.Config{
 		Certificates: []tls.Certificate{pair},

@@ -22,7 +22,7 @@ type Latency struct {
 }
 
 func run(plan *Plan) (*Result, error) {
-	config, err := plan.tlsConfig()
+	config, err := plan.Credentials.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func run(plan *Plan) (*Result, error) {
 	}
 	workers := make([]*Worker, plan.Connections)
 	for index := range workers {
-		if workers[index], err = load.connect(); err != nil {
+		if workers[index], err = load.connect(plan.Addresses[index%len(plan.Addresses)]); err != nil {
 			return nil, err
 		}
 	}

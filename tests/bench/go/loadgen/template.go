@@ -50,9 +50,13 @@ type Template struct {
 }
 
 func newTemplate(plan *Plan, path, body string) *Template {
+	authorization := ""
+	if plan.Credentials.Token != "" {
+		authorization = "Authorization: Bearer " + plan.Credentials.Token + "\r\n"
+	}
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: kube-apiserver-admission\r\n"+
-		"Content-Length: %d\r\nAccept: application/json, */*\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n", path, len(body), plan.Token)
+		"Content-Length: %d\r\nAccept: application/json, */*\r\n%s"+
+		"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n", path, len(body), authorization)
 	request := []byte(head + body)
 	return &Template{
 		bytes:      request,

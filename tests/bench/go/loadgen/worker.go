@@ -38,6 +38,7 @@ type Sample struct {
 // Worker sends one Pod at a time.
 type Worker struct {
 	load       *Load
+	address    string
 	fresh      *Fresh
 	connection *Connection
 	timer      *Timer
@@ -46,8 +47,8 @@ type Worker struct {
 }
 
 // connect prepares a worker; its connection is kept unless each Pod has its own.
-func (load *Load) connect() (*Worker, error) {
-	worker := &Worker{load: load, fresh: newFresh(&load.plan.Placeholders)}
+func (load *Load) connect(address string) (*Worker, error) {
+	worker := &Worker{load: load, address: address, fresh: newFresh(&load.plan.Placeholders)}
 	var err error
 	if load.plan.Rate != 0 {
 		if worker.timer, err = newTimer(); err != nil {
@@ -55,7 +56,7 @@ func (load *Load) connect() (*Worker, error) {
 		}
 	}
 	if !load.plan.NewConnections {
-		worker.connection, err = dial(load.plan.Address, load.tls)
+		worker.connection, err = dial(address, load.tls)
 	}
 	return worker, err
 }
@@ -90,7 +91,7 @@ func (worker *Worker) work() error {
 func (worker *Worker) admit(number int64) error {
 	if worker.load.plan.NewConnections {
 		var err error
-		if worker.connection, err = dial(worker.load.plan.Address, worker.load.tls); err != nil {
+		if worker.connection, err = dial(worker.address, worker.load.tls); err != nil {
 			return err
 		}
 	}
@@ -99,7 +100,7 @@ func (worker *Worker) admit(number int64) error {
 		call := &worker.load.calls[index]
 		worker.fresh.nextReview()
 		worker.buffer = call.templates[number%int64(len(call.templates))].render(worker.buffer, worker.fresh)
-		answer, err := worker.connection.exchange(worker.buffer)
+		answer, err := worker.connection.exchange(worker.buffer, call.expect.status())
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,7 @@
 // Package policy is the placement that the compared webhooks give to a Pod: that of the benchmark's policy.
 package policy
 
-// Namespace has the Pods that it is about.
+// Namespace has the Pods that it is about; for gowebhook it is the prefix of their namespaces' names.
 const Namespace = "payments"
 
 // SchedulerName is the scheduler of those Pods.
