@@ -11,6 +11,7 @@ STARVING = "measure or starve others"
 GROUPS = {
     "tests/adapters/redis_store/test_outages.py": STARVING,
     "tests/adapters/redis_store/test_partitions.py": STARVING,
+    "tests/bench/test_apiserver.py": STARVING,
     "tests/bench/test_bench.py": STARVING,
     "tests/bench/test_servers.py": STARVING,
     "tests/contract/test_race.py": STARVING,

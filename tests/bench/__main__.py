@@ -6,6 +6,10 @@ controller-runtime and kopf have a webhook with the same placement, aiohttp one 
 TLS 1.3 with client certificates on one core; load generator, Redis and trace receiver run on another. CPU time is that
 of the server's processes, from the operating system. `--before REVISION` adds the server of another commit.
 
+`rates`, `services`, `windows`, `containers`, `connections` and `processes` compare fewer servers under other loads. All
+of these, and `apiserver`, which creates Pods at a real API server, record their figures in .test-results/bench.json;
+`--pictures` writes docs/performance.md from such a file.
+
 The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; cost of a breaker in a
 review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same Redis; and the
 controller with many Pods.
@@ -13,11 +17,14 @@ controller with many Pods.
 
 import argparse
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import uvloop
 
-from tests.bench import breaker_cost, evaluation, full, lineup, loop_stalls, pods, quick
+from tests.bench import breaker_cost, evaluation, full, lineup, loop_stalls, pods, quick, results
 from tests.bench.acquires import acquires
+from tests.bench.apiserver import creation
+from tests.bench.page import fragments
 from tests.bench.real_redis import real_redis
 
 ROUNDS = 5
@@ -33,10 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", choices=tuple(PARTS), help="one part")
     parser.add_argument("--pods", type=int, default=PODS, help="acquires of one round")
     parser.add_argument("--watched", type=int, default=pods.WATCHED, help="Pods that the controller watches")
+    parser.add_argument("--pictures", metavar="RESULTS", type=Path, help="write docs/performance.md from a JSON file")
     parser.add_argument("--before", metavar="REVISION", help="measure the server of another commit, too")
     chosen = parser.parse_args(arguments)
     if chosen.quick and (chosen.only or chosen.before):
         parser.error("--quick takes neither --only nor --before")
+    if chosen.pictures:
+        fragments.write(results.read(chosen.pictures))
+        return
     if chosen.quick:
         print("\n".join(quick.measured(chosen.rounds or QUICK_ROUNDS, QUICK_SECONDS)))
         return
@@ -65,6 +76,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "loop": lambda _: loop_stalls.measured(),
     "acquires": _acquires,
     **{name: _comparison(name) for name in lineup.COMPARISONS},
+    "apiserver": lambda chosen: creation.measured(chosen.rounds or ROUNDS),
     "pods": _controller,
 }
 """Returns the lines of the output, by part."""

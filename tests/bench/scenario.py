@@ -57,7 +57,8 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        parts = [self.case.name, f"{self.pod_bytes // 1000} KB"]
+        parts = [self.case.name]
+        parts += [f"{self.pod_bytes // 1000} KB"] if self.containers == CONTAINERS else []
         parts += ["different images"] if self.own_images else []
         parts += ["new connections"] if self.new_connections else []
         parts += [f"{self.rate}/s"] if self.rate else []

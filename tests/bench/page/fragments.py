@@ -1,0 +1,113 @@
+"""Fragments of docs/performance.md that are generated from results, between markers, and its pictures."""
+
+import re
+from pathlib import Path
+
+from tests.bench.lineup import RATES
+from tests.bench.page.capacity import Capacity
+from tests.bench.page.pictures import pictures
+from tests.bench.page.rows import Json, markdown, ratio, row
+from tests.bench.servers import AIOHTTP, GO, GO_FULL, KOPF, OWN, OWN_MEMORY, OWN_TWO
+from tests.harness.server_process import TREE
+
+PAGE = TREE / "docs" / "performance.md"
+_CASES = ("mutate", "validate", "both", "unmatched", "refused by quota", "refused by OPEN")
+_SAME_POD = "ratio_to_one_go_mutate"
+_PEERS = (GO, GO_FULL, "controller-runtime", KOPF, AIOHTTP)
+
+
+def write(results: Json, page: Path = PAGE) -> None:
+    """Write the fragments whose parts were measured, and the pictures."""
+    text = page.read_text()
+    for name, fragment in fragments(results).items():
+        marked = re.compile(f"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        if not marked.search(text):
+            raise SystemExit(f"error: {page}: no markers <!-- begin {name} --> and <!-- end {name} -->: add them")
+        text = marked.sub(lambda found, new=fragment: f"{found[1]}{new}\n{found[2]}", text)
+    page.write_text(text)
+    (page.parent / "pictures").mkdir(exist_ok=True)
+    for name, svg in pictures(results).items():
+        (page.parent / "pictures" / f"growth-{name}.svg").write_text(svg)
+
+
+def fragments(results: Json) -> dict[str, str]:
+    """Return the text of each fragment whose parts were measured."""
+    capacity = Capacity.of(results)
+    found = {
+        "source": _source(results),
+        "costs": _costs(results) if "servers" in results else "",
+        "rates": _rates(results) if "rates" in results else "",
+        "connections": _connections(results) if "connections" in results else "",
+        "processes": _processes(results) if "processes" in results else "",
+        "apiserver": _api_server(results) if "apiserver" in results else "",
+        "capacity": capacity.text() if capacity else "",
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def _source(results: Json) -> str:
+    measured = sorted({(part["date"], part["machine"]) for part in results.values()})
+    return "\n".join(f"Measured on {date}: {machine}." for date, machine in measured)
+
+
+def _costs(results: Json) -> str:
+    lines = []
+    for case in _CASES:
+        rows = [row(results, "servers", case, server) for server in (OWN, OWN_MEMORY, *_PEERS)]
+        lines.append([case, *(ratio(found, _SAME_POD) for found in rows[:2]), *map(_median, rows[2:])])
+    for size in (2_000, 65_000):
+        for case in ("mutate", "validate"):
+            rows = [row(results, "servers", case, server, pod_bytes=size) for server in (OWN, OWN_MEMORY, GO)]
+            cells = [*(ratio(found, _SAME_POD) for found in rows[:2]), _median(rows[2])]
+            lines.append([f"{case}, {size // 1000} KB", *cells, *["-"] * (len(_PEERS) - 1)])
+    return markdown(["Pod", OWN, OWN_MEMORY, *_PEERS], lines)
+
+
+def _api_server(results: Json) -> str:
+    head = ["clients", "calls", "Pods a second", "by no webhook", "p50, ms", "by no webhook", "API server's CPU, µs"]
+    lines = [
+        [
+            str(one["clients"]),
+            one["way"],
+            f"{one['pods_per_second']['median']:.0f}",
+            ratio(one, "rate_ratio"),
+            f"{one['p50_us']['median'] / 1e3:.2f}",
+            ratio(one, "p50_ratio"),
+            f"{one['cpu_us']['kube-apiserver']:.0f}",
+        ]
+        for one in results["apiserver"]["figures"]["rows"]
+    ]
+    return markdown(head, lines)
+
+
+def _median(found: Json | None) -> str:
+    return f"{found[_SAME_POD]['median']:.2f}" if found else "-"
+
+
+def _rates(results: Json) -> str:
+    lines = []
+    for case in ("mutate", "validate"):
+        for rate in RATES:
+            rows = [row(results, "rates", case, server, rate=rate) for server in (OWN, OWN_MEMORY, GO)]
+            cells = [
+                f"{found['p50_us']['median'] / 1e3:.2f} / {found['p90_us']['median'] / 1e3:.2f}" if found else "-"
+                for found in rows
+            ]
+            lines.append([f"{case}, {rate} a second", *cells, *(ratio(found, "p50_ratio_to_go") for found in rows[:2])])
+    names = [OWN, OWN_MEMORY, GO]
+    return markdown(["p50 / p90, ms", *names, *(f"p50 of {name}, by that of go" for name in names[:2])], lines)
+
+
+def _connections(results: Json) -> str:
+    lines = []
+    for server in (OWN, GO, AIOHTTP):
+        new = row(results, "connections", "mutate", server, new_connections=True)
+        kept = row(results, "connections", "mutate", server, connections=1)
+        lines.append([server, *(f"{one['cpu_us']['median']:.0f}" if one else "-" for one in (new, kept))])
+    return markdown(["CPU per mutating call, µs", "on a new connection", "on a kept connection"], lines)
+
+
+def _processes(results: Json) -> str:
+    cases = ("mutate", "validate")
+    lines = [[name, *(ratio(row(results, "processes", case, name)) for case in cases)] for name in (OWN, OWN_TWO)]
+    return markdown(["", *cases], lines)

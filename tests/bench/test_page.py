@@ -1,0 +1,99 @@
+"""The page about performance: its generated tables and pictures."""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.lineup import RATES, SERVICES
+from tests.bench.page import fragments
+from tests.bench.page.capacity import Capacity
+from tests.bench.page.pictures import pictures
+from tests.bench.page.rows import USUAL
+from tests.bench.page.svg import Chart, Line
+from tests.bench.servers import GO, OWN, OWN_TWO
+
+MARKERS = ("source", "costs", "rates", "connections", "processes", "apiserver", "capacity")
+
+
+def row(case: str, server: str = OWN, ratio: float = 2.0, **special: Any) -> dict[str, Any]:
+    spread = {"median": ratio, "low": ratio - 0.5, "high": ratio + 0.5}
+    micros = {"median": 100 * ratio, "low": 90 * ratio, "high": 110 * ratio}
+    ratios = {"times_unit": spread, "ratio_to_one_go_mutate": spread, "p50_ratio_to_go": spread}
+    measured = {"cpu_us": micros, "redis_cpu_us": micros, "p50_us": micros, "p90_us": micros}
+    return {**USUAL, **ratios, **measured, "case": case, "server": server, **special}
+
+
+def results(**parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        name: {"date": "2026-01-02", "machine": "a processor", "figures": {"rows": rows}}
+        for name, rows in parts.items()
+    }
+
+
+@pytest.fixture
+def measured() -> dict[str, Any]:
+    spread = {"median": 2.0, "low": 1.5, "high": 2.5}
+    names = ("pods_per_second", "rate_ratio", "p50_us", "p50_ratio")
+    created = {"way": "none", "clients": 1, "cpu_us": {"kube-apiserver": 900.0}, **dict.fromkeys(names, spread)}
+    return results(
+        apiserver=[created],
+        servers=[row("mutate", GO, 1.0), row("mutate", ratio=1.5), row("both", ratio=3.0)],
+        rates=[row("mutate", ratio=1.6, rate=rate) for rate in RATES],
+        connections=[row("mutate", connections=1), row("mutate", ratio=9.0, new_connections=True)],
+        processes=[row("validate", ratio=2.0), row("validate", OWN_TWO, 2.5)],
+        services=[row(case, services=count) for case in ("mutate", "validate") for count in SERVICES],
+    )
+
+
+def test_each_fragment_is_written_between_its_markers(measured: dict[str, Any], tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text("before\n" + "".join(f"<!-- begin {name} -->\nold\n<!-- end {name} -->\n" for name in MARKERS))
+    fragments.write(measured, page)
+    once = page.read_text()
+    fragments.write(measured, page)
+    assert page.read_text() == once
+    assert "old" not in once
+    assert once.startswith("before\n<!-- begin source -->\nMeasured on 2026-01-02: a processor.\n<!-- end source -->\n")
+    assert "| mutate | 1.50 (1.00-2.00) | - | 1.00 |" in once
+    assert "| mutate, 20 a second | 0.16 / 0.16 |" in once
+    assert "| 1 | none | 2 | 2.00 (1.50-2.50) | 0.00 | 2.00 (1.50-2.50) | 900 |" in once
+    assert f"| {OWN} | 900 | 200 |" in once
+    ET.parse(tmp_path / "pictures" / "growth-services.svg")  # noqa: S314 - written by the code under test
+
+
+def test_page_without_a_marker_is_an_error(measured: dict[str, Any], tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text("")
+    with pytest.raises(SystemExit, match="begin source"):
+        fragments.write(measured, page)
+
+
+def test_page_in_the_tree_has_all_markers_and_pictures() -> None:
+    text = fragments.PAGE.read_text()
+    for name in MARKERS:
+        assert f"<!-- begin {name} -->\n" in text
+        assert f"<!-- end {name} -->" in text
+    for name in ("services", "windows", "containers", "connections"):
+        assert (fragments.PAGE.parent / "pictures" / f"growth-{name}.svg").is_file()
+
+
+def test_picture_has_a_point_for_each_value(measured: dict[str, Any]) -> None:
+    assert list(pictures(measured)) == ["services", "connections"]
+    assert pictures(measured)["services"].count("<circle") == 2 * len(SERVICES)
+
+
+def test_point_of_a_chart_is_as_high_as_its_value() -> None:
+    chart = Chart("t", "x", "y", ["a", "b", "c"], [Line("one", [(0.0, 0.0, 0.0), (1.0, 2.0, 3.0), (4.0, 4.0, 4.0)])])
+    picture = ET.fromstring(chart.svg())  # noqa: S314 - written by the code under test
+    zero, *heights = [float(one.attrib["cy"]) for one in picture if one.tag.endswith("circle")]
+    assert (zero - heights[0]) * 2 == pytest.approx(zero - heights[1])
+
+
+def test_capacity_follows_from_the_measured_costs(measured: dict[str, Any]) -> None:
+    capacity = Capacity.of(measured)
+    assert capacity == Capacity(server_us=300.0, redis_us=300.0, efficiency=0.8)
+    assert capacity.per_replica == pytest.approx(0.6 * 0.8 * 1e6 / 300)
+    assert capacity.table().splitlines()[-1] == "| 100,000 | 63 | 37.50 | 60 | 30.00 |"
+    assert Capacity.of(results(servers=[row("both")])) is None
