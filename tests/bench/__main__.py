@@ -25,7 +25,8 @@ from tests.bench import breaker_cost, evaluation, full, lineup, loop_stalls, pod
 from tests.bench.acquires import acquires
 from tests.bench.apiserver import creation
 from tests.bench.page import fragments
-from tests.bench.real_redis import real_redis
+from tests.bench.real_redis import REDIS, real_redis
+from tests.redis_servers import names
 
 ROUNDS = 5
 QUICK_ROUNDS, QUICK_SECONDS = 3, 1.0
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, help="rounds of each comparison")
     parser.add_argument("--only", choices=tuple(PARTS), help="one part")
     parser.add_argument("--pods", type=int, default=PODS, help="acquires of one round")
+    parser.add_argument("--redis", choices=names(), default=REDIS, help="server of the acquires")
     parser.add_argument("--watched", type=int, default=pods.WATCHED, help="Pods that the controller watches")
     parser.add_argument("--pictures", metavar="RESULTS", type=Path, help="write docs/performance.md from a JSON file")
     parser.add_argument("--before", metavar="REVISION", help="measure the server of another commit, too")
@@ -57,13 +59,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _acquires(chosen: argparse.Namespace) -> list[str]:
-    with real_redis() as redis:
-        return uvloop.run(acquires(redis, chosen.rounds or ACQUIRE_ROUNDS, chosen.pods))
+    with real_redis(chosen.redis) as redis:
+        lines, figures = uvloop.run(acquires(redis, chosen.rounds or ACQUIRE_ROUNDS, chosen.pods))
+    results.record("acquires", figures)
+    return lines
 
 
 def _controller(chosen: argparse.Namespace) -> list[str]:
     with real_redis() as redis:
         return uvloop.run(pods.watched(redis, chosen.watched, pods.ROUNDS, pods.QUIET_SECONDS))
+
+
+def _loop(_: argparse.Namespace) -> list[str]:
+    lines, figures = loop_stalls.measured()
+    results.record("loop", figures)
+    return lines
 
 
 def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
@@ -73,7 +83,7 @@ def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
 PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "evaluation": lambda chosen: evaluation.measured(chosen.rounds or ACQUIRE_ROUNDS),
     "breaker": lambda chosen: breaker_cost.measured(chosen.rounds or ACQUIRE_ROUNDS),
-    "loop": lambda _: loop_stalls.measured(),
+    "loop": _loop,
     "acquires": _acquires,
     **{name: _comparison(name) for name in lineup.COMPARISONS},
     "apiserver": lambda chosen: creation.measured(chosen.rounds or ROUNDS),

@@ -1,7 +1,7 @@
 """Cost of one Pod's acquire in microseconds, compared with alternatives on the same Redis, in turns.
 
 Three figures of each: the client's CPU (user and system time of this process, the callers' own included), the script's
-(what Redis says that it spent in EVALSHA and EVAL) and all of Redis' (its process, network included).
+(the time that Redis reports for EVALSHA, EVAL and FCALL) and all of Redis' (its process, network included).
 """
 
 import asyncio
@@ -11,15 +11,17 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import redis
 
 from tests.bench.alternatives import CALLERS, CASES, FULL, Rival, rivals
 from tests.bench.cpu import cpu_seconds
+from tests.bench.spread import Spread
 from tests.redis_servers import RedisServer
 
 COLUMNS = ("client", "script", "redis")
-AIM = "aim of podgate with 9 limits: client 8, script 10"
+AIM = "limits of podgate with 9 limits: client 10, script 20, of one caller 40"
 
 PROMISES = (
     "never past a limit in any trailing window: podgate, and limits' moving window for single units; twice it: gcra; "
@@ -38,8 +40,9 @@ class Turns:
     rounds: list[Figures] = field(default_factory=list)
 
 
-async def acquires(server: RedisServer, rounds: int, pods: int) -> list[str]:
-    """Return what there is to print: `rounds` of `pods` each, for every case and rival."""
+async def acquires(server: RedisServer, rounds: int, pods: int) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the lines of the output and the figures: `rounds` of `pods` each, for every case and rival."""
+    figures: list[dict[str, Any]] = []
     lines = [
         f"acquires, us a Pod on {server.program.name}, {rounds} rounds of {pods}, {CALLERS} callers at once; {AIM}",
         PROMISES,
@@ -51,7 +54,18 @@ async def acquires(server: RedisServer, rounds: int, pods: int) -> list[str]:
             with server.client() as watcher:
                 await _take_turns(measured, server, watcher, rounds, pods)
         lines += [case.name, *(_line(turns, measured[0]) for turns in measured)]
-    return lines
+        figures += [_figures(server.program.name, case.name, turns) for turns in measured]
+    return lines, figures
+
+
+def _figures(redis_name: str, case: str, turns: Turns) -> dict[str, Any]:
+    spreads = (Spread.of([one[column] for one in turns.rounds]) for column in range(len(COLUMNS)))
+    return {
+        "redis": redis_name,
+        "case": case,
+        "name": turns.rival.name,
+        **{f"{column}_us": spread for column, spread in zip(COLUMNS, spreads, strict=True)},
+    }
 
 
 async def _take_turns(
@@ -85,7 +99,7 @@ async def _asked(rival: Rival, pods: int) -> int:
     async def call() -> None:
         nonlocal admitted, asked
         while asked < pods:
-            asked += CALLERS // rival.callers
+            asked += rival.pods_a_call
             answers = await rival.ask()
             admitted += sum(answers)
 
@@ -95,7 +109,7 @@ async def _asked(rival: Rival, pods: int) -> int:
 
 def _script_us(watcher: redis.Redis) -> int:
     said = watcher.info("commandstats")
-    return sum(said[name]["usec"] for name in ("cmdstat_evalsha", "cmdstat_eval") if name in said)
+    return sum(said[name]["usec"] for name in ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall") if name in said)
 
 
 def _line(turns: Turns, own: Turns) -> str:

@@ -73,16 +73,18 @@ CASES = tuple(Case(limits, refused) for limits in (1, len(WINDOWS_SECONDS) * len
 
 @dataclass(frozen=True)
 class Rival:
-    """`ask` is called by `callers` at once, each time anew; it says of each Pod whether it was admitted."""
+    """`ask` is called by `callers` at once, each time anew; it returns for each Pod whether it was admitted."""
 
     name: str
     case: Case
     ask: Ask
     callers: int = CALLERS
+    pods_a_call: int = 1
 
 
 @asynccontextmanager
-async def podgate(url: str, case: Case) -> AsyncIterator[Rival]:
+async def podgate(url: str, case: Case, name: str = "podgate", callers: int = CALLERS) -> AsyncIterator[Rival]:
+    """Several callers share a call of the script; one caller pays for all of it."""
     plan = case.plan
 
     async def ask() -> tuple[bool]:
@@ -92,7 +94,7 @@ async def podgate(url: str, case: Case) -> AsyncIterator[Rival]:
     reports = WatchReports(lambda: None, _stop, lambda _: None)
     store = RedisStore(open_transport(url), "bench", SystemClock(), reports, deadline_seconds=10)
     try:
-        yield Rival("podgate", case, ask)
+        yield Rival(name, case, ask, callers)
     finally:
         await store.close()
 
@@ -125,7 +127,7 @@ async def gcra(url: str, case: Case, pods_a_call: int = 1) -> AsyncIterator[Riva
         if pods_a_call == 1:
             yield Rival("gcra", case, ask_one)
         else:
-            yield Rival("gcra, in pipelines", case, ask_several, callers=CALLERS // pods_a_call)
+            yield Rival("gcra, in pipelines", case, ask_several, CALLERS // pods_a_call, pods_a_call)
 
 
 @asynccontextmanager
@@ -172,9 +174,10 @@ async def rivals(url: str, case: Case) -> AsyncIterator[list[Rival]]:
     """Yield all of them on one Redis, Podgate first."""
     async with (
         podgate(url, case) as own,
+        podgate(url, case, "podgate, one caller", callers=1) as alone,
         gcra(url, case) as single,
         gcra(url, case, CALLERS) as pipelined,
         limits_two_counters(url, case) as two_counters,
         limits_moving(url, case) as moving,
     ):
-        yield [own, single, pipelined, two_counters, moving]
+        yield [own, alone, single, pipelined, two_counters, moving]

@@ -1,20 +1,25 @@
-"""The longest iteration of a server's event loop: during large Pods, and during changes of policy and overrides.
+"""The longest iteration of a server's event loop: during large Pods, scrapes, and changes of policy and files.
 
 It is measured in CPU time of the loop's thread, which a busy machine does not change, and by the wall, as a caller
-notices it; an idle process looks at the clock meanwhile: what that misses, the machine took from everybody.
+notices it. The first line is an idle loop's, and an idle process measures the gaps that the machine causes.
 """
 
 import asyncio
+import gc
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import uvloop
 
+from tests.bench.file_swaps import Operation, file_swaps
+from tests.bench.spread import Spread
 from tests.core.reviewing import body, pod
 from tests.harness.stall_meter import spinning
 from webhook.adapters.clocks import SystemClock, WallClock
@@ -31,8 +36,9 @@ from webhook.policy.active_policy import ActivePolicy
 from webhook.policy.current_policy import CurrentPolicy
 
 SERVICES = 1_000
-REPEATS = 5
+REPEATS = 10
 _SWITCH_SECONDS = 0.001
+_IDLE_SECONDS = 0.1
 _WIDTH = 46
 
 
@@ -55,7 +61,8 @@ class Server:
     """Keepers and interceptor as a server has them, on one loop."""
 
     def __init__(self) -> None:
-        metrics, clock = Observers(Metrics("bench", ProcessRole.REVIEWS)), SystemClock()
+        self._metrics = Metrics("bench", ProcessRole.REVIEWS)
+        metrics, clock = Observers(self._metrics), SystemClock()
         self.overrides = ActiveOverrides(metrics, WallClock(), "here")
         active = ActivePolicy(self.overrides, clock)
         self.overrides.prepare = active.prepare
@@ -70,6 +77,9 @@ class Server:
     async def override(self, number: int) -> None:
         await self.overrides.on_document(overrides(number), "overrides.yaml")
         await self.review(asked(number))
+
+    async def scrape(self, _: int) -> None:
+        await asyncio.to_thread(self._metrics.render)  # as the server does
 
     async def review(self, given: bytes) -> None:
         await self._interceptor.review(Half.MUTATE, given)
@@ -116,46 +126,65 @@ async def watching() -> AsyncIterator[Turns]:
     await asyncio.sleep(0)
     try:
         yield turns
+        turns.take()
     finally:
         task.cancel()
 
 
-async def _worst(operation: Callable[[int], Awaitable[None]]) -> Turns:
-    async with watching() as turns:
-        for number in range(REPEATS):
+async def _worst(operation: Operation) -> list[Turns]:
+    """Return the longest turn of each repeat."""
+    repeats = []
+    for number in range(REPEATS):
+        async with watching() as turns:
             await operation(number)
-    return turns
+        repeats.append(turns)
+    return repeats
+
+
+async def _idle(_: int) -> None:
+    await asyncio.sleep(_IDLE_SECONDS)
+
+
+async def _collect(_: int) -> None:
+    gc.collect()
 
 
 def _large(containers: int) -> list[dict[str, Any]]:
     return [{"name": f"c{n}", "resources": {"requests": {"cpu": f"{n + 1}m"}}} for n in range(containers)]
 
 
-async def _measured() -> list[str]:
+async def _measured() -> tuple[list[str], list[dict[str, Any]]]:
     server, many, beyond = Server(), asked(0, containers=_large(CONTAINERS_MAX)), asked(0, containers=_large(40_000))
     long = asked(0, containers=[{"name": "c", "env": [{"name": "E", "value": "x" * 100}] * 40_000}])
-    operations: dict[str, Callable[[int], Awaitable[None]]] = {
+    operations: dict[str, Operation] = {
+        "nothing": _idle,
         f"swap of {SERVICES} services": server.swap,
         "overrides of 10 of them": server.override,
         f"a review of {CONTAINERS_MAX} containers": lambda _: server.review(many),
         "a review of 40000 containers, refused": lambda _: server.review(beyond),
         "a review of 5 MB of environment": lambda _: server.review(long),
+        "a scrape": server.scrape,
+        "a collection of garbage": _collect,
     }
     await server.swap(REPEATS)
-    lines = [f"the longest turn of the loop, of {REPEATS} times, ms"]
-    for name, operation in operations.items():
-        async with spinning() as gaps:
-            turns = await _worst(operation)
-        cpu, beside = (
-            f"{turns.cpu_ms:7.1f}",
-            f"by the wall {turns.wall_ms:.1f}, an idle process {gaps.largest * 1e3:.1f}",
-        )
-        lines.append(f"  {name:{_WIDTH - 2}} {cpu}  ({beside})")
-    return lines
+    lines, figures = [f"the longest turn of the loop, median of {REPEATS} times, ms"], []
+    with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder:
+        async with file_swaps(Path(folder)) as swaps:
+            for name, operation in (operations | swaps).items():
+                async with spinning() as gaps:
+                    repeats = await _worst(operation)
+                cpu, wall = (
+                    Spread.of([one.cpu_ms for one in repeats]),
+                    Spread.of([one.wall_ms for one in repeats]),
+                )
+                beside = f"by the wall {wall.median:.1f}, an idle process {gaps.largest * 1e3:.1f}"
+                lines.append(f"  {name:{_WIDTH - 2}} {cpu.median:7.1f}  ({beside})")
+                figures.append({"name": name, "cpu_ms": cpu, "wall_ms": wall, "idle_process_ms": gaps.largest * 1e3})
+    return lines, figures
 
 
-def measured() -> list[str]:
-    """Return what there is to print."""
+def measured() -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the lines of the output, and the figures."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:

@@ -12,10 +12,10 @@ REDIS = "redis-8.2"
 
 
 @contextmanager
-def real_redis() -> Iterator[RedisServer]:
+def real_redis(name: str = REDIS) -> Iterator[RedisServer]:
     """Run a Redis server until the block ends."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="podgate-bench-")))
         with running_on(GENERATOR_CORE):
-            redis = stack.enter_context(RedisServer(program(REDIS), folder / "redis"))
+            redis = stack.enter_context(RedisServer(program(name), folder / "redis"))
         yield redis

@@ -19,14 +19,15 @@ def redis() -> Iterator[RedisServer]:
 
 
 async def test_it_prints_what_an_acquire_costs_each_rival_in_every_case(redis: RedisServer) -> None:
-    title, _, columns, *lines = await acquires(redis, rounds=2, pods=CALLERS)
+    (title, _, columns, *lines), figures = await acquires(redis, rounds=2, pods=CALLERS)
 
     assert f"2 rounds of {CALLERS}" in title
     assert columns.split()[-len(COLUMNS) :] == list(COLUMNS)
     assert [line for line in lines if not line.startswith(" ")] == [case.name for case in CASES]
     rows = [found.groups() for line in lines if (found := re.fullmatch(r"  (\w[\w, -]*?) {2,}(.*)", line))]
-    rivals = ["podgate", "gcra", "gcra, in pipelines", "limits, two counters", "limits, moving"]
-    assert [name for name, _ in rows] == rivals * len(CASES)
+    rivals = ["podgate", "podgate, one caller", "gcra", "gcra, in pipelines", "limits, two counters", "limits, moving"]
+    assert [name for name, _ in rows] == [row["name"] for row in figures] == rivals * len(CASES)
+    assert all(row["script_us"].median > 0 and row["client_us"].median > 0 for row in figures)
     for name, cells in rows:
         figures = re.findall(r"([\d.]+) \(([\d.]+)\)", cells)
         assert len(figures) == len(COLUMNS)
@@ -82,6 +83,7 @@ async def test_it_prints_what_the_controller_costs_among_many_pods(redis: RedisS
 def test_it_prints_the_longest_turns_of_the_loop_beside_an_idle_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_stalls, "SERVICES", 20)
     monkeypatch.setattr(loop_stalls, "REPEATS", 2)
-    _, *lines = loop_stalls.measured()
-    assert len(lines) == 5
+    (_, *lines), figures = loop_stalls.measured()
+    assert len(lines) == len(figures) == 10
+    assert all(figure["wall_ms"].median > 0 for figure in figures)
     assert all(re.fullmatch(r"  \S.*? +[\d.]+  \(by the wall [\d.]+, an idle process [\d.]+\)", line) for line in lines)
