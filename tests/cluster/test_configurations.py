@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.load_balancer import LoadBalancer
+from tests.cluster.recorded_cluster import RecordedCluster
 from tests.cluster.recording_webhook import Recorder
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
 from webhook.core.document import Purpose, load
@@ -51,54 +50,6 @@ NAMESPACES = [
     ("asked-older", {"asked": "yes"}, OPEN),
 ]
 BOTH = [("mutate", "CREATE"), ("validate", "CREATE")]
-JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
-
-
-@dataclass(frozen=True)
-class RecordedCluster:
-    """A cluster whose API server calls a recorder."""
-
-    plane: ControlPlane
-    recorder: Recorder
-    load_balancer: LoadBalancer
-    client: ClientConfig
-
-    def request(self, method: str, path: str, body: Any, content_type: str = "application/json") -> tuple[int, str]:
-        """Send a request, and forget the calls of earlier ones."""
-        self.recorder.take_calls()
-        status, answer = self.plane.api.request(method, path, body, content_type)
-        return status, answer.get("message", "") if isinstance(answer, dict) else str(answer)
-
-    def create(self, namespace: str, name: str = "", user: str = "", **spec: Any) -> tuple[int, str]:
-        """Create a Pod (as a dry run if it has no name), as the administrator or another user."""
-        metadata = {"name": name} if name else {"generateName": "asked-"}
-        metadata |= spec.pop("metadata", {})
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-        pod["spec"] = {"containers": [{"name": "c", "image": "i"}], **spec}
-        path = f"/api/v1/namespaces/{namespace}/pods{'' if name else '?dryRun=All'}"
-        if not user:
-            return self.request("POST", path, pod)
-        self.recorder.take_calls()
-        flags = ("create", "--raw", path, "-f", "-", f"--as={user}", "--as-group=system:masters")
-        done = self.plane.kubectl(*flags, input=json.dumps(pod), check=False)
-        return (201 if done.returncode == 0 else 500), done.stderr
-
-    def patch(self, path: str, patch: Any, *, sub_resource: str = "") -> tuple[int, str]:
-        content_type = JSON_PATCH if isinstance(patch, list) else MERGE_PATCH
-        pod_path = f"/api/v1/namespaces/{path}"
-        return self.request("PATCH", f"{pod_path}/{sub_resource}" if sub_resource else pod_path, patch, content_type)
-
-    @property
-    def calls(self) -> list[tuple[str, str]]:
-        """Paths and operations of the calls for the last request."""
-        return [(call.path, call.operation) for call in self.recorder.take_calls()]
-
-    def stop_podgate(self) -> None:
-        self.load_balancer.targets = []
-        self.load_balancer.cut()
-
-    def start_podgate(self) -> None:
-        self.load_balancer.targets = [self.recorder.address]
 
 
 def rendered(policy: str, client: ClientConfig) -> tuple[dict[str, Any], ...]:
