@@ -40,6 +40,8 @@ def fragments(results: Json) -> dict[str, str]:
         "connections": _connections(results) if "connections" in results else "",
         "processes": _processes(results) if "processes" in results else "",
         "apiserver": _api_server(results) if "apiserver" in results else "",
+        "acquires": _acquires(results) if "acquires" in results else "",
+        "loop": _loop(results) if "loop" in results else "",
         "capacity": capacity.text() if capacity else "",
     }
     return {name: text for name, text in found.items() if text}
@@ -78,6 +80,27 @@ def _api_server(results: Json) -> str:
         for one in results["apiserver"]["figures"]["rows"]
     ]
     return markdown(head, lines)
+
+
+def _acquires(results: Json) -> str:
+    head = ["limits, server", "counter", "client, µs", "script, µs", "Redis process, µs"]
+    lines = [
+        [
+            f"{one['case']}, {one['redis']}",
+            one["name"],
+            *(f"{one[name]['median']:.0f}" for name in ("client_us", "script_us", "redis_us")),
+        ]
+        for one in results["acquires"]["figures"]
+    ]
+    return markdown(head, lines)
+
+
+def _loop(results: Json) -> str:
+    lines = [
+        [one["name"], *(f"{one[name]['median']:.1f}" for name in ("cpu_ms", "wall_ms"))]
+        for one in results["loop"]["figures"]
+    ]
+    return markdown(["longest turn of the event loop, ms", "CPU", "by the wall"], lines)
 
 
 def _median(found: Json | None) -> str:
