@@ -29,6 +29,8 @@ LEASE = "podgate-leader"
 HALVES = ("mutating", "validating")
 POLICY, LAST_GOOD, KEY = configmap.NAME, configmap.LAST_GOOD, configmap.KEY
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_CALLED_FOR = {"podgate.io/service": "asked"}
+"""Labels of a Pod for which no mutating call is left out, whether a service owns it or not."""
 _numbers = itertools.count(1)
 
 
@@ -160,7 +162,7 @@ class Installation:
 
         def calls_arrive() -> bool:
             before = self._call_counts()
-            self.create_pod(namespace, dry_run=True)
+            self.create_pod(namespace, dry_run=True, labels=_CALLED_FOR)
             content_type = "application/merge-patch+json"
             self.plane.api.request("PATCH", f"{_CONFIG_MAPS}/{POLICY}?dryRun=All", patch, content_type)
             return all(now > then for now, then in zip(self._call_counts(), before, strict=True))
@@ -175,14 +177,20 @@ class Installation:
     # --- Pods ---
 
     def create_pod(
-        self, namespace: str, name: str | None = None, *, dry_run: bool = False, **spec: Any
+        self,
+        namespace: str,
+        name: str | None = None,
+        *,
+        dry_run: bool = False,
+        labels: dict[str, str] | None = None,
+        **spec: Any,
     ) -> tuple[int, Any]:
         """Create a Pod as the administrator; return the status and body of the response."""
         metadata = {"name": name} if name else {"generateName": "web-"}
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {**metadata, "labels": {"app": "web"}},
+            "metadata": {**metadata, "labels": {"app": "web", **(labels or {})}},
             "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
         }
         query = "?dryRun=All" if dry_run else ""
