@@ -10,7 +10,6 @@ from typing import Any
 import aiohttp
 import jwt
 import pytest
-from aiohttp import web
 
 from certs.tokens.issuer import certificate_binding
 from tests.harness.identity import Pki, Signer, der, identities, jwks, segment, signer
@@ -23,6 +22,7 @@ from webhook.authentication.tokens.jwks_union import JwksUnion
 from webhook.authentication.tokens.jwt import Binding
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller
+from webhook.server.http_messages import HttpRequest, HttpResponse
 from webhook.tls.context import server_context
 
 APISERVER = signer()
@@ -88,15 +88,15 @@ async def server(pki: Pki, key_file: Path) -> AsyncIterator[AuthenticatingServer
     authenticator = Authenticator(identities(), key_union(key_file), SystemClock())
     errors: list[AuthenticationError] = []
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        certificate = request.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    async def handle(request: HttpRequest) -> HttpResponse:
+        certificate = request.tls.getpeercert(binary_form=True)
         try:
             caller = authenticator.authenticate(certificate, request.headers.getall("Authorization", []))
             require_role(caller, Role.APISERVER)
         except AuthenticationError as error:
             errors.append(error)
-            return web.Response(status=error.status)
-        return web.Response(text=caller.client_id)
+            return HttpResponse(error.status, b"")
+        return HttpResponse(200, caller.client_id.encode())
 
     context = server_context(pki.paths)
     async with loopback(handle, lambda: context) as running:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,6 +20,7 @@ from tests.harness.loopback import loopback
 from tests.server.test_listener import exchange, opened
 from webhook.authentication.certificates.peer_recheck import PeerRecheck, TrustedCas
 from webhook.errors import AuthenticationError
+from webhook.server.http_messages import HttpRequest, HttpResponse
 from webhook.tls.context import TlsFiles
 
 LOOPS = ("uvloop", "asyncio")
@@ -51,12 +51,12 @@ class RecheckSetup:
         self.files.reload()
         assert self.files.error is None
 
-    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         try:
-            self.peers.check(request.get_extra_info("ssl_object"))
+            self.peers.check(request.tls)
         except AuthenticationError as error:
-            return web.Response(text=f"{error.reason} hello")  # `exchange` reads up to this word
-        return web.Response(text="hello")
+            return HttpResponse(200, f"{error.reason} hello".encode())  # `exchange` reads up to this word
+        return HttpResponse(200, b"hello")
 
     def client(self, credentials: KeyPair, *chain: KeyPair) -> ssl.SSLContext:
         """Return the context of a client that sends its chain, too."""

@@ -1,19 +1,18 @@
-"""A listener on loopback with a small aiohttp handler behind it, on real sockets."""
+"""A listener on loopback with a small handler behind it, on real sockets."""
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
-from aiohttp import web
 
 from tests.timeouts import HANG_SECONDS
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
+from webhook.server.http1 import HttpLimits, HttpProtocols
+from webhook.server.http_messages import Handler, HttpRequest, HttpResponse
 from webhook.server.listener import Listener
-
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass
@@ -47,14 +46,14 @@ async def loopback(
 ) -> AsyncIterator[Loopback]:
     seen: list[Loopback] = []
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(request: HttpRequest) -> HttpResponse:
         seen[0].kept.append(connections.record_request(request.transport))
         if "X-Earn" in request.headers:
             connections.mark_trusted(request.transport)
         return await handler(request)
 
-    server = web.Server(handle, access_log=None, max_field_size=16_384)
     refused: list[tuple[str, str]] = []
+    server = HttpProtocols(handle, HttpLimits(3600, 2**20), lambda reason, detail: refused.append((reason, detail)))
     connections = ConnectionTable(limits or ConnectionLimits(), context)
     listener = Listener(server, connections, lambda reason, detail: refused.append((reason, detail)))
     seen.append(Loopback(listener, connections, refused))
@@ -64,7 +63,7 @@ async def loopback(
     finally:
         await listener.close()
         connections.abort()
-        await server.shutdown(0)
+        await server.end(0)
         async with asyncio.timeout(HANG_SECONDS):
             await connections.wait_empty()
 

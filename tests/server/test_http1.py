@@ -3,15 +3,15 @@
 import asyncio
 import gc
 
-from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from webhook.server.http1 import HttpLimits, HttpProtocols
+from webhook.server.http_messages import HttpRequest, HttpResponse
 
 
 async def test_invalid_http_is_discarded_once_answered() -> None:
-    async def hello(_request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(text="hello")
+    async def hello(_request: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, b"hello")
 
     refused: list[str] = []
     protocols = HttpProtocols(hello, HttpLimits(60, 1000), lambda reason, _: refused.append(reason))

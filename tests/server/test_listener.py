@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from tests.harness.identity import Pki
 from tests.harness.loopback import Loopback, loopback, post
@@ -15,6 +14,7 @@ from tests.timeouts import HANG_SECONDS
 from webhook.errors import UserError
 from webhook.server import handshake_throttle, listener
 from webhook.server.connection_table import ConnectionLimits
+from webhook.server.http_messages import HttpRequest, HttpResponse
 from webhook.tls.context import server_context
 
 LOOPS = ("uvloop", "asyncio")
@@ -22,8 +22,8 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 TRUSTED_REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nX-Earn: 1\r\n\r\n"
 
 
-async def hello(_request: web.BaseRequest) -> web.StreamResponse:
-    return web.Response(text="hello")
+async def hello(_request: HttpRequest) -> HttpResponse:
+    return HttpResponse(200, b"hello")
 
 
 async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes = REQUEST) -> bytes:
@@ -353,8 +353,8 @@ async def test_plain_port_has_no_handshake_queue() -> None:
 async def test_a_client_that_reads_no_answers_is_cut(pki: Pki) -> None:
     """A trusted client that sends requests and reads nothing uses bounded memory, for a bounded time."""
 
-    async def large_answer(_request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(body=bytes(1 << 20))
+    async def large_answer(_request: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, bytes(1 << 20))
 
     context = server_context(pki.paths)
     async with loopback(large_answer, lambda: context, ConnectionLimits(unread_timeout_seconds=0.2)) as running:
@@ -367,8 +367,8 @@ async def test_a_client_that_reads_no_answers_is_cut(pki: Pki) -> None:
 
 
 async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
-    async def large_answer(_request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(body=bytes(1 << 20))
+    async def large_answer(_request: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, bytes(1 << 20))
 
     context = server_context(pki.paths)
     async with loopback(

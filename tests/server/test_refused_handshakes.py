@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -25,6 +24,7 @@ from tests.server.test_listener import hello
 from webhook.authentication.certificates.chain_verifier import ClientChainVerifier, ForeignCertificateError
 from webhook.authentication.certificates.peer_recheck import PeerRecheck
 from webhook.errors import AuthenticationError
+from webhook.server.http_messages import HttpRequest, HttpResponse
 from webhook.tls import server_context as tls_context
 from webhook.tls.context import TlsFiles, server_context
 
@@ -163,12 +163,12 @@ async def _answer_over_tls(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
     files = TlsFiles(pki.paths)
     peers = PeerRecheck(lambda: files.value.trust)
 
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+    async def answer(request: HttpRequest) -> HttpResponse:
         try:
             peers.check(request.get_extra_info("ssl_object"))
         except AuthenticationError as error:
-            return web.Response(text=f"{error.status} {error.reason}: {error.detail}")
-        return web.Response(text="good")
+            return HttpResponse(200, f"{error.status} {error.reason}: {error.detail}".encode())
+        return HttpResponse(200, b"good")
 
     stem = pki.folder / f"{client.certificate.serial_number:x}"
     write_key_pair(client, stem.with_suffix(".crt"), stem.with_suffix(".key"))

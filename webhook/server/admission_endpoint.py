@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pathlib import PurePath
 from typing import NamedTuple
 
-from aiohttp import web
+from msgspec.structs import replace
 
 from webhook.authentication.authenticator import require_role
 from webhook.authentication.identities import Role
@@ -23,11 +23,10 @@ from webhook.outcomes.endpoint import NotAReporterError, OutcomeEndpoint, TooMan
 from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import Caller, Observer
 from webhook.server.connection_guard import ConnectionGuard
-from webhook.server.http1 import JsonResponse, close_after, closing_response
+from webhook.server.http_messages import JSON, HttpRequest, HttpResponse, closing_response
 from webhook.server.request_body import BodyReader
 
 _METHOD = "POST"
-_CALLER = web.RequestKey("client_id", str)
 Answering = Callable[[bytes, Caller, str | None], Awaitable[bytes]]
 """From the request body, its caller and the traceparent to the response body."""
 
@@ -105,7 +104,7 @@ class AdmissionEndpoint:
         """Wait until no call is being answered."""
         await self._idle.wait()
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer one HTTP request."""
         self.in_flight += 1
         self._idle.clear()
@@ -125,11 +124,9 @@ class AdmissionEndpoint:
             self.in_flight -= 1
             if not self.in_flight:
                 self._idle.set()
-        if is_last:
-            close_after(response)
-        return response
+        return replace(response, closes=True) if is_last else response
 
-    async def _answer(self, request: web.BaseRequest) -> JsonResponse:
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
         caller, route = await self._authenticate(request)
         calls_max = self._limits.max_in_flight
         if self._authenticated >= calls_max and not self._bodies.displace():
@@ -146,27 +143,28 @@ class AdmissionEndpoint:
             self._authenticated -= 1
             self._reporting -= is_report
 
-    async def _call_route(self, request: web.BaseRequest, caller: Caller, route: Route) -> JsonResponse:
+    async def _call_route(self, request: HttpRequest, caller: Caller, route: Route) -> HttpResponse:
         body = await self._bodies.read(request, route.role)
         if route.role is not Role.REPORTER:
             self._guard.mark_trusted(request.transport)
         try:
-            return JsonResponse(await route.answer(body, caller, request.headers.get("traceparent")))
+            answer = await route.answer(body, caller, request.headers.get("traceparent"))
         except tuple(_REFUSALS) as error:
             status, reason = _REFUSALS[type(error)]
             raise CallRefusedError(status, reason, str(error)) from None
+        return HttpResponse(HTTPStatus.OK, answer, JSON)
 
     async def _review(self, half: Half, body: bytes, caller: Caller, traceparent: str | None) -> bytes:
         return (await self._interceptor.review(half, body, caller, traceparent)).body
 
-    async def _authenticate(self, request: web.BaseRequest) -> tuple[Caller, Route]:
+    async def _authenticate(self, request: HttpRequest) -> tuple[Caller, Route]:
         """Return caller and route, before any of the body is read, and before revealing which paths exist."""
-        tls = request.get_extra_info("ssl_object")
+        tls = request.tls
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
-        if certificate is not None:  # reduced mode asks for none
+        if tls is not None and certificate is not None:  # reduced mode asks for none
             self._guard.check_peer(tls)
         caller, path = await self._strategy.authenticate(certificate, request.headers, request.path)
-        request[_CALLER] = caller.client_id
+        request.client_id = caller.client_id
         route = self._routes.get(path)
         if route is None:
             raise CallRefusedError(HTTPStatus.NOT_FOUND, "not_found", "", "no such path")
@@ -176,9 +174,9 @@ class AdmissionEndpoint:
         return caller, route
 
 
-def _caller_suffix(request: web.BaseRequest) -> str:
+def _caller_suffix(request: HttpRequest) -> str:
     """Return the caller for the log, once it is authenticated."""
-    return f", asked by {request[_CALLER]!r}" if _CALLER in request else ""
+    return "" if request.client_id is None else f", asked by {request.client_id!r}"
 
 
 def _location_of(error: Exception) -> str:

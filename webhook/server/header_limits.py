@@ -5,12 +5,10 @@ aiohttp limits only the length and number of header lines, and keeps each line t
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiohttp import HttpVersion11
-from aiohttp.http_exceptions import BadHttpMessage
 from aiohttp.streams import EMPTY_PAYLOAD
-from aiohttp.web_protocol import _ErrInfo
 
 _HEADER_MAX_BYTES = 64 * 1024
 """A token takes at most 8 KiB, and a forwarded certificate 12 KiB."""
@@ -21,23 +19,17 @@ _Found = tuple[Sequence[tuple[Any, Any]], bool, bytes]
 """Result of aiohttp's parser: requests with their bodies, whether the protocol was upgraded, and the rest."""
 
 
-class HeaderTooLargeError(BadHttpMessage):
-    """A header is larger than the limit."""
+class MalformedRequest(NamedTuple):
+    """Takes the place of a request that is refused before any handler sees it, and ends its connection."""
 
-
-class NoTargetError(BadHttpMessage):
-    """A CONNECT request has no target: aiohttp would fail on it, with a stack trace in the log."""
-
-
-class TransferCodingError(BadHttpMessage):
-    """A body has another transfer coding than plain `chunked`: aiohttp would pass it on undecoded."""
+    detail: str
+    status: HTTPStatus = HTTPStatus.BAD_REQUEST
 
 
 class BoundedHeaders:
     """Wraps a connection's parser. Data that yields neither a request nor part of a body is header or trailer data.
 
-    If there is too much of it, an error is returned in place of a request, aiohttp answers with 400, and nothing more
-    is parsed. The error is not raised: aiohttp's stack frames would keep the request in memory.
+    If there is too much of it, a MalformedRequest is returned in place of a request, and nothing more is parsed.
     """
 
     def __init__(self, parser: Any) -> None:
@@ -78,25 +70,20 @@ class BoundedHeaders:
         self._header_bytes += len(data)
         if self._header_bytes <= _HEADER_MAX_BYTES:
             return found
-        return (_instead(HeaderTooLargeError("")),), False, b""
+        return ((MalformedRequest("HeaderTooLargeError"), EMPTY_PAYLOAD),), False, b""
 
 
-def _refused(request: Any) -> tuple[Any, Any] | None:
-    """Return an error in place of a request that is not accepted; None for any other."""
-    if request.url is None:
-        return _instead(NoTargetError(""))
+def _refused(request: Any) -> tuple[MalformedRequest, Any] | None:
+    """Return what takes the place of a request that is not accepted; None for any other."""
+    if request.url is None:  # of a CONNECT
+        return MalformedRequest("NoTargetError"), EMPTY_PAYLOAD
     if "Transfer-Encoding" not in request.headers:
         return None
     codings = ",".join(request.headers.getall("Transfer-Encoding")).lower().split(",")
     *others, last = [coding.strip(" \t") for coding in codings]
     if (others, last) == ([], "chunked") and request.version >= HttpVersion11:
-        return None
+        return None  # with any other coding, aiohttp would pass the body on undecoded
     # RFC 9112, 6.1: without one final `chunked`, or in HTTP/1.0, the length of the body is undefined.
     is_framed = last == "chunked" and "chunked" not in others and request.version >= HttpVersion11
     status = HTTPStatus.NOT_IMPLEMENTED if is_framed else HTTPStatus.BAD_REQUEST
-    return _instead(TransferCodingError(""), status)
-
-
-def _instead(error: BadHttpMessage, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> tuple[Any, Any]:
-    """Return a parser result that makes aiohttp respond with an error."""
-    return _ErrInfo(status, error, ""), EMPTY_PAYLOAD
+    return MalformedRequest("TransferCodingError", status), EMPTY_PAYLOAD

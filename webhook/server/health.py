@@ -3,9 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
-from aiohttp import web
-
-from webhook.server.http1 import Handler, closing_response
+from webhook.server.http_messages import JSON, Handler, HttpRequest, HttpResponse, closing_response
 
 _METHODS = ("GET", "HEAD")
 
@@ -23,30 +21,32 @@ def plain_handler(
     """
     well = f"ok ({warning})\n" if warning else "ok\n"
 
-    async def healthz() -> web.Response:
-        return web.Response(text="ok\n")
+    async def healthz() -> HttpResponse:
+        return _page("ok\n")
 
-    async def readyz() -> web.Response:
+    async def readyz() -> HttpResponse:
         reasons = unready()
         text = "".join(f"{reason}\n" for reason in reasons) or well
-        return web.Response(status=503 if reasons else 200, text=text)
+        return _page(text, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 
-    async def show_metrics() -> web.Response:
-        return web.Response(body=await metrics(), headers={"Content-Type": metrics_content_type})
+    async def show_metrics() -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, await metrics(), metrics_content_type)
 
-    async def show_status() -> web.Response:
-        return web.Response(body=await status(), content_type="application/json")
+    async def show_status() -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, await status(), JSON)
 
     pages = {"/healthz": healthz, "/readyz": readyz, "/metrics": show_metrics, "/status": show_status}
 
-    async def handle(request: web.BaseRequest) -> web.Response:
+    async def handle(request: HttpRequest) -> HttpResponse:
         page = pages.get(request.path)
         if page is None:
             return closing_response(HTTPStatus.NOT_FOUND)
         if request.method not in _METHODS:
-            response = closing_response(HTTPStatus.METHOD_NOT_ALLOWED)
-            response.headers["Allow"] = ", ".join(_METHODS)
-            return response
+            return closing_response(HTTPStatus.METHOD_NOT_ALLOWED, allow=", ".join(_METHODS))
         return await page()
 
     return handle
+
+
+def _page(text: str, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
+    return HttpResponse(status, text.encode())

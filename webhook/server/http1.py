@@ -1,26 +1,29 @@
-"""HTTP/1.1 for both ports: aiohttp's protocol, with errors and logs that reveal neither the software nor requests."""
+"""HTTP/1.1 for both ports, on aiohttp's parser. Errors and logs reveal neither the software nor requests."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from email.utils import formatdate
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from aiohttp import HttpVersion11, web
-from aiohttp.abc import AbstractStreamWriter
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import HttpProcessingError, HttpRequestParser
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.tcp_helpers import tcp_keepalive
 
-from webhook.server.header_limits import BoundedHeaders
+from webhook.server.header_limits import BoundedHeaders, MalformedRequest
+from webhook.server.http_messages import BrokenBodyError, Handler, HttpRequest, HttpResponse, closing_response, encode
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 OnRefused = Callable[[str, str], None]
 
 # A token is at most 8 KiB; its header line has a name as well.
 _HEADER_LINE_MAX_BYTES = 16 * 1024
 _HEADERS_MAX = 64
-_OF_BAD_REQUESTS = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_IMPLEMENTED)
+_BODY_BUFFER_BYTES = 64 * 1024
+"""Of a body that is not read yet; twice as much pauses reading."""
+_PIPELINED_MAX = 32
+"""Requests that wait behind the one being answered. More are not read until half of them are answered."""
 _LINGERING_SECONDS = 1.0
 """Time to read and discard the rest of a body, so that its sender receives the response."""
 
@@ -36,109 +39,202 @@ class HttpLimits:
 class HttpProtocols:
     """Factory of a Listener's protocols. `on_refused` is called for malformed HTTP and for internal errors."""
 
-    def __init__(self, handler: Handler, bounds: HttpLimits, on_refused: OnRefused) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._bounds = bounds
+    def __init__(self, handler: Handler, limits: HttpLimits, on_refused: OnRefused) -> None:
+        self._handler = handler
+        self._keep_alive_seconds = limits.keep_alive_seconds
         self._on_refused = on_refused
-        self._connections = web.Server(handler, request_factory=self._request)
+        self._open: set[HttpConnection] = set()
 
     def __call__(self) -> asyncio.Protocol:
-        return _Discreet(
-            self._connections,
-            self._on_refused,
-            loop=self._loop,
-            keepalive_timeout=self._bounds.keep_alive_seconds,
-            access_log=None,
-            max_field_size=_HEADER_LINE_MAX_BYTES,
-            max_headers=_HEADERS_MAX,
-            lingering_time=_LINGERING_SECONDS,
-            auto_decompress=False,
-        )
+        return HttpConnection(self._handler, self._keep_alive_seconds, self._on_refused, self._open)
 
     async def end(self, seconds: float) -> None:
         """End every connection: idle ones at once, the others after their response, or after `seconds`."""
-        await self._connections.shutdown(seconds)
-
-    def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-        size = self._bounds.body_max_bytes
-        return _Request(message, payload, protocol, writer, task, self._loop, client_max_size=size)
-
-
-class _Request(web.BaseRequest):
-    async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        response.headers.pop("Server", None)
+        answering = [task for connection in tuple(self._open) if (task := connection.end()) is not None]
+        if answering:
+            _, late = await asyncio.wait(answering, timeout=seconds)
+            for task in late:
+                task.cancel()
 
 
-class _Discreet(web.RequestHandler):
-    """Hides errors: aiohttp would quote a malformed request in its response, and log it with address and stack."""
+class HttpConnection(BaseProtocol):
+    """One connection. Its task takes one request after another: parsed, handled, answered in one write."""
 
-    __slots__ = ("_on_refused",)
+    __slots__ = (
+        "_content",
+        "_handler",
+        "_idle_timer",
+        "_idle_until_seconds",
+        "_is_ending",
+        "_keep_alive_seconds",
+        "_next_request",
+        "_on_refused",
+        "_open",
+        "_requests",
+        "_serving",
+    )
 
-    def __init__(self, connections: web.Server, on_refused: OnRefused, **options: Any) -> None:
-        super().__init__(connections, **options)
-        self._parser = BoundedHeaders(self._parser)  # type: ignore[assignment]  # it has the methods that are used
+    def __init__(
+        self, handler: Handler, keep_alive_seconds: float, on_refused: OnRefused, connections: set["HttpConnection"]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        parser = HttpRequestParser(
+            self,
+            loop,
+            _BODY_BUFFER_BYTES,
+            max_field_size=_HEADER_LINE_MAX_BYTES,
+            max_headers=_HEADERS_MAX,
+            payload_exception=BrokenBodyError,
+            auto_decompress=False,
+            max_msg_queue_size=_PIPELINED_MAX,
+        )
+        super().__init__(loop, BoundedHeaders(parser))  # type: ignore[arg-type]  # it has the methods that are used
+        self._handler = handler
+        self._keep_alive_seconds = keep_alive_seconds
         self._on_refused = on_refused
+        self._open = connections
+        self._requests: deque[tuple[Any, StreamReader]] = deque()
+        self._next_request: asyncio.Future[None] | None = None
+        """Waited for while the connection is idle."""
+        self._content: StreamReader = EMPTY_PAYLOAD
+        """Body of the request being answered."""
+        self._is_ending = False
+        self._serving: asyncio.Task[None] | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._idle_until_seconds = 0.0
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
-        exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002  it quotes the request
-    ) -> web.StreamResponse:
-        is_theirs = status in _OF_BAD_REQUESTS
-        self._on_refused("bad_request" if is_theirs else "internal_error", type(exc).__name__)
-        if exc is not None:
-            exc.__traceback__ = None  # it refers to aiohttp's frames, and they to the request: it would stay in memory
-        if request.writer.output_size > 0:
-            raise ConnectionError("an answer has begun: there is no place for another")
-        return closing_response(HTTPStatus(status))
+    # Methods of asyncio.Protocol.
 
-    def log_exception(self, *_: Any, exc_info: BaseException | None = None, **__: Any) -> None:
-        self._on_refused("internal_error", f"{type(exc_info).__name__} in a connection")
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert self.transport is not None  # noqa: S101  aiohttp has just set it
+        tcp_keepalive(self.transport)
+        self._open.add(self)
+        self._serving = self._loop.create_task(self._serve())
 
+    def data_received(self, data: bytes) -> None:
+        if self._is_ending or self._upgraded:
+            return
+        try:
+            found, self._upgraded, _ = self._parser.feed_data(data)  # type: ignore[union-attr]
+        except HttpProcessingError as error:
+            found = ((MalformedRequest(type(error).__name__), EMPTY_PAYLOAD),)
+        if not found:
+            return
+        self._requests.extend(found)
+        if len(self._requests) >= _PIPELINED_MAX and not self._buffer_paused:
+            self._pause_reading_for_buffer()
+        self._wake()
 
-class JsonResponse(web.StreamResponse):
-    """A 200 with a JSON body, rendered and written in one piece: aiohttp's general Response takes 10 us."""
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002  aiohttp's signature
+        if self._reading_paused:  # the body of every request calls this, mostly without need
+            super().resume_reading(resume_parser)
 
-    def __init__(self, body: bytes) -> None:
-        super().__init__()
-        self._json = body
-        self._is_last = False
+    def eof_received(self) -> None:
+        """Close: a client that sends no more does not wait for a response."""
 
-    @property
-    def keep_alive(self) -> bool:
-        return not self._is_last
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._open.discard(self)
+        self._is_ending = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if not self._content.is_eof():
+            self._content.set_exception(ConnectionResetError("the client has closed the connection"))
+        self._wake()
+        super().connection_lost(exc)
+        self._parser = None  # it refers to this object
 
-    def force_close(self) -> None:
-        self._is_last = True
+    def end(self) -> "asyncio.Task[None] | None":
+        """Close the connection after the response that is under way; return its task if there is one."""
+        self._is_ending = True
+        self._wake()
+        return self._serving
 
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        self._is_last = self._is_last or not request.keep_alive or request.version < HttpVersion11
-        ending = "\r\nConnection: close\r\n\r\n" if self._is_last else "\r\n\r\n"
-        head = f"{_ok_since(int(time.time()))}{len(self._json)}{ending}"
-        await request.writer.write_eof(head.encode() + self._json)
-        return request.writer
+    # The task of the connection.
 
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing: `prepare` has written the whole response."""
+    async def _serve(self) -> None:
+        try:
+            while await self._has_request() and await self._exchange(*self._requests.popleft()):
+                pass
+        except ConnectionError:
+            pass  # the client has gone before its response
+        finally:
+            self._is_ending = True
+            if self.transport is not None:
+                self.transport.close()
 
+    async def _has_request(self) -> bool:
+        """Wait for a request; False if there will be none."""
+        if not self._requests and not self._is_ending:
+            self._begin_idle()
+            self._next_request = self._loop.create_future()
+            await self._next_request
+            self._next_request = None
+        return bool(self._requests) and not self._is_ending
 
-@lru_cache(maxsize=1)
-def _ok_since(second: int) -> str:
-    """Return the header of a response up to the value of Content-Length; it is the same for one second."""
-    date = formatdate(second, usegmt=True)
-    return f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: {date}\r\nContent-Length: "
+    async def _exchange(self, message: Any, content: StreamReader) -> bool:
+        """Answer one request; return whether the connection stays open."""
+        self._release_slot()
+        if isinstance(message, MalformedRequest):
+            self._on_refused("bad_request", message.detail)
+            # Its version is unknown: the lowest one is understood by every client.
+            self._write(encode(closing_response(message.status), closes=True, version="HTTP/1.0"))
+            return False
+        assert self.transport is not None  # noqa: S101  requests of a lost connection are not taken
+        self._content = content
+        request = HttpRequest(message, content, self.transport)
+        response = await self._respond(request)
+        stays = request.keep_alive and not (response.closes or self._is_ending or self._upgraded)
+        self._write(encode(response, closes=not stays, with_body=request.method != "HEAD"))
+        if self._paused:
+            await self._drain_helper()
+        return (content.is_eof() or await self._discard(content)) and stays and not self._is_ending
 
+    async def _respond(self, request: HttpRequest) -> HttpResponse:
+        try:
+            return await self._handler(request)
+        except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
+            self._on_refused("internal_error", type(error).__name__)
+            return closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
-def closing_response(status: HTTPStatus, text: str = "") -> web.Response:
-    """Return an error response that closes its connection: an unread body must not be parsed as the next request."""
-    response = web.Response(status=status, text=f"{text or status.phrase.lower()}\n")
-    close_after(response)
-    return response
+    async def _discard(self, content: StreamReader) -> bool:
+        """Read the rest of a body for a moment; return whether that was all of it."""
+        try:
+            async with asyncio.timeout(_LINGERING_SECONDS):
+                while not content.is_eof():
+                    await content.readany()
+        except (TimeoutError, BrokenBodyError):
+            return False
+        return True
 
+    def _write(self, data: bytes) -> None:
+        if self.transport is None:
+            raise ConnectionResetError("the client has closed the connection")
+        self.transport.write(data)
 
-def close_after(response: web.StreamResponse) -> None:
-    """Close the connection after this response, and announce that with `Connection: close`."""
-    response.headers["Connection"] = "close"  # aiohttp's Response does not set it
-    response.force_close()
+    def _release_slot(self) -> None:
+        """Let the parser return one more pipelined request, and read on if enough of them are answered."""
+        self._parser.message_consumed()  # type: ignore[union-attr]
+        if self._buffer_paused and len(self._requests) <= _PIPELINED_MAX // 2:
+            self.data_received(b"")  # the parser has kept what it did not parse
+            if len(self._requests) < _PIPELINED_MAX:
+                self._resume_reading_for_buffer()
+
+    def _wake(self) -> None:
+        if self._next_request is not None and not self._next_request.done():
+            self._next_request.set_result(None)
+
+    def _begin_idle(self) -> None:
+        """Close the connection unless a request begins in time. One timer is moved, not made anew for each request."""
+        self._idle_until_seconds = self._loop.time() + self._keep_alive_seconds
+        if self._idle_timer is None:
+            self._idle_timer = self._loop.call_at(self._idle_until_seconds, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        self._idle_timer = None
+        if self._next_request is None:
+            return
+        if self._loop.time() < self._idle_until_seconds:
+            self._idle_timer = self._loop.call_at(self._idle_until_seconds, self._end_if_idle)
+        else:
+            self.end()

@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11
 
 from webhook.authentication.identities import Role
 from webhook.errors import CallRefusedError
+from webhook.server.http_messages import JSON, BrokenBodyError, HttpRequest
 
-_JSON = "application/json"
 _HELD_MAX_BYTES = 64 * 1024 * 1024
 """Incomplete bodies. An API server sends a body in milliseconds: only deliberately slow clients reach this."""
 
@@ -33,7 +33,7 @@ class BodyReader:
         self._arriving: dict[_Arrival, None] = {}
         self._held_bytes = 0
 
-    async def read(self, request: web.BaseRequest, role: Role) -> bytes:
+    async def read(self, request: HttpRequest, role: Role) -> bytes:
         """Return the whole body; CallRefusedError if that is not possible."""
         if not _is_plain_json(request):
             text = "send application/json, not encoded"
@@ -41,7 +41,7 @@ class BodyReader:
         if (request.content_length or 0) > self.max_bytes:
             raise self._too_large()
         if "Expect" in request.headers:
-            await _want_body(request)
+            _want_body(request)
         if not request.content.is_eof():
             return await self._arrive(request, role)
         # The usual case: the whole body has arrived already.
@@ -61,7 +61,7 @@ class BodyReader:
         self._let_go(oldest)
         return True
 
-    async def _arrive(self, request: web.BaseRequest, role: Role) -> bytes:
+    async def _arrive(self, request: HttpRequest, role: Role) -> bytes:
         body = bytearray()
         patience = asyncio.timeout(self._timeout_seconds)
         arrival = _Arrival(role, patience)
@@ -75,7 +75,7 @@ class BodyReader:
                     self._hold(arrival, len(part))
         except TimeoutError:
             raise self._late(arrival) from None
-        except (ConnectionError, web.RequestPayloadError) as error:
+        except (ConnectionError, BrokenBodyError) as error:
             name = type(error).__name__  # the message may quote the body
             raise CallRefusedError(HTTPStatus.BAD_REQUEST, "body_broken", "the body ended early", name) from None
         finally:
@@ -106,18 +106,18 @@ class BodyReader:
         return CallRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", text)
 
 
-def _is_plain_json(request: web.BaseRequest) -> bool:
+def _is_plain_json(request: HttpRequest) -> bool:
     headers = request.headers
     if "Content-Encoding" in headers:
         return False
-    return headers.get("Content-Type") == _JSON or request.content_type == _JSON
+    content_type = headers.get("Content-Type", "")
+    return content_type == JSON or content_type.partition(";")[0].strip().lower() == JSON
 
 
-async def _want_body(request: web.BaseRequest) -> None:
+def _want_body(request: HttpRequest) -> None:
     """Send 100 Continue to a caller that expects it; it has been authenticated by now."""
     if request.version < HttpVersion11:
         return
     if request.headers["Expect"].lower() != "100-continue":
         raise CallRefusedError(HTTPStatus.EXPECTATION_FAILED, "expectation", "")
-    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # the response itself has not begun
+    request.send_continue()

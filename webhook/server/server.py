@@ -4,13 +4,12 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
-from aiohttp import web
-
 from webhook.ports import Observer
 from webhook.server.admission_endpoint import AdmissionEndpoint
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
-from webhook.server.http1 import Handler, HttpLimits, HttpProtocols
+from webhook.server.http1 import HttpLimits, HttpProtocols
+from webhook.server.http_messages import Handler, HttpRequest, HttpResponse
 from webhook.server.listener import Listener
 
 # Connections of the plain port are never trusted: idle clients must not block the kubelet's probes, or the container
@@ -43,7 +42,7 @@ class HealthServer:
         """Stop accepting, and give responses that are being written a moment."""
         await _end(self.listener, self._protocols, self._connections)
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, request: HttpRequest) -> HttpResponse:
         self._connections.record_request(request.transport)
         return await self._handler(request)
 
