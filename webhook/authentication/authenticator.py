@@ -17,9 +17,9 @@ from webhook.authentication.tokens.jwt import (
     TokenRules,
     verify,
 )
+from webhook.core.lru_cache import LruCache
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller, Clock, CurrentValue, TokenKeys, TokenRevocations
-from webhook.support.lru_cache import LruCache
 
 _CACHED_MAX_SECONDS = 60
 _CERTIFICATES_MAX = 512

@@ -1,17 +1,21 @@
 """Compiled policy: a loaded policy with its matcher, services by name, counted resources and plans."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.lru_cache import LruCache
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_spec import Mode, WhenOpen
 from webhook.core.quota import CounterPlan
 from webhook.core.quota.pod_cost import counted
+
+_POD_RESULTS_MAX = 2048
+"""Rewrites, checks and costs: three for each kind of Pod that is being created."""
 
 
 class CompiledService(NamedTuple):
@@ -23,7 +27,7 @@ class CompiledService(NamedTuple):
 
 
 class CompiledPolicy:
-    """A policy, ready for reviews. Immutable."""
+    """A policy, ready for reviews. Immutable but for its cache of results."""
 
     def __init__(self, loaded: LoadedPolicy, parts: Mapping[str, CompiledService] | None = None) -> None:
         """Compile `loaded`; `parts` are its services already compiled, by name."""
@@ -33,6 +37,8 @@ class CompiledPolicy:
         self.policy = loaded.policy
         self.hash = loaded.hash
         self.parts = parts
+        self.pod_results: LruCache[tuple[object, ...], Any] = LruCache(_POD_RESULTS_MAX)
+        """See `admission/pod_results.py`."""
         self.matcher = Matcher(loaded.policy)
         self.services: Mapping[str, Service] = {name: one.service for name, one in parts.items()}
         self.plans: Mapping[str, CounterPlan] = {name: one.plan for name, one in parts.items()}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from webhook.support.lru_cache import LruCache
+from webhook.core.lru_cache import LruCache
 
 _BURST_MAX = 64
 _PER_SECOND = 250

@@ -3,9 +3,10 @@
 from webhook.core.admission import denials
 from webhook.core.admission.decision import Verdict
 from webhook.core.admission.evaluation import Evaluation
+from webhook.core.admission.pod_results import cached
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import CONTROLLER, owning_controller
-from webhook.core.quota import Acquire, Receipt, pod_cost
+from webhook.core.quota import Acquire, Cost, Receipt, pod_cost
 
 
 def acquire(evaluation: Evaluation) -> Acquire:
@@ -14,8 +15,8 @@ def acquire(evaluation: Evaluation) -> Acquire:
     if not pod.metadata.uid:
         raise BadReviewError("AdmissionReview.request.object.metadata.uid is missing: the validating call needs it")
     try:
+        taken = cached(evaluation, _cost)
         names = evaluation.compiled.counted[plan.service]
-        taken = pod_cost.taken(pod, names)
         before = pod_cost.taken(request.old_pod, names) if request.sub_resource and request.old_pod else None
     except ValueError as error:
         raise unreadable_resources(error) from None
@@ -29,6 +30,10 @@ def acquire(evaluation: Evaluation) -> Acquire:
         resize_from=before,
         name=pod.metadata.name,
     )
+
+
+def _cost(evaluation: Evaluation) -> Cost:
+    return pod_cost.taken(evaluation.pod, evaluation.compiled.counted[evaluation.owner.name])
 
 
 def unreadable_resources(error: ValueError) -> BadReviewError:

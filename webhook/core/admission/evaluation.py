@@ -52,6 +52,8 @@ class Evaluation(Struct):
     receipt: Receipt | None = None
     uncounted: bool = False
     steps: list[StageNote] = []
+    pod_key: bytes | None = b""
+    """Key of the Pod's results; empty before it is needed, None if they are not cached."""
 
     @property
     def pod(self) -> Pod:

@@ -1,14 +1,35 @@
 """Stages "rewrite", "breaker" and "check". Each reads an evaluation, adds its findings, and may decide it."""
 
+from msgspec import Struct
+
 from webhook.core.admission import denials, enforcement_preview, mutation, rewrite_warnings, validation
 from webhook.core.admission.charging import event_source, unreadable_resources
-from webhook.core.admission.decision import Finding, Verdict
+from webhook.core.admission.decision import Finding, Verdict, WouldWrite
 from webhook.core.admission.evaluation import Evaluation
+from webhook.core.admission.pod_results import cached
 from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.patch import PatchOperation
+from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt
+
+
+class Rewrite(Struct, frozen=True):
+    """The patch of a new Pod, the warnings and the change of its QoS class; `paths` names what is patched."""
+
+    patch: tuple[PatchOperation, ...]
+    overwritten: tuple[str, ...]
+    qos_change: str
+    paths: str
+
+
+class Check(Struct, frozen=True):
+    """The findings about a new Pod, and what Enforce would only write into it."""
+
+    findings: tuple[Finding, ...]
+    would_write: tuple[WouldWrite, ...]
 
 
 def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
@@ -19,20 +40,23 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
         return evaluation.note("rewrite", evaluation.request.excess.text)
     if view is not None:
         _degrade(evaluation, view)
+    found = cached(evaluation, _rewritten, variant=bool(evaluation.degraded))
+    evaluation.patch, evaluation.overwritten, evaluation.qos_change = found.patch, found.overwritten, found.qos_change
+    if found.qos_change:
+        evaluation.note("rewrite", f"QoS class: {found.qos_change}")
+    return evaluation.note("rewrite", found.paths)
+
+
+def _rewritten(evaluation: Evaluation) -> Rewrite:
+    pod, service = evaluation.pod, evaluation.owner
     try:
-        evaluation.patch = mutation.rewrite(
-            evaluation.pod, evaluation.owner, evaluation.compiled.hash, degraded=bool(evaluation.degraded)
-        )
-        qos = mutation.qos_change(evaluation.pod, evaluation.owner) if evaluation.patch else None
-        evaluation.overwritten = rewrite_warnings.warnings(evaluation.pod, evaluation.owner, evaluation.patch)
+        patch = mutation.rewrite(pod, service, evaluation.compiled.hash, degraded=bool(evaluation.degraded))
+        qos = mutation.qos_change(pod, service) if patch else None
+        overwritten = rewrite_warnings.warnings(pod, service, patch)
     except ValueError as error:
         raise unreadable_resources(error) from None
-    if qos is not None:
-        evaluation.qos_change = f"{qos[0]} to {qos[1]}"
-        evaluation.note("rewrite", f"QoS class: {evaluation.qos_change}")
-    return evaluation.note(
-        "rewrite", ", ".join(operation.path for operation in evaluation.patch) or "nothing to change"
-    )
+    paths = ", ".join(operation.path for operation in patch) or "nothing to change"
+    return Rewrite(patch, overwritten, "" if qos is None else f"{qos[0]} to {qos[1]}", paths)
 
 
 def _degrade(evaluation: Evaluation, view: BreakerView) -> None:
@@ -77,7 +101,8 @@ def check(evaluation: Evaluation) -> None:
         return
     try:
         if request.old_pod is None or request.operation == "CREATE":
-            findings = check_new(evaluation, evaluation.pod, hash_known=evaluation.hash_known)
+            found = cached(evaluation, _checked, variant=evaluation.hash_known)
+            findings = record_check(evaluation, found)
         else:
             findings = validation.guard(
                 request.old_pod, evaluation.pod, service, resized=request.sub_resource == "resize"
@@ -91,11 +116,20 @@ def check(evaluation: Evaluation) -> None:
         evaluation.decide(Verdict.ADMIT, "check", "an UPDATE is not charged")
 
 
-def check_new(evaluation: Evaluation, pod: Pod, *, hash_known: bool) -> tuple[Finding, ...]:
-    """Return the findings about a new Pod; record what Enforce would only write into it."""
-    preview = enforcement_preview.enforced_pod(pod, evaluation.owner)
-    findings = validation.check(preview.pod, evaluation.owner, hash_known=hash_known)
-    evaluation.would_write = preview.admitted(findings)
-    for write in evaluation.would_write:
+def _checked(evaluation: Evaluation) -> Check:
+    return check_new(evaluation.pod, evaluation.owner, hash_known=evaluation.hash_known)
+
+
+def check_new(pod: Pod, service: Service, *, hash_known: bool) -> Check:
+    """Check a new Pod. ValueError: an unreadable quantity."""
+    preview = enforcement_preview.enforced_pod(pod, service)
+    findings = validation.check(preview.pod, service, hash_known=hash_known)
+    return Check(findings, preview.admitted(findings))
+
+
+def record_check(evaluation: Evaluation, found: Check) -> tuple[Finding, ...]:
+    """Record what Enforce would only write; return the findings."""
+    evaluation.would_write = found.would_write
+    for write in found.would_write:
         evaluation.note("check", f"{write.mode}: {write}")
-    return findings
+    return found.findings

@@ -93,7 +93,8 @@ def _objections(evaluation: Evaluation) -> tuple[Finding, ...]:
             pod, service, patch, f"in Pods of {_workload(evaluation).name}: "
         )
         rewritten = mutation.patched(pod, patch)
-        return (*_forged_label(pod, service), *stages.check_new(evaluation, rewritten, hash_known=True))
+        found = stages.record_check(evaluation, stages.check_new(rewritten, service, hash_known=True))
+        return (*_forged_label(pod, service), *found)
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
 

@@ -9,9 +9,19 @@ from webhook.core.patch import PatchOperation
 from webhook.core.placement import affinity, node_name, required, scalar_fields, spread, tolerations
 from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
 
-__all__ = ["SERVICE_LABEL", "PlacementPlan", "contradiction", "operations", "replaced_single", "requires", "violations"]
+__all__ = [
+    "SERVICE_LABEL",
+    "PlacementPlan",
+    "contradiction",
+    "operations",
+    "reads_field_managers",
+    "replaced_single",
+    "requires",
+    "violations",
+]
 
 contradiction = required.contradiction
+reads_field_managers = scalar_fields.reads_field_managers
 replaced_single = scalar_fields.replaced_scalar
 
 

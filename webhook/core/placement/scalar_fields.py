@@ -129,6 +129,14 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     return found
 
 
+def reads_field_managers(pod: Pod, plan: PlacementPlan) -> bool:
+    """Return whether `operations` or `violations` depend on more of the Pod's metadata than its labels."""
+    wanted, spec = plan.priority_class_name, pod.spec
+    if wanted is None or not spec.priority_class_name:
+        return False
+    return spec.priority_class_name != wanted or spec.priority is None
+
+
 def _has_no_priority(pod: Pod, plan: PlacementPlan) -> bool:
     """Return whether the priority of the policy's class was never computed.
 

@@ -1,0 +1,152 @@
+"""Cached results of rewrite, check and cost equal computed ones, for Pods that differ in any field that is read."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import fields, replace
+
+from tests.core.rewriting import read
+from tests.core.strategies import HASH, PROPERTY, Json, Pair, pairs, service_of
+from webhook.core.admission import charging, pod_results, stages
+from webhook.core.admission.decision import Half
+from webhook.core.admission.evaluation import Evaluation
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.admission.pod_results import pod_key
+from webhook.core.admission.review import Request
+from webhook.core.compiled_policy import CompiledPolicy, CompiledService
+from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
+from webhook.core.policy.model import LoadedPolicy, Policy, Service
+from webhook.core.quota import CounterPlan
+
+COUNTED = ("pods", "requests.cpu", "limits.memory", "requests.nvidia.com/gpu")
+SERVICE = service_of({"schedulerName": "podgate-scheduler"})
+
+
+def compiled(service: Service) -> CompiledPolicy:
+    loaded = LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), HASH)
+    return CompiledPolicy(loaded, {service.name: CompiledService(service, CounterPlan.of(service), COUNTED)})
+
+
+def evaluation(policy: CompiledPolicy, pod: Pod, **request: Any) -> Evaluation:
+    asked = Request("review-1", "CREATE", "pods", "", "shop", "alice", dry_run=False, pod=pod, old_pod=None)
+    (service,) = policy.services.values()
+    return Evaluation(Half.MUTATE, replace(asked, **request), policy, service=service)
+
+
+def results(policy: CompiledPolicy, pod: Pod, *, degraded: str = "", hash_known: bool = True) -> list[Any]:
+    """Return everything that the cached stages find about a Pod."""
+    found: list[Any] = []
+    rewritten = evaluation(policy, pod)
+    rewritten.degraded = degraded
+    checked = evaluation(policy, replace(pod, metadata=replace(pod.metadata, uid="uid-1")))
+    checked.hash_known = hash_known
+    for stage, one in ((stages.rewrite, rewritten), (stages.check, checked)):
+        try:
+            stage(one)
+        except BadReviewError as error:
+            found.append(str(error))
+        found.append((one.patch, one.overwritten, one.qos_change, one.findings, one.would_write, one.steps))
+    try:
+        found.append(charging.acquire(checked).cost)
+    except BadReviewError as error:
+        found.append(str(error))
+    return found
+
+
+@st.composite
+def similar_pods(draw: st.DrawFn, pod: Json, other: Json) -> Json:
+    """Draw the Pod with one field of its metadata, spec or first container replaced by the other's, or removed."""
+    parts = [("metadata",), ("spec",), ("spec", "containers", 0), ("metadata", "annotations"), ("metadata", "labels")]
+    path = draw(st.sampled_from(parts))
+    changed = msgspec.json.decode(msgspec.json.encode(pod))
+    part, source = changed, other
+    try:
+        for token in path:
+            part, source = part[token], source[token]
+    except (KeyError, IndexError, TypeError):
+        return dict(changed)
+    if not isinstance(part, dict) or not isinstance(source, dict) or not {**part, **source}:
+        return dict(changed)
+    field = draw(st.sampled_from(sorted({**part, **source})))
+    if field in source:
+        part[field] = source[field]
+    elif field not in {"containers", "metadata", "spec"}:
+        del part[field]
+    return dict(changed)
+
+
+@PROPERTY
+@given(
+    data=st.data(), pair=pairs, other=pairs, degraded=st.sampled_from(["", "breaker OPEN"]), hash_known=st.booleans()
+)
+def test_cached_results_equal_computed_ones(
+    data: st.DataObject, pair: Pair, other: Pair, degraded: str, *, hash_known: bool
+) -> None:
+    policy = compiled(pair.service)
+    for raw in (pair.pod, data.draw(similar_pods(pair.pod, other.pod)), pair.pod):
+        pod = read(raw)
+        for variant in ({"degraded": degraded}, {"hash_known": hash_known}, {}):
+            assert results(policy, pod, **variant) == results(compiled(pair.service), pod, **variant)
+
+
+def test_second_pod_of_a_controller_is_not_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, raw = compiled(SERVICE), {"metadata": {"namespace": "shop"}, "spec": {"containers": [{"name": "c"}]}}
+    first = results(policy, read({**raw, "metadata": {"namespace": "shop", "name": "web-1", "uid": "1"}}))
+    monkeypatch.setattr("webhook.core.admission.mutation.rewrite", None)
+    monkeypatch.setattr("webhook.core.admission.validation.check", None)
+    monkeypatch.setattr("webhook.core.quota.pod_cost.taken", None)
+    assert results(policy, read({**raw, "metadata": {"namespace": "shop", "name": "web-2", "uid": "2"}})) == first
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(PodSpec)])
+def test_every_field_of_the_spec_is_part_of_the_key(name: str) -> None:
+    pod = Pod(PodMetadata(), PodSpec())
+    assert pod_key(pod, SERVICE) != pod_key(replace(pod, spec=replace(pod.spec, **{name: "x"})), SERVICE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": {"a": "1"}},
+        {"labels": {}},
+        {"annotations": {}},
+        {"annotations": {HASH_ANNOTATION: HASH}},
+        {"namespace": "payments"},
+    ],
+)
+def test_metadata_that_is_read_is_part_of_the_key(change: dict[str, Any]) -> None:
+    pod = Pod(PodMetadata(), PodSpec())
+    assert pod_key(pod, SERVICE) != pod_key(replace(pod, metadata=replace(pod.metadata, **change)), SERVICE)
+
+
+@pytest.mark.parametrize("spec", [{"priority_class_name": "low"}, {"priority_class_name": "high"}])
+def test_results_that_depend_on_field_managers_are_not_cached(spec: dict[str, Any]) -> None:
+    service = service_of({"priorityClassName": "high"})
+    assert pod_key(Pod(PodMetadata(), PodSpec(**spec)), service) is None
+    assert pod_key(Pod(PodMetadata(), PodSpec(**spec, priority=7)), service) is None or spec == {
+        "priority_class_name": "high"
+    }
+
+
+def test_errors_updates_large_and_long_pods_are_not_cached() -> None:
+    policy = compiled(SERVICE)
+    pod = read(
+        {"metadata": {"uid": "1"}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "?"}}}]}}
+    )
+    for _ in range(2):
+        with pytest.raises(BadReviewError):
+            charging.acquire(evaluation(policy, pod))
+    good = read({"metadata": {"uid": "1"}, "spec": {"containers": [{"name": "c"}]}})
+    charging.acquire(evaluation(policy, good, operation="UPDATE", old_pod=good))
+    large = evaluation(policy, good)
+    large.is_large = True
+    charging.acquire(large)
+    charging.acquire(evaluation(policy, replace(good, spec=replace(good.spec, node_name="x" * 20_000))))
+    assert not policy.pod_results
+    charging.acquire(evaluation(policy, good))
+    assert len(policy.pod_results) == 1
+    assert pod_results.pod_key(good, SERVICE) is not None
