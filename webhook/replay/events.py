@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from webhook.core.admission.replay_record import LONGEST_MEAN_SECONDS
+from webhook.core.reporting.replay_record import LONGEST_MEAN_SECONDS
 from webhook.errors import UserError
 from webhook.offline.simulator import USER
 

@@ -116,7 +116,7 @@ class HttpConnection(BaseProtocol):
         if self._is_ending or self._upgraded:
             return
         try:
-            found, self._upgraded, _ = self._parser.feed_data(data)  # type: ignore[union-attr]
+            found, self._upgraded, _ = self._parser.feed_data(data)  # type: ignore[union-attr]  # until it is lost
         except HttpProcessingError as error:
             found = ((MalformedRequest(type(error).__name__), EMPTY_PAYLOAD),)
         if not found:
@@ -214,7 +214,7 @@ class HttpConnection(BaseProtocol):
 
     def _release_slot(self) -> None:
         """Let the parser return one more pipelined request, and read on if enough of them are answered."""
-        self._parser.message_consumed()  # type: ignore[union-attr]
+        self._parser.message_consumed()  # type: ignore[union-attr]  # the connection is open
         if self._buffer_paused and len(self._requests) <= _PIPELINED_MAX // 2:
             self.data_received(b"")  # the parser has kept what it did not parse
             if len(self._requests) < _PIPELINED_MAX:

@@ -12,12 +12,12 @@ import msgspec
 
 from webhook.adapters.recorder.file import FullError, RecordFile
 from webhook.core.admission.decision import Half
-from webhook.core.admission.replay_record import is_kept, labels_event, outcomes_event, pod_event
 from webhook.core.admission.review import Request
 from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
+from webhook.core.reporting.replay_record import is_kept, labels_event, outcomes_event, pod_event
 from webhook.ports import Review, WatchReports
 from webhook.support.condition import Condition
 

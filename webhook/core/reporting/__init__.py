@@ -1,1 +1,1 @@
-"""Reports for operators: the status document and ServiceStatus objects."""
+"""Reports: the status document and ServiceStatus objects for operators, records of admissions for `podgate replay`."""
