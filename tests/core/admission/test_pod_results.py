@@ -132,7 +132,7 @@ def test_results_that_depend_on_field_managers_are_not_cached(spec: dict[str, An
     }
 
 
-def test_errors_updates_large_and_long_pods_are_not_cached() -> None:
+def test_errors_updates_and_pods_that_are_large_long_or_have_huge_integers_are_not_cached() -> None:
     policy = compiled(SERVICE)
     pod = read(
         {"metadata": {"uid": "1"}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "?"}}}]}}
@@ -146,6 +146,7 @@ def test_errors_updates_large_and_long_pods_are_not_cached() -> None:
     large.is_large = True
     charging.acquire(large)
     charging.acquire(evaluation(policy, replace(good, spec=replace(good.spec, node_name="x" * 20_000))))
+    charging.acquire(evaluation(policy, replace(good, spec=replace(good.spec, affinity={"weight": 2**64}))))
     assert not policy.pod_results
     charging.acquire(evaluation(policy, good))
     assert len(policy.pod_results) == 1

@@ -29,7 +29,10 @@ def pod_key(pod: Pod, service: Service) -> bytes | None:
         return None
     annotations = metadata.annotations
     carried = annotations.get(HASH_ANNOTATION) if annotations else None
-    key = _encode((pod.spec, metadata.labels, annotations is None, carried, metadata.namespace))
+    try:
+        key = _encode((pod.spec, metadata.labels, annotations is None, carried, metadata.namespace))
+    except OverflowError:  # JSON has integers that MessagePack has not
+        return None
     return key if len(key) <= _KEY_MAX_BYTES else None
 
 
