@@ -31,7 +31,7 @@ _CLOSE_NOTIFY_SECONDS = 1.0
 
 
 class Listener:
-    """Accepts connections for `protocol_factory` (an aiohttp `web.Server`) and keeps them in `connections`.
+    """Accepts connections for `protocol_factory` (HttpProtocols) and keeps them in `connections`.
 
     `on_refused(reason, detail)` is called for each connection that is ended because of its client's behaviour.
     """
