@@ -86,8 +86,8 @@ class Recorder:
     async def _close(self) -> None:
         assert self._runner.server is not None
         for connection in self._runner.server.connections:
-            assert connection.transport is not None
-            connection.transport.abort()  # an orderly close waits for the API server
+            if connection.transport is not None:  # None: the API server has closed it meanwhile
+                connection.transport.abort()  # an orderly close waits for the API server
         await self._runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.Response:
