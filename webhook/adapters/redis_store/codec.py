@@ -28,46 +28,59 @@ from webhook.core.quota import (
 )
 
 _DAY_MS = 86_400_000
+_BREAKER_VALUES = 7
+_ARRAY_16, _ARRAY_32 = 16, 1 << 16
+"""The lengths from which MessagePack arrays have longer headers."""
 _REFUSALS = {1: DeniedBy.BREAKER, 2: DeniedBy.QUOTA}
 _NEVER = -1
-_MOVES_AT = {"acquire": 8, "started": 1, "record_outcomes": 0, "apply_override": 0, "tick": 0}
+_MOVES_AT = {"acquire": 8, "resize": 8, "started": 1, "record_outcomes": 0, "apply_override": 0, "tick": 0}
 _STATES = {state.value: state for state in State}
 _encode = msgspec.msgpack.Encoder().encode
 _encode_text = msgspec.json.Encoder().encode
 
 
-def packed_plan(plan: CounterPlan, cluster: str, channel: str) -> Raw:
+def stream(values: Sequence[Any]) -> bytes:
+    """Return values one after another: the script unpacks them as a list of arguments."""
+    count = len(values)
+    return _encode(values)[1 if count < _ARRAY_16 else 3 if count < _ARRAY_32 else 5 :]  # without its header
+
+
+def as_text(packed: bytes) -> bytes:
+    """Return bytes as a MessagePack string: Redis' MessagePack does not know the binary type."""
+    return b"\xdb" + len(packed).to_bytes(4) + packed
+
+
+def packed_plan(plan: CounterPlan, cluster: str, channel: str) -> bytes:
     """Return a plan as the script reads it; computed once per plan. `channel` is where transitions are published."""
     pooled = plan.pool.windows if plan.pool else ()
     longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
     breaker = plan.breaker
     lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
-    return Raw(
-        _encode(
-            [
-                plan.service,
-                _windows(plan.windows),
-                _windows(pooled) if pooled else False,
-                plan.quota_mode is Mode.ENFORCE,
-                _breaker(breaker) if breaker else False,
-                plan.breaker_mode is Mode.ENFORCE,
-                plan.remember_us,
-                # The key expires an hour after the last charge in it has left its window.
-                longest_ms * 66 // 64 + HOUR_US // 1000,
-                lasts_ms + _DAY_MS,
-                plan.fleet,
-                _encode_text([_counted(plan.windows), _counted(pooled)]).decode(),
-                _standing(plan.standing) if plan.standing else False,
-                cluster,
-                plan.tag,
-                channel,
-            ]
-        )
-    )
+    values = [
+        plan.service,
+        _windows(plan.windows),
+        _windows(pooled) if pooled else False,
+        plan.quota_mode is Mode.ENFORCE,
+        plan.breaker_mode is Mode.ENFORCE,
+        plan.remember_us,
+        # The key expires an hour after the last charge in it has left its window.
+        longest_ms * 66 // 64 + HOUR_US // 1000,
+        lasts_ms + _DAY_MS,
+        plan.fleet,
+        _encode_text([_counted(plan.windows), _counted(pooled)]).decode(),
+        _standing(plan.standing) if plan.standing else False,
+        cluster,
+        plan.tag,
+        channel,
+        *(_breaker(breaker) if breaker else [False] * _BREAKER_VALUES),
+    ]
+    return as_text(stream(values))
 
 
-def _windows(windows: Sequence[WindowPlan]) -> list[Any]:
-    return [[window.seconds, [[limit.counts, limit.hard] for limit in window.limits]] for window in windows]
+def _windows(windows: Sequence[WindowPlan]) -> Raw:
+    """Return window, resource and limit of each limit, window by window."""
+    triples = [(window.seconds, limit.counts, limit.hard) for window in windows for limit in window.limits]
+    return Raw(as_text(stream([value for triple in triples for value in triple])))
 
 
 def _counted(windows: Sequence[WindowPlan]) -> list[Any]:
@@ -83,8 +96,9 @@ def _standing(plan: StandingPlan) -> list[Any]:
 
 
 def _breaker(plan: BreakerPlan) -> list[Any]:
+    """Return a breaker's rules, packed, and what tells whether they are needed."""
     errors, latency, quota = plan.error_rate, plan.latency, plan.quota
-    return [
+    rules = [
         plan.has_outcomes,
         [errors.percent, errors.interval_us, errors.consecutive, errors.minimum, errors.reason_head]
         if errors
@@ -92,7 +106,6 @@ def _breaker(plan: BreakerPlan) -> list[Any]:
         [latency.mean_us, latency.interval_us, latency.consecutive, latency.minimum, latency.reason_head]
         if latency
         else False,
-        [quota.count, quota.within_us, quota.by_controller, quota.reason()] if quota else False,
         plan.open_for_us,
         plan.probes,
         plan.probe_timeout_us,
@@ -100,12 +113,22 @@ def _breaker(plan: BreakerPlan) -> list[Any]:
         False if plan.open_max is None else plan.open_max,
         [plan.forcing.state, plan.forcing.until_us, plan.forcing.reason] if plan.forcing else False,
     ]
+    return [
+        Raw(as_text(stream(rules))),
+        plan.has_outcomes,
+        plan.forcing is not None,
+        plan.open_max is not None,
+        Raw(as_text(stream((quota.count, quota.within_us, quota.by_controller, quota.reason())))) if quota else False,
+        errors.interval_us if errors else False,
+        latency.interval_us if latency else False,
+    ]
 
 
 def packed_acquire(request: Acquire, scope: str) -> tuple[Any, ...]:
-    old = False if request.resize_from is None else _exact(request.resize_from)
-    place = f"{request.namespace}/{request.name}"
-    return "acquire", scope, place, _text(request.cost), request.event_source, request.peek, old
+    place, cost = f"{request.namespace}/{request.name}", _text(request.cost)
+    if request.resize_from is not None:
+        return "resize", scope, place, cost, request.peek, _exact(request.resize_from)
+    return "acquire", scope, place, cost, request.event_source, request.peek
 
 
 def packed_booking(booking: Booking, scope: str) -> tuple[Any, ...]:

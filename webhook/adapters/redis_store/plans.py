@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from msgspec import Raw
-
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.core.quota import CounterPlan
@@ -16,7 +14,7 @@ class PreparedPlan:
 
     plan: CounterPlan
     keys: PlanKeys
-    packed: Raw
+    packed: bytes
     longest_us: int
 
 

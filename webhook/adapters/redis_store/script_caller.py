@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 from redis.exceptions import ResponseError
 
+from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.breaker_cache import BreakerCache
 from webhook.adapters.redis_store.keys import probe_key
 from webhook.adapters.redis_store.operations import ScriptOperation
@@ -15,7 +17,6 @@ from webhook.adapters.redis_store.settled_mark import SettledMark
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.transport.protocol import Transport
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
@@ -57,7 +58,7 @@ class ScriptCaller:
 
     async def probe(self, tag: str) -> None:
         """Return if calls with this tag would succeed, raise otherwise: the probe runs the script, and writes."""
-        argument = _encode((0, [], [], [("probe", 0, 1)], 0, 0))
+        argument = self._header((), 0) + codec.as_text(codec.stream(("probe", 0, 1)))
         (result,) = _decode(await self._transport.run([probe_key(self._cluster, tag)], argument))
         if isinstance(result, str):
             raise ResponseError(result)
@@ -65,7 +66,7 @@ class ScriptCaller:
     async def _call(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         keys: dict[str, int] = {}
         numbers: dict[int, int] = {}
-        plans: list[Any] = []
+        plans: list[bytes] = []
         strings: dict[int, None] = {}
         packed = []
         for planned, request, own_keys, own_strings in operations:
@@ -77,17 +78,21 @@ class ScriptCaller:
             own = [keys.setdefault(key, len(keys) + 1) for key in own_keys]
             for position in own_strings:
                 strings[own[position]] = None
-            packed.append((name, number, *own, *arguments))
-        header = self._clock.given_us(), plans, list(strings)
-        argument = _encode((*header, packed, self._late_us, self._breakers.opened()))
-        results: Sequence[Any] = _decode(await self._transport.run(list(keys), argument))
+            packed.append(codec.as_text(codec.stream((name, number, *own, *arguments))))
+        header = self._header(list(strings), len(plans))
+        results: Sequence[Any] = _decode(await self._transport.run(list(keys), b"".join((header, *plans, *packed))))
         return results
 
-    def _packed(self, planned: PreparedPlan, keys: dict[str, int], strings: dict[int, None]) -> tuple[Any, ...]:
+    def _header(self, strings: Sequence[int], plans: int) -> bytes:
+        packed_strings = Raw(codec.as_text(codec.stream(strings)))
+        return codec.stream((self._clock.given_us(), self._late_us, self._breakers.opened(), packed_strings, plans))
+
+    def _packed(self, planned: PreparedPlan, keys: dict[str, int], strings: dict[int, None]) -> bytes:
         """Return a plan as the script reads it; add its keys to those of the call."""
         own = planned.keys
         named = own.home, own.ring, own.breaker, own.waits, own.live
         home, index, breaker, waits, live = [keys.setdefault(key, len(keys) + 1) for key in named]
         strings[breaker] = None
         is_counted, settled = self._breakers.counts(planned.plan.key), self._settled.of(planned)
-        return planned.packed, home, index, breaker, waits, live, len(own.pods) + 1, is_counted, settled
+        values = home, index, breaker, waits, live, len(own.pods) + 1, is_counted, settled
+        return planned.packed + codec.stream(values)

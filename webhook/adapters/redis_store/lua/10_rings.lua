@@ -6,12 +6,6 @@
 -- another one needs its slot.
 -- Hashes are read once per call and written at its end: many Pods of a service cost one read and one write.
 
-local LIVE = 65
-local BUCKET_US_PER_SECOND = 15625
-local BEHIND_US, PATIENCE_US = 2000000, 10000000
-local NEVER = -1
-local HEAD, CURRENT, SUMS = 1, 2, 3 -- of a window
-
 local floor, max, min = math.floor, math.max, math.min
 local hashes = {}
 
@@ -19,21 +13,19 @@ local function hash_of(key)
   local h = hashes[key]
   if not h then
     local packed = redis.call('HGET', key, 'h')
-    h = {
-      key = key, last = 0, offset = 0, behind = false, born = 0, windows = {},
-      slots = {}, fields = {}, sets = {}, dels = {}, returned = {},
+    local head = packed and cmsgpack.unpack(packed) or NOTHING
+    h = { -- almost every field is here: a table that grows costs more
+      key = key, last = head[1] or 0, offset = head[2] or 0, behind = head[3] or false, born = head[4] or 0,
+      windows = head[5] or {}, returned = head[6] or {}, slots = {}, sets = {}, dels = {},
+      settled = false, begins = false, dirty = false, ttl = false,
     }
-    if packed then
-      h.last, h.offset, h.behind, h.born, h.windows, h.returned = unpack(cmsgpack.unpack(packed))
-      h.returned = h.returned or {}
-    end
     hashes[key] = h
   end
   return h
 end
 
 local function field_of(seconds, number)
-  return string.format('%.0f:%.0f', seconds, number % LIVE)
+  return string.format('%d:%d', seconds, number % LIVE)
 end
 
 -- Read slots that are not loaded yet, in one command.
@@ -50,10 +42,6 @@ local function load(h, fields)
       h.slots[field] = held[index] and cmsgpack.unpack(held[index])
     end
   end
-end
-
-local function put(h, field, amounts)
-  h.slots[field], h.sets[field], h.dels[field] = amounts, amounts, nil
 end
 
 -- Drop buckets that have left their windows, and start new ones. Written only if anything is charged.
@@ -74,7 +62,8 @@ local function settle(h, now)
       if number - head >= LIVE then
         w[SUMS] = {} -- every bucket has left
       else
-        put(h, field_of(seconds, head), w[CURRENT])
+        local field = field_of(seconds, head)
+        h.slots[field], h.sets[field], h.dels[field] = w[CURRENT], w[CURRENT], nil
       end
       w[HEAD], w[CURRENT] = number, {}
     end
@@ -92,74 +81,6 @@ local function settle(h, now)
     end
   end
   return h
-end
-
--- Return a window, created if necessary; an empty one is not written.
-local function window_of(h, seconds, now)
-  local w = h.windows[seconds]
-  if not w then
-    w = {floor(now / (seconds * BUCKET_US_PER_SECOND)), {}, {}}
-    h.windows[seconds], h.begun = w, true
-  end
-  return w
-end
-
--- Return the bucket of a moment; nil if it has left the window, or for a refund if it does not exist.
-local function bucket_at(h, seconds, at, is_refund)
-  local w = h.windows[seconds]
-  local number = floor(at / (seconds * BUCKET_US_PER_SECOND))
-  if number == w[HEAD] then
-    return w[CURRENT]
-  elseif number > w[HEAD] or number <= w[HEAD] - LIVE then
-    return nil
-  end
-  local field = field_of(seconds, number)
-  load(h, {field})
-  local bucket = h.slots[field] or not is_refund and {} or nil
-  if bucket then
-    put(h, field, bucket)
-  end
-  return bucket
-end
-
--- Return when `asked` fits if nothing else is charged: 0 if it fits now, NEVER if it never can.
-local function free_at(h, seconds, resource, hard, asked)
-  if asked > hard then
-    return NEVER
-  end
-  local w = h.windows[seconds]
-  local excess = (w and w[SUMS][resource] or 0) - (hard - asked)
-  if excess <= 0 then
-    return 0
-  end
-  local first, slots, fields = w[HEAD] - LIVE + 1, h.slots, h.fields[seconds]
-  if not fields then
-    fields = {}
-    for number = first, w[HEAD] - 1 do
-      fields[#fields + 1] = field_of(seconds, number)
-    end
-    load(h, fields)
-    h.fields[seconds] = fields
-  end
-  for index = 1, LIVE - 1 do
-    local held = slots[fields[index]]
-    if held then
-      excess = excess - (held[resource] or 0)
-      if excess <= 0 then
-        return (first + index - 1 + LIVE) * seconds * BUCKET_US_PER_SECOND
-      end
-    end
-  end
-  return (w[HEAD] + LIVE) * seconds * BUCKET_US_PER_SECOND
-end
-
--- Return the newest reset of each window, by its seconds, {requested at, effective up to}: field "r".
-local function resets_of(h)
-  if not h.resets then
-    local packed = redis.call('HGET', h.key, 'r')
-    h.resets = packed and cmsgpack.unpack(packed) or {}
-  end
-  return h.resets
 end
 
 -- Return the tag's time by its home hash: monotonic.
@@ -181,15 +102,7 @@ local function observe(home, reading)
   end
 end
 
--- Extend a key's TTL, never shorten it. It only collects garbage: the stored times decide what counts.
-local function live_on(key, ttl_ms)
-  if redis.call('PTTL', key) < ttl_ms then
-    redis.call('PEXPIRE', key, string.format('%.0f', ttl_ms))
-  end
-end
-
 local function write_hash(h)
-  h.begins = h.begins or h.begun
   for seconds, w in pairs(h.begins and h.windows or {}) do
     local holds = next(w[CURRENT])
     for _, amount in pairs(w[SUMS]) do
@@ -209,12 +122,17 @@ local function write_hash(h)
   redis.call('HSET', h.key, unpack(values))
 end
 
-local function delete_slots(h)
+-- Delete slots, and extend the key's TTL, never shorten it. It only collects garbage: the stored times decide what
+-- counts.
+local function clean_hash(h)
   local gone = {}
   for field in pairs(h.dels) do
     gone[#gone + 1] = field
   end
   if #gone > 0 then
     redis.call('HDEL', h.key, unpack(gone))
+  end
+  if h.begins and h.ttl and redis.call('PTTL', h.key) < h.ttl then
+    redis.call('PEXPIRE', h.key, string.format('%.0f', h.ttl))
   end
 end

@@ -3,8 +3,6 @@
 -- source, settled}. `source` is the Pod's creator, only if its breaker counts outcomes; `settled`: its outcome was
 -- recorded. `windows` is the plan's list of them as packed then, for a refund under a newer plan. The record is
 -- followed by the Pod's place, namespace/name, unpacked: many Pods of a call share one record apart from the place.
-local EXPIRES, CHARGED_AT, GENERATION, PROBE, REFUNDED, SERVICE, SCOPE, FLEET, COST, HIGH, WINDOWS, SOURCE, SETTLED =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local pods, places = {}, {}
 local costs = {} -- decoded, by their text: many Pods of a call have the same cost
 
@@ -16,8 +14,9 @@ end
 
 local function record_of(key, strings)
   if pods[key] == nil then
-    local packed, p, behind = strings[key], {}, -1
+    local packed, p, behind = strings[key], NOTHING, -1
     if packed then
+      p = {}
       behind, p.record = cmsgpack.unpack_one(packed)
     end
     pods[key], places[key] = p, behind > 0 and string.sub(packed, behind + 1) or ''
@@ -36,8 +35,8 @@ end
 
 local function new_record(plan, at, generation, scope, cost_text, source)
   return {
-    at + plan.remember, at, generation, false, false, plan.service, scope, plan.fleet, cost_text, false, plan.packed_windows,
-    source, false,
+    at + plan.remember, at, generation, false, false, plan.service, scope, plan.fleet, cost_text, false,
+    plan.packed_windows, source, false,
   }
 end
 

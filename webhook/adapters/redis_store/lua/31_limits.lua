@@ -4,30 +4,20 @@
 -- with the service's own rings (or its namespace's, where each counts apart), the uid record, and the live Pods where
 -- they are limited.
 
-local NOTHING = {} -- never written to
-local SUM, RESOURCE, HARD, BUCKET, HASH, SECONDS = 1, 2, 3, 4, 5, 6 -- of a column: one limit with its counters
-
-local function shown(home, at)
-  return at > 0 and at - home.offset or at
-end
-
-local function add_columns(b, h, windows)
-  local columns = b.columns
-  for _, window in ipairs(windows) do
-    local w = window_of(h, window[1], b.now)
-    for _, limit in ipairs(window[2]) do
-      columns[#columns + 1] = {w[SUMS], limit[1], limit[2], w[CURRENT], h, window[1]}
-      b.blank[#columns] = 0
+-- Add a column for each limit; `limits` is {seconds, resource, hard, ...}, the limits of a window one after another.
+local function add_columns(b, h, limits)
+  local columns, number, last, w = b.columns, #b.columns, false, false
+  for index = 1, #limits, 3 do
+    local seconds = limits[index]
+    if seconds ~= last then
+      last, w = seconds, h.windows[seconds]
+      if not w then -- an empty one is not written
+        w = {floor(b.now / (seconds * BUCKET_US_PER_SECOND)), {}, {}}
+        h.windows[seconds], h.begins = w, true
+      end
     end
-  end
-end
-
--- Limits on live Pods have no column: they follow all others.
-local function add_live(b, plan, live_key)
-  b.live, b.known, b.standing = live_of(live_key), is_known(plan, b.now), plan.standing
-  b.live.cluster, b.live.index, b.live.scope = plan.cluster, plan.live_key, string.sub(live_key, #plan.live_key + 2)
-  for _ in ipairs(plan.standing) do
-    b.blank[#b.blank + 1] = 0
+    number = number + 1
+    columns[number] = {w[SUMS], limits[index + 1], limits[index + 2], w[CURRENT], h, seconds}
   end
 end
 
@@ -39,7 +29,9 @@ local function bound_of(plan, own_key, reading, writes, live_key)
   end
   local b = plan.bound[own_key]
   if not b then
-    b = {home = home, own = own, now = time_of(home, reading), columns = {}, blank = {}, records = {}}
+    b = {
+      home = home, own = own, now = time_of(home, reading), columns = {}, own_columns = 0, records = {}, live = false,
+    }
     settle(home, b.now)
     settle(own, b.now)
     add_columns(b, own, plan.windows)
@@ -48,55 +40,31 @@ local function bound_of(plan, own_key, reading, writes, live_key)
       add_columns(b, home, plan.pool)
     end
     if plan.standing then
-      add_live(b, plan, live_key)
+      module('live').bind(b, plan, live_key)
     end
     plan.bound[own_key] = b
   end
   return b
 end
 
--- Check `live_cost` against the limits on live Pods; extends `used` and `over`.
-local function judge_live(b, live_cost, used, over)
-  for index, limit in ipairs(b.standing) do
-    local resource, hard, surge, number = limit[1], limit[2], limit[3], #b.columns + index
-    local has, asked = b.live.sums[resource] or 0, live_cost[resource] or 0
-    local room = may_surge(b.live, resource, hard, has, b.now) and surge or 0
-    used[number] = has
-    if asked > 0 and b.known and asked > hard + room - has then
-      over = over == NOTHING and {} or over
-      over[#over + 1] = {number, has, asked, asked > hard + surge and NEVER or 0, room}
-    end
-  end
-  return used, over
-end
-
 -- Check `cost` against every limit, and `live_cost` against those on live Pods. Return what each limit holds, and
 -- {number, used, asked, free_at, surge room} of each limit that is exceeded.
 local function judge(b, cost, live_cost)
-  local used, over, columns = {unpack(b.blank)}, NOTHING, b.columns -- preallocated: a table that grows costs more
+  local columns = b.columns
+  local used, over = {unpack(columns)}, NOTHING -- preallocated, every entry is replaced: a table that grows costs more
   for number = 1, #columns do
     local column = columns[number]
     local resource = column[RESOURCE]
     local has, asked = column[SUM][resource] or 0, cost[resource] or 0
     used[number] = has
     if asked > 0 and asked > column[HARD] - has then -- no addition: a double might not hold the sum exactly
-      local free = free_at(column[HASH], column[SECONDS], resource, column[HARD], asked)
+      local free = module('refusals').free_at(column[HASH], column[SECONDS], resource, column[HARD], asked)
       over = over == NOTHING and {} or over
       over[#over + 1] = {number, has, asked, shown(b.home, free), 0}
     end
   end
   if b.live then
-    return judge_live(b, live_cost, used, over)
+    return module('live').judge(b, live_cost, used, over)
   end
   return used, over
-end
-
--- Whether a limit of the service itself is exceeded, of its windows or on its live Pods.
-local function is_of_its_own(b, over)
-  for _, use in ipairs(over) do
-    if use[1] <= b.own_columns or use[1] > #b.columns then
-      return true
-    end
-  end
-  return false
 end

@@ -1,41 +1,33 @@
--- KEYS: those of all operations, each once. ARGV[1]: {now, or false for this server's time; plans; numbers of the keys
--- that hold strings; operations; `late`; `opened`}. A plan is {packed plan; numbers of its keys: home, index, breaker,
--- Pods not seen yet, live Pods; offset of the uid in a record's key; whether `opened` counts it; settled}. `settled` is
--- false, or of a replica that owes nothing {its id, since when at least, when the home hash was created as far as it
--- knows}. An operation is {kind, number of its plan, numbers of its own keys, arguments}.
+-- KEYS: those of all operations, each once. ARGV[1]: MessagePack values one after another, because a list of arguments
+-- is made in one allocation, and an array in many: now, or false for this server's time; `late`; `opened`; the numbers
+-- of the keys that hold strings, packed; the number of plans; PLAN_VALUES of each plan; the operations, packed. They are
+-- at most 3,205 for the 320 operations of a call: Lua accepts 8,000.
+-- A plan is its packed form; the numbers of its keys: home, index, breaker, Pods not seen yet, live Pods; the offset of
+-- the uid in a record's key; whether `opened` counts it; and of a replica that owes nothing {its id, since when at
+-- least, when the home hash was created as far as it knows}, or false. An operation is its kind, the number of its plan, the
+-- numbers of its own keys, and its arguments.
 -- The answer is a list of the operations' results in order, or their error messages. Writes are sent at the end: a
 -- Redis that rejects writes (full, a replica) has then accepted none of them.
 
-local KINDS = {
-  acquire = acquire, record = record, refund = refund, book = book,
-  record_outcomes = record_outcomes, started = started, apply_override = apply_override, propose = propose, suppress_quota_events = suppress_quota_events,
-  snapshot = snapshot, tick = tick, scopes = scopes, probe = probe, observe = observe_pod, overdue = overdue,
-  others_settled = others_settled, place = place, stop_waiting = stop_waiting, mark_complete = mark_complete, lived = lived, standing = standing, page = page, reset = reset,
-}
-
-local function plan_of(description)
-  local packed, home, index, breaker_key, waits_key, live_key, uid_at, is_counted, settled = unpack(description)
-  local service, windows, pool, quota_enforced, breaker, breaker_enforced, remember_us, ttl_ms, breaker_ttl_ms, fleet,
-    packed_windows, standing_limits, cluster, tag, channel = unpack(packed)
-  local plan = {
-    service = service, windows = windows, pool = pool, quota_enforced = quota_enforced, breaker = false,
-    breaker_enforced = breaker_enforced, remember = remember_us, ttl = ttl_ms, breaker_ttl = breaker_ttl_ms, fleet = fleet, packed_windows = packed_windows,
-    home = KEYS[home], index = KEYS[index], breaker_key = KEYS[breaker_key], uid_at = uid_at, bound = {},
-    waits_key = KEYS[waits_key], live_key = KEYS[live_key], standing = standing_limits, cluster = cluster,
-    tag = tag, channel = channel, settled = settled,
+local function plan_of(packed, home, index, breaker_key, waits_key, live_key, uid_at, is_counted, settled)
+  local service, windows, pool, quota_enforced, breaker_enforced, remember_us, ttl_ms, breaker_ttl_ms, fleet,
+    packed_windows, standing_limits, cluster, tag, channel, rules, has_outcomes, is_forced, is_guarded, quota,
+    errors_length, latency_length = cmsgpack.unpack(packed)
+  return {
+    service = service, windows = {cmsgpack.unpack(windows)}, pool = pool and {cmsgpack.unpack(pool)},
+    quota_enforced = quota_enforced, breaker_enforced = breaker_enforced, remember = remember_us, ttl = ttl_ms,
+    breaker_ttl = breaker_ttl_ms, fleet = fleet, packed_windows = packed_windows, standing = standing_limits,
+    cluster = cluster, tag = tag, channel = channel, rules = rules, has_outcomes = has_outcomes, is_forced = is_forced,
+    is_guarded = is_guarded, quota = quota, errors_length = errors_length,
+    latency_length = latency_length, home = KEYS[home], index = KEYS[index], breaker_key = KEYS[breaker_key],
+    waits_key = KEYS[waits_key], live_key = KEYS[live_key], uid_at = uid_at, is_counted = is_counted,
+    settled = settled, bound = {}, breaker = false,
   }
-  if breaker then
-    local b = {home = plan.home}
-    b.has_outcomes, b.error_rate, b.latency, b.quota, b.open_for, b.probes, b.probe_timeout, b.degrades, b.open_max,
-      b.forcing = unpack(breaker)
-    plan.breaker, plan.is_counted = b, is_counted
-  end
-  return plan
 end
 
-local function strings_of(numbers)
-  local keys, strings = {}, {}
-  for index, number in ipairs(numbers) do
+local function strings_of(...)
+  local keys, strings = {...}, {}
+  for index, number in ipairs(keys) do
     keys[index] = KEYS[number]
   end
   if #keys > 0 then
@@ -46,26 +38,11 @@ local function strings_of(numbers)
   return strings
 end
 
--- Publish a breaker's state. A subscriber that misses it polls each second.
-local function announce(r)
-  local plan = r.plan
-  if plan.breaker and plan.channel ~= '' then
-    local message = {plan.tag, plan.service, shown(r.home, r.now), seen(r, plan, r.home, r.now)}
-    redis.pcall('PUBLISH', plan.channel, cmsgpack.pack(message))
-  end
-end
-
--- Keep the tag's time from going back behind a breaker's transition, as long as its record lasts.
-local function keep_time(r)
-  written(r.home, r.plan, r.now)
-  r.home.last, r.home.begins, r.home.ttl = r.now, true, max(r.home.ttl, lasts_ms(r))
-end
-
 -- Commands that Redis may reject go first: once one is accepted, all are.
 local function write()
   for _, r in pairs(breakers) do
     if r.moved then
-      keep_time(r)
+      module('breaker').keep_time(r)
     end
   end
   for _, h in pairs(hashes) do
@@ -76,18 +53,18 @@ local function write()
   for key, p in pairs(pods) do
     if p.now then
       p.packed = p.packed or cmsgpack.pack(p.record)
-      p.lasts_ms = p.lasts_ms or string.format('%.0f', math.ceil((p.record[1] - p.now) / 1000) + 1000)
+      p.lasts_ms = p.lasts_ms or math.ceil((p.record[EXPIRES] - p.now) / 1000) + 1000
       redis.call('SET', key, p.packed .. places[key], 'PX', p.lasts_ms)
     end
   end
   for key, r in pairs(breakers) do
     if r.changed then
-      write_breaker(key, r)
+      module('refusals').write_breaker(key, r)
     end
   end
   for _, l in pairs(lives) do
     if l.dirty then
-      write_live(l)
+      module('live').write(l)
     end
   end
   for key, waited in pairs(waits) do
@@ -96,20 +73,17 @@ local function write()
   for index, noted in pairs(notes) do
     for scope, counts_until in pairs(noted) do
       local before = tonumber(redis.call('HGET', index, 'n:' .. scope) or 0)
-      redis.call('HSET', index, 'n:' .. scope, string.format('%.0f', max(before, counts_until)))
+      redis.call('HSET', index, 'n:' .. scope, max(before, counts_until))
     end
   end
   for _, h in pairs(hashes) do
     if h.dirty then
-      delete_slots(h)
-      if h.begins and h.ttl then
-        live_on(h.key, h.ttl)
-      end
+      clean_hash(h)
     end
   end
   for _, l in pairs(lives) do
     if l.dirty then
-      delete_gone(l)
+      module('live').delete_gone(l)
       redis.call('PEXPIRE', l.key, LIVE_TTL_MS)
     end
   end
@@ -118,7 +92,7 @@ local function write()
   end
   for _, r in pairs(breakers) do
     if r.moved then
-      announce(r)
+      module('breaker').announce(r)
     end
   end
 end
@@ -127,22 +101,43 @@ local function words_of(fault)
   return type(fault) == 'table' and fault.err or tostring(fault)
 end
 
--- A function, because a Lua chunk has at most 200 local variables.
+local function carried_out(plans, reading, strings, kind, number, ...)
+  local plan = plans[number]
+  if kind == 'acquire' then
+    return acquire(plan, reading, strings, ...)
+  elseif plan then
+    module('breaker').rules_of(plan)
+  end
+  return module('operations')[kind](plan, {kind, number, ...}, reading, strings)
+end
+
+-- Record for the replicas in `returned` that this one owed nothing at a moment.
+local function show_settled(plan, reading)
+  if next(hash_of(plan.home).returned) then
+    module('operations').show_settled(plan, reading)
+  end
+end
+
 local function execute(argument)
-  local reading, packed_plans, numbers, operations
-  reading, packed_plans, numbers, operations, late, opened = unpack(cmsgpack.unpack(argument))
+  local values = {cmsgpack.unpack(argument)}
+  local reading, plans, results = values[1], {}, {}
+  late, opened = values[2], values[3]
   if not reading then
     local time = redis.call('TIME')
     reading = tonumber(time[1]) * 1000000 + tonumber(time[2])
   end
-  local plans, strings, results = {}, strings_of(numbers), {}
-  for index, packed in ipairs(packed_plans) do
-    plans[index] = plan_of(packed)
-    recount(plans[index], strings)
+  local strings = strings_of(cmsgpack.unpack(values[4]))
+  local first = 6
+  for index = 1, values[5] do
+    local plan = plan_of(unpack(values, first, first + PLAN_VALUES - 1))
+    plans[index], first = plan, first + PLAN_VALUES
+    if plan.is_guarded then
+      recount(plan, strings)
+    end
   end
-  for index, operation in ipairs(operations) do
-    local fine, result = pcall(KINDS[operation[1]], plans[operation[2]], operation, reading, strings)
-    results[index] = fine and result or words_of(result)
+  for index = first, #values do
+    local fine, result = pcall(carried_out, plans, reading, strings, cmsgpack.unpack(values[index]))
+    results[index - first + 1] = fine and result or words_of(result)
   end
   for _, plan in ipairs(plans) do
     if plan.settled then

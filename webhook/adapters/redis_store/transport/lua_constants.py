@@ -12,10 +12,23 @@ _Value = str | bool | int | Mapping[str, "_Value"]
 
 def rendered() -> str:
     """Return a Lua chunk that defines one local table, BREAKER. The text is the same in every process."""
-    return f"-- Rendered from webhook/core/breaker.\nlocal BREAKER = {_lua(_constants())}\n"
+    return f"-- Rendered from webhook/core/breaker.\nlocal BREAKER = {_lua(_tables())}\n"
 
 
-def _constants() -> Mapping[str, _Value]:
+def literals() -> Mapping[str, str]:
+    """Return the literals of the other constants, by name."""
+    values: Mapping[str, _Value] = {
+        "HELD": HELD,
+        "EXPIRED": EXPIRED,
+        "FAILED_MAX": FAILED_MAX,
+        "EXCUSED_MAX": EXCUSED_MAX,
+        "EXCUSED_US": EXCUSED_US,
+        "EVERY_SOURCE": EVERY_SOURCE,
+    }
+    return {name: _lua(value) for name, value in values.items()}
+
+
+def _tables() -> Mapping[str, _Value]:
     return {
         "CAUSE": {cause.name: cause.value for cause in TransitionCause},
         "NEXT": {
@@ -26,12 +39,6 @@ def _constants() -> Mapping[str, _Value]:
         "IS_FORCED": {state.value: True for state in State if state.is_forced},
         "IS_TRIPPED": {state.value: True for state in State if state.is_tripped},
         "SHUT": {state.value: rank for state, rank in SHUT.items()},
-        "HELD": HELD,
-        "EXPIRED": EXPIRED,
-        "FAILED_MAX": FAILED_MAX,
-        "EXCUSED_MAX": EXCUSED_MAX,
-        "EXCUSED_US": EXCUSED_US,
-        "EVERY_SOURCE": EVERY_SOURCE,
     }
 
 

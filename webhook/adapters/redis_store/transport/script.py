@@ -1,8 +1,10 @@
 """Script: the Lua script, called by its hash, and sent again after SCRIPT FLUSH."""
 
+import re
 from collections.abc import Sequence
 from hashlib import sha1
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from redis.exceptions import NoScriptError
@@ -10,8 +12,33 @@ from redis.exceptions import NoScriptError
 from webhook.adapters.redis_store.transport import lua_constants
 from webhook.adapters.redis_store.transport.connection import Command, SharedConnection
 
-_PARTS = sorted((files("webhook.adapters.redis_store") / "lua").iterdir(), key=lambda part: part.name)
-TEXT = "\n".join([lua_constants.rendered(), *(part.read_text() for part in _PARTS)])
+_CONSTANT = re.compile(r"^local ([A-Z_]+) = (-?\d+)", re.MULTILINE)
+_FOLDER = files("webhook.adapters.redis_store") / "lua"
+
+
+def _parts(folder: Traversable) -> list[str]:
+    files = sorted((part for part in folder.iterdir() if part.name.endswith(".lua")), key=lambda part: part.name)
+    return [part.read_text() for part in files]
+
+
+def _modules() -> str:
+    """Return a Lua function that returns functions, each of which defines a module.
+
+    One function around them all: it alone looks up the outer locals of every module at each call.
+    """
+    heads = {"refusals": "", "live": "", "breaker": lua_constants.rendered(), "operations": ""}
+    texts = ["\n".join([f"{name} = function()", head, *_parts(_FOLDER / name), "end,"]) for name, head in heads.items()]
+    return "\n".join(["function define_modules()", "return {", *texts, "}", "end"])
+
+
+def _text() -> str:
+    constants, *parts, main = _parts(_FOLDER)
+    values = {**dict(_CONSTANT.findall(constants)), **lua_constants.literals()}
+    text = "\n".join([*parts, _modules(), main])
+    return re.sub(rf"(?<![.\w])({'|'.join(values)})\b", lambda found: values[found[1]], text)
+
+
+TEXT = _text()
 _DEMOTED = b"READONLY You can't write"
 """Redis' own error, which the script returns as the result of an operation."""
 

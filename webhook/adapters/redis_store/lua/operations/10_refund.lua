@@ -1,4 +1,15 @@
--- Operations on the charge of one Pod: `record`, `refund` and `book` of `ledger/operations.py`, on Redis.
+-- Operations on the charge of one Pod: `record`, `refund`, `book` and resizes of `ledger/operations.py`, on Redis.
+
+local breaker = module('breaker')
+
+-- Return the newest reset of each window, by its seconds, {requested at, effective up to}: field "r".
+local function resets_of(h)
+  if not h.resets then
+    local packed = redis.call('HGET', h.key, 'r')
+    h.resets = packed and cmsgpack.unpack(packed) or {}
+  end
+  return h.resets
+end
 
 -- Return where a Pod was charged: {service, scope, whether in the fleet's rings}; empty for an unknown Pod.
 local function record(plan, operation, reading, strings)
@@ -22,14 +33,13 @@ local function refund(plan, operation, reading, strings)
   p = {unpack(p)} -- others of this call may share it
   p[REFUNDED] = true
   remember(pod_key, p, now, places[pod_key])
-  local l = live_of(live_key)
-  remove_live(l, uid)
+  module('live').remove(module('live').live_of(live_key), uid)
   if p[PROBE] then
     local r = breaker_of(breaker_key, strings)
     if not r.plan then -- otherwise keep its own plan, which its notification needs
       belongs(r, plan, home, now)
     end
-    give_back_probe(r, uid, now)
+    breaker.give_back_probe(r, uid, now)
   end
   local given_back, resets = false, resets_of(own)
   for account, windows in ipairs(p[WINDOWS] ~= '' and cjson.decode(p[WINDOWS]) or {}) do
@@ -42,7 +52,7 @@ local function refund(plan, operation, reading, strings)
       end
       for _, resource in ipairs(w and window[2] or {}) do
         local amount = cost_of(p[COST])[resource] or 0
-        local bucket = amount > 0 and bucket_at(h, seconds, p[CHARGED_AT], true)
+        local bucket = amount > 0 and module('refusals').bucket_at(h, seconds, p[CHARGED_AT], true)
         if bucket and (bucket[resource] or 0) >= amount then -- lost data cannot be refunded
           bucket[resource], w[SUMS][resource] = bucket[resource] - amount, w[SUMS][resource] - amount
           h.dirty, home.last, home.dirty, given_back = true, now, true, true
@@ -51,6 +61,55 @@ local function refund(plan, operation, reading, strings)
     end
   end
   return {given_back}
+end
+
+-- Charge a running Pod for what it uses above its highest charge. The breaker has no part in it.
+local function resize(plan, operation, reading, strings)
+  local _, _, own_key, pod_key, live_key, scope, place, cost_text, peek, old = unpack(operation)
+  own_key, pod_key = KEYS[own_key], KEYS[pod_key]
+  local b, cost = bound_of(plan, own_key, reading, not peek, KEYS[live_key]), cost_of(cost_text)
+  local now, known = b.now, pod_of(pod_key, strings, b.now)
+  local before, more, any = {}, {}, false
+  for resource, amount in pairs(old) do
+    before[resource] = amount
+  end
+  for resource, amount in pairs(known and (known[HIGH] or cost_of(known[COST])) or {}) do
+    before[resource] = amount
+  end
+  for resource, amount in pairs(cost) do
+    if resource ~= 'pods' and amount > (before[resource] or 0) then
+      more[resource], any = amount - (before[resource] or 0), true
+    end
+  end
+  local uid = uid_of(plan, pod_key)
+  local live = b.live and module('live')
+  local used, over = judge(b, more, live and live.more(b, uid, cost, old) or NOTHING)
+  local refused, would = 0, 0
+  if #over > 0 then
+    refused, would = objection(BY_QUOTA, plan.quota_enforced, would)
+  end
+  local r = breaker.glance(plan.breaker_key, strings)
+  local writes = refused == 0 and not peek
+  if writes then
+    charge(plan, b, scope, more, now, used)
+    local p = {0, 0, r.generation, false, false, plan.service, scope, plan.fleet, '{}', false, '', '', false}
+    for field, value in ipairs(known or {}) do
+      p[field] = value
+    end
+    for resource in pairs(more) do
+      before[resource] = cost[resource]
+    end
+    p[HIGH], p[EXPIRES] = before, now + plan.remember
+    remember(pod_key, p, now, known and places[pod_key] or place)
+    if live then
+      live.add(plan, b, uid, cost, used)
+    end
+  end
+  if plan.breaker then
+    breaker.advance(r, plan.breaker, now, {})
+  end
+  local home, view = b.home, plan.breaker and breaker.seen(r, plan, b.home, now)
+  return {shown(home, now), refused, would, writes and any, false, used, over, view, false, home.born}
 end
 
 -- Charge a Pod that was admitted without the store, at its own time and past every limit; false for a known uid.
@@ -68,6 +127,10 @@ local function book(plan, operation, reading, strings)
   charge(plan, b, scope, cost, at, used)
   local generation = breaker_of(plan.breaker_key, strings).generation
   remember(pod_key, new_record(plan, at, generation, scope, cost_text, ''), now, place)
-  add_live_and_wait(plan, b, uid_of(plan, pod_key), cost, at, used)
+  local uid = uid_of(plan, pod_key)
+  if b.live then
+    module('live').add(plan, b, uid, cost, used)
+  end
+  wait_for(plan.waits_key, uid, at)
   return {true}
 end

@@ -1,24 +1,22 @@
 -- Snapshots, ticks, outcomes and overrides: `ledger/operations.py` and `ledger/breaker_operations.py`, on Redis; and
 -- the settled marks of replicas.
 
-local RETURNED_US = 60000000 -- longer than any replica waits for the others
-
 -- Run an operation on a breaker alone: advance it, call `act`, and return the transitions and the view.
 local function moving(plan, reading, strings, act)
   local home, moves = hash_of(plan.home), {}
   local now = time_of(home, reading)
   local r = breaker_of(plan.breaker_key, strings)
   belongs(r, plan, home, now)
-  advance(r, plan.breaker, now, moves)
+  breaker.advance(r, plan.breaker, now, moves)
   act(r, now, moves)
-  return {moved(moves, home), seen(r, plan, home, now), shown(home, now)}
+  return {breaker.moved(moves, home), breaker.seen(r, plan, home, now), shown(home, now)}
 end
 
 local function record_outcomes(plan, operation, reading, strings)
   return moving(plan, reading, strings, function(r, now, moves)
     for _, outcome in ipairs(operation[#operation]) do
       local record = outcome[7] > 0 and pod_of(KEYS[operation[outcome[7] + 2]], strings, now)
-      record_outcome(r, plan.breaker, now, outcome, record and record[SOURCE] or '', moves)
+      breaker.record_outcome(r, plan.breaker, now, outcome, record and record[SOURCE] or '', moves)
     end
   end)
 end
@@ -40,7 +38,7 @@ local function started(plan, operation, reading, strings)
     p[SOURCE], p[SETTLED] = source, true
     remember(pod_key, p, now, places[pod_key])
     local outcome = {good and 1 or 0, good and 0 or 1, latency, uid_of(plan, pod_key), p[GENERATION], age}
-    if record_outcome(r, plan.breaker, now, outcome, source, moves) then
+    if breaker.record_outcome(r, plan.breaker, now, outcome, source, moves) then
       result = 'counted'
     end
   end)
@@ -49,40 +47,39 @@ end
 
 local function apply_override(plan, operation, reading, strings)
   return moving(plan, reading, strings, function(r, now, moves)
-    force_or_reset(r, plan.breaker, now, operation[3], moves)
+    breaker.force_or_reset(r, plan.breaker, now, operation[3], moves)
   end)
 end
 
 local function propose(plan, operation, reading, strings)
   local home, v = hash_of(plan.home), operation[3]
   local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
-  local due = glance(plan.breaker_key, strings)
+  local due = breaker.glance(plan.breaker_key, strings)
   for _, index in ipairs({3, 4, 8}) do
     v[index] = v[index] > 0 and v[index] + home.offset or 0
   end
-  advance(due, plan.breaker, now, {}) -- compare with the advanced record; a later write reports its transitions
+  breaker.advance(due, plan.breaker, now, {}) -- compare with the advanced record; a later write reports its transitions
   belongs(r, plan, home, now)
-  take_proposal(r, plan.breaker, v, due)
-  return {{}, seen(r, plan, home, now), shown(home, now)}
+  breaker.take_proposal(r, plan.breaker, v, due)
+  return {{}, breaker.seen(r, plan, home, now), shown(home, now)}
 end
 
 local function suppress_quota_events(plan, operation, reading, strings)
   local home = hash_of(plan.home)
   local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
   belongs(r, plan, home, now)
-  suppress_source_events(r, operation[3], now)
+  breaker.suppress_source_events(r, operation[3], now)
   return {}
 end
 
-local function figures_of(h, home, windows)
+local function figures_of(h, home, limits)
   local figures = {}
-  for _, window in ipairs(windows) do
-    local w = h.windows[window[1]]
-    for _, limit in ipairs(window[2]) do
-      local used = w and w[SUMS][limit[1]] or 0
-      local free = used + 1 > limit[2] and shown(home, free_at(h, window[1], limit[1], limit[2], 1)) or 0
-      figures[#figures + 1], figures[#figures + 2] = used, free
-    end
+  for index = 1, #limits, 3 do
+    local seconds, resource, hard = limits[index], limits[index + 1], limits[index + 2]
+    local w = h.windows[seconds]
+    local used = w and w[SUMS][resource] or 0
+    local free = used + 1 > hard and shown(home, module('refusals').free_at(h, seconds, resource, hard, 1)) or 0
+    figures[#figures + 1], figures[#figures + 2] = used, free
   end
   return figures
 end
@@ -96,21 +93,21 @@ local function snapshot(plan, operation, reading, strings)
   for index = 3, #operation, step do
     local figures = figures_of(settle(hash_of(KEYS[operation[index]]), now), home, plan.windows)
     for _, limit in ipairs(plan.standing or {}) do
-      local l = live_of(KEYS[operation[index + 1]])
+      local l = module('live').live_of(KEYS[operation[index + 1]])
       local has = l.sums[limit[1]] or 0
       figures[#figures + 1] = has
-      figures[#figures + 1] = may_surge(l, limit[1], limit[2], has, now) and limit[3] or 0
+      figures[#figures + 1] = module('live').may_surge(l, limit[1], limit[2], has, now) and limit[3] or 0
     end
     uses[#uses + 1] = figures
   end
-  local breaker = false
+  local view = false
   if plan.breaker then
-    local r = glance(plan.breaker_key, strings)
-    advance(r, plan.breaker, now, {})
-    breaker = seen(r, plan, home, now)
+    local r = breaker.glance(plan.breaker_key, strings)
+    breaker.advance(r, plan.breaker, now, {})
+    view = breaker.seen(r, plan, home, now)
   end
-  local known = plan.standing and is_known(plan, now) or false
-  return {shown(home, now), uses, plan.pool and figures_of(home, home, plan.pool) or {}, breaker, known}
+  local known = plan.standing and module('live').is_known(plan, now) or false
+  return {shown(home, now), uses, plan.pool and figures_of(home, home, plan.pool) or {}, view, known}
 end
 
 -- Apply the passage of time under the current policy. This also observes the server's clock: with an open breaker there
@@ -124,7 +121,7 @@ local function tick(plan, _, reading, strings)
   else
     local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
     belongs(r, plan, home, now)
-    reset_removed(r)
+    breaker.reset_removed(r)
     answer = {{}, false, shown(home, now)}
   end
   answer[4], answer[5] = home.born, shown(home, home.last)

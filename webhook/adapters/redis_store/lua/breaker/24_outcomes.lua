@@ -1,41 +1,20 @@
 -- Outcomes, quota denials and overrides of a breaker: `core/breaker/{outcome_counting,manual}.py`, on Redis; and its
 -- views.
 
-local function is_excused(r, source, now)
-  for _, one in ipairs(r.excused) do
-    if (one[1] == source or one[1] == BREAKER.EVERY_SOURCE) and now < one[2] then
-      return true
+-- Return the sources of quota events in order, at most FAILED_MAX + 1.
+local function sources_of(events)
+  local sources = {}
+  for _, event in ipairs(events) do
+    if #sources <= FAILED_MAX and not contains(sources, event[2]) then
+      sources[#sources + 1] = event[2]
     end
   end
-  return false
+  return sources
 end
 
--- Record that quota denied a Pod of `source`. Only CLOSED counts it: a probe denied by quota proves nothing.
-local function quota_event(r, plan, now, source, moves)
-  if r.state ~= 'CLOSED' or not plan.quota or forced(r, plan, now) or is_excused(r, source, now) then
-    return
-  end
-  local count, within, by_controller, reason = unpack(plan.quota)
-  local events, sources, is_counted = {}, {}, false
-  for _, event in ipairs(r.events) do
-    if event[1] > now - within then
-      events[#events + 1] = event
-      is_counted = is_counted or event[2] == source
-      if not contains(sources, event[2]) then
-        sources[#sources + 1] = event[2]
-      end
-    end
-  end
-  if not by_controller or not is_counted then
-    events[#events + 1] = {now, source}
-    if not is_counted then
-      sources[#sources + 1] = source
-    end
-    if #events >= count then
-      return trip(r, plan, BREAKER.CAUSE.QUOTA_EXCEEDED, now, reason, known(sources), moves)
-    end
-  end
-  r.events, r.changed = events, true
+-- Open the breaker because of quota events, of which there are as many as its plan allows.
+local function trip_by_quota(r, plan, now, reason, events, moves)
+  trip(r, plan, BREAKER.CAUSE.QUOTA_EXCEEDED, now, reason, known(sources_of(events)), moves)
 end
 
 -- Return the probe of an outcome: the one with its uid; for an outcome without uid in HALF_OPEN, the oldest.
@@ -128,11 +107,11 @@ local function suppress_source_events(r, sources, now)
   end
   for _, source in ipairs(sources) do
     if asked[source] == 'pending' then
-      excused[#excused + 1], asked[source] = {source, now + BREAKER.EXCUSED_US}, 'added'
+      excused[#excused + 1], asked[source] = {source, now + EXCUSED_US}, 'added'
     end
   end
-  if #excused > BREAKER.EXCUSED_MAX then
-    excused = {{BREAKER.EVERY_SOURCE, now + BREAKER.EXCUSED_US}}
+  if #excused > EXCUSED_MAX then
+    excused = {{EVERY_SOURCE, now + EXCUSED_US}}
   end
   for _, event in ipairs(r.events) do
     if not asked[event[2]] then
@@ -142,24 +121,31 @@ local function suppress_source_events(r, sources, now)
   r.excused, r.events, r.changed = excused, events, true
 end
 
--- Return what callers see: {state, generation, since, open until, reason, pending probes, succeeded probes}. A breaker
--- that has ever tripped adds {trip time, trip reason, early probes left, failed sources}. If its newest transition was
--- not the store's decision, it adds {transitions by time alone, decisions of a replica alone before them}.
-local function view(r, plan, now)
-  local held = forced(r, plan, now)
-  local forcing = held and plan.forcing and now < until_of(plan) and plan.forcing
-  local v
-  if forcing then
-    v = {held, r.generation, r.state == held and r.since or now, until_of(plan), forcing[3], 0, 0}
-  else
-    v = {held or r.state, r.generation, r.since, r.open_until, r.reason, live_count(r, now), r.successes}
+-- Return what callers see of any breaker, as `view_of` does. What the plan forces takes precedence over the record.
+local function seen(r, plan, home, now)
+  local rules = rules_of(plan)
+  local held = forced(r, rules, now)
+  if not held or not rules.forcing or now >= until_of(rules) then
+    return view_of(r, home, live_count(r, now), early_left(r, rules))
   end
-  if r.tripped_by ~= '' or r.passed > 0 or r.alone > 0 then
-    local early = not forcing and early_left(r, plan) or 0
-    v[8], v[9], v[10], v[11] = r.tripped_at, r.tripped_by, early, early > 0 and r.failed or {}
-  end
-  if r.passed > 0 or r.alone > 0 then
-    v[12], v[13] = r.passed, r.alone
-  end
+  local v = view_of(r, home, 0, 0)
+  v[1], v[3], v[4], v[5], v[7] =
+    held, shown(home, r.state == held and r.since or now), shown(home, until_of(rules)), rules.forcing[3], 0
   return v
+end
+
+local function moved(moves, home)
+  for _, move in ipairs(moves) do
+    move[3] = shown(home, move[3])
+  end
+  return moves
+end
+
+-- Publish a breaker's state. A subscriber that misses it polls each second.
+local function announce(r)
+  local plan = r.plan
+  if plan.rules and plan.channel ~= '' then
+    local message = {plan.tag, plan.service, shown(r.home, r.now), seen(r, plan, r.home, r.now)}
+    redis.pcall('PUBLISH', plan.channel, cmsgpack.pack(message))
+  end
 end

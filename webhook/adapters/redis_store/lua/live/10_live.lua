@@ -1,13 +1,7 @@
--- Live Pods, and admitted Pods not seen yet: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
+-- Live Pods: `ledger/live_set.py` and `ledger/live_pods.py`, on Redis.
 -- The live Pods of a service, or of one of its namespaces, are one hash: field "h" is {sums, over since, count},
 -- "u:UID" a Pod's amounts followed by its cluster. In the service's own hash, "c:CLUSTER" is when the list of that
 -- cluster's Pods was last known to be complete, and "l:NAMESPACE" marks that a hash of that namespace exists.
--- Pods not seen yet are in a sorted set of the tag, by the time of their charge.
-
-local SURGE_US, KNOWN_US, WAITED_US = 600000000, 600000000, 3600000000
-local LIVE_TTL_MS, WAITED_TTL_MS = 86400000, 4260000
-local LONG_US = 600000000 -- retention beyond expiry, in case the server's clock steps back
-local lives, waits = {}, {}
 
 local function live_of(key)
   local l = lives[key]
@@ -107,12 +101,6 @@ local function remove_live(l, uid)
   end
 end
 
--- Mark a Pod as not seen yet since `at`; false removes the mark.
-local function wait_for(key, uid, at)
-  local waited = waits[key] or {}
-  waits[key], waited[uid] = waited, at
-end
-
 local function write_live(l)
   local values = {'h', cmsgpack.pack({l.sums, l.over, l.count})}
   for uid in pairs(l.changed) do
@@ -136,39 +124,5 @@ local function delete_gone(l)
   end
   if #gone > 0 then
     redis.call('HDEL', l.key, unpack(gone))
-  end
-end
-
-local function write_waits(key, waited)
-  local values, last, text = {}, false, ''
-  for uid, at in pairs(waited) do
-    if at then
-      if at ~= last then
-        last, text = at, string.format('%.0f', at)
-      end
-      values[#values + 1], values[#values + 2] = text, uid
-    end
-  end
-  if #values > 0 then
-    redis.call('ZADD', key, unpack(values))
-  end
-end
-
--- Remove the marks of seen Pods, and expired ones.
-local function clear_waits(key, waited)
-  local gone, newest = {}, 0
-  for uid, at in pairs(waited) do
-    if at then
-      newest = math.max(newest, at)
-    else
-      gone[#gone + 1] = uid
-    end
-  end
-  if #gone > 0 then
-    redis.call('ZREM', key, unpack(gone))
-  end
-  if newest > 0 then
-    redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.0f', newest - WAITED_US - LONG_US))
-    redis.call('PEXPIRE', key, WAITED_TTL_MS)
   end
 end

@@ -8,7 +8,7 @@ local function expire(r, now, moves)
       live[#live + 1] = lease
     else
       gone = true
-      moves[#moves + 1] = {r.state, r.state, lease[2], BREAKER.EXPIRED, r.generation, BREAKER.CAUSE.PROBE_EXPIRED}
+      moves[#moves + 1] = {r.state, r.state, lease[2], EXPIRED, r.generation, BREAKER.CAUSE.PROBE_EXPIRED}
     end
   end
   if gone then

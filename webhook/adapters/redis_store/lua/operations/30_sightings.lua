@@ -28,7 +28,7 @@ local function observe_pod(plan, operation, reading, strings)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b = bound_of(plan, own_key, reading, false, KEYS[live_key])
   local now, cost, uid = b.now, cost_of(cost_text), uid_of(plan, pod_key)
-  local p, stood = pod_of(pod_key, strings, now), b.live and held(b.live, uid)
+  local p, stood = pod_of(pod_key, strings, now), b.live and module('live').held(b.live, uid)
   if not is_sure and not stood and not (p and p[SERVICE] == plan.service) then
     return {false, false, false, true}
   end
@@ -47,12 +47,13 @@ local function observe_pod(plan, operation, reading, strings)
   wait_for(plan.waits_key, uid, false)
   local changed = false
   if b.live then
+    local live = module('live')
     if is_live then
-      put_live(plan, b.live, uid, cost, now)
+      live.put(plan, b.live, uid, cost, now)
     else
-      remove_live(b.live, uid)
+      live.remove(b.live, uid)
     end
-    changed = not equal(held(b.live, uid), stood)
+    changed = not live.equal(live.held(b.live, uid), stood)
   end
   return {charged, raised, changed, false}
 end
@@ -81,7 +82,7 @@ local function stop_waiting(plan, operation)
   local uid = uid_of(plan, KEYS[operation[3]])
   wait_for(plan.waits_key, uid, false)
   if operation[4] > 0 then
-    remove_live(live_of(KEYS[operation[4]]), uid)
+    module('live').remove(module('live').live_of(KEYS[operation[4]]), uid)
   end
   return {}
 end
@@ -112,7 +113,7 @@ end
 local function standing(_, operation)
   local counts = {}
   for index = 3, #operation do
-    counts[#counts + 1] = live_of(KEYS[operation[index]]).count
+    counts[#counts + 1] = module('live').live_of(KEYS[operation[index]]).count
   end
   return counts
 end
@@ -181,8 +182,8 @@ local function reset(plan, operation, reading)
   settle(home, now)
   settle(h, now)
   local resets, at = resets_of(h), min(asked + home.offset, now)
-  for _, window in ipairs(plan.windows) do
-    local seconds = window[1]
+  for index = 1, #plan.windows, 3 do -- of each limit: the second one of a window finds its reset done
+    local seconds = plan.windows[index]
     if (not only or only == seconds) and (not resets[seconds] or resets[seconds][1] < asked) then
       local width = seconds * BUCKET_US_PER_SECOND
       local last = floor(at / width)
@@ -195,3 +196,11 @@ local function reset(plan, operation, reading)
   end
   return {any}
 end
+
+return {
+  record = record, refund = refund, resize = resize, book = book, record_outcomes = record_outcomes, started = started,
+  apply_override = apply_override, propose = propose, suppress_quota_events = suppress_quota_events,
+  snapshot = snapshot, tick = tick, scopes = scopes, probe = probe, observe = observe_pod, overdue = overdue,
+  others_settled = others_settled, place = place, stop_waiting = stop_waiting, mark_complete = mark_complete,
+  lived = lived, standing = standing, page = page, reset = reset, show_settled = show_settled,
+}

@@ -1,0 +1,91 @@
+"""Text of the Lua script: its constants, and modules that only some calls define."""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from tests.contract.test_counter_store import BREAKER
+from tests.core.plans import plan_of, standing, window
+from tests.redis_servers import RedisServer
+from webhook.adapters.clocks import SystemClock
+from webhook.adapters.redis_store import RedisStore, open_transport
+from webhook.adapters.redis_store.transport.script import TEXT, Script
+from webhook.core.quota import Acquire, DeniedBy
+from webhook.errors import StoreUnavailableError
+from webhook.ports import WatchReports
+from webhook.ports.store_url import StoreFiles
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+PLAN = plan_of(window(60, pods=2), breaker=BREAKER)
+MODULES = ("refusals", "live", "breaker", "operations")
+
+
+def without(*modules: str) -> str:
+    """Return the script; the definition of these modules fails."""
+    text = TEXT
+    for name in modules:
+        head = f"{name} = function()\n"
+        assert text.count(head) == 1, name
+        text = text.replace(head, f"{head}do error('{name} is defined') end\n")
+    return text
+
+
+@asynccontextmanager
+async def store_with(server: RedisServer, text: str) -> AsyncIterator[RedisStore]:
+    transport = open_transport(server.url, StoreFiles(), Script(text))
+    reports = WatchReports(int, str, str)
+    store = RedisStore(transport, "test", SystemClock(), reports, deadline_seconds=30)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def acquire(uid: str) -> Acquire:
+    return Acquire(PLAN, "payments", uid, {"pods": 1}, "controller:a")
+
+
+async def test_acquire_with_a_closed_breaker_defines_no_module(redis_server: RedisServer) -> None:
+    async with store_with(redis_server, without(*MODULES)) as store:
+        for uid in ("a", "b", "a"):
+            receipt = await store.acquire(acquire(uid))
+            assert receipt.refused is None
+            assert receipt.breaker is not None
+        assert receipt.repeated
+
+
+async def test_refusal_by_a_limit_defines_only_refusals(redis_server: RedisServer) -> None:
+    async with store_with(redis_server, without("live", "breaker", "operations")) as store:
+        refused = [(await store.acquire(acquire(uid))).refused for uid in "abcd"]
+    assert refused == [None, None, DeniedBy.QUOTA, DeniedBy.QUOTA]
+
+
+async def _tick(store: RedisStore) -> None:
+    await store.tick([PLAN])
+
+
+async def _acquire_where_live_pods_are_limited(store: RedisStore) -> None:
+    await store.acquire(Acquire(replace(PLAN, standing=standing(pods=9)), "payments", "a", {"pods": 1}, "x"))
+
+
+@pytest.mark.parametrize(
+    ("module", "call"), [("operations", _tick), ("breaker", _tick), ("live", _acquire_where_live_pods_are_limited)]
+)
+async def test_other_calls_define_their_modules(
+    redis_server: RedisServer, module: str, call: Callable[[RedisStore], Awaitable[None]]
+) -> None:
+    async with store_with(redis_server, without(module)) as store:
+        with pytest.raises(StoreUnavailableError, match=f"{module} is defined"):
+            await call(store)
+
+
+def test_script_contains_values_instead_of_names_of_constants() -> None:
+    code = re.sub(r"--[^\n]*", "", TEXT)
+    names = set(re.findall(r"(?<![.\w'])[A-Z][A-Z_]+(?!\w)", re.sub(r"'[^'\n]*'|\"[^\"\n]*\"", "''", code)))
+    tables = {"BREAKER", "RULES", "SHUT", "NOTHING", "KEYS", "ARGV"}
+    of_breakers = set(re.findall(r"([A-Z_]+) =", code[code.index("local BREAKER") :].splitlines()[0]))
+    assert names - tables - of_breakers == set()

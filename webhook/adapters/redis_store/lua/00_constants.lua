@@ -1,0 +1,46 @@
+-- Constants of the script. `script.py` replaces them by their values: each local variable of the chunk that a function
+-- refers to takes time when the function is created, at each call. This and the module `refusals` have saved 8 % of an acquire.
+
+local LIVE = 65 -- buckets of a window
+local BUCKET_US_PER_SECOND = 15625
+local BEHIND_US = 2000000
+local PATIENCE_US = 10000000
+local NEVER = -1
+-- Of a window.
+local HEAD = 1
+local CURRENT = 2
+local SUMS = 3
+-- Of a Pod's record.
+local EXPIRES = 1
+local CHARGED_AT = 2
+local GENERATION = 3
+local PROBE = 4
+local REFUNDED = 5
+local SERVICE = 6
+local SCOPE = 7
+local FLEET = 8
+local COST = 9
+local HIGH = 10
+local WINDOWS = 11
+local SOURCE = 12
+local SETTLED = 13
+-- Of a column: one limit with its counters.
+local SUM = 1
+local RESOURCE = 2
+local HARD = 3
+local BUCKET = 4
+local HASH = 5
+local SECONDS = 6
+-- The guard that denied; `would` is their sum.
+local BY_BREAKER = 1
+local BY_QUOTA = 2
+-- Of a plan, in the argument of a call.
+local PLAN_VALUES = 9
+local SURGE_US = 600000000
+local KNOWN_US = 600000000
+local RETURNED_US = 60000000 -- longer than any replica waits for the others
+local LONG_US = 600000000 -- retention beyond expiry, in case the server's clock steps back
+local WAITED_US = 3600000000
+local WAITED_TTL_MS = 4260000
+local LIVE_TTL_MS = 86400000
+local DAY_MS = 86400000

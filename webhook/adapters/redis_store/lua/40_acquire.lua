@@ -1,0 +1,78 @@
+-- Operation `acquire`, for new Pods: `ledger/operations.py`, on Redis.
+
+-- Return (refused, would) after a guard's objection: a guard that is not enforced denies nothing but is reported.
+local function objection(guard, enforced, would)
+  if enforced then
+    return guard, would
+  end
+  return 0, would + guard
+end
+
+-- Store the record of a Pod that is no probe. Pods of a call with the same cost share one record, packed once.
+local function remember_shared(plan, b, pod_key, generation, scope, cost_text, source, place)
+  local shared = b.records[cost_text]
+  if not shared or shared.record[GENERATION] ~= generation or shared.record[SOURCE] ~= source then
+    shared = {record = new_record(plan, b.now, generation, scope, cost_text, source), now = b.now}
+    b.records[cost_text] = shared
+  end
+  pods[pod_key], places[pod_key] = shared, place
+end
+
+-- Check one Pod and, unless `peek`, charge it: all or nothing, each uid once.
+local function acquire(plan, reading, strings, own_key, pod_key, live_key, scope, place, cost_text, source, peek)
+  local cost = cost_of(cost_text)
+  own_key, pod_key = KEYS[own_key], KEYS[pod_key]
+  local b = bound_of(plan, own_key, reading, not peek, KEYS[live_key])
+  local home, now = b.home, b.now
+  local known = pod_of(pod_key, strings, now)
+  local r, moves, breaker, rules = breaker_of(plan.breaker_key, strings), NOTHING, false, false
+  if plan.rules and not is_quiet(r, plan, now) then
+    breaker, moves = module('breaker'), {}
+    rules = breaker.rules_of(plan)
+    r = (known or peek) and breaker.glance(plan.breaker_key, strings) or r
+    breaker.advance(r, rules, now, moves)
+  end
+  if known then
+    return {
+      shown(home, now), 0, 0, false, true, judge(b, NOTHING, NOTHING), NOTHING,
+      plan.rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0)), false, home.born,
+    }
+  end
+
+  local refused, would = 0, 0
+  if breaker and not breaker.admits(r, rules, now, source) and not rules.degrades then
+    refused, would = objection(BY_BREAKER, plan.breaker_enforced, would)
+  end
+  local asked, uid, live = refused == 0 and cost or NOTHING, uid_of(plan, pod_key), b.live and module('live')
+  local used, over = judge(b, asked, live and live.more(b, uid, asked, NOTHING) or NOTHING)
+  if #over > 0 then
+    refused, would = objection(BY_QUOTA, plan.quota_enforced, would)
+  end
+  if not peek then
+    if refused == 0 then
+      charge(plan, b, scope, cost, now, used)
+      local generation, maker = r.generation, plan.has_outcomes and source or ''
+      if breaker and breaker.take_probe(r, rules, now, uid, source, moves) then
+        local p = new_record(plan, now, generation, scope, cost_text, maker)
+        p[PROBE] = true
+        remember(pod_key, p, now, place)
+      else
+        remember_shared(plan, b, pod_key, generation, scope, cost_text, maker, place)
+      end
+      if live then
+        live.add(plan, b, uid, cost, used)
+      end
+      wait_for(plan.waits_key, uid, now)
+    elseif refused == BY_QUOTA and plan.quota and not (breaker and breaker.forced(r, rules, now)) then
+      local reason, events = module('refusals').quota_event(r, plan, b, over, source)
+      if reason then
+        breaker, moves = module('breaker'), moves == NOTHING and {} or moves
+        breaker.trip_by_quota(r, breaker.rules_of(plan), now, reason, events, moves)
+      end
+    end
+    belongs(r, plan, home, now)
+  end
+  local view = plan.rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0))
+  local reported = not peek and #moves > 0 and breaker.moved(moves, home)
+  return {shown(home, now), refused, would, refused == 0 and not peek, false, used, over, view, reported, home.born}
+end

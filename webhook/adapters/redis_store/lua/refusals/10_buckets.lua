@@ -1,0 +1,51 @@
+-- Single buckets of windows: `ledger/window_ring.py`, on Redis.
+
+-- Return the bucket of a moment; nil if it has left the window, or for a refund if it does not exist.
+local function bucket_at(h, seconds, at, is_refund)
+  local w = h.windows[seconds]
+  local number = floor(at / (seconds * BUCKET_US_PER_SECOND))
+  if number == w[HEAD] then
+    return w[CURRENT]
+  elseif number > w[HEAD] or number <= w[HEAD] - LIVE then
+    return nil
+  end
+  local field = field_of(seconds, number)
+  load(h, {field})
+  local bucket = h.slots[field] or not is_refund and {} or nil
+  if bucket then
+    h.slots[field], h.sets[field], h.dels[field] = bucket, bucket, nil
+  end
+  return bucket
+end
+
+-- Return when `asked` fits if nothing else is charged: 0 if it fits now, NEVER if it never can.
+local function free_at(h, seconds, resource, hard, asked)
+  if asked > hard then
+    return NEVER
+  end
+  local w = h.windows[seconds]
+  local excess = (w and w[SUMS][resource] or 0) - (hard - asked)
+  if excess <= 0 then
+    return 0
+  end
+  h.fields = h.fields or {}
+  local first, slots, fields = w[HEAD] - LIVE + 1, h.slots, h.fields[seconds]
+  if not fields then
+    fields = {}
+    for number = first, w[HEAD] - 1 do
+      fields[#fields + 1] = field_of(seconds, number)
+    end
+    load(h, fields)
+    h.fields[seconds] = fields
+  end
+  for index = 1, LIVE - 1 do
+    local held = slots[fields[index]]
+    if held then
+      excess = excess - (held[resource] or 0)
+      if excess <= 0 then
+        return (first + index - 1 + LIVE) * seconds * BUCKET_US_PER_SECOND
+      end
+    end
+  end
+  return (w[HEAD] + LIVE) * seconds * BUCKET_US_PER_SECOND
+end
