@@ -89,7 +89,7 @@ async def server(pki: Pki, key_file: Path) -> AsyncIterator[AuthenticatingServer
     errors: list[AuthenticationError] = []
 
     async def handle(request: HttpRequest) -> HttpResponse:
-        certificate = request.tls.getpeercert(binary_form=True)
+        certificate = request.peer.certificate_der
         try:
             caller = authenticator.authenticate(certificate, request.headers.getall("Authorization", []))
             require_role(caller, Role.APISERVER)

@@ -53,7 +53,7 @@ class RecheckSetup:
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         try:
-            self.peers.check(request.tls)
+            self.peers.check(request.peer)
         except AuthenticationError as error:
             return HttpResponse(200, f"{error.reason} hello".encode())  # `exchange` reads up to this word
         return HttpResponse(200, b"hello")

@@ -10,7 +10,7 @@ import aiohttp
 
 from tests.timeouts import HANG_SECONDS
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
-from webhook.server.http1 import HttpLimits, HttpProtocols
+from webhook.server.http1 import HttpProtocols
 from webhook.server.http_messages import Handler, HttpRequest, HttpResponse
 from webhook.server.listener import Listener
 
@@ -53,7 +53,7 @@ async def loopback(
         return await handler(request)
 
     refused: list[tuple[str, str]] = []
-    server = HttpProtocols(handle, HttpLimits(3600, 2**20), lambda reason, detail: refused.append((reason, detail)))
+    server = HttpProtocols(handle, 3600, lambda reason, detail: refused.append((reason, detail)))
     connections = ConnectionTable(limits or ConnectionLimits(), context)
     listener = Listener(server, connections, lambda reason, detail: refused.append((reason, detail)))
     seen.append(Loopback(listener, connections, refused))

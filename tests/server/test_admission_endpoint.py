@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.harness.loopback import loopback
 from tests.timeouts import HANG_SECONDS
+from webhook.authentication.certificates.peer_recheck import Peer
 from webhook.core.admission.decision import Half
 from webhook.outcomes.endpoint import TooManyReportsError
 from webhook.ports import Caller
@@ -59,8 +59,8 @@ class Guard:
     def record_request(self, _transport: asyncio.BaseTransport | None) -> bool:
         return False
 
-    def check_peer(self, tls: ssl.SSLObject) -> None:
-        raise AssertionError(tls)
+    def check_peer(self, peer: Peer) -> None:
+        raise AssertionError(peer)
 
     def mark_trusted(self, _transport: asyncio.BaseTransport | None) -> None: ...
 

@@ -5,7 +5,7 @@ import gc
 
 from aiohttp.http_exceptions import HttpProcessingError
 
-from webhook.server.http1 import HttpLimits, HttpProtocols
+from webhook.server.http1 import HttpProtocols
 from webhook.server.http_messages import HttpRequest, HttpResponse
 
 
@@ -14,7 +14,7 @@ async def test_invalid_http_is_discarded_once_answered() -> None:
         return HttpResponse(200, b"hello")
 
     refused: list[str] = []
-    protocols = HttpProtocols(hello, HttpLimits(60, 1000), lambda reason, _: refused.append(reason))
+    protocols = HttpProtocols(hello, 60, lambda reason, _: refused.append(reason))
     server = await asyncio.get_running_loop().create_server(protocols, "127.0.0.1", 0)
     gc.collect()
     gc.disable()  # reference counting alone should free the exception

@@ -165,7 +165,7 @@ async def _answer_over_tls(pki: Pki, client: KeyPair) -> tuple[str, Loopback]:
 
     async def answer(request: HttpRequest) -> HttpResponse:
         try:
-            peers.check(request.tls)
+            peers.check(request.peer)
         except AuthenticationError as error:
             return HttpResponse(200, f"{error.status} {error.reason}: {error.detail}".encode())
         return HttpResponse(200, b"good")

@@ -96,10 +96,6 @@ class AdmissionEndpoint:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    @property
-    def body_max_bytes(self) -> int:
-        return self._limits.max_body_bytes
-
     async def wait_idle(self) -> None:
         """Wait until no call is being answered."""
         await self._idle.wait()
@@ -159,10 +155,10 @@ class AdmissionEndpoint:
 
     async def _authenticate(self, request: HttpRequest) -> tuple[Caller, Route]:
         """Return caller and route, before any of the body is read, and before revealing which paths exist."""
-        tls = request.tls
-        certificate = tls.getpeercert(binary_form=True) if tls is not None else None
-        if tls is not None and certificate is not None:  # reduced mode asks for none
-            self._guard.check_peer(tls)
+        peer = request.peer
+        certificate = peer.certificate_der if peer is not None else None
+        if peer is not None and certificate is not None:  # reduced mode asks for none
+            self._guard.check_peer(peer)
         caller, path = await self._strategy.authenticate(certificate, request.headers, request.path)
         request.client_id = caller.client_id
         route = self._routes.get(path)

@@ -1,9 +1,8 @@
 """Guard of the connections that calls use: client certificates, connection age, trust, and draining."""
 
 import asyncio
-import ssl
 
-from webhook.authentication.certificates.peer_recheck import PeerRecheck
+from webhook.authentication.certificates.peer_recheck import Peer, PeerRecheck
 from webhook.server.connection_table import ConnectionTable
 
 
@@ -19,9 +18,9 @@ class ConnectionGuard:
         """Record that a request header is complete; return True if its response should close the connection."""
         return not self.connections.record_request(transport) or self.draining
 
-    def check_peer(self, tls: ssl.SSLObject) -> None:
+    def check_peer(self, peer: Peer) -> None:
         """Check the client certificate against the current CAs; AuthenticationError if it is no longer trusted."""
-        self._peers.check(tls)
+        self._peers.check(peer)
 
     def mark_trusted(self, transport: asyncio.BaseTransport | None) -> None:
         """Mark a connection over which an authenticated caller has sent a whole request."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -12,6 +11,7 @@ from aiohttp.http import HttpProcessingError, HttpRequestParser
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.tcp_helpers import tcp_keepalive
 
+from webhook.authentication.certificates.peer_recheck import Peer
 from webhook.server.header_limits import BoundedHeaders, MalformedRequest
 from webhook.server.http_messages import BrokenBodyError, Handler, HttpRequest, HttpResponse, closing_response, encode
 
@@ -28,20 +28,12 @@ _LINGERING_SECONDS = 1.0
 """Time to read and discard the rest of a body, so that its sender receives the response."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    """Limits of one HTTP connection."""
-
-    keep_alive_seconds: float
-    body_max_bytes: int
-
-
 class HttpProtocols:
     """Factory of a Listener's protocols. `on_refused` is called for malformed HTTP and for internal errors."""
 
-    def __init__(self, handler: Handler, limits: HttpLimits, on_refused: OnRefused) -> None:
+    def __init__(self, handler: Handler, keep_alive_seconds: float, on_refused: OnRefused) -> None:
         self._handler = handler
-        self._keep_alive_seconds = limits.keep_alive_seconds
+        self._keep_alive_seconds = keep_alive_seconds
         self._on_refused = on_refused
         self._open: set[HttpConnection] = set()
 
@@ -70,6 +62,7 @@ class HttpConnection(BaseProtocol):
         "_next_request",
         "_on_refused",
         "_open",
+        "_peer",
         "_requests",
         "_serving",
     )
@@ -99,6 +92,7 @@ class HttpConnection(BaseProtocol):
         self._content: StreamReader = EMPTY_PAYLOAD
         """Body of the request being answered."""
         self._is_ending = False
+        self._peer: Peer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._idle_until_seconds = 0.0
@@ -109,6 +103,8 @@ class HttpConnection(BaseProtocol):
         super().connection_made(transport)
         assert self.transport is not None  # noqa: S101  aiohttp has just set it
         tcp_keepalive(self.transport)
+        tls = self.transport.get_extra_info("ssl_object")
+        self._peer = None if tls is None else Peer(tls)
         self._open.add(self)
         self._serving = self._loop.create_task(self._serve())
 
@@ -182,7 +178,7 @@ class HttpConnection(BaseProtocol):
             return False
         assert self.transport is not None  # noqa: S101  requests of a lost connection are not taken
         self._content = content
-        request = HttpRequest(message, content, self.transport)
+        request = HttpRequest(message, content, self.transport, self._peer)
         response = await self._respond(request)
         stays = request.keep_alive and not (response.closes or self._is_ending or self._upgraded)
         self._write(encode(response, closes=not stays, with_body=request.method != "HEAD"))

@@ -1,7 +1,6 @@
 """HTTP request and response of the server's handlers: only what they read and write."""
 
 import asyncio
-import ssl
 import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
@@ -13,6 +12,8 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.streams import StreamReader
 from msgspec import Struct
 from multidict import CIMultiDictProxy
+
+from webhook.authentication.certificates.peer_recheck import Peer
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -26,15 +27,19 @@ class BrokenBodyError(Exception):
 class HttpRequest:
     """One request whose header is complete; its body may still be arriving as `content`."""
 
-    __slots__ = ("_message", "client_id", "content", "headers", "method", "transport", "version")
+    __slots__ = ("_message", "client_id", "content", "headers", "method", "peer", "transport", "version")
 
-    def __init__(self, message: RawRequestMessage, content: StreamReader, transport: asyncio.Transport) -> None:
+    def __init__(
+        self, message: RawRequestMessage, content: StreamReader, transport: asyncio.Transport, peer: Peer | None = None
+    ) -> None:
         self._message = message
         self.method: str = message.method
         self.headers: CIMultiDictProxy[str] = message.headers
         self.version: HttpVersion = message.version
         self.content = content
         self.transport = transport
+        self.peer = peer
+        """The client of the connection; None over plain HTTP."""
         self.client_id: str | None = None
         """The caller, once it is authenticated."""
 
@@ -53,12 +58,6 @@ class HttpRequest:
         """Size of the body in bytes; None if it is chunked."""
         length = self.headers.get("Content-Length")
         return None if length is None else int(length)
-
-    @property
-    def tls(self) -> ssl.SSLObject | None:
-        """The TLS connection; None over plain HTTP."""
-        found: ssl.SSLObject | None = self.transport.get_extra_info("ssl_object")
-        return found
 
     def send_continue(self) -> None:
         """Ask a client that waits for it to send its body."""

@@ -8,14 +8,14 @@ from webhook.ports import Observer
 from webhook.server.admission_endpoint import AdmissionEndpoint
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
-from webhook.server.http1 import HttpLimits, HttpProtocols
+from webhook.server.http1 import HttpProtocols
 from webhook.server.http_messages import Handler, HttpRequest, HttpResponse
 from webhook.server.listener import Listener
 
 # Connections of the plain port are never trusted: idle clients must not block the kubelet's probes, or the container
 # would be restarted.
 _PLAIN_LIMITS = ConnectionLimits(connections_max=64)
-_PLAIN_HTTP_LIMITS = HttpLimits(keep_alive_seconds=75.0, body_max_bytes=1024)
+_PLAIN_KEEP_ALIVE_SECONDS = 75.0
 _LAST_RESPONSES_SECONDS = 1.0
 """For responses that are being written when the grace period ends."""
 
@@ -35,7 +35,7 @@ class HealthServer:
     def __init__(self, handler: Handler, observer: Observer) -> None:
         self._handler = handler
         self._connections = ConnectionTable(_PLAIN_LIMITS, context=None)
-        self._protocols = HttpProtocols(self._handle, _PLAIN_HTTP_LIMITS, observer.refused)
+        self._protocols = HttpProtocols(self._handle, _PLAIN_KEEP_ALIVE_SECONDS, observer.refused)
         self.listener = Listener(self._protocols, self._connections, observer.refused)
 
     async def stop(self) -> None:
@@ -63,9 +63,7 @@ class Server:
         self._timeouts = timeouts
         self._health = HealthServer(plain, observer)
         self.plain = self._health.listener
-        self._protocols = HttpProtocols(
-            endpoint.handle, HttpLimits(timeouts.keep_alive_seconds, endpoint.body_max_bytes), observer.refused
-        )
+        self._protocols = HttpProtocols(endpoint.handle, timeouts.keep_alive_seconds, observer.refused)
         self.admission = Listener(self._protocols, guard.connections, observer.refused)
 
     async def stop(self, hurry: asyncio.Event) -> None:

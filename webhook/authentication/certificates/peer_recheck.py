@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from weakref import WeakKeyDictionary
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -49,8 +48,21 @@ class _Judged:
     refusal: tuple[AuthFailure, str] | None = None
 
 
+class Peer:
+    """The client of one TLS connection: its certificate, and the last check of it."""
+
+    __slots__ = ("certificate_der", "judged", "tls")
+
+    def __init__(self, tls: ssl.SSLObject) -> None:
+        self.tls = tls
+        self.certificate_der = tls.getpeercert(binary_form=True)
+        """None in reduced mode, which asks for none."""
+        self.judged: _Judged | None = None
+        """Set by PeerRecheck."""
+
+
 class PeerRecheck:
-    """Checks a connection once for each set of CAs, so that a call costs only two dictionary look-ups.
+    """Checks a connection once for each set of CAs, so that a call costs only two comparisons.
 
     The handshake has verified the signatures of the chain; only the set of trusted CAs changes afterwards. Leaf
     certificates that OpenSSL accepts and Podgate does not are rejected here, where an HTTP response is possible.
@@ -59,13 +71,12 @@ class PeerRecheck:
     def __init__(self, trust: Callable[[], TrustedCas], now_seconds: Callable[[], float] = time.time) -> None:
         self._trust = trust
         self._now_seconds = now_seconds
-        self._judged: WeakKeyDictionary[ssl.SSLObject, _Judged] = WeakKeyDictionary()
 
-    def check(self, tls: ssl.SSLObject) -> None:
+    def check(self, peer: Peer) -> None:
         """Raise AuthenticationError if this peer is not, or is no longer, trusted. The leaf's expiry is not checked."""
-        trust, judged = self._trust(), self._judged.get(tls)
+        trust, judged = self._trust(), peer.judged
         if judged is None or judged.trust is not trust:
-            judged = self._judged[tls] = _judge(tls, trust)
+            judged = peer.judged = _judge(peer.tls, trust)
         if judged.refusal is not None:
             refuse(*judged.refusal)
         if self._now_seconds() >= judged.until_seconds:
