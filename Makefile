@@ -1,5 +1,6 @@
 # Set-up, the demo, the tests. `make demo` and `make test` need Python 3.11 or newer and nothing else.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# A distribution's Python before one compiled by hand: profile-guided optimization saves a sixth of the CPU per review.
+PYTHON ?= $(shell for each in /usr/bin/python3.11 python3.11; do $$each -c 'import ensurepip' 2>/dev/null && echo $$each && exit; done; echo python3)
 BIN := .venv/bin
 STAMP := .venv/.locked
 # More workers than cores, because most tests wait. A run of the pure tests only computes.
