@@ -13,7 +13,7 @@ from aiohttp import web
 
 from certs.files import write_key_pair
 from tests.harness.identity import Pki, jwks, signer
-from tests.harness.server_process import Files, serving
+from tests.harness.server_process import TREE, Files, serving
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.jwks_url import JwksUrl
 from webhook.authentication.tokens.published_keys import PublishedKeys
@@ -252,6 +252,21 @@ async def test_server_without_keys_is_not_ready_and_refuses_calls(issuer: Issuer
         issuer.answer = respond(jwks(files.signer))
         await server.until('podgate_keys{source="url"}', 1)
         assert (await server.get("/readyz"))[0] == 200
+
+
+async def test_without_a_ca_the_system_cas_verify_the_server(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`serve` hides the system's CAs while it imports libraries. The URL's context is made afterwards, with them."""
+    files = replace(files_of(tmp_path, issuer), keys_from=("--jwks-url", issuer.url))
+    issuer.answer = respond(jwks(files.signer))
+    monkeypatch.setenv("SSL_CERT_FILE", str(issuer.ca))
+    async with serving(files, tree=TREE) as server:
+        await server.until('podgate_keys{source="url"}', 1)
+    monkeypatch.setenv("SSL_CERT_FILE", str(files.pki.paths.client_ca))
+    async with serving(files, tree=TREE) as server:
+        await server.until('podgate_key_fetches_total{result="failure",source="url"}', 1)
+        assert "certificate verify failed" in (await server.get("/readyz"))[1]
 
 
 def files_of(folder: Path, issuer: Issuer) -> Files:

@@ -6,6 +6,8 @@ import click
 
 from webhook import settings
 from webhook.cli.options.settings import options_of
+from webhook.support.garbage_collection import put_off
+from webhook.tls.default_contexts import without_default_cas
 
 
 @click.command(
@@ -19,6 +21,7 @@ def controller(**flags: str | None) -> None:
     Of several replicas one leads, by Lease podgate-system/podgate-leader; the others stand by.
     """
     parsed = settings.parse_as(settings.ControllerSettings, flags, os.environ)
-    from webhook.app.controller import run  # noqa: PLC0415  --help and a wrong flag need no event loop
+    with put_off(), without_default_cas():
+        from webhook.app.controller import run  # noqa: PLC0415  --help and a wrong flag need no event loop
 
     run(parsed)

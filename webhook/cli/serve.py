@@ -6,6 +6,8 @@ import click
 
 from webhook import settings
 from webhook.cli.options.settings import options_of
+from webhook.support.garbage_collection import put_off
+from webhook.tls.default_contexts import without_default_cas
 
 
 @click.command(
@@ -16,6 +18,7 @@ from webhook.cli.options.settings import options_of
 def serve(**flags: str | None) -> None:
     """Serve the API server's admission requests over mutual TLS and JWT, until SIGTERM."""
     parsed = settings.parse(flags, os.environ)
-    from webhook.app.server import run  # noqa: PLC0415  --help and a wrong flag need no web server
+    with put_off(), without_default_cas():
+        from webhook.app.server import run  # noqa: PLC0415  --help and a wrong flag need no web server
 
     run(parsed)
