@@ -12,7 +12,7 @@ of these, and `apiserver`, which creates Pods at a real API server, record their
 
 The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; cost of a breaker in a
 review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same Redis; and the
-controller with many Pods.
+controller with many Pods. `starts` measures a server until it is ready.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench import breaker_cost, evaluation, full, lineup, loop_stalls, pods, quick, results
+from tests.bench import breaker_cost, evaluation, full, lineup, loop_stalls, pods, quick, results, starts
 from tests.bench.acquires import acquires
 from tests.bench.apiserver import creation
 from tests.bench.page import fragments
@@ -76,6 +76,12 @@ def _loop(_: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _starts(chosen: argparse.Namespace) -> list[str]:
+    lines, figures = starts.measured(chosen.rounds or starts.ROUNDS, chosen.before)
+    results.record("starts", figures)
+    return lines
+
+
 def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
     return lambda chosen: full.measured(name, chosen.rounds or ROUNDS, chosen.before)
 
@@ -88,6 +94,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     **{name: _comparison(name) for name in lineup.COMPARISONS},
     "apiserver": lambda chosen: creation.measured(chosen.rounds or ROUNDS),
     "pods": _controller,
+    "starts": _starts,
 }
 """Returns the lines of the output, by part."""
 

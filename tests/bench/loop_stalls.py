@@ -89,8 +89,8 @@ def asked(number: int, **spec: Any) -> bytes:
     return body(namespace=f"n{number}", object=pod(**spec))
 
 
-def policy(number: int) -> bytes:
-    """Return one of many services, different for each number."""
+def policy(number: int, count: int | None = None) -> bytes:
+    """Return one of `count` services, SERVICES by default, different for each number."""
     services = "".join(
         f"""\
 - name: s{n}
@@ -100,7 +100,7 @@ def policy(number: int) -> bytes:
   quota: {{windows: [{{window: 1m, hard: {{pods: 50, cpu: 100}}}}, {{window: 1h, hard: {{pods: 500}}}}]}}
   breaker: {{quotaExceeded: {{count: 10}}}}
 """
-        for n in range(SERVICES)
+        for n in range(SERVICES if count is None else count)
     )
     return f"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n{services}".encode()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench import breaker_cost, evaluation, loop_stalls, pods
+from tests.bench import breaker_cost, evaluation, loop_stalls, pods, starts
 from tests.bench.acquires import COLUMNS, acquires
 from tests.bench.alternatives import CALLERS, CASES, FULL, GCRA, Case
 from tests.bench.real_redis import real_redis
@@ -87,3 +87,15 @@ def test_it_prints_the_longest_turns_of_the_loop_beside_an_idle_process(monkeypa
     assert len(lines) == len(figures) == 10
     assert all(figure["wall_ms"].median > 0 for figure in figures)
     assert all(re.fullmatch(r"  \S.*? +[\d.]+  \(by the wall [\d.]+, an idle process [\d.]+\)", line) for line in lines)
+
+
+def test_it_prints_what_a_server_needs_until_it_is_ready() -> None:
+    (head, *lines), measured = starts.measured(rounds=1, services=3)
+    assert "1 interleaved rounds" in head
+    servers, parts = lines[:4], lines[4:]
+    figures = r"\d+ \(\d+-\d+\)"
+    of_a_server = rf"  \S.*? +ready {figures}, CPU {figures}, its children {figures} ms; RSS {figures} MiB"
+    assert all(re.fullmatch(of_a_server, line) for line in servers)
+    assert all(re.fullmatch(rf"  \S.*? +CPU {figures} ms", line) for line in parts)
+    assert [line.split("  ")[1] for line in lines] == [one["name"] for one in measured]
+    assert len(parts) == 4
