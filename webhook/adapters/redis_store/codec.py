@@ -50,6 +50,11 @@ def as_text(packed: bytes) -> bytes:
     return b"\xdb" + len(packed).to_bytes(4) + packed
 
 
+def packed_list(values: Sequence[Any]) -> Raw:
+    """Return values as one argument, which the script unpacks as a list."""
+    return Raw(as_text(stream(values)))
+
+
 def packed_plan(plan: CounterPlan, cluster: str, channel: str) -> bytes:
     """Return a plan as the script reads it; computed once per plan. `channel` is where transitions are published."""
     pooled = plan.pool.windows if plan.pool else ()
@@ -80,7 +85,7 @@ def packed_plan(plan: CounterPlan, cluster: str, channel: str) -> bytes:
 def _windows(windows: Sequence[WindowPlan]) -> Raw:
     """Return window, resource and limit of each limit, window by window."""
     triples = [(window.seconds, limit.counts, limit.hard) for window in windows for limit in window.limits]
-    return Raw(as_text(stream([value for triple in triples for value in triple])))
+    return packed_list([value for triple in triples for value in triple])
 
 
 def _counted(windows: Sequence[WindowPlan]) -> list[Any]:
@@ -114,11 +119,11 @@ def _breaker(plan: BreakerPlan) -> list[Any]:
         [plan.forcing.state, plan.forcing.until_us, plan.forcing.reason] if plan.forcing else False,
     ]
     return [
-        Raw(as_text(stream(rules))),
+        packed_list(rules),
         plan.has_outcomes,
         plan.forcing is not None,
         plan.open_max is not None,
-        Raw(as_text(stream((quota.count, quota.within_us, quota.by_controller, quota.reason())))) if quota else False,
+        packed_list((quota.count, quota.within_us, quota.by_controller, quota.reason())) if quota else False,
         errors.interval_us if errors else False,
         latency.interval_us if latency else False,
     ]

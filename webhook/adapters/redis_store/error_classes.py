@@ -1,5 +1,8 @@
 """Classes of Redis errors: a fixed word, and the error's own text, as in `full: command not allowed when ...`."""
 
+from collections.abc import Awaitable
+from typing import TypeVar
+
 from redis.exceptions import (
     AuthenticationError,
     AuthenticationWrongNumberOfArgsError,
@@ -14,6 +17,10 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from webhook.errors import StoreUnavailableError
+
+_T = TypeVar("_T")
 
 TIMEOUT = "timeout"
 UNREACHABLE = "unreachable"
@@ -54,6 +61,14 @@ def word(reason: str) -> str:
 def is_of_the_store(error: Exception) -> bool:
     """Return whether the store failed; any other error is a defect in Podgate, which may affect only this call."""
     return isinstance(error, RedisError | OSError | TimeoutError)
+
+
+async def translated(call: Awaitable[_T]) -> _T:
+    """Await a call of a transport; its errors become StoreUnavailableError."""
+    try:
+        return await call
+    except (RedisError, OSError, TimeoutError) as error:
+        raise StoreUnavailableError(described(error)) from error
 
 
 def described(error: Exception) -> str:

@@ -118,6 +118,13 @@ def tick(planned: PreparedPlan) -> ScriptOperation:
     return ScriptOperation(planned, ("tick",))
 
 
+def changed(services: Sequence[PreparedPlan], ticked_us: int, fingerprints: Sequence[str]) -> ScriptOperation:
+    """Find the services that are not as their latest tick left them; the newest of the ticks was at `ticked_us`."""
+    keys = tuple(key for one in services for key in (one.keys.breaker, one.keys.home))
+    request = "changed", ticked_us, codec.packed_list(fingerprints)
+    return ScriptOperation(services[0], request, keys, tuple(range(0, len(keys), 2)))
+
+
 def record_outcomes(planned: PreparedPlan, outcomes: Sequence[Outcomes]) -> ScriptOperation:
     keys = tuple(planned.keys.pod(one.uid) for one in outcomes if one.uid is not None)
     return ScriptOperation(planned, ("record_outcomes", codec.packed_outcomes(outcomes)), keys, tuple(range(len(keys))))

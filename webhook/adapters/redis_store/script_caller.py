@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 from redis.exceptions import ResponseError
 
 from webhook.adapters.redis_store import codec
-from webhook.adapters.redis_store.breaker_cache import BreakerCache
+from webhook.adapters.redis_store.breakers.cache import BreakerCache
 from webhook.adapters.redis_store.keys import probe_key
 from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.adapters.redis_store.plans import PreparedPlan
@@ -84,7 +83,7 @@ class ScriptCaller:
         return results
 
     def _header(self, strings: Sequence[int], plans: int) -> bytes:
-        packed_strings = Raw(codec.as_text(codec.stream(strings)))
+        packed_strings = codec.packed_list(strings)
         return codec.stream((self._clock.given_us(), self._late_us, self._breakers.opened(), packed_strings, plans))
 
     def _packed(self, planned: PreparedPlan, keys: dict[str, int], strings: dict[int, None]) -> bytes:

@@ -1,15 +1,11 @@
 """RedisStore: the counters in Redis, shared by all replicas, composed of operations, lanes and a transport."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
-
-from redis.exceptions import RedisError
+from collections.abc import Callable, Sequence
 
 from webhook.adapters.redis_store import codec, error_classes, operations
-from webhook.adapters.redis_store.announcements import AnnouncementListener
-from webhook.adapters.redis_store.breaker_cache import BreakerCache
-from webhook.adapters.redis_store.breaker_ledger import RedisBreakerLedger
+from webhook.adapters.redis_store.breakers.announcements import AnnouncementListener
+from webhook.adapters.redis_store.breakers.cache import BreakerCache
+from webhook.adapters.redis_store.breakers.ledger import RedisBreakerLedger
 from webhook.adapters.redis_store.keys import all_of, channel_of
 from webhook.adapters.redis_store.lane import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector
@@ -18,6 +14,7 @@ from webhook.adapters.redis_store.pod_ledger import RedisPodLedger
 from webhook.adapters.redis_store.script_caller import ScriptCaller
 from webhook.adapters.redis_store.settled_mark import SettledMark
 from webhook.adapters.redis_store.store_clock import StoreClock
+from webhook.adapters.redis_store.ticker import RedisTicker
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.core.breaker import BreakerView, Transition
 from webhook.core.breaker.outcome_types import Outcomes, Settlement, Start
@@ -32,9 +29,7 @@ from webhook.core.quota import (
     Sighting,
     UnseenPod,
 )
-from webhook.errors import StoreUnavailableError
 from webhook.ports import Clock, WatchReports
-from webhook.support.condition import Condition
 
 _OWN = Holder.SERVICE, Holder.STANDING
 
@@ -78,10 +73,9 @@ class RedisStore:
         self._announcements = AnnouncementListener(
             transport.dial, channel, self._cache.announced, announcement_reports or reports
         )
-        self._unnamed = Condition(
-            reports.on_trouble, lambda _: None, on_changed=lambda _, reason: reports.on_trouble(reason)
+        self._ticker = RedisTicker(
+            transport, self._plans, self._lanes, self._breakers, self._cache, self._losses, reports, self._missed
         )
-        """The servers do not report their run_id, so that losses go unnoticed."""
         transport.on_connected = self._losses.connected if time_us is None else None
 
     async def acquire(self, request: Acquire) -> Receipt:
@@ -120,38 +114,7 @@ class RedisStore:
         return ServiceSnapshot(now_us, own if limits_own else {}, codec.breaker_view(view), pooled, is_known)
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
-        self._plans.keep(plans)
-        self._losses.keep(self._plans.of(plan).keys.home for plan in plans)
-        self._cache.keep(plans)
-        ticked = await asyncio.gather(*(self._tick(plan) for plan in plans), return_exceptions=True)
-        faults = []
-        for plan, fault in zip(plans, ticked, strict=True):
-            if fault is not None:
-                self.on_missed(plan)
-                faults.append(fault)
-        try:
-            self._losses.answered(await _translated(self._transport.run_ids()))
-        except StoreUnavailableError as error:
-            if not faults:  # otherwise the store is away, which its lanes report
-                unknown = "the server process is not known, so that a loss of data goes unnoticed"
-                self._unnamed.enter(f"{error_classes.SCRIPT}: {unknown}: {error}")
-            faults.append(error)
-        else:
-            self._unnamed.leave()
-        moves = self._cache.take_unreported()
-        if faults and not moves:
-            raise faults[0]
-        return moves  # on a Cluster, those of the services whose node answers
-
-    async def _tick(self, plan: CounterPlan) -> None:
-        """Advance a service's breaker to the present, and restore what Redis has lost of it."""
-        planned = self._plans.of(plan)
-        *moving, born_us, charged_us = await self._lanes.ask_patiently(operations.tick(planned))
-        self._cache.add_unreported(self._breakers.moved(plan, moving))
-        now_us = moving[-1]
-        if planned.longest_us:
-            self._losses.seen(planned.keys.home, born_us, now_us, charged_us + planned.longest_us if born_us else None)
-        await self._breakers.repropose_lost(plan)
+        return await self._ticker.tick(plans)
 
     async def follow(self) -> None:
         """Receive transitions as they are published, until cancelled. Without it, only each tick finds them."""
@@ -163,7 +126,7 @@ class RedisStore:
 
     async def ping(self) -> None:
         """Return if all servers answer; StoreUnavailableError otherwise."""
-        await _translated(self._transport.ping())
+        await error_classes.translated(self._transport.ping())
 
     async def close(self) -> None:
         await self._lanes.close()
@@ -171,7 +134,7 @@ class RedisStore:
 
     async def forget(self) -> None:
         """Delete all keys of this cluster, at the end of a replay."""
-        await _translated(self._transport.forget(all_of(self._cluster)))
+        await error_classes.translated(self._transport.forget(all_of(self._cluster)))
 
     # Delegation to the two ledgers.
 
@@ -225,14 +188,9 @@ class RedisStore:
     async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
         await self._breakers.propose(plan, view)
 
+    def _missed(self, plan: CounterPlan) -> None:
+        self.on_missed(plan)  # set after this store was made
+
     def _lost(self) -> None:
         self._announcements.reconnect()
         self.on_loss()  # set after this store was made
-
-
-async def _translated(call: Awaitable[Any]) -> Any:
-    """Await a call of the transport; its errors become StoreUnavailableError."""
-    try:
-        return await call
-    except (RedisError, OSError, TimeoutError) as error:
-        raise StoreUnavailableError(error_classes.described(error)) from error

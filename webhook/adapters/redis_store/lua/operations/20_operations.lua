@@ -110,22 +110,47 @@ local function snapshot(plan, operation, reading, strings)
   return {shown(home, now), uses, plan.pool and figures_of(home, home, plan.pool) or {}, view, known}
 end
 
+-- Return what identifies a breaker's record and the head of a home hash as they are stored; '' if there is neither.
+local function fingerprint_of(record, head)
+  return (record or head) and redis.sha1hex((record or '') .. (head or '')) or ''
+end
+
+-- Whether only another call can change a breaker and the tag's clock, neither time nor a replica that owes nothing now.
+local function rests(plan, home, r)
+  return r.state == 'CLOSED' and not (r.errors or r.latency or plan.is_forced or home.behind or next(home.returned))
+end
+
 -- Apply the passage of time under the current policy. This also observes the server's clock: with an open breaker there
--- may be no other writes.
+-- may be no other writes. The last value identifies what is stored, if only another call can change it.
 local function tick(plan, _, reading, strings)
-  local home = hash_of(plan.home)
+  local home, r = hash_of(plan.home), breaker_of(plan.breaker_key, strings)
   observe(home, reading)
   local answer
   if plan.breaker then
     answer = moving(plan, reading, strings, function() end)
   else
-    local now, r = time_of(home, reading), breaker_of(plan.breaker_key, strings)
+    local now = time_of(home, reading)
     belongs(r, plan, home, now)
     breaker.reset_removed(r)
     answer = {{}, false, shown(home, now)}
   end
   answer[4], answer[5] = home.born, shown(home, home.last)
+  answer[6] = rests(plan, home, r) and fingerprint_of(strings[plan.breaker_key], redis.call('HGET', plan.home, 'h'))
   return answer
+end
+
+-- Return the time, and the positions of the services that are not stored as a tick left them. The operation has for
+-- each of them the keys of its breaker and its home; then the time of the newest of those ticks, and all fingerprints.
+-- If the clock is behind that time, all services are returned: it would have to be observed.
+local function changed(_, operation, reading, strings)
+  local since, fingerprints, found = operation[#operation - 1], {cmsgpack.unpack(operation[#operation])}, {}
+  for index, fingerprint in ipairs(fingerprints) do
+    local record, head = strings[KEYS[operation[2 * index + 1]]], redis.pcall('HGET', KEYS[operation[2 * index + 2]], 'h')
+    if reading < since or type(head) == 'table' or fingerprint_of(record, head) ~= fingerprint then
+      found[#found + 1] = index
+    end
+  end
+  return {reading, found}
 end
 
 -- Return how many other replicas have reported that they owe nothing, since this one regained the store.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from webhook.adapters.redis_store import codec, operations
-from webhook.adapters.redis_store.breaker_cache import BreakerCache
+from webhook.adapters.redis_store.breakers.cache import BreakerCache
 from webhook.adapters.redis_store.lane import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
 from webhook.adapters.redis_store.store_clock import StoreClock

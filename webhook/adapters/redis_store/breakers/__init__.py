@@ -1,0 +1,1 @@
+"""Breakers as Redis has them: cached states, operations, and published transitions."""
