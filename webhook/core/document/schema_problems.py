@@ -4,12 +4,10 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from jsonschema import Draft202012Validator, validators
-
 from webhook.core.document.defaults import NO_DEFAULT
-from webhook.core.document.formats import FormatError, checker
 from webhook.core.document.schema import closed, in_force
 from webhook.core.document.schema_types import type_fault
+from webhook.core.document.schema_validation import Check, SchemaViolation, is_of_type, validator
 from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.problems import Path, Problem, close_to, listed, suggestion
 
@@ -25,34 +23,28 @@ class SchemaProblem:
 
 
 @cache
-def _validator(kind: Any = None) -> Any:
-    """Return the validator of a policy, or of `kind`, made once. 5.0 is not an integer: msgspec would reject it."""
-    types = Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-    )
-    made: Any = validators.extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]  # its stubs
-    return made(in_force() if kind is None else closed(kind), format_checker=checker())
+def _validator(kind: Any = None) -> Check:
+    """Return the validator of a policy, or of `kind`, made once."""
+    return validator(in_force() if kind is None else closed(kind))
 
 
 def schema_problems(document: Node, kind: Any = None) -> Iterator[SchemaProblem]:
     """Yield the violations of the policy's schema, or of the schema of `kind`."""
-    for error in _validator(kind).iter_errors(document.plain()):
-        path: Path = tuple(error.absolute_path)
-        node = document
-        for step in path:
-            node = node.child(step)
-        yield from _EXPLAINED[str(error.validator)](error, node, path)
+    found: list[SchemaViolation] = []
+    _validator(kind)(document, (), found)
+    for violation in found:
+        yield from _EXPLAINED[violation.keyword](violation)
 
 
-def _wrong_type(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    yield SchemaProblem(node.problem(*type_fault(error, node, path)), path)
+def _wrong_type(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    yield SchemaProblem(found.node.problem(*type_fault(found)), found.path)
 
 
-def _wrong_word(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    wanted = error.schema.get("type")
-    if wanted is not None and not _validator().is_type(error.instance, wanted):
+def _wrong_word(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    node, path, type_name = found.node, found.path, found.schema.get("type")
+    if type_name is not None and not is_of_type(node.value, type_name):
         return  # reported by _wrong_type
-    words = [str(word) or '""' for word in error.validator_value]
+    words = [str(word) or '""' for word in found.wanted]
     choice = listed(words)
     if isinstance(node.value, bool):
         reason = f"{node.text} without quotes is a YAML boolean, where a word belongs"
@@ -66,21 +58,20 @@ def _wrong_word(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
         yield SchemaProblem(node.problem("not one of its values", suggestion(node.text, words, "use")), path)
 
 
-def _missing(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    for name in error.validator_value:
-        if name not in error.instance:
-            words = error.schema["properties"][name].get("enum", ())
+def _missing(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    for name in found.wanted:
+        if name not in _fields(found.node):
+            words = found.schema["properties"][name].get("enum", ())
             remedy = f"add {name}: {words[0]}" if len(words) == 1 else f"add {name}"
-            yield SchemaProblem(node.problem_inside(name, "required", remedy), (*path, name))
+            yield SchemaProblem(found.node.problem_inside(name, "required", remedy), (*found.path, name))
 
 
-def _unknown(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    known = list(error.schema["properties"])
-    absent = [name for name in known if name not in error.instance]
-    for name in error.instance:
-        if name in error.schema["properties"]:
+def _unknown(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    path, known, fields = found.path, found.schema["properties"], _fields(found.node)
+    absent = [name for name in known if name not in fields]
+    for name, inner in fields.items():
+        if name in known:
             continue
-        inner = node.child(name)
         if path == ("defaults",) and name in NO_DEFAULT:
             reason, remedy = "services cannot share it", f"write {name} in each service"
             wrong: list[Path] = [(*path, name)]
@@ -99,36 +90,40 @@ def _remedy_for_unknown(name: str, absent: list[str]) -> str:
     return f"other fields here: {', '.join(absent)}" if absent else "remove it"
 
 
-def _bad_format(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    cause: FormatError = error.cause
-    if "propertyNames" in error.schema_path:
-        inner = node.child(error.instance)
-        yield SchemaProblem(inner.problem_at_key(cause.reason, cause.remedy), (*path, error.instance))
+def _bad_format(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    node, path, cause = found.node, found.path, found.cause
+    if cause is None:
+        raise LookupError("a violated format has a cause")
+    if found.key is not None:
+        inner = node.child(found.key)
+        yield SchemaProblem(inner.problem_at_key(cause.reason, cause.remedy), (*path, found.key))
     else:
         yield SchemaProblem(node.problem(cause.reason, cause.remedy), path)
 
 
-def _out_of_range(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    bound = error.validator_value
-    if error.validator == "minimum":
-        yield SchemaProblem(node.problem(f"below {bound}", f"write at least {bound}"), path)
-    else:
-        yield SchemaProblem(node.problem(f"above {bound}", f"write at most {bound}"), path)
+def _out_of_range(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    below, bound = found.keyword == "minimum", found.wanted
+    reason, remedy = (f"below {bound}", "least") if below else (f"above {bound}", "most")
+    yield SchemaProblem(found.node.problem(reason, f"write at {remedy} {bound}"), found.path)
 
 
-def _empty(_: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    yield SchemaProblem(node.problem("empty", "write at least one entry"), path)
+def _empty(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    yield SchemaProblem(found.node.problem("empty", "write at least one entry"), found.path)
 
 
-def _empty_text(_: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    yield SchemaProblem(node.problem("empty", "write at least one character"), path)
+def _empty_text(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    yield SchemaProblem(found.node.problem("empty", "write at least one character"), found.path)
 
 
-def _too_long(error: Any, node: Node, path: Path) -> Iterator[SchemaProblem]:
-    yield SchemaProblem(node.problem(f"longer than {error.validator_value}", "shorten it"), path)
+def _too_long(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    yield SchemaProblem(found.node.problem(f"longer than {found.wanted}", "shorten it"), found.path)
 
 
-_EXPLAINED: dict[str, Callable[[Any, Node, Path], Iterator[SchemaProblem]]] = {
+def _fields(node: Node) -> dict[str, Node]:
+    return node.value if isinstance(node.value, dict) else {}
+
+
+_EXPLAINED: dict[str, Callable[[SchemaViolation], Iterator[SchemaProblem]]] = {
     "type": _wrong_type,
     "enum": _wrong_word,
     "required": _missing,

@@ -1,10 +1,9 @@
 """Types of the schema: why a value is of the wrong one, and what to write instead."""
 
-from typing import Any
-
 from webhook.core.document.formats import FormatError, check, fits
+from webhook.core.document.schema_validation import SchemaViolation
 from webhook.core.document.yaml.nodes import ExactNumber, Node
-from webhook.core.document.yaml.problems import Path, listed, quoted, shown
+from webhook.core.document.yaml.problems import listed, quoted, shown
 
 _DURATIONS = frozenset({"duration", "window", "interval"})
 _OF_FORMAT = {
@@ -26,10 +25,11 @@ _NAMES = {
 }
 
 
-def type_fault(error: Any, node: Node, path: Path) -> tuple[str, str]:
+def type_fault(found: SchemaViolation) -> tuple[str, str]:
     """Return reason and remedy of a value of another type than the schema's."""
-    expected = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
-    name = error.schema.get("format", "")
+    node, path = found.node, found.path
+    expected = found.wanted if isinstance(found.wanted, list) else [found.wanted]
+    name = found.schema.get("format", "")
     wanted, written = _OF_FORMAT.get(name, (None, None))
     wanted = wanted or listed([_NAMES[name] for name in expected])
     reason, remedy = _type_reason(node, expected, wanted, f"write {written or wanted}")
