@@ -3,6 +3,7 @@
 It imports only what it needs, runs at a lower priority than the server, and has limits on CPU time and memory.
 """
 
+import gc
 import os
 import resource
 import sys
@@ -45,6 +46,7 @@ _TASKS: dict[str, Callable[..., bytes]] = {"load": loaded, "review": reviewed}
 
 
 def main(task: str, *more: str) -> None:
+    gc.disable()  # collections took a fifth of the time; the objects have no cycles, so memory is freed without them
     os.nice(_POLITE)
     _bound(resource.RLIMIT_CPU, CPU_SECONDS_MAX)
     _bound(resource.RLIMIT_DATA, DATA_BYTES_MAX)

@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _MICROSECONDS = {
@@ -96,6 +97,12 @@ class Quantity(_Parsed):
     def parse(cls, text: str) -> "Quantity":
         """Parse `text`. ValueError, with a message for the user: not a quantity, or negative."""
         return cls(text, quantity_value(text))
+
+
+@lru_cache(maxsize=4096)
+def parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
+    """Parse an amount of a document. The services of a policy mostly share a few, and parsing one takes 20 us."""
+    return kind.parse(text)
 
 
 def quantity_value(text: str) -> Fraction:

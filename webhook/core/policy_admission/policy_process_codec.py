@@ -1,14 +1,13 @@
 """Codec of policy checks between processes: requests and results as MessagePack."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.document import DocumentError, LoadResult, Problem, Purpose, load
-from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.kubernetes.quantity import Duration, Quantity, parsed
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
 
@@ -71,14 +70,8 @@ def service_of(piece: Raw) -> Service:
 
 def _of_our_types(kind: type, text: Any) -> Any:
     if kind is Duration or kind is Quantity:
-        return _parsed(kind, text)
+        return parsed(kind, text)
     raise NotImplementedError(kind)
-
-
-@lru_cache(maxsize=4096)
-def _parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
-    """Parse an amount; services mostly share a few."""
-    return kind.parse(text)
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)

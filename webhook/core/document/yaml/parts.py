@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.problems import Path, Problem
-from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.kubernetes.quantity import Duration, Quantity, parsed
 
 T = TypeVar("T")
 
@@ -37,12 +37,13 @@ class InvalidPaths:
 class DocumentPart:
     """A valid part of the document: a node and the nodes below it."""
 
-    __slots__ = ("_wrong", "node", "path")
+    __slots__ = ("_below", "_wrong", "node", "path")
 
     def __init__(self, node: Node, path: Path, wrong: InvalidPaths) -> None:
         self.node = node
         self.path = path
         self._wrong = wrong
+        self._below: dict[str | int, DocumentPart] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -59,35 +60,39 @@ class DocumentPart:
 
     def field(self, key: str) -> "DocumentPart | None":
         """Return one field, None if it is absent."""
-        path = (*self.path, key)
-        if self._wrong.is_at(path):
+        part = self._parts().get(key)
+        if part is None and self._wrong.is_at((*self.path, key)):
             raise InvalidFieldError
-        node = self.node.value.get(key) if isinstance(self.node.value, dict) else None
-        return None if node is None else DocumentPart(node, path, self._wrong)
+        return part
 
     def fields(self) -> dict[str, "DocumentPart"]:
         """Return the valid fields of a mapping."""
-        if not isinstance(self.node.value, dict):
-            return {}
-        parts = {key: DocumentPart(node, (*self.path, key), self._wrong) for key, node in self.node.value.items()}
-        return {key: part for key, part in parts.items() if not self._wrong.is_at(part.path)}
+        return {key: part for key, part in self._parts().items() if isinstance(key, str)}
 
     def items(self) -> list["DocumentPart"]:
         """Return the valid items of a list."""
-        if not isinstance(self.node.value, list):
-            return []
-        parts = [DocumentPart(node, (*self.path, index), self._wrong) for index, node in enumerate(self.node.value)]
-        return [part for part in parts if not self._wrong.is_at(part.path)]
+        return list(self._parts().values()) if isinstance(self.node.value, list) else []
 
-    def select(self, *keys: str) -> Iterator["DocumentPart"]:
-        """Yield every valid part at a path; `*` matches each item of a list."""
-        if not keys:
-            yield self
-        elif keys[0] == "*":
-            for item in self.items():
-                yield from item.select(*keys[1:])
-        elif (field := self.fields().get(keys[0])) is not None:
-            yield from field.select(*keys[1:])
+    def select(self, *keys: str) -> list["DocumentPart"]:
+        """Return every valid part at a path; `*` matches each item of a list."""
+        parts = [self]
+        for key in keys:
+            if key == "*":
+                parts = [item for part in parts for item in part.items()]
+            else:
+                parts = [field for part in parts if (field := part._parts().get(key)) is not None]  # noqa: SLF001  own
+        return parts
+
+    def _parts(self) -> dict[str | int, "DocumentPart"]:
+        """Return the valid parts directly below, by key or index. They are kept: sixty rules read the same ones."""
+        if self._below is None:
+            value = self.node.value
+            steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+            paths = (((*self.path, step), step, node) for step, node in steps)
+            self._below = {
+                step: DocumentPart(node, path, self._wrong) for path, step, node in paths if not self._wrong.is_at(path)
+            }
+        return self._below
 
     def read(self, kind: type[T]) -> T:
         """Return this part as `kind`."""
@@ -110,12 +115,12 @@ class DocumentPart:
 
 def converted(node: Node, kind: type[T]) -> T:
     """Convert a node to `kind`. The schema must have accepted the node."""
-    return msgspec.convert(node.plain(), kind, dec_hook=_parsed)
+    return msgspec.convert(node.plain(), kind, dec_hook=_of_our_types)
 
 
-def _parsed(kind: type, value: Any) -> Any:
+def _of_our_types(kind: type, value: Any) -> Any:
     if kind is Duration or kind is Quantity:
-        return kind.parse(str(value))
+        return parsed(kind, str(value))
     raise NotImplementedError(kind)
 
 

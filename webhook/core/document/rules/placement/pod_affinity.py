@@ -45,7 +45,7 @@ def pod_terms_have_an_effect(service: DocumentPart) -> Iterator[Problem]:
             yield from _selects(service, term, "selects no Pod, and has no effect")
 
 
-def _terms(service: DocumentPart, kind: str, *way: str) -> Iterator[DocumentPart]:
+def _terms(service: DocumentPart, kind: str, *way: str) -> list[DocumentPart]:
     return service.select("placement", "affinity", kind, *way)
 
 
