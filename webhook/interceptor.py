@@ -85,7 +85,9 @@ class Interceptor:
         request = await _decode_large(body) if is_large else review.decode(body)
         laps = [("decode", perf_counter_ns() - started_ns)]
 
-        policy, hash_known = await self._choose_policy(half, request)
+        policy, hash_known = self._known_policy(half, request) or await self._refreshed_policy(request)
+        if policy is None:
+            raise NoPolicyError("no good policy has been loaded yet")
         evaluation = Evaluation(half, request, policy, hash_known)
         evaluation.is_large = is_large
         laps.append(("policy", perf_counter_ns() - started_ns))
@@ -106,29 +108,26 @@ class Interceptor:
         self._observer.reviewed(Review(decision, caller, wall_ns, took_ns, tuple(laps), traceparent, request))
         return answer
 
-    async def _choose_policy(self, half: Half, request: Request) -> tuple[CompiledPolicy, bool]:
+    def _known_policy(self, half: Half, request: Request) -> tuple[CompiledPolicy | None, bool] | None:
         """Return the policy for a request, and whether the policy hash in the Pod's annotation is known.
 
         The mutating half writes the hash of its policy into the Pod; the validating half uses the same policy, even if
-        the policy in force has changed in between.
+        the policy in force has changed in between. None: the hash may be that of a policy that is not read yet.
         """
         current = self._policies.current()
-        carried = None
-        if request.pod and request.operation == "CREATE" and request.workload is None:
-            carried = request.pod.annotations.get(HASH_ANNOTATION)
+        carried = _carried_hash(request)
         if carried is None or (current is not None and carried == current.hash):
-            chosen, hash_known = current, True
-        else:
-            chosen = self._policies.by_hash(carried)
-            if chosen is None and half is Half.VALIDATE:
-                # Another replica may have mutated the Pod under a newer policy than this one has read.
-                await self._policies.refresh()
-                chosen = self._policies.by_hash(carried)
-            hash_known = chosen is not None
-            chosen = chosen or self._policies.current()
-        if chosen is None:
-            raise NoPolicyError("no good policy has been loaded yet")
-        return chosen, hash_known
+            return current, True
+        former = self._policies.by_hash(carried)
+        if former is None and half is Half.VALIDATE:
+            return None
+        return former or current, former is not None
+
+    async def _refreshed_policy(self, request: Request) -> tuple[CompiledPolicy | None, bool]:
+        """Return the same after a refresh: another replica may have mutated the Pod under a newer policy."""
+        await self._policies.refresh()
+        chosen = self._policies.by_hash(_carried_hash(request) or "")
+        return chosen or self._policies.current(), chosen is not None
 
     # The stages, in order. Those without a method here are functions of the core.
 
@@ -186,6 +185,13 @@ class Interceptor:
     def _in_thread(self, evaluation: Evaluation, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]:
         """Run a step for a large Pod beside the event loop, so that other reviews continue; one such Pod at a time."""
         return asyncio.get_running_loop().run_in_executor(self._large_pods, work, evaluation, *arguments)
+
+
+def _carried_hash(request: Request) -> str | None:
+    """Return the policy hash that the mutating half wrote into a new Pod; None without one."""
+    if request.pod is None or request.operation != "CREATE" or request.workload is not None:
+        return None
+    return request.pod.annotations.get(HASH_ANNOTATION)
 
 
 def _find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:

@@ -338,7 +338,7 @@ async def test_path_of_any_bytes_is_rejected_as_a_wrong_path(tmp_path: Path) -> 
         "/" * 8_000,
     ):
         with pytest.raises(AuthenticationError) as refused:
-            await strategy.authenticate(None, headers, path)
+            strategy.authenticate(None, headers, path)
         assert (refused.value.reason, refused.value.status) == (AuthFailure.PATH, 404)
 
 

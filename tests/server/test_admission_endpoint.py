@@ -51,7 +51,7 @@ class SlowService:
 class AcceptAll:
     """A strategy that accepts every caller."""
 
-    async def authenticate(self, _certificate: bytes | None, _headers: object, path: str) -> tuple[Caller, str]:
+    def authenticate(self, _certificate: bytes | None, _headers: object, path: str) -> tuple[Caller, str]:
         return (REPORTER if path == "/v1/outcomes" else CALLER), path
 
 

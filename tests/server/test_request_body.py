@@ -35,7 +35,7 @@ async def displace_at_timeout() -> tuple[str, bool]:
     """Displace a body between its timeout and its task's next step; return the reason and the result."""
     bodies = BodyReader(1000, 0.01)
     request: Any = Request()
-    slow = asyncio.create_task(bodies.read(request, Role.APISERVER))
+    slow = asyncio.create_task(bodies.arrive(request, Role.APISERVER))
     await asyncio.sleep(0)
     loop = asyncio.get_running_loop()
     displaced: list[bool] = []

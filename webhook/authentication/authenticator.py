@@ -13,7 +13,6 @@ from webhook.authentication.tokens.jwt import (
     LEEWAY_MAX_SECONDS,
     Binding,
     Claims,
-    KeyNotFoundError,
     TokenRules,
     verify,
 )
@@ -87,17 +86,10 @@ class Authenticator:
         self._generations = (-1, -1)
         self._rules = TokenRules(issuers=(), audiences=(), lifetime_max_seconds=0, leeway_seconds=0)
 
-    async def authenticate_with_refresh(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Caller:
-        """Authenticate as `authenticate` does; if the token's key is unknown, fetch the keys once and try again."""
-        try:
-            return self.authenticate(certificate_der, authorization)
-        except KeyNotFoundError:
-            if not await self._keys.refetch():
-                raise
-        return self.authenticate(certificate_der, authorization)
-
     def authenticate(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Caller:
         """Return the caller; AuthenticationError (401 or 403) if it has no configured identity.
+
+        KeyNotFoundError: another try after `refetch_keys` may succeed.
 
         `authorization` holds every Authorization header of the request; more than one is an error.
         """
@@ -116,6 +108,10 @@ class Authenticator:
             holder.verified.keep(authorization[0], known)
         self._check_denied(known.caller.issuer, known.jti, now_us)
         return known.caller
+
+    async def refetch_keys(self) -> bool:
+        """Fetch the keys, unless that was done just now; return whether there are new ones."""
+        return await self._keys.refetch()
 
     def _check_denied(self, issuer: str, jti: str | None, now_us: int) -> None:
         if self._denials is not None and jti is not None and self._denials.is_revoked(issuer, jti, now_us):

@@ -57,7 +57,7 @@ class ForwardedCertificateStrategy:
         self._authorities = authorities
         self._clock = clock
 
-    async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
         now_seconds = self._clock.now_us() / _US
         self._check_hop(peer_der, now_seconds)
         der = forwarded_certificate(headers.getall(FORWARDED_CERTIFICATE, []))
@@ -67,7 +67,10 @@ class ForwardedCertificateStrategy:
             raise AuthenticationError(AuthFailure.FORWARDED_FOREIGN, f"the forwarded certificate: {error}") from None
         if self._is_proxy(_names(der)):
             raise AuthenticationError(AuthFailure.NOT_A_PROXY, "a proxy was forwarded as a caller", status=403)
-        return await self._authenticator.authenticate_with_refresh(der, headers.getall("Authorization", [])), path
+        return self._authenticator.authenticate(der, headers.getall("Authorization", ())), path
+
+    async def refetch_keys(self) -> bool:
+        return await self._authenticator.refetch_keys()
 
     def _check_hop(self, peer_der: bytes | None, now_seconds: float) -> None:
         if not peer_der:

@@ -24,9 +24,13 @@ class SecretPathStrategy:
     def __init__(self, digests: CurrentValue[tuple[bytes, ...]]) -> None:
         self._digests = digests
 
-    async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:  # noqa: ARG002  part of the protocol; they prove nothing here
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:  # noqa: ARG002  part of the protocol; they prove nothing here
         secret, _, route = path.removeprefix("/").rpartition("/")
         digest = sha256(secret.encode(errors="surrogatepass")).digest()
         if sum(compare_digest(digest, good) for good in self._digests.value) == 0:
             raise AuthenticationError(AuthFailure.PATH, "unknown path", status=404)
         return _CALLER, f"/{route}"
+
+    async def refetch_keys(self) -> bool:
+        """Return False: no token is needed."""
+        return False

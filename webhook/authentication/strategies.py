@@ -16,11 +16,15 @@ Headers = CIMultiDictProxy[str]
 class AuthenticationStrategy(Protocol):
     """Authenticates a call before its body is read, and before the response reveals which paths exist."""
 
-    async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
         """Return the caller and the route's path; AuthenticationError if the caller is unknown.
 
         `peer_der` is the client certificate of the connection in DER, None if it has none.
         """
+        ...
+
+    async def refetch_keys(self) -> bool:
+        """After a KeyNotFoundError, fetch the keys; return whether there are new ones."""
         ...
 
 
@@ -30,8 +34,11 @@ class MutualTlsStrategy:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
 
-    async def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
         if FORWARDED_CERTIFICATE in headers:
             detail = f"{FORWARDED_CERTIFICATE} was sent, and no proxy is expected here"
             raise AuthenticationError(AuthFailure.FORWARDED, detail, status=403)
-        return await self._authenticator.authenticate_with_refresh(peer_der, headers.getall("Authorization", [])), path
+        return self._authenticator.authenticate(peer_der, headers.getall("Authorization", ())), path
+
+    async def refetch_keys(self) -> bool:
+        return await self._authenticator.refetch_keys()

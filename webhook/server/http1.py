@@ -13,7 +13,7 @@ from aiohttp.tcp_helpers import tcp_keepalive
 
 from webhook.authentication.certificates.peer_recheck import Peer
 from webhook.server.header_limits import BoundedHeaders, MalformedRequest
-from webhook.server.http_messages import BrokenBodyError, Handler, HttpRequest, HttpResponse, closing_response, encode
+from webhook.server.http_messages import BrokenBodyError, Handler, HttpRequest, closing_response, encode
 
 OnRefused = Callable[[str, str], None]
 
@@ -150,23 +150,20 @@ class HttpConnection(BaseProtocol):
 
     async def _serve(self) -> None:
         try:
-            while await self._has_request() and await self._exchange(*self._requests.popleft()):
-                pass
+            while not self._is_ending:
+                if not self._requests:
+                    self._begin_idle()
+                    self._next_request = self._loop.create_future()
+                    await self._next_request
+                    self._next_request = None
+                elif not await self._exchange(*self._requests.popleft()):
+                    break
         except ConnectionError:
             pass  # the client has gone before its response
         finally:
             self._is_ending = True
             if self.transport is not None:
                 self.transport.close()
-
-    async def _has_request(self) -> bool:
-        """Wait for a request; False if there will be none."""
-        if not self._requests and not self._is_ending:
-            self._begin_idle()
-            self._next_request = self._loop.create_future()
-            await self._next_request
-            self._next_request = None
-        return bool(self._requests) and not self._is_ending
 
     async def _exchange(self, message: Any, content: StreamReader) -> bool:
         """Answer one request; return whether the connection stays open."""
@@ -179,19 +176,16 @@ class HttpConnection(BaseProtocol):
         assert self.transport is not None  # noqa: S101  requests of a lost connection are not taken
         self._content = content
         request = HttpRequest(message, content, self.transport, self._peer)
-        response = await self._respond(request)
+        try:
+            response = await self._handler(request)
+        except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
+            self._on_refused("internal_error", type(error).__name__)
+            response = closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
         stays = request.keep_alive and not (response.closes or self._is_ending or self._upgraded)
         self._write(encode(response, closes=not stays, with_body=request.method != "HEAD"))
         if self._paused:
             await self._drain_helper()
         return (content.is_eof() or await self._discard(content)) and stays and not self._is_ending
-
-    async def _respond(self, request: HttpRequest) -> HttpResponse:
-        try:
-            return await self._handler(request)
-        except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
-            self._on_refused("internal_error", type(error).__name__)
-            return closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
     async def _discard(self, content: StreamReader) -> bool:
         """Read the rest of a body for a moment; return whether that was all of it."""

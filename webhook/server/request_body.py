@@ -33,8 +33,8 @@ class BodyReader:
         self._arriving: dict[_Arrival, None] = {}
         self._held_bytes = 0
 
-    async def read(self, request: HttpRequest, role: Role) -> bytes:
-        """Return the whole body; CallRefusedError if that is not possible."""
+    def arrived(self, request: HttpRequest) -> bytes | None:
+        """Return the body if the whole of it has arrived, as is usual; CallRefusedError if it is not acceptable."""
         if not _is_plain_json(request):
             text = "send application/json, not encoded"
             raise CallRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media_type", text)
@@ -43,8 +43,7 @@ class BodyReader:
         if "Expect" in request.headers:
             _want_body(request)
         if not request.content.is_eof():
-            return await self._arrive(request, role)
-        # The usual case: the whole body has arrived already.
+            return None
         body = request.content.read_nowait()
         if len(body) > self.max_bytes:
             raise self._too_large()
@@ -61,7 +60,8 @@ class BodyReader:
         self._let_go(oldest)
         return True
 
-    async def _arrive(self, request: HttpRequest, role: Role) -> bytes:
+    async def arrive(self, request: HttpRequest, role: Role) -> bytes:
+        """Wait for the rest of a body, and return the whole; CallRefusedError if that is not possible."""
         body = bytearray()
         patience = asyncio.timeout(self._timeout_seconds)
         arrival = _Arrival(role, patience)
