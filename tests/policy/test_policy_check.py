@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -88,16 +89,16 @@ def as_config_map(text: str) -> ConfigMap:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subprocess.Process]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     """Return the processes that are started from now on."""
-    processes: list[asyncio.subprocess.Process] = []
-    original = asyncio.create_subprocess_exec
+    processes: list[subprocess.Popen[bytes]] = []
+    original = subprocess.Popen
 
-    async def record(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
-        processes.append(await original(*arguments, **options))
+    def record(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        processes.append(original(*arguments, **options))
         return processes[-1]
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", record)
+    monkeypatch.setattr(subprocess, "Popen", record)
     return processes
 
 
@@ -160,7 +161,7 @@ async def test_process_without_an_answer_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("code", [FOREVER, "import sys\nwhile True: sys.stdout.write('x' * 9999)"])
-async def test_cancelled_check_ends_its_process(started: list[asyncio.subprocess.Process], code: str) -> None:
+async def test_cancelled_check_ends_its_process(started: list[subprocess.Popen[bytes]], code: str) -> None:
     async with no_process_left():
         checking = asyncio.create_task(PolicyProcess(stub(code)).load(b"#" * (1 << 20), Purpose.SERVE))
         await until(lambda: bool(started))
@@ -181,7 +182,7 @@ async def test_check_cancelled_at_once_leaves_no_process(ticks: int) -> None:
             await checking
 
 
-async def test_there_is_one_process_at_a_time(started: list[asyncio.subprocess.Process]) -> None:
+async def test_there_is_one_process_at_a_time(started: list[subprocess.Popen[bytes]]) -> None:
     check = PolicyProcess(stub("print('hello')"))
     running_max = 0
 
@@ -199,7 +200,7 @@ async def test_there_is_one_process_at_a_time(started: list[asyncio.subprocess.P
     assert running_max <= 1
 
 
-async def test_cancelled_waiting_check_starts_no_process(started: list[asyncio.subprocess.Process]) -> None:
+async def test_cancelled_waiting_check_starts_no_process(started: list[subprocess.Popen[bytes]]) -> None:
     check = PolicyProcess(stub(FOREVER))
     first, second = (asyncio.create_task(check.load(b"", Purpose.SERVE)) for _ in range(2))
     await until(lambda: bool(started))
@@ -343,7 +344,7 @@ async def test_policy_that_could_not_be_checked_gets_no_answer() -> None:
 
 
 async def test_policy_on_admission_is_reviewed_in_its_own_process(
-    started: list[asyncio.subprocess.Process],
+    started: list[subprocess.Popen[bytes]],
 ) -> None:
     recorder = ReviewRecorder()
     response = msgspec.json.decode(
