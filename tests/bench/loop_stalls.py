@@ -27,6 +27,7 @@ from webhook.adapters.fixed import FixedNamespaces
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import Metrics, ProcessRole
 from webhook.adapters.policy_process.parent import PolicyProcess
+from webhook.app.status_page import snapshots
 from webhook.core.admission.decision import Half
 from webhook.core.kubernetes.pod_size import CONTAINERS_MAX
 from webhook.interceptor import Interceptor
@@ -67,7 +68,8 @@ class Server:
         active = ActivePolicy(self.overrides, clock)
         self.overrides.prepare = active.prepare
         self.keeper = CurrentPolicy(metrics, clock, PolicyProcess(), active=active)
-        self._interceptor = Interceptor(self.keeper, MemoryStore(clock), FixedNamespaces(), metrics)
+        self._clock, self._store = clock, MemoryStore(clock)
+        self._interceptor = Interceptor(self.keeper, self._store, FixedNamespaces(), metrics)
 
     async def swap(self, number: int) -> None:
         if not await self.keeper.on_document(policy(number), "policy.yaml"):
@@ -79,7 +81,12 @@ class Server:
         await self.review(asked(number))
 
     async def scrape(self, _: int) -> None:
-        await asyncio.to_thread(self._metrics.render)  # as the server does
+        """Scrape as the server does."""
+        compiled = self.keeper.current()
+        if compiled is None:
+            raise SystemExit("error: no policy is loaded")
+        self._metrics.update(await snapshots(self._store, self._clock, compiled.plans))
+        await asyncio.to_thread(self._metrics.render)
 
     async def review(self, given: bytes) -> None:
         await self._interceptor.review(Half.MUTATE, given)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -18,8 +18,11 @@ from webhook.core.quota.open_breaker_limit import guarded
 from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, server_document
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
-from webhook.ports import Clock
+from webhook.ports import Clock, CounterStore
 from webhook.support.single_flight import SingleFlight
+
+AT_A_TIME = 50
+"""Services read per turn of the event loop: half a millisecond. All 1,000 in one turn took 10 to 16 ms."""
 
 
 class StatusPage:
@@ -58,30 +61,28 @@ class StatusPage:
 
     async def _status(self) -> bytes:
         compiled = self._sources.policies.current()
-        document = server_document(
-            ServerStatus(
-                version=self._version,
-                now_us=self._clock.now_us(),
-                wall_us=time.time_ns() // 1000,
-                source=self._sources.name,
-                policy=compiled.loaded if compiled else None,
-                loaded_at_us=self._policies.loaded_at_us,
-                errors=self._policies.last_errors(),
-                overrides=OverridesStatus(
-                    self._overrides.source, self._overrides.last_errors(), self._overrides.current().entries
-                ),
-                plans=compiled.plans if compiled else {},
-                snapshots=await self._snapshots(),
-                store=StoreStatus(self._store.kind, self._telemetry.store_trouble, self._telemetry.store_mode),
-                replicas=self._telemetry.replicas,
-                watches=self._telemetry.watches,
-                certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
-                files=self._telemetry.files,
-                client_identity=self._authentication.mode,
-                not_ready=self.unready(),
-            )
+        status = ServerStatus(
+            version=self._version,
+            now_us=self._clock.now_us(),
+            wall_us=time.time_ns() // 1000,
+            source=self._sources.name,
+            policy=compiled.loaded if compiled else None,
+            loaded_at_us=self._policies.loaded_at_us,
+            errors=self._policies.last_errors(),
+            overrides=OverridesStatus(
+                self._overrides.source, self._overrides.last_errors(), self._overrides.current().entries
+            ),
+            plans=compiled.plans if compiled else {},
+            snapshots=await self._snapshots(),
+            store=StoreStatus(self._store.kind, self._telemetry.store_trouble, self._telemetry.store_mode),
+            replicas=self._telemetry.replicas,
+            watches=dict(self._telemetry.watches),
+            certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},
+            files=dict(self._telemetry.files),
+            client_identity=self._authentication.mode,
+            not_ready=self.unready(),
         )
-        return msgspec.json.encode(document)
+        return await asyncio.to_thread(_rendered, status)  # reviews must not wait for it
 
     async def _render(self) -> bytes:
         snapshots, compiled = await self._snapshots(), self._sources.policies.current()
@@ -94,17 +95,31 @@ class StatusPage:
 
     async def _snapshots(self) -> dict[str, ServiceSnapshot]:
         compiled = self._sources.policies.current()
-        if compiled is None:
-            return {}
-        found = await asyncio.gather(*(self._snapshot(plan) for plan in compiled.plans.values()))
-        return {name: one for name, one in zip(compiled.plans, found, strict=True) if one is not None}
+        return await snapshots(self._store.counters, self._clock, compiled.plans) if compiled is not None else {}
 
-    async def _snapshot(self, plan: CounterPlan) -> ServiceSnapshot | None:
-        """Return a service's snapshot; if the store is unavailable, only the breaker as last known to this server."""
-        with suppress(StoreUnavailableError):
-            return await self._store.counters.snapshot(plan)
-        view, now_us = self._store.counters.last_breaker(plan), self._clock.now_us()
-        if view is None or plan.breaker is None:
-            return None
-        record = breaker.from_view(plan.service, plan.breaker, view)
-        return ServiceSnapshot(now_us, breaker=breaker.view(record, plan.breaker, now_us), has_usage=False)
+
+def _rendered(status: ServerStatus) -> bytes:
+    return msgspec.json.encode(server_document(status))
+
+
+async def snapshots(
+    counters: CounterStore, clock: Clock, plans: Mapping[str, CounterPlan]
+) -> dict[str, ServiceSnapshot]:
+    """Return the snapshots of services, read a few at a time. A service that is unknown has none."""
+    found: dict[str, ServiceSnapshot] = {}
+    listed = list(plans)
+    for names in (listed[first : first + AT_A_TIME] for first in range(0, len(listed), AT_A_TIME)):
+        of_these = await asyncio.gather(*(_snapshot(counters, clock, plans[name]) for name in names))
+        found.update((name, one) for name, one in zip(names, of_these, strict=True) if one is not None)
+    return found
+
+
+async def _snapshot(counters: CounterStore, clock: Clock, plan: CounterPlan) -> ServiceSnapshot | None:
+    """Return a service's snapshot; if the store is unavailable, only the breaker as last known to this server."""
+    with suppress(StoreUnavailableError):
+        return await counters.snapshot(plan)
+    view, now_us = counters.last_breaker(plan), clock.now_us()
+    if view is None or plan.breaker is None:
+        return None
+    record = breaker.from_view(plan.service, plan.breaker, view)
+    return ServiceSnapshot(now_us, breaker=breaker.view(record, plan.breaker, now_us), has_usage=False)

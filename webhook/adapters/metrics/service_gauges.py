@@ -27,19 +27,18 @@ class ServiceGauges:
         # Namespaces exported before stay while they exist: a new one never turns a known series into `other`.
         known = [namespace for namespace in self._namespaces if namespace in live]
         self._namespaces = (*known, *sorted(live.difference(known)))[:NAMESPACES_MAX]
-        for service, snapshot in snapshots.items():
-            view = snapshot.breaker
-            at_us = 0 if view is None else view.since_us if view.state.is_open else view.tripped_at_us
-            if at_us:
-                self._tripped(service, at_us)
+        views = ((service, one.breaker) for service, one in snapshots.items() if one.breaker is not None)
+        self._trip({service: view.since_us if view.state.is_open else view.tripped_at_us for service, view in views})
 
     def transitioned(self, transition: Transition) -> None:
         if transition.is_change and transition.new.is_open:
-            self._tripped(transition.service, transition.at_us)
+            self._trip({transition.service: transition.at_us})
 
-    def _tripped(self, service: str, at_us: int) -> None:
+    def _trip(self, at_us: Mapping[str, int]) -> None:
+        """Record when breakers tripped, 0 for never."""
         # Replaced, never changed in place: a scrape may be reading it.
-        self._tripped_us = {**self._tripped_us, service: max(at_us, self._tripped_us.get(service, 0))}
+        newest = {name: max(us, self._tripped_us.get(name, 0)) for name, us in at_us.items() if us}
+        self._tripped_us = {**self._tripped_us, **newest}
 
     def keep(self, services: frozenset[str]) -> None:
         """Remove services that are gone."""
