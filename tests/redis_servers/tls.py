@@ -84,10 +84,10 @@ async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, p
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        server_writer.transport.abort()  # first: the end of the proxy may cancel this task meanwhile
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
-        server_writer.transport.abort()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

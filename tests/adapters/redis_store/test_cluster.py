@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import redis
-from redis.asyncio.connection import AbstractConnection
 from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, ClusterCrossSlotError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -17,6 +16,7 @@ from tests.redis_servers.access import CLUSTER_PASSWORD, commands
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.redis_store.transport.cluster import ClusterTransport
 from webhook.adapters.redis_store.transport.protocol import Transport
+from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.ports.store_url import RedisAddress
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -159,7 +159,7 @@ async def test_failed_node_is_queried_last() -> None:
     nodes = [RedisAddress("127.0.0.1", port) for port in (1, 2, 3)]
     asked: list[RedisAddress] = []
 
-    async def refused(address: RedisAddress) -> AbstractConnection:
+    async def refused(address: RedisAddress) -> RespStream:
         asked.append(address)
         raise RedisConnectionError(f"{address} is not there")
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from tests.redis_servers import RedisProgram, RedisServer
 from webhook.adapters.redis_store.transport import connect
-from webhook.adapters.redis_store.transport import connection as lines
+from webhook.adapters.redis_store.transport import stream as streams
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.redis_url import open_transport
 from webhook.adapters.redis_store.transport.script import Script
@@ -83,8 +84,8 @@ async def test_flushed_scripts_are_sent_again(link: Transport, redis_server: Red
 async def test_idle_disconnect_fails_no_call(link: Transport, redis_server: RedisServer) -> None:
     await link.ping()
     await asyncio.to_thread(redis_server.cli, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    line = link._connection  # type: ignore[attr-defined]  # to see when the loop has noticed
-    while not await line._connection.can_read():  # noqa: ASYNC110  there is no event
+    stream = link._connection._stream  # type: ignore[attr-defined]  # to see when the loop has noticed
+    while not stream.is_closed:  # noqa: ASYNC110  there is no event
         await asyncio.sleep(0.01)
     assert await link.run([KEY], b"a") == b"a"
 
@@ -122,14 +123,14 @@ async def test_connect_to_a_silent_server_times_out_and_leaves_nothing_open(
 async def test_silent_server_is_disconnected(
     own_redis_server: RedisServer, own_link: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(streams, "_ANSWER_SECONDS", 0.05)
     await own_link.ping()
-    monkeypatch.setattr(lines, "_ANSWER_SECONDS", 0.05)
     own_redis_server.pause()
     asked = (own_link.run([KEY], b"a"), own_link.run([KEY], b"b"))
     failed = await asyncio.gather(*asked, return_exceptions=True)
     assert all(isinstance(error, TimeoutError | RedisError) for error in failed)
     assert "no answer within 0.05 s" in {str(error) for error in failed}
-    monkeypatch.setattr(lines, "_ANSWER_SECONDS", 30)
+    monkeypatch.setattr(streams, "_ANSWER_SECONDS", 30)
     own_redis_server.resume()
     assert await own_link.run([KEY], b"c") == b"c"
 
@@ -232,3 +233,75 @@ async def test_server_without_a_run_id_is_connected() -> None:
             await link.ping()
         await ended.wait()
     assert connected == []
+
+
+class Transcript(asyncio.Transport):
+    """A transport without a network: what was written, and whether it was aborted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def streamed() -> tuple[streams.RespStream, Transcript]:
+    stream, transcript = streams.RespStream(), Transcript()
+    stream.connection_made(transcript)
+    return stream, transcript
+
+
+async def test_answers_in_pieces_of_any_size_go_to_their_calls_in_order() -> None:
+    answers = b"$3\r\none\r\n+OK\r\n*2\r\n:1\r\n$-1\r\n-OOM full\r\n$4\r\nlast\r\n"
+    for size in range(1, len(answers) + 1):
+        stream, transcript = streamed()
+        first, both, failed, last = [
+            stream.ask(*commands) for commands in ((("A",),), (("B",), ("C",)), (("D",),), (("E", b"x"),))
+        ]
+        for start in range(0, len(answers), size):
+            stream.data_received(answers[start : start + size])
+        assert (await first, await both, await last) == (b"one", [1, None], b"last")
+        with pytest.raises(OutOfMemoryError, match="full"):
+            await failed
+        assert transcript.written == b"".join(b"*1\r\n$1\r\n%c\r\n" % name for name in b"ABCD") + (
+            b"*2\r\n$1\r\nE\r\n$1\r\nx\r\n"
+        )
+        assert not transcript.is_aborted
+        stream.close()
+
+
+async def test_first_error_of_several_commands_is_theirs_and_no_other_calls() -> None:
+    stream, _ = streamed()
+    several, next_one = stream.ask(("A",), ("B",), ("C",)), stream.ask(("D",))
+    stream.data_received(b"+OK\r\n-READONLY replica\r\n+OK\r\n+next\r\n")
+    with pytest.raises(ReadOnlyError, match="replica"):
+        await several
+    assert await next_one == b"next"
+    stream.close()
+
+
+@pytest.mark.parametrize("received", [b"+more than was asked\r\n+again\r\n", b"no RESP\r\n"])
+async def test_answer_without_a_command_ends_the_connection(received: bytes) -> None:
+    stream, transcript = streamed()
+    stream.ask(("A",)).cancel()
+    stream.data_received(received)
+    assert transcript.is_aborted
+    with pytest.raises(RedisConnectionError, match="the connection was lost"):
+        await stream.ask(("B",))
+
+
+async def test_messages_of_a_subscription_do_not_answer_calls() -> None:
+    stream, _ = streamed()
+    messages: list[object] = []
+    stream.listen(messages.append)
+    stream.send(("SUBSCRIBE", "c"))
+    stream.data_received(b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\nhi\r\n")
+    stream.connection_lost(None)
+    *answers, error = messages
+    assert answers == [[b"subscribe", b"c", 1], [b"message", b"c", b"hi"]]
+    assert str(error) == "the server closed the connection"

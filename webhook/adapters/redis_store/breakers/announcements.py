@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
-from hiredis import pack_command
-from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from webhook.adapters.redis_store import codec, error_classes
 from webhook.adapters.redis_store.transport.connect import Dial
+from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.core.breaker import BreakerView
 from webhook.ports import WatchReports
 from webhook.support.backoff import Backoff
@@ -50,7 +49,7 @@ class AnnouncementListener:
         reports: WatchReports,
     ) -> None:
         self._dial = dial
-        self._subscribe = pack_command(("SUBSCRIBE", channel))  # type: ignore[arg-type]  # typed as if it had one part
+        self._subscribe = "SUBSCRIBE", channel
         self._learn = learn
         self._disconnected = Condition(reports.on_trouble, reports.on_over, key=error_classes.word)
         self._unreadable = Condition(reports.on_trouble, reports.on_over, key=error_classes.word)
@@ -70,23 +69,30 @@ class AnnouncementListener:
         """Listen on a new connection soon: another server may publish now."""
         self._must_reconnect = True
 
-    async def _listen(self, connection: AbstractConnection) -> None:
+    async def _listen(self, stream: RespStream) -> None:
         """Read messages until the connection fails or `reconnect` is called."""
         self._must_reconnect, is_asked = False, False
+        messages: asyncio.Queue[Any] = asyncio.Queue()
+        stream.listen(messages.put_nowait)
         try:
-            await connection.send_packed_command(self._subscribe)
+            stream.send(self._subscribe)
             while not self._must_reconnect:
-                message = await connection.read_response(timeout=_SILENT_SECONDS)
-                if message is not None:
+                try:
+                    async with asyncio.timeout(_SILENT_SECONDS):
+                        message = await messages.get()
+                except TimeoutError:
+                    if is_asked:
+                        raise TimeoutError(f"no message for {2 * _SILENT_SECONDS:g} s") from None
+                    # Subscribing again changes nothing; any other command would need a permission of its own.
+                    stream.send(self._subscribe)
+                    is_asked = True
+                else:
+                    if isinstance(message, Exception):
+                        raise message
                     is_asked = False
                     self._receive(message)
-                elif is_asked:
-                    raise TimeoutError(f"no message for {2 * _SILENT_SECONDS:g} s")
-                else:  # subscribing again changes nothing; any other command would need a permission of its own
-                    await connection.send_packed_command(self._subscribe)
-                    is_asked = True
         finally:
-            await connection.disconnect(nowait=True)
+            stream.close()
 
     def _receive(self, message: Any) -> None:
         kind, _, content = message

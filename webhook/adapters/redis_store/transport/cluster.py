@@ -8,15 +8,15 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from redis.asyncio.connection import AbstractConnection
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, ClusterError, MovedError, RedisError, TryAgainError
 
 from webhook.adapters.redis_store.transport.connect import all_failed
-from webhook.adapters.redis_store.transport.connection import Command, SharedConnection
+from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.protocol import Connected
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.server import forget, greet, run_id
+from webhook.adapters.redis_store.transport.stream import Command, RespStream
 from webhook.ports.store_url import RedisAddress
 
 _HOPS_MAX = 5
@@ -32,7 +32,7 @@ class ClusterTransport:
     def __init__(
         self,
         seeds: Sequence[RedisAddress],
-        dial: Callable[[RedisAddress], Coroutine[Any, Any, AbstractConnection]],
+        dial: Callable[[RedisAddress], Coroutine[Any, Any, RespStream]],
         script: Script,
     ) -> None:
         self.on_connected: Connected | None = None
@@ -91,7 +91,7 @@ class ClusterTransport:
     async def forget(self, pattern: str) -> None:
         _raise_first(await self._of_each(lambda connection: forget(connection, pattern)))
 
-    async def dial(self) -> AbstractConnection:
+    async def dial(self) -> RespStream:
         """Connect to any node: each receives what the others publish."""
         nodes = dict.fromkeys(self._owners.values()) or self._seeds
         errors: list[Exception] = []

@@ -6,69 +6,65 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from webhook.adapters.redis_store.transport.credentials import RedisCredentials
+from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.ports.store_url import RedisAddress
 
 _CONNECT_SECONDS = 2.0
 
-Dial = Callable[[], Coroutine[Any, Any, AbstractConnection]]
+Dial = Callable[[], Coroutine[Any, Any, RespStream]]
 """Connects and authenticates."""
 
 
 async def dialled(
     target: RedisAddress | str, credentials: RedisCredentials, tls: ssl.SSLContext | None, database: int = 0
-) -> AbstractConnection:
+) -> RespStream:
     """Return an authenticated connection to a server, or to the socket at a path."""
-    connection = _connection(target, credentials, tls, database)
     try:
-        async with asyncio.timeout(_CONNECT_SECONDS), dropped_unless_done(connection):
-            await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no type for it
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            stream = await _connected(target, tls)
+            async with dropped_unless_done(stream):
+                await _introduce(stream, credentials, database)
     except TimeoutError:
         raise TimeoutError(f"{target}: not connected within {_CONNECT_SECONDS:g} s") from None
     except AuthenticationError as error:
         raise AuthenticationError(f"{target}: {credentials.without(str(error))}") from None
     except RedisError as error:
         raise type(error)(credentials.without(str(error))) from None
-    return connection
+    except OSError as error:  # an ssl.SSLError is one
+        raise RedisConnectionError(f"{target}: {error.strerror or error}") from None
+    return stream
 
 
 @asynccontextmanager
-async def dropped_unless_done(connection: AbstractConnection) -> AsyncIterator[None]:
+async def dropped_unless_done(stream: RespStream) -> AsyncIterator[None]:
     """Disconnect if the block raises."""
     try:
         yield
     except BaseException:
-        await connection.disconnect(nowait=True)
+        stream.close()
         raise
 
 
-def _connection(
-    target: RedisAddress | str, credentials: RedisCredentials, tls: ssl.SSLContext | None, database: int
-) -> AbstractConnection:
-    settings: dict[str, Any] = {
-        "db": database,
-        "username": credentials.username or None,
-        "password": credentials.password or None,
-        "protocol": 2,  # no push messages, and no command except AUTH is needed to connect
-        "driver_info": None,
-        "socket_connect_timeout": _CONNECT_SECONDS,
-        "socket_timeout": None,  # calls have one time limit in SharedConnection: redis-py's own costs more than a call
-        # A call that may have been carried out must not be repeated.
-        "retry": Retry(NoBackoff(), 0),
-    }
+async def _connected(target: RedisAddress | str, tls: ssl.SSLContext | None) -> RespStream:
+    loop = asyncio.get_running_loop()
     if isinstance(target, str):
-        return UnixDomainSocketConnection(path=target, **settings)
-    if tls is None:
-        return Connection(host=target.host, port=target.port, **settings)
-    connection = SSLConnection(host=target.host, port=target.port, **settings)
-    connection.ssl_context.context = tls
-    return connection
+        _, stream = await loop.create_unix_connection(RespStream, target)
+    else:
+        _, stream = await loop.create_connection(RespStream, target.host, target.port, ssl=tls)
+    return stream
+
+
+async def _introduce(stream: RespStream, credentials: RedisCredentials, database: int) -> None:
+    """Authenticate and select a database, only if they are given: no other command is needed to connect."""
+    if credentials.username or credentials.password:
+        names = (credentials.username,) if credentials.username else ()
+        await stream.ask(("AUTH", *names, credentials.password))
+    if database:
+        await stream.ask(("SELECT", database))
 
 
 def all_failed(what: str, errors: Sequence[Exception]) -> RedisError:

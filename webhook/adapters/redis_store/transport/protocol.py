@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from redis.asyncio.connection import AbstractConnection
+from webhook.adapters.redis_store.transport.stream import RespStream
 
 Connected = Callable[[str, str], None]
 """Called before a new connection takes calls, with the lane and the name of the server process."""
@@ -39,7 +39,7 @@ class Transport(Protocol):
     async def forget(self, pattern: str) -> None:
         """Delete all keys that match a glob-style pattern."""
 
-    async def dial(self) -> AbstractConnection:
+    async def dial(self) -> RespStream:
         """Return a new connection to a current server, for subscriptions; the caller closes it."""
 
     async def close(self) -> None:

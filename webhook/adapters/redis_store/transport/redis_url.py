@@ -1,7 +1,5 @@
 """Transport for a store URL, created without connecting: Redis may become available later."""
 
-from redis.asyncio.connection import AbstractConnection
-
 from webhook.adapters.redis_store.transport.cluster import ClusterTransport
 from webhook.adapters.redis_store.transport.connect import dialled
 from webhook.adapters.redis_store.transport.credentials import CredentialSource
@@ -9,6 +7,7 @@ from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.sentinel import Sentinels, SentinelTransport
 from webhook.adapters.redis_store.transport.server import ServerTransport
+from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.errors import UserError
 from webhook.ports.store_url import RedisAddress, RedisTopology, StoreFiles, StoreUrl
 from webhook.support.redaction import masked
@@ -26,7 +25,7 @@ def open_transport(url: str, files: StoreFiles = _NO_FILES, script: Script | Non
     if parsed.topology is RedisTopology.SENTINEL:
         return SentinelTransport(Sentinels(parsed, access), run)
 
-    async def dial(target: RedisAddress | str) -> AbstractConnection:
+    async def dial(target: RedisAddress | str) -> RespStream:
         return await dialled(target, await access.credentials(), await access.tls(), parsed.database)
 
     if parsed.topology is RedisTopology.CLUSTER:

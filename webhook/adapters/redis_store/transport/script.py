@@ -10,7 +10,8 @@ from typing import Any
 from redis.exceptions import NoScriptError
 
 from webhook.adapters.redis_store.transport import lua_constants
-from webhook.adapters.redis_store.transport.connection import Command, SharedConnection
+from webhook.adapters.redis_store.transport.connection import SharedConnection
+from webhook.adapters.redis_store.transport.stream import Command
 
 _CONSTANT = re.compile(r"^local ([A-Z_]+) = (-?\d+)", re.MULTILINE)
 _FOLDER = files("webhook.adapters.redis_store") / "lua"

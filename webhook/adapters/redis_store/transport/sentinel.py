@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
-from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
@@ -17,6 +16,7 @@ from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.credentials import CredentialSource
 from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.server import ServerTransport, info_entry
+from webhook.adapters.redis_store.transport.stream import RespStream
 from webhook.ports.store_url import RedisAddress, StoreUrl
 
 _SENTINEL_SECONDS = 1.0
@@ -36,16 +36,16 @@ class Sentinels:
         self.dialled: RedisAddress | None = None
         """The primary of the connection that takes calls."""
 
-    async def dial(self) -> AbstractConnection:
+    async def dial(self) -> RespStream:
         """Return a connection to the current primary, for calls."""
         self.dialled = await self.primary()
         return await self._connected(self.dialled)
 
-    async def dial_apart(self) -> AbstractConnection:
+    async def dial_apart(self) -> RespStream:
         """Return another connection to the current primary."""
         return await self._connected(await self.primary())
 
-    async def _connected(self, address: RedisAddress) -> AbstractConnection:
+    async def _connected(self, address: RedisAddress) -> RespStream:
         connection = await dialled(address, await self._access.credentials(), await self._access.tls(), self._database)
         async with dropped_unless_done(connection):
             await _check(address, connection)
@@ -85,7 +85,7 @@ class Sentinels:
         self._order.remove(sentinel)
         self._order.insert(place, sentinel)
 
-    async def _dial_sentinel(self, address: RedisAddress) -> AbstractConnection:
+    async def _dial_sentinel(self, address: RedisAddress) -> RespStream:
         return await dialled(address, await self._access.sentinel_credentials(), await self._access.tls())
 
 
@@ -108,9 +108,8 @@ class SentinelTransport(ServerTransport):
         await self._sentinels.close()
 
 
-async def _check(address: RedisAddress, connection: AbstractConnection) -> None:
+async def _check(address: RedisAddress, connection: RespStream) -> None:
     """Raise unless the server is a primary: Sentinels may name a former one, or one that is not promoted yet."""
-    await connection.send_command("INFO", "replication")
-    role = info_entry(await connection.read_response(), "role")
+    role = info_entry(await connection.ask(("INFO", "replication")), "role")
     if role != "master":
         raise RedisConnectionError(f"{address}: Sentinels name it as the primary, but its role is {role}")

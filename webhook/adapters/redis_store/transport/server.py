@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import InvalidResponse, ResponseError
 
 from webhook.adapters.redis_store.transport.connect import Dial
 from webhook.adapters.redis_store.transport.connection import SharedConnection
 from webhook.adapters.redis_store.transport.protocol import Connected
 from webhook.adapters.redis_store.transport.script import Script
+from webhook.adapters.redis_store.transport.stream import RespStream
 
 _KEYS_A_SCAN = 1000
 
@@ -41,23 +41,22 @@ class ServerTransport:
     async def forget(self, pattern: str) -> None:
         await forget(self._connection, pattern)
 
-    async def dial(self) -> AbstractConnection:
+    async def dial(self) -> RespStream:
         return await self._dial_apart()
 
     async def close(self) -> None:
         await self._connection.close()
 
-    async def _greet(self, connection: AbstractConnection) -> None:
+    async def _greet(self, connection: RespStream) -> None:
         await greet(connection, "", self.on_connected)
 
 
-async def greet(connection: AbstractConnection, lane: str, on_connected: Connected | None) -> None:
+async def greet(connection: RespStream, lane: str, on_connected: Connected | None) -> None:
     """Report the process behind a new connection, if there is a callback and the server names its process."""
     if on_connected is None:
         return
-    await connection.send_command("INFO", "server")
     with suppress(ResponseError):
-        info = await connection.read_response()
+        info = await connection.ask(("INFO", "server"))
         with suppress(InvalidResponse):
             on_connected(lane, info_entry(info, "run_id"))
 
