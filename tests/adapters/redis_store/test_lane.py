@@ -251,3 +251,36 @@ async def test_defect_fails_its_call_and_leaves_the_lane_open(server: Server) ->
     await server.called(2)
     server.answers[1].set_result(None)
     assert await asked == ["b"]
+
+
+async def test_each_operation_fails_at_its_own_deadline(server: Server) -> None:
+    batch, failed = server.batch(1), []
+
+    async def ask_after(name: str, seconds: float) -> float:
+        await asyncio.sleep(seconds)
+        asked = asyncio.get_running_loop().time()
+        with pytest.raises(NoStoreAnswerError, match="no answer within 1000 ms"):
+            await batch.ask(operation(name))
+        failed.append(name)
+        return asyncio.get_running_loop().time() - asked
+
+    patient = asyncio.create_task(batch.ask_patiently(operation("p")))  # its deadline is not first
+    took_seconds = await asyncio.gather(ask_after("b", 0.1), ask_after("a", 0), ask_after("c", 0.2))
+    assert failed == ["a", "b", "c"]
+    assert min(took_seconds) >= 0.998, "none fails before its deadline"
+    server.answers[0].set_result(None)
+    assert await patient == ["p"]
+
+
+async def test_deadline_of_an_operation_after_an_earlier_answer_is_its_own(server: Server) -> None:
+    batch = server.batch(0.05)
+    (answered,) = ask_all(batch, "a")
+    await server.called(1)
+    server.answers[0].set_result(None)
+    assert await answered == ["a"]
+    await asyncio.sleep(0.03)  # the alarm for the first one is still set
+    asked = asyncio.get_running_loop().time()
+    assert await failure(ask_all(batch, "b")[0]) == ("timeout: no answer within 50 ms", True)
+    assert asyncio.get_running_loop().time() - asked >= 0.049
+    server.answers[1].set_result(None)
+    await batch.close()

@@ -10,6 +10,7 @@ failure, so that a probe that proves less than a call costs one failed call each
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,6 +28,8 @@ _PATIENT_MAX = 64
 _PATIENT_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
+_CLOCK_SECONDS = 0.001
+"""The resolution of the loop's clock: an alarm may be so much too early."""
 _SAME_AGAIN_SECONDS = 10.0
 """The same error of single operations is reported again after this long."""
 
@@ -48,6 +51,9 @@ class OperationRunner(Protocol):
 class _Waiting:
     operation: ScriptOperation
     future: "asyncio.Future[Any]"
+    seconds: float
+    due: float
+    """When it fails, by the loop's clock."""
     sent: bool = False
 
     def fail(self, reason: str) -> None:
@@ -72,6 +78,11 @@ class Lane:
         self._on_late = on_late
         self._urgent: list[_Waiting] = []
         self._patient: list[_Waiting] = []
+        self._called: Sequence[_Waiting] = ()
+        """Those of the running call."""
+        self._alarm: asyncio.TimerHandle | None = None
+        """Fires when the first operation is due, or before."""
+        self._alarm_due = math.inf
         self._calling: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
         self._called_at = 0.0
@@ -105,35 +116,51 @@ class Lane:
         if self._down:
             raise NoStoreAnswerError(self._down, sent=False)
         loop = asyncio.get_running_loop()
+        now = loop.time()
         if self._late:
-            waited_seconds = loop.time() - self._called_at
-            raise NoStoreAnswerError(f"{error_classes.TIMEOUT}: no answer for {waited_seconds:.1f} s", sent=False)
-        waiting = _Waiting(operation, loop.create_future())
+            raise NoStoreAnswerError(
+                f"{error_classes.TIMEOUT}: no answer for {now - self._called_at:.1f} s", sent=False
+            )
+        waiting = _Waiting(operation, loop.create_future(), seconds, now + seconds)
         queue.append(waiting)
         if self._calling is None:
             # The task starts in the next turn of the loop: all operations of this turn share its first call.
             self._calling = asyncio.create_task(self._call_all(), name="store-calls")
-        alarm = loop.call_later(seconds, self._give_up, waiting, seconds)
-        try:
-            return await waiting.future
-        finally:
-            alarm.cancel()
+        if waiting.due < self._alarm_due:
+            self._set_alarm(waiting.due)
+        return await waiting.future
 
-    def _give_up(self, waiting: _Waiting, seconds: float) -> None:
-        if not waiting.future.done():
-            reason = f"{error_classes.TIMEOUT}: no answer within {seconds * 1000:g} ms"
-            waiting.fail(reason)
-            self._late = True
-            self._failure.enter(reason)
+    def _set_alarm(self, due: float) -> None:
+        """Check deadlines then. One alarm for all operations, which no result cancels, saves 1 us of each."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm, self._alarm_due = asyncio.get_running_loop().call_at(due, self._check_deadlines), due
+
+    def _check_deadlines(self) -> None:
+        self._alarm, self._alarm_due = None, math.inf
+        now = asyncio.get_running_loop().time()
+        pending = [one for one in (*self._called, *self._urgent, *self._patient) if not one.future.done()]
+        for waiting in pending:
+            if waiting.due <= now + _CLOCK_SECONDS:
+                self._give_up(waiting)
+        due = min((waiting.due for waiting in pending if not waiting.future.done()), default=math.inf)
+        if due < math.inf:
+            self._set_alarm(due)
+
+    def _give_up(self, waiting: _Waiting) -> None:
+        reason = f"{error_classes.TIMEOUT}: no answer within {waiting.seconds * 1000:g} ms"
+        waiting.fail(reason)
+        self._late = True
+        self._failure.enter(reason)
 
     async def _call_all(self) -> None:
         try:
             while batch := [*_taken(self._urgent, _URGENT_MAX), *_taken(self._patient, _PATIENT_MAX)]:
-                self._called_at = asyncio.get_running_loop().time()
+                self._called, self._called_at = batch, asyncio.get_running_loop().time()
                 await self._call(batch)
                 self._late = False
         finally:
-            self._calling, self._late = None, False
+            self._calling, self._called, self._late = None, (), False
 
     async def _call(self, batch: Sequence[_Waiting]) -> None:
         for waiting in batch:

@@ -43,6 +43,10 @@ class BreakerCache:
     def answered(self, key: Key, view: BreakerView, at_us: int) -> None:
         """Cache a state that Redis has written. If it is older than the known one, Redis has lost the latter."""
         known = self._known.get(key)
+        if known is not None and view == known[0]:  # of most answers: a comparison takes 0.1 us, the rest 1.5
+            self._lost.discard(key)
+            self._known[key] = known[0], max(at_us, known[1])
+            return
         if known is not None and _is_behind(view, known[0]):
             self._lost.add(key)
             return
