@@ -4,16 +4,24 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
 
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpProcessingError, HttpRequestParser
-from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.tcp_helpers import tcp_keepalive
 
 from webhook.authentication.certificates.peer_recheck import Peer
 from webhook.server.header_limits import BoundedHeaders, MalformedRequest
-from webhook.server.http_messages import BrokenBodyError, Handler, HttpRequest, closing_response, encode
+from webhook.server.http_messages import (
+    Body,
+    BrokenBodyError,
+    Handler,
+    HttpRequest,
+    RequestHead,
+    closing_response,
+    encode,
+)
+from webhook.server.request_parser import Parsed, RequestParser
 
 OnRefused = Callable[[str, str], None]
 
@@ -81,15 +89,16 @@ class HttpConnection(BaseProtocol):
             auto_decompress=False,
             max_msg_queue_size=_PIPELINED_MAX,
         )
-        super().__init__(loop, BoundedHeaders(parser))  # type: ignore[arg-type]  # it has the methods that are used
+        requests = RequestParser(self, BoundedHeaders(parser), _BODY_BUFFER_BYTES)
+        super().__init__(loop, requests)  # type: ignore[arg-type]  # it has the methods that are used
         self._handler = handler
         self._keep_alive_seconds = keep_alive_seconds
         self._on_refused = on_refused
         self._open = connections
-        self._requests: deque[tuple[Any, StreamReader]] = deque()
+        self._requests: deque[Parsed] = deque()
         self._next_request: asyncio.Future[None] | None = None
         """Waited for while the connection is idle."""
-        self._content: StreamReader = EMPTY_PAYLOAD
+        self._content: Body = EMPTY_PAYLOAD
         """Body of the request being answered."""
         self._is_ending = False
         self._peer: Peer | None = None
@@ -112,9 +121,9 @@ class HttpConnection(BaseProtocol):
         if self._is_ending or self._upgraded:
             return
         try:
-            found, self._upgraded, _ = self._parser.feed_data(data)  # type: ignore[union-attr]  # until it is lost
+            found, self._upgraded = self._parser.feed_data(data)  # type: ignore[union-attr,misc]  # a RequestParser until it is lost
         except HttpProcessingError as error:
-            found = ((MalformedRequest(type(error).__name__), EMPTY_PAYLOAD),)
+            found = ((MalformedRequest(type(error).__name__), None, EMPTY_PAYLOAD),)
         if not found:
             return
         self._requests.extend(found)
@@ -165,29 +174,29 @@ class HttpConnection(BaseProtocol):
             if self.transport is not None:
                 self.transport.close()
 
-    async def _exchange(self, message: Any, content: StreamReader) -> bool:
+    async def _exchange(self, head: RequestHead | MalformedRequest, length_bytes: int | None, content: Body) -> bool:
         """Answer one request; return whether the connection stays open."""
         self._release_slot()
-        if isinstance(message, MalformedRequest):
-            self._on_refused("bad_request", message.detail)
+        if isinstance(head, MalformedRequest):
+            self._on_refused("bad_request", head.detail)
             # Its version is unknown: the lowest one is understood by every client.
-            self._write(encode(closing_response(message.status), closes=True, version="HTTP/1.0"))
+            self._write(encode(closing_response(head.status), closes=True, version="HTTP/1.0"))
             return False
         assert self.transport is not None  # noqa: S101  requests of a lost connection are not taken
         self._content = content
-        request = HttpRequest(message, content, self.transport, self._peer)
+        request = HttpRequest(head, length_bytes, content, self.transport, self._peer)
         try:
             response = await self._handler(request)
         except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
             self._on_refused("internal_error", type(error).__name__)
             response = closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
-        stays = request.keep_alive and not (response.closes or self._is_ending or self._upgraded)
+        stays = head.keep_alive and not (response.closes or self._is_ending or self._upgraded)
         self._write(encode(response, closes=not stays, with_body=request.method != "HEAD"))
         if self._paused:
             await self._drain_helper()
         return (content.is_eof() or await self._discard(content)) and stays and not self._is_ending
 
-    async def _discard(self, content: StreamReader) -> bool:
+    async def _discard(self, content: Body) -> bool:
         """Read the rest of a body for a moment; return whether that was all of it."""
         try:
             async with asyncio.timeout(_LINGERING_SECONDS):

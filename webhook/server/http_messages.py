@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
+from typing import Protocol
 
 from aiohttp import HttpVersion, HttpVersion11
 from aiohttp.http import RawRequestMessage
-from aiohttp.streams import StreamReader
 from msgspec import Struct
 from multidict import CIMultiDictProxy
 
 from webhook.authentication.certificates.peer_recheck import Peer
 
+Headers = CIMultiDictProxy[str]
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -24,40 +25,93 @@ class BrokenBodyError(Exception):
     """A body that is not framed as its header says."""
 
 
+class Body(Protocol):
+    """The body of a request: aiohttp's StreamReader, or an ArrivedBody."""
+
+    def is_eof(self) -> bool:
+        """Whether the whole body has arrived."""
+        ...
+
+    def read_nowait(self) -> bytes:
+        """Return what has arrived and was not read."""
+        ...
+
+    async def readany(self) -> bytes:
+        """Wait for more, and return it; empty at the end. BrokenBodyError, ConnectionError: there will be no more."""
+        ...
+
+    def set_exception(self, exc: Exception) -> None:
+        """Let readers of an incomplete body fail."""
+        ...
+
+
+class ArrivedBody:
+    """A body that arrived together with its header, for one reading."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def is_eof(self) -> bool:
+        return True
+
+    def read_nowait(self) -> bytes:
+        return self._data
+
+    async def readany(self) -> bytes:
+        return b""
+
+    def set_exception(self, exc: Exception) -> None: ...
+
+
+class RequestHead(Struct, frozen=True):
+    """The header of a request."""
+
+    method: str
+    path: str
+    """Decoded, without the query."""
+    headers: Headers
+    version: HttpVersion
+    keep_alive: bool
+    """Whether the client may send another request on this connection."""
+
+    @classmethod
+    def of(cls, message: RawRequestMessage) -> "RequestHead":
+        keep_alive = not message.should_close and message.version >= HttpVersion11
+        return cls(message.method, message.url.path, message.headers, message.version, keep_alive)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a later request may have the same header but for its Content-Length."""
+        return "Transfer-Encoding" not in self.headers and "traceparent" not in self.headers
+
+
 class HttpRequest:
     """One request whose header is complete; its body may still be arriving as `content`."""
 
-    __slots__ = ("_message", "client_id", "content", "headers", "method", "peer", "transport", "version")
+    __slots__ = ("client_id", "content", "content_length", "headers", "method", "path", "peer", "transport", "version")
 
     def __init__(
-        self, message: RawRequestMessage, content: StreamReader, transport: asyncio.Transport, peer: Peer | None = None
+        self,
+        head: RequestHead,
+        content_length: int | None,
+        content: Body,
+        transport: asyncio.Transport,
+        peer: Peer | None = None,
     ) -> None:
-        self._message = message
-        self.method: str = message.method
-        self.headers: CIMultiDictProxy[str] = message.headers
-        self.version: HttpVersion = message.version
+        self.method = head.method
+        self.path = head.path
+        self.headers = head.headers
+        self.version = head.version
+        self.content_length = content_length
+        """Size of the body in bytes; None if it is chunked."""
         self.content = content
         self.transport = transport
         self.peer = peer
         """The client of the connection; None over plain HTTP."""
         self.client_id: str | None = None
         """The caller, once it is authenticated."""
-
-    @property
-    def path(self) -> str:
-        """The decoded path, without the query."""
-        return self._message.url.path
-
-    @property
-    def keep_alive(self) -> bool:
-        """Whether the client may send another request on this connection."""
-        return not self._message.should_close and self.version >= HttpVersion11
-
-    @property
-    def content_length(self) -> int | None:
-        """Size of the body in bytes; None if it is chunked."""
-        length = self.headers.get("Content-Length")
-        return None if length is None else int(length)
 
     def send_continue(self) -> None:
         """Ask a client that waits for it to send its body."""
