@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from tests.core.plans import plan_of, standing, window
 from tests.core.watched_pods import MINUTE_US, ONE, SECOND_US, WatchedService
-from webhook.core.ledger.live_pods import WAITED_US
+from webhook.core.ledger.live_pods import WAITED_US, LivePods
 from webhook.core.ledger.live_set import IDLE_US
 from webhook.core.ledger.tag_state import LONG_US
 from webhook.core.quota import HOUR_US, UnseenPod
@@ -131,3 +131,18 @@ def test_idle_live_set_is_swept() -> None:
     assert not service.state.sweep(service.now_us + IDLE_US + LONG_US - 1)
     assert service.state.sweep(service.now_us + IDLE_US + LONG_US)
     assert service.used() == [0, 0]
+
+
+def test_sweep_ends_waits_in_the_order_in_which_they_were_written() -> None:
+    live = LivePods()
+    for uid, at_us in (("a", 1), ("b", 2), ("late", 1), ("a", 3)):
+        live.wait_for(uid, at_us)
+
+    def waiting(now_us: int) -> list[str]:
+        live.sweep(now_us + WAITED_US)
+        return list(live._waiting)
+
+    assert waiting(0) == ["b", "late", "a"]
+    assert waiting(1) == ["b", "late", "a"], "found late, because it was written late"
+    assert waiting(2) == ["a"]
+    assert waiting(3) == []

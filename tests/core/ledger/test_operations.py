@@ -1,5 +1,6 @@
 """Operations on one Pod and its service's counters, in the script's order."""
 
+import gc
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -16,7 +17,7 @@ from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.ledger import breaker_operations, operations
 from webhook.core.ledger.tag_state import LONG_US, TagState
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import HOUR_US, Acquire, CounterPlan, DeniedBy, Receipt
+from webhook.core.quota import HOUR_US, Acquire, Booking, CounterPlan, DeniedBy, Receipt
 
 SECOND_US = 1_000_000
 NOW_US = 1_000 * SECOND_US
@@ -470,6 +471,36 @@ def test_expired_charges_are_swept_and_a_service_after_an_idle_hour() -> None:
     assert not service.state._rings
     assert not service.state.sweep(service.now_us + HOUR_US + LONG_US - 1), "the record of its Pod is kept"
     assert service.state.sweep(service.now_us + HOUR_US + LONG_US)
+
+
+def test_records_of_like_pods_share_their_parts_and_a_collection_scans_none_of_them() -> None:
+    service = Ledger(plan_of(window(60, pods=500), window(3600, pods=500)))
+    service.ask("first", {"pods": 1})
+    gc.collect()
+    before = len(gc.get_objects())
+    for number in range(200):
+        service.ask(f"u{number}", {"pods": 1})
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
+    first, last = (service.state.pod(uid, service.now_us) for uid in ("first", "u199"))
+    assert first is not None
+    assert last is not None
+    assert (last.charges is first.charges, last.high_water is first.high_water) == (True, True)
+
+
+def test_records_of_unlike_pods_share_nothing() -> None:
+    service = Ledger(plan_of(window(60, pods=500, cpu=500), window(3600, pods=500)))
+    service.ask("whole")
+    late = Booking("payments", "late", ONE, service.now_us - 120 * SECOND_US)
+    operations.book(service.state, service.plan, late, service.now_us)
+    service.ask("more", {"pods": 1, "requests.cpu": 2})
+    records = {uid: service.state.pod(uid, service.now_us) for uid in ("whole", "late", "more")}
+    charges = {uid: [(seconds, cost) for _, seconds, cost in one.charges] for uid, one in records.items() if one}
+    assert charges == {
+        "whole": [(60, ONE), (3600, ONE)],
+        "late": [(3600, ONE)],
+        "more": [(60, {"pods": 1, "requests.cpu": 2}), (3600, ONE)],
+    }
 
 
 def test_sweep_keeps_charges_that_another_clock_still_counts() -> None:

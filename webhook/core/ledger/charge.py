@@ -2,7 +2,8 @@
 
 from webhook.core.ledger.live_pods import live_set_key
 from webhook.core.ledger.live_set import difference
-from webhook.core.ledger.tag_state import NO_COST, PodRecord, TagState
+from webhook.core.ledger.pod_record import PodRecord, SharedParts
+from webhook.core.ledger.tag_state import NO_COST, TagState
 from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, Sighting
 
 
@@ -35,16 +36,17 @@ def charge_seen_pod(
     """Charge a Pod as of a moment, and store its uid record, without live Pods: for a Pod that has been seen."""
     scope = plan.scope_of(pod.namespace)
     charges = state.charge(plan, scope, pod.cost, at_us, now_us)
+    shared = state.parts.shared(SharedParts(pod.namespace, pod.cost, charges, live_set_key(plan, scope)))
     record = PodRecord(
         plan.service,
         at_us + plan.remember_us,
-        pod.cost,
+        shared.high_water,
         at_us,
-        charges,
+        shared.charges,
         generation,
         probe,
-        live_set_key=live_set_key(plan, scope),
-        namespace=pod.namespace,
+        live_set_key=shared.live_set_key,
+        namespace=shared.namespace,
         name=pod.name,
         source=_source(plan, pod),
     )

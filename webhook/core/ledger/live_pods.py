@@ -1,9 +1,13 @@
 """Live and not-yet-seen Pods of a tag, confirmed and corrected by a watch."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
+from typing import TypeVar
 
 from webhook.core.ledger.live_set import IDLE_US, KNOWN_US, LiveSet
 from webhook.core.quota import HOUR_US, Cost, CounterPlan, Use
+
+_V = TypeVar("_V")
 
 WAITED_US = HOUR_US
 """Maximum wait for a sighting of a Pod. Its uid record lasts at least as long."""
@@ -68,6 +72,7 @@ class LivePods:
                 yield scope
 
     def wait_for(self, uid: str, at_us: int) -> None:
+        self._waiting.pop(uid, None)  # in order of writing: the sweep starts at the front
         self._waiting[uid] = at_us
 
     def stop_waiting(self, uid: str) -> None:
@@ -81,7 +86,7 @@ class LivePods:
 
     def sweep(self, now_us: int) -> bool:
         """Drop expired waits and idle sets; return whether nothing is left."""
-        for uid in [uid for uid, at_us in self._waiting.items() if at_us <= now_us - WAITED_US]:
+        for uid in expired_first(self._waiting, lambda at_us: at_us, now_us - WAITED_US):
             del self._waiting[uid]
         for where in [where for where, live in self._live.items() if live.touched_us <= now_us - IDLE_US]:
             del self._live[where]
@@ -94,3 +99,11 @@ class LivePods:
 
 def live_set_key(plan: CounterPlan, scope: str) -> LiveSetKey:
     return plan.service, plan.fleet, scope
+
+
+def expired_first(kept: Mapping[str, _V], ends_us: Callable[[_V], int], now_us: int) -> list[str]:
+    """Return the keys that have expired before the first one that has not.
+
+    Keys are written in the order of time. One that is written late is found late, but no sweep reads all of a million.
+    """
+    return [key for key, _ in takewhile(lambda item: ends_us(item[1]) <= now_us, kept.items())]

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from webhook.core.ledger.charge import charge_seen_pod
 from webhook.core.ledger.live_pods import live_set_key
-from webhook.core.ledger.tag_state import PodRecord, TagState
+from webhook.core.ledger.pod_record import PodRecord
+from webhook.core.ledger.tag_state import TagState
 from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, UnseenPod
 
 

@@ -12,7 +12,8 @@ from webhook.core.ledger import store_time
 from webhook.core.ledger.breaker_operations import BreakerScript
 from webhook.core.ledger.charge import charge_pod, more_standing
 from webhook.core.ledger.live_pods import live_set_key
-from webhook.core.ledger.tag_state import NO_COST, PodRecord, TagState
+from webhook.core.ledger.pod_record import PodRecord
+from webhook.core.ledger.tag_state import NO_COST, TagState
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
     Acquire,

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from webhook.core.breaker import (
     ALONE,
     BreakerEnvironment,
@@ -14,7 +12,8 @@ from webhook.core.breaker import (
     rests_until_us,
     shown,
 )
-from webhook.core.ledger.live_pods import LivePods, LiveSetKey
+from webhook.core.ledger.live_pods import LivePods, expired_first
+from webhook.core.ledger.pod_record import Account, Charge, PartsCache, PodRecord
 from webhook.core.ledger.tag_clock import TagClock
 from webhook.core.ledger.window_ring import Ring
 from webhook.core.quota import HOUR_US, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
@@ -27,33 +26,7 @@ LONG_US = 600_000_000
 RESET_US = 30 * 86_400_000_000
 """Retention of resets: no window is longer, and no reset is requested again later."""
 
-Account = tuple[Holder, str, bool, str]
-"""Owner of rings: the holder and its name, whether fleet-wide, and the namespace ("" where it counts as one)."""
-
 Accounts = tuple[tuple[Account, tuple[WindowPlan, ...]], ...]
-
-Charge = tuple[Account, int, Cost]
-"""An account, the seconds of its window, and the amounts charged to it."""
-
-
-class PodRecord(Struct, frozen=True, gc=False):
-    """Uid record of one admitted Pod. `charges` makes a refund exact, even under a newer policy."""
-
-    service: str
-    expires_us: int
-    high_water: Cost
-    charged_at_us: int = 0
-    charges: tuple[Charge, ...] = ()
-    generation: int = 0
-    probe: bool = False
-    refunded: bool = False
-    live_set_key: LiveSetKey = ("", False, "")
-    namespace: str = ""
-    name: str = ""
-    source: str = ""
-    """Its creator, as in quota events; only if its breaker counts outcomes."""
-    settled: bool = False
-    """Whether its outcome was recorded."""
 
 
 class AtRest(NamedTuple):
@@ -81,10 +54,12 @@ class TagState:
         "_seen_us",
         "environment",
         "live_pods",
+        "parts",
     )
 
     def __init__(self, environment: BreakerEnvironment = ALONE) -> None:
         self.live_pods = LivePods()
+        self.parts = PartsCache()
         self.environment = environment
         self._clocks = {fleet: TagClock() for fleet in (False, True)}
         self._breakers: dict[str, Record] = {}
@@ -247,7 +222,7 @@ class TagState:
         """Drop what no longer counts; True if nothing is left, and the last operation was an hour ago."""
         times_us = {fleet: clock.now(reading_us) - LONG_US for fleet, clock in self._clocks.items()}
         earliest_us = min(times_us.values())  # clocks may be far apart after a rebase, and a Pod is looked up by either
-        while self._pods and self._pods[uid := next(iter(self._pods))].expires_us <= earliest_us:
+        for uid in expired_first(self._pods, lambda record: record.expires_us, earliest_us):
             del self._pods[uid]
         for account, rings in list(self._rings.items()):
             for seconds in [seconds for seconds, ring in rings.items() if ring.idle(times_us[account[2]])]:

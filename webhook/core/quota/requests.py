@@ -6,7 +6,7 @@ from webhook.core.quota.amounts import Cost
 from webhook.core.quota.plans import CounterPlan
 
 
-class Acquire(Struct, frozen=True):
+class Acquire(Struct, frozen=True, gc=False):
     """Request to charge one Pod. `peek` (dryRun) only reads; `resize_from` is the old cost of a Pod that is resized."""
 
     plan: CounterPlan
@@ -20,7 +20,7 @@ class Acquire(Struct, frozen=True):
     """Name of the Pod, to check later whether it was created."""
 
 
-class Booking(Struct, frozen=True):
+class Booking(Struct, frozen=True, gc=False):
     """A Pod admitted without the store, or whose record may be lost; it is charged at its own time."""
 
     namespace: str

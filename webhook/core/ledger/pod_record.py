@@ -1,0 +1,68 @@
+"""Uid record of one admitted Pod, with parts that like Pods share."""
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from webhook.core.ledger.live_pods import LiveSetKey
+from webhook.core.lru_cache import LruCache
+from webhook.core.quota import Cost, Holder
+
+Account = tuple[Holder, str, bool, str]
+"""Owner of rings: the holder and its name, whether fleet-wide, and the namespace ("" where it counts as one)."""
+
+Charge = tuple[Account, int, Cost]
+"""An account, the seconds of its window, and the amounts charged to it."""
+
+_SHARED_MAX = 64
+"""Pods of so many controllers share parts of their records; later ones begin anew."""
+
+
+class PodRecord(Struct, frozen=True, gc=False):
+    """Uid record of one admitted Pod. `charges` makes a refund exact, even under a newer policy."""
+
+    service: str
+    expires_us: int
+    high_water: Cost
+    charged_at_us: int = 0
+    charges: tuple[Charge, ...] = ()
+    generation: int = 0
+    probe: bool = False
+    refunded: bool = False
+    live_set_key: LiveSetKey = ("", False, "")
+    namespace: str = ""
+    name: str = ""
+    source: str = ""
+    """Its creator, as in quota events; only if its breaker counts outcomes."""
+    settled: bool = False
+    """Whether its outcome was recorded."""
+
+
+class SharedParts(NamedTuple):
+    """Fields of uid records that are alike for most Pods of one service."""
+
+    namespace: str
+    high_water: Cost
+    charges: tuple[Charge, ...]
+    live_set_key: LiveSetKey
+
+
+class PartsCache:
+    """Parts of the newest records."""
+
+    def __init__(self) -> None:
+        self._known: LruCache[Hashable, SharedParts] = LruCache(_SHARED_MAX)
+
+    def shared(self, parts: SharedParts) -> SharedParts:
+        """Return the equal parts of an earlier record, if there are any.
+
+        A record takes half of the memory, and a collection of garbage scans nothing of it: with 60,000 Pods, one took
+        up to 86 ms.
+        """
+        key = parts.live_set_key, parts.namespace, *parts.high_water.items()
+        known = self._known.get(key)
+        if known == parts:
+            return known
+        self._known.keep(key, parts)
+        return parts
