@@ -1,5 +1,6 @@
 """Kubernetes adapters: watches of ConfigMaps, Namespaces and Pods; Leases; ServiceStatuses; Events; credentials."""
 
+import webhook.adapters.kubernetes.library  # noqa: F401  first: it bounds what the others import
 from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.cluster_keys import ClusterKeys

@@ -1,0 +1,29 @@
+"""Import of kubernetes-asyncio without its 900 models and APIs, of which nothing is used: 35 MiB and 0.24 s of CPU.
+
+Its packages import all of them, so they are registered without being executed. Only the modules below them are.
+"""
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
+
+_PACKAGES = ("kubernetes_asyncio", "kubernetes_asyncio.client", "kubernetes_asyncio.client.models")
+_USED = {"ApiClient": "api_client", "Configuration": "configuration"}
+"""What is imported from its package `client`, and the modules that define it."""
+
+
+def _register() -> None:
+    """Register the packages, unless another import has executed them."""
+    if _PACKAGES[0] in sys.modules:
+        return
+    for name in _PACKAGES:
+        spec = find_spec(name)
+        if spec is None:
+            raise ModuleNotFoundError(name)
+        sys.modules[name] = module_from_spec(spec)
+    client = sys.modules[_PACKAGES[1]]
+    for name, module in _USED.items():
+        setattr(client, name, getattr(import_module(f"{_PACKAGES[1]}.{module}"), name))
+
+
+_register()
