@@ -15,7 +15,7 @@ import msgspec
 from webhook.core.admission.decision import Decision, Dependence, Half, StageNote, Verdict
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
-from webhook.core.patch import PatchOperation
+from webhook.core.patch import Patch, PatchOperation
 from webhook.errors import UserError
 from webhook.interceptor import Answer
 from webhook.offline.server_options import ServerOptions
@@ -145,7 +145,7 @@ def _token(path: Path) -> str:
 def _decision(half: Half, answer: bytes, url: str) -> Decision:
     try:
         response = msgspec.json.decode(answer, type=_AdmissionReview).response
-        patch = msgspec.json.decode(response.patch, type=tuple[PatchOperation, ...])
+        patch = Patch(msgspec.json.decode(response.patch, type=tuple[PatchOperation, ...]))
         annotations = response.audit_annotations
         verdict = Verdict(annotations["decision"])
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError):

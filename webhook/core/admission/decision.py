@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
-from webhook.core.patch import PatchOperation
+from webhook.core.patch import NO_PATCH, Patch
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt
 
@@ -120,7 +120,7 @@ class Decision(Struct, frozen=True):
     status: ResponseStatus = ALLOWED
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
-    patch: tuple[PatchOperation, ...] = ()
+    patch: Patch = NO_PATCH
     audit: Mapping[str, str] = {}
     receipt: Receipt | None = None
     uncounted: bool = False

@@ -22,7 +22,7 @@ from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import PatchOperation
+from webhook.core.patch import NO_PATCH, Patch
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import CounterPlan, Receipt
@@ -45,7 +45,7 @@ class Evaluation(Struct):
     would_degrade: bool = False
     findings: list[Finding] = []
     would_write: tuple[WouldWrite, ...] = ()
-    patch: tuple[PatchOperation, ...] = ()
+    patch: Patch = NO_PATCH
     overwritten: tuple[str, ...] = ()
     """Warnings about the user's values that the rewrite replaced."""
     qos_change: str = ""

@@ -6,7 +6,7 @@ import msgspec
 
 from webhook.core import container_resources, placement
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import PatchOperation, apply, remove, set_keys
+from webhook.core.patch import NO_PATCH, Patch, PatchOperation, apply, remove, set_keys
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
@@ -14,24 +14,24 @@ from webhook.core.policy_spec import Mode
 HASH_ANNOTATION = "podgate.io/policy-hash"
 _pod = msgspec.json.Decoder(Pod)
 _encoder = msgspec.json.Encoder()
-DISOWN = (remove("metadata", "labels", SERVICE_LABEL),)
+DISOWN = Patch([remove("metadata", "labels", SERVICE_LABEL)])
 """Removes the service label from a Pod that no service owns: it would later count as that service's Pod."""
 
 
-def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False) -> tuple[PatchOperation, ...]:
+def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False) -> Patch:
     """Return the patch that applies the service's policy; empty if the Pod already has it. f(f(x)) = f(x).
 
     `degraded`: without preferred placement terms. ValueError: an unreadable quantity.
     """
     if service.modes.all_disabled():
-        return ()
+        return NO_PATCH
     operations = set_keys(("metadata", "labels"), pod.metadata.labels, {SERVICE_LABEL: service.name})
     operations += set_keys(("metadata", "annotations"), pod.metadata.annotations, {HASH_ANNOTATION: policy_hash})
     if service.modes.placement is Mode.ENFORCE:
         operations += placed(pod, service, degraded=degraded)
     if service.modes.resources is Mode.ENFORCE:
         operations += ranged(pod, service)
-    return tuple(operations)
+    return Patch(operations)
 
 
 def placed(pod: Pod, service: Service, *, degraded: bool = False) -> list[PatchOperation]:

@@ -7,6 +7,7 @@ from webhook.core.admission.decision import Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
 from webhook.core.kubernetes.unresolved_labels import RESOLVED
+from webhook.core.patch import NO_PATCH
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Service, Unmatched
 from webhook.core.policy_spec import Mode
@@ -76,7 +77,7 @@ def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Ser
 
 def _unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None:
     if evaluation.request.operation == "CREATE" and evaluation.half is Half.MUTATE:
-        evaluation.patch = mutation.DISOWN if evaluation.compiled.named_by_label(evaluation.pod) is not None else ()
+        evaluation.patch = mutation.DISOWN if evaluation.compiled.named_by_label(evaluation.pod) else NO_PATCH
     elif evaluation.request.operation == "CREATE":
         evaluation.add_findings("own", unowned(evaluation, labels))
     if evaluation.verdict is None:

@@ -165,5 +165,5 @@ def _of_template(request: RawRequest) -> Request | None:
 
 def encode(decision: Decision) -> bytes:
     """Return the encoded AdmissionReview response."""
-    patch = _encoder.encode(decision.patch) if decision.patch else None
+    patch = decision.patch.encoded if decision.patch else None
     return respond(decision.review_uid, decision.status, decision.warnings, decision.audit, patch)

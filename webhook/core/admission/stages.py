@@ -10,7 +10,7 @@ from webhook.core.admission.pod_results import cached
 from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import PatchOperation
+from webhook.core.patch import Patch
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt
@@ -19,7 +19,7 @@ from webhook.core.quota import Receipt
 class Rewrite(Struct, frozen=True):
     """The patch of a new Pod, the warnings and the change of its QoS class; `paths` names what is patched."""
 
-    patch: tuple[PatchOperation, ...]
+    patch: Patch
     overwritten: tuple[str, ...]
     qos_change: str
     paths: str

@@ -34,26 +34,37 @@ class PossibleOwner(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
+class _Candidates(NamedTuple):
+    """The services that may own Pods of a namespace, by its name, and whether some select it by its labels."""
+
+    services: tuple[Service, ...]
+    need_labels: bool
+
+
 class Matcher:
     """Matcher of a policy, with a cache of candidate services by namespace name."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._by_namespace: dict[str, tuple[Service, ...]] = {}
+        self._by_namespace: dict[str, _Candidates] = {}
 
     def candidates(self, namespace: str) -> tuple[Service, ...]:
         """Return, in order, the services that may own Pods of a namespace, by its name."""
+        return self._candidates(namespace).services
+
+    def _candidates(self, namespace: str) -> _Candidates:
         known = self._by_namespace.get(namespace)
         if known is None:
             if len(self._by_namespace) >= _NAMESPACES_REMEMBERED:
                 self._by_namespace.clear()
-            known = tuple(service for service in self._policy.services if _may_own(service.match, namespace))
+            services = tuple(service for service in self._policy.services if _may_own(service.match, namespace))
+            known = _Candidates(services, any(one.match.namespace_selector is not None for one in services))
             self._by_namespace[namespace] = known
         return known
 
     def needs_labels(self, namespace: str) -> bool:
         """Return whether the possible owners depend on labels of the namespace."""
-        return any(service.match.namespace_selector is not None for service in self.candidates(namespace))
+        return self._candidates(namespace).need_labels
 
     def labels_decide(
         self,
