@@ -15,7 +15,7 @@ from webhook.core.admission.review import _in_one_pass, _in_steps, decode, encod
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
-from webhook.core.patch import add
+from webhook.core.patch import Patch, add
 
 WEB = policy_of(
     """
@@ -177,7 +177,7 @@ def test_resource_pods_of_another_api_group_is_no_pod() -> None:
 
 
 def test_response_has_the_uid_of_the_request_and_a_patch_with_its_type() -> None:
-    decision = Decision(Half.MUTATE, 'u\u2028"', Verdict.ADMIT, patch=(add({"a": "b"}, "metadata", "labels"),))
+    decision = Decision(Half.MUTATE, 'u\u2028"', Verdict.ADMIT, patch=Patch([add({"a": "b"}, "metadata", "labels")]))
     answer = msgspec.json.decode(encode(decision))
     assert (answer["apiVersion"], answer["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     response = answer["response"]
