@@ -32,7 +32,18 @@ def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     if DeniedBy.BREAKER in objections and receipt.breaker is not None and not degrades:
         findings.append(breaker_finding(service, receipt.breaker))
     if DeniedBy.QUOTA in objections:
-        findings.append(_quota_finding(service, receipt))
+        denial = service.quota.denial if service.quota else Denial()
+        is_forbidden = denial.status == HTTPStatus.FORBIDDEN
+        findings.append(
+            _quota_finding(
+                service.name,
+                service.modes.quota,
+                receipt.over,
+                receipt.free_at_us,
+                is_forbidden=is_forbidden,
+                is_local=receipt.local,
+            )
+        )
     return tuple(findings)
 
 
@@ -89,19 +100,22 @@ def _why(view: BreakerView) -> str:
     return f"{view.reason}; tripped by {view.tripped_by}"
 
 
-def _quota_finding(service: Service, receipt: Receipt) -> Finding:
-    denial = service.quota.denial if service.quota else Denial()
-    if denial.status == HTTPStatus.FORBIDDEN:
+@lru_cache(maxsize=1024)  # the Pods of a controller are denied over and over by the same figures: 7 us
+def _quota_finding(
+    name: str, mode: Mode, over: tuple[Use, ...], free_at_us: int | None, *, is_forbidden: bool, is_local: bool
+) -> Finding:
+    if is_forbidden:
         # ResourceQuota's phrase, which clients already parse; it has one figure per resource, and no window.
         figures = [
-            f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(receipt.over))
+            f"{label}: " + ",".join(f"{use.resource}={_amount(use, field)}" for use in _first_by_resource(over))
             for label, field in (("requested", "asked"), ("used", "used"), ("limited", "hard"))
         ]
-        windows = ", ".join(f"{_of_pool(use)}{use.resource} {_where(use)}" for use in receipt.over)
-        text = f"exceeded quota: podgate/{service.name}, {', '.join(figures)}; {windows}"
+        windows = ", ".join(f"{_of_pool(use)}{use.resource} {_where(use)}" for use in over)
+        text = f"exceeded quota: podgate/{name}, {', '.join(figures)}; {windows}"
     else:
-        text = f"service {service.name}: " + "; ".join(_over(use) for use in receipt.over)
-    return Finding(Code.QUOTA_EXCEEDED, "quota", service.modes.quota, f"{text}; {_when(receipt)}")
+        text = f"service {name}: " + "; ".join(_over(use) for use in over)
+    when = _when(over, free_at_us, is_local=is_local)
+    return Finding(Code.QUOTA_EXCEEDED, "quota", mode, f"{text}; {when}")
 
 
 def _first_by_resource(over: tuple[Use, ...]) -> list[Use]:
@@ -127,20 +141,17 @@ def _amount(use: Use, field: str) -> int | str:
     return shown(use.resource, amount)
 
 
-def _when(receipt: Receipt) -> str:
-    if receipt.free_at_us is None:
+def _when(over: tuple[Use, ...], free_at_us: int | None, *, is_local: bool) -> str:
+    if free_at_us is None:
         return "the request exceeds the whole limit and can never pass"
-    others = "enough of the service's live Pods have ended" if _waits_for_others(receipt) else ""
-    if not receipt.free_at_us:
+    waits_for_others = any(use.of is Holder.STANDING for use in over)
+    others = "enough of the service's live Pods have ended" if waits_for_others else ""
+    if not free_at_us:
         return f"could pass when {others}"
-    text = f"could pass from {utc(receipt.free_at_us)}" + (f", if {others} by then" if others else "")
-    if receipt.local:
+    text = f"could pass from {utc(free_at_us)}" + (f", if {others} by then" if others else "")
+    if is_local:
         text += ", or when the counters are available again; until then these are this replica's shares of the limits"
     return text
-
-
-def _waits_for_others(receipt: Receipt) -> bool:
-    return any(use.of is Holder.STANDING for use in receipt.over)
 
 
 def status_of(finding: Finding, service: Service | None, receipt: Receipt | None, user: str) -> ResponseStatus:
