@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command_runner import Json, installed, podgate
+from tests.cli.command_runner import Json, podgate
 from tests.redis_servers import RedisServer
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
@@ -41,7 +41,7 @@ def used(line: Json) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_line_equals_its_golden_file(name: str, *, refresh_goldens: bool) -> None:
     folder = REPLAYS / name
-    done = installed("replay", folder / "events.jsonl", "--policy", folder / "policy.yaml")
+    done = podgate("replay", folder / "events.jsonl", "--policy", folder / "policy.yaml")
     assert done.code == 0, done.err
     expected = folder / "expected.jsonl"
     if refresh_goldens:
