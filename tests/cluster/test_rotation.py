@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import aiohttp
@@ -90,13 +91,17 @@ class ForeignCallers:
     identities: Identities
     answers: Counter[str] = field(default_factory=Counter)
 
-    async def call(self, server: Server) -> None:
+    @cached_property
+    def contexts(self) -> dict[str, ssl.SSLContext]:
         files = self.identities.files
-        foreign = files.pki.context(files.caller)  # its certificate is of a foreign CA
-        foreign.check_hostname, foreign.verify_mode = False, ssl.CERT_NONE
-        bare = ssl.create_default_context()
-        bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
-        for name, context in (("foreign", foreign), ("bare", bare)):
+        # The certificate of the first is of a foreign CA.
+        contexts = {"foreign": files.pki.context(files.caller), "bare": ssl.create_default_context()}
+        for context in contexts.values():
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return contexts
+
+    async def call(self, server: Server) -> None:
+        for name, context in self.contexts.items():
             self.answers[f"{name}: {await self._answer(server, context)}"] += 1
 
     async def _answer(self, server: Server, context: ssl.SSLContext) -> str:
