@@ -20,9 +20,9 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Identities:
     return Identities.create(tmp_path_factory.mktemp("identities"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plane(identities: Identities) -> Iterator[ControlPlane]:
-    """Start one cluster for all tests.
+    """Start one cluster for all tests of this folder; it ends before the worker runs tests of another.
 
     Tests use their own namespaces, delete their webhook configurations, and do not stop components.
     """
