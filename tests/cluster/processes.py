@@ -1,11 +1,12 @@
 """Background processes, each with a log, in one process group, and a reaper that outlives the test process."""
 
 import contextlib
+import os
 import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.harness.fork_server import ForkedProcess, fork_server
@@ -36,10 +37,14 @@ def free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) -> list
 
 
 class Processes:
-    """Named processes with the working folder `folder`, which `close` deletes."""
+    """Named processes with the working folder `folder`, which `close` deletes.
 
-    def __init__(self, folder: Path) -> None:
+    `environment` is added to that of programs, but not of commands of this Python.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self._environment = environment or {}
         self._running: dict[str, subprocess.Popen[bytes] | ForkedProcess] = {}
         self._reaper = subprocess.Popen(
             [sys.executable, "-I", "-S", _REAPER, folder],
@@ -64,6 +69,7 @@ class Processes:
             self._running[name] = subprocess.Popen(
                 [str(part) for part in command],
                 cwd=self.folder,
+                env={**os.environ, **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -6,6 +6,7 @@ attempts that Podgate does not prevent according to SECURITY.md.
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ pytestmark = pytest.mark.usefixtures("installation")
 
 
 @pytest.fixture(scope="module")
-def tenant(installation: Installation) -> Api:
+def tenant(installation: Installation) -> Iterator[Api]:
     """Return a client of the API server for the tenant."""
     plane = installation.plane
     plane.apply(
@@ -65,8 +66,10 @@ def tenant(installation: Installation) -> Api:
         )
     )
     client = Api.create(plane.ports.apiserver, plane.authority.certificate, *plane.authority.user("tenant"))
-    plane.wait(lambda: client.request("POST", f"{PODS}?dryRun=All", pod("p", "web"))[0] == 201, "the tenant's rights")
-    return client
+    with closing(client):
+        asked = (f"{PODS}?dryRun=All", pod("p", "web"))
+        plane.wait(lambda: client.request("POST", *asked)[0] == 201, "the tenant's rights")
+        yield client
 
 
 def status_and_message(answer: tuple[int, Any]) -> tuple[int, str]:

@@ -22,7 +22,8 @@ def api_server(files: Files, targets: Mapping[str, Target]) -> Iterator[ControlP
     caller = _caller(files)
     ports = {int(target.address.rpartition(":")[2]): caller for target in targets.values()}
     admission = admission_configuration(files.folder, ports)
-    with running_on(*CORES), ControlPlane(admission=admission, components=API_ALONE) as plane:
+    usual = ControlPlane(admission=admission, components=API_ALONE, environment={})
+    with running_on(*CORES), usual as plane:
         bundle = files.pki.paths.client_ca.read_bytes()
         for way in WAYS:
             plane.create_namespace(way.namespace)
