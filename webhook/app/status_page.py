@@ -19,6 +19,7 @@ from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreSt
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock, CounterStore
+from webhook.support.garbage_collection import paused
 from webhook.support.single_flight import SingleFlight
 
 AT_A_TIME = 50
@@ -99,7 +100,8 @@ class StatusPage:
 
 
 def _rendered(status: ServerStatus) -> bytes:
-    return msgspec.json.encode(server_document(status))
+    with paused():
+        return msgspec.json.encode(server_document(status))
 
 
 async def snapshots(

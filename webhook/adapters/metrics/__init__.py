@@ -24,7 +24,7 @@ from webhook.core.policy_spec import WhenOpen
 from webhook.core.quota import ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import Guarded
 from webhook.ports import Review
-from webhook.support.garbage_collection import put_off
+from webhook.support.garbage_collection import paused, put_off
 
 if TYPE_CHECKING:
     from webhook.adapters.metrics.reader import Exposition
@@ -215,7 +215,8 @@ class Metrics:
                 from webhook.adapters.metrics.reader import Exposition  # noqa: PLC0415  as above
 
             self._exposition = Exposition(self._version, self._in_flight, self._rows, self._decisions.durations)
-        return self._exposition.render()
+        with paused():  # a collection in between stopped the event loop for 20 ms, with 1,000 services
+            return self._exposition.render()
 
     def _rows(self) -> Iterable[tuple[Family, Iterable[Row]]]:
         """Return the series of each family, except of the instruments and the histogram."""
