@@ -47,7 +47,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 OWN = ("--certificates", "own")
 SHORT = ("--serving-ca-lifetime", "60s", "--serving-lifetime", "30s")
 IS_SOAK = os.environ.get("PODGATE_TEST_ROTATION") == "soak"
-KILLS, PAUSE_SECONDS = (10, 0.0) if IS_SOAK else (2, 0.1)
+KILLS, PAUSE_SECONDS = (10, 0.0) if IS_SOAK else (2, 0.3)
 """Kills of the controller during rotations, and the pause between two batches of calls."""
 CAS, CHECK_SECONDS = (100, 0.1) if IS_SOAK else (8, 0.3)
 """CAs of two concurrent leaders, and the interval between two checks of their leaves."""
