@@ -14,7 +14,7 @@ from webhook.core.admission.evaluation import Evaluation, conclude
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.pod_size import LARGE_BYTES, excess
+from webhook.core.kubernetes.pod_size import LARGE_BYTES, measure
 from webhook.core.quota import Acquire
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PolicySource, Review
@@ -81,8 +81,11 @@ class Interceptor:
         BadReviewError: the body is not a valid review. NoPolicyError, UnknownNamespaceError: no decision is possible.
         """
         wall_ns, started_ns = time_ns(), perf_counter_ns()
-        is_large = len(body) > LARGE_BYTES
-        request = await _decode_large(body) if is_large else review.decode(body)
+        is_large = False
+        if len(body) > LARGE_BYTES:
+            request, is_large = await _decode_large(body)
+        else:
+            request = review.decode(body)
         laps = [("decode", perf_counter_ns() - started_ns)]
 
         policy, hash_known = self._known_policy(half, request) or await self._refreshed_policy(request)
@@ -199,8 +202,8 @@ def _find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> 
     find_owner(evaluation, namespace_labels)
 
 
-async def _decode_large(body: bytes) -> Request:
-    """Decode a large body; other reviews may run between counting its parts and decoding it."""
-    found = excess(body)
+async def _decode_large(body: bytes) -> tuple[Request, bool]:
+    """Decode a large body, and return whether its Pod is large, too; other reviews may run after it is measured."""
+    size = measure(body)
     await asyncio.sleep(0)
-    return review.decode(body, found)
+    return review.decode(body, size.excess), size.is_large

@@ -37,6 +37,7 @@ def test_every_bound_of_a_pod_is_documented() -> None:
         "terms of required node affinity": required.MOST_TERMS,
     }
     assert f"above {pod_size.LARGE_BYTES >> 10} KiB" in PAGE
+    assert f"more than {pod_size.LARGE_CONTAINERS} containers or {pod_size.LARGE_ENTRIES:,} entries" in PAGE
     assert f"{active_policy.AT_A_TIME} services at a time" in PAGE
 
 

@@ -18,7 +18,7 @@ from webhook.core.admission.mutation import rewrite
 from webhook.core.kubernetes import pod_size
 from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, constraints_of
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_size import CONTAINERS_MAX, ENTRIES_MAX, LARGE_BYTES
+from webhook.core.kubernetes.pod_size import CONTAINERS_MAX, ENTRIES_MAX, LARGE_BYTES, LARGE_CONTAINERS
 from webhook.core.kubernetes.types import NodeRequirement
 
 SERVICES = """\
@@ -168,12 +168,12 @@ async def test_other_reviews_are_answered_while_a_large_pod_is_evaluated(
 async def test_event_loop_runs_between_counting_and_decoding(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
-    def counted(raw: bytes) -> pod_size.OversizedPod | None:
+    def counted(raw: bytes) -> pod_size.PodSize:
         asyncio.get_running_loop().call_soon(order.append, "another turn")
         order.append("counted")
-        return pod_size.excess(raw)
+        return pod_size.measure(raw)
 
-    monkeypatch.setattr("webhook.interceptor.excess", counted)
+    monkeypatch.setattr("webhook.interceptor.measure", counted)
     monkeypatch.setattr("webhook.core.admission.review._in_one_pass", lambda _: order.append("decoded"))
     await gate.mutate(object=pod({"app": "web"}, containers=containers(CONTAINERS_MAX)))
     assert order == ["counted", "another turn", "decoded"]
@@ -191,13 +191,30 @@ async def test_event_loop_runs_between_counting_and_decoding(gate: Gate, monkeyp
     ],
 )
 def test_invalid_review_has_no_excess(raw: bytes) -> None:
-    assert pod_size.excess(raw) is None
+    assert pod_size.measure(raw) == (True, None)
 
 
 def test_other_objects_have_no_excess() -> None:
     deployment = {"spec": {"template": pod(**OVERSIZED["containers"])}}
-    assert pod_size.excess(msgspec.json.encode(envelope(object=deployment))) is None
-    assert pod_size.excess(body(object=pod(**OVERSIZED["containers"]))) is not None
+    assert pod_size.measure(msgspec.json.encode(envelope(object=deployment))) == (True, None)
+    assert pod_size.measure(body(object=pod(**OVERSIZED["containers"]))).excess is not None
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_large"),
+    [
+        ({"containers": containers(LARGE_CONTAINERS)}, False),
+        ({"containers": containers(LARGE_CONTAINERS - 1), "initContainers": containers(1)}, False),
+        ({"containers": containers(LARGE_CONTAINERS), "initContainers": containers(1)}, True),
+        ({"containers": [{"name": "c", "env": [{"name": "E", "value": "a,b"}] * 5000}]}, False),
+        ({"containers": containers(1), "tolerations": [{"key": str(n), "value": "v"} for n in range(700)]}, False),
+        ({"containers": containers(1), "tolerations": [{"key": str(n), "value": "v"} for n in range(1100)]}, True),
+    ],
+)
+def test_pod_is_large_by_its_parts_not_by_its_texts(spec: dict[str, Any], *, is_large: bool) -> None:
+    small = pod({"app": "web"}, containers=containers(1))
+    assert pod_size.measure(body(object=pod({"app": "web"}, **spec))).is_large is is_large
+    assert pod_size.measure(body(object=small, oldObject=pod({"app": "web"}, **spec))).is_large is is_large
 
 
 EXPRESSIONS = st.lists(

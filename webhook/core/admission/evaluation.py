@@ -36,7 +36,7 @@ class Evaluation(Struct):
     compiled: CompiledPolicy
     hash_known: bool = True
     is_large: bool = False
-    """The request body is above LARGE_BYTES."""
+    """The Pod could delay other reviews."""
     verdict: Verdict | None = None
     service: Service | None = None
     depends_on: tuple[Dependence, ...] = ()

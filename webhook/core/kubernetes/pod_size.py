@@ -4,11 +4,15 @@ No real Pod is near them, and etcd stores at most 1.5 MiB. But the mutating webh
 server accepts (3 MiB), and a hundred thousand labels or containers would delay all other reviews.
 """
 
+from typing import NamedTuple
+
 import msgspec
 from msgspec import Raw, Struct
 
 LARGE_BYTES = 64 << 10
 """Body size above which a Pod is counted first. Smaller bodies cannot delay other reviews."""
+LARGE_CONTAINERS, LARGE_ENTRIES = 100, 2_000
+"""Counts above which a Pod could delay other reviews. Most large bodies have less: they have long texts."""
 
 CONTAINERS_MAX = 2_000
 ENTRIES_MAX = 20_000
@@ -28,6 +32,13 @@ class OversizedPod(Struct, frozen=True):
     text: str
     has_labels: bool
     was_before: bool
+
+
+class PodSize(NamedTuple):
+    """The size of an AdmissionReview's Pod: whether it could delay other reviews, and its excess over the limits."""
+
+    is_large: bool
+    excess: OversizedPod | None = None
 
 
 class _Container(Struct, frozen=True, gc=False):
@@ -69,36 +80,48 @@ class _Review(Struct, frozen=True):
 _review = msgspec.json.Decoder(_Review)
 
 
-def excess(body: bytes) -> OversizedPod | None:
-    """Return the excess of an AdmissionReview's Pod over the size limits; None without one, or without a Pod."""
+def measure(body: bytes) -> PodSize:
+    """Return the size of the Pod of a large body, the larger one of an UPDATE."""
     try:
         request = _review.decode(body).request
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None  # reported where the body is decoded
-    if request is None:
-        return None
+        return PodSize(is_large=True)  # reported where the body is decoded
+    pods = () if request is None else tuple(pod for pod in (request.object, request.old_object) if pod is not None)
+    is_large = not pods or any(
+        not 0 < _containers(pod) <= LARGE_CONTAINERS or _entries(pod) > LARGE_ENTRIES  # a workload has none of its own
+        for pod in pods
+    )
+    if request is None or not is_large:
+        return PodSize(is_large)
     now, before = ("" if pod is None else _beyond(pod) for pod in (request.object, request.old_object))
     if not now and not before:
-        return None
-    labels = (pod.metadata.labels for pod in (request.object, request.old_object) if pod is not None)
-    return OversizedPod(now or before, all(_pairs(one) <= ENTRIES_MAX for one in labels), was_before=bool(before))
+        return PodSize(is_large)
+    has_labels = all(_pairs(pod.metadata.labels) <= ENTRIES_MAX for pod in pods)
+    return PodSize(is_large, OversizedPod(now or before, has_labels, was_before=bool(before)))
 
 
 def _beyond(pod: _Pod) -> str:
+    if (containers := _containers(pod)) > CONTAINERS_MAX:
+        return f"the Pod has {containers} containers, at most {CONTAINERS_MAX} are read: write fewer"
+    if (entries := _entries(pod)) > ENTRIES_MAX:
+        return f"the Pod has {entries} entries in {_COUNTED}, at most {ENTRIES_MAX} are read: write fewer"
+    return ""
+
+
+def _containers(pod: _Pod) -> int:
+    return len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
+
+
+def _entries(pod: _Pod) -> int:
     spec, metadata = pod.spec, pod.metadata
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
-    if len(containers) > CONTAINERS_MAX:
-        return f"the Pod has {len(containers)} containers, at most {CONTAINERS_MAX} are read: write fewer"
     lists = (getattr(spec, name) for name in _Spec.__struct_fields__[:-2])
-    entries = (
+    return (
         _pairs(metadata.labels)
         + _pairs(metadata.annotations)
         + sum(_commas(raw) for raw in (metadata.owner_references, *lists))
         + sum(_commas(container.resources) for container in containers)
     )
-    if entries > ENTRIES_MAX:
-        return f"the Pod has {entries} entries in {_COUNTED}, at most {ENTRIES_MAX} are read: write fewer"
-    return ""
 
 
 def _pairs(raw: Raw) -> int:
