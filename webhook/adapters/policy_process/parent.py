@@ -91,6 +91,8 @@ async def _end(process: "subprocess.Popen[bytes]", exchange: "asyncio.Task[tuple
     await asyncio.gather(exchange, return_exceptions=True)
     if process.returncode is None:
         await asyncio.to_thread(process.wait)
+    with process:  # after a timeout its pipes are open
+        pass
 
 
 @contextmanager
