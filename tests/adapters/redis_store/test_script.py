@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from tests.contract.test_counter_store import BREAKER
+from tests.contract.test_counter_store import BREAKER, HandClock
 from tests.core.plans import plan_of, standing, window
 from tests.redis_servers import RedisServer
 from webhook.adapters.clocks import SystemClock
@@ -35,10 +35,10 @@ def without(*modules: str) -> str:
 
 
 @asynccontextmanager
-async def store_with(server: RedisServer, text: str) -> AsyncIterator[RedisStore]:
+async def store_with(server: RedisServer, text: str, clock: HandClock | None = None) -> AsyncIterator[RedisStore]:
     transport = open_transport(server.url, StoreFiles(), Script(text))
-    reports = WatchReports(int, str, str)
-    store = RedisStore(transport, "test", SystemClock(), reports, deadline_seconds=30)
+    reports, time_us = WatchReports(int, str, str), clock.now_us if clock else None
+    store = RedisStore(transport, "test", clock or SystemClock(), reports, deadline_seconds=30, time_us=time_us)
     try:
         yield store
     finally:
@@ -81,6 +81,25 @@ async def test_other_calls_define_their_modules(
     async with store_with(redis_server, without(module)) as store:
         with pytest.raises(StoreUnavailableError, match=f"{module} is defined"):
             await call(store)
+
+
+async def test_marks_of_unseen_pods_expire(redis_server: RedisServer) -> None:
+    clock, key = HandClock(), "podgate:{payment-api}:v1:test:pending:payment-api"
+    roomy = plan_of(window(60, pods=9))
+    async with store_with(redis_server, TEXT, clock) as store:
+
+        async def marked(uid: str, after_seconds: float) -> bytes:
+            """Return the marks after the acquire of another Pod."""
+            clock.sleep(after_seconds)
+            await store.acquire(Acquire(roomy, "payments", uid, {"pods": 1}, "controller:a"))
+            with redis_server.client() as client:
+                assert client.pttl(key) > 3_600_000
+                return b"".join(client.zrange(key, 0, -1))
+
+        assert [await marked("a", 0), await marked("b", 0.5), await marked("c", 4199.6)] == [b"a", b"ab", b"bc"]
+        assert [await marked("d", 0.5), await marked("e", 0.5)] == [b"bcd", b"cde"], "removed once a second"
+        await store.stop_waiting(roomy, [*"cde"])
+        assert await marked("f", 0) == b"f", "the key was deleted and created within the second"
 
 
 def test_script_contains_values_instead_of_names_of_constants() -> None:

@@ -24,13 +24,6 @@ local HIGH = 10
 local WINDOWS = 11
 local SOURCE = 12
 local SETTLED = 13
--- Of a column: one limit with its counters.
-local SUM = 1
-local RESOURCE = 2
-local HARD = 3
-local BUCKET = 4
-local HASH = 5
-local SECONDS = 6
 -- The guard that denied; `would` is their sum.
 local BY_BREAKER = 1
 local BY_QUOTA = 2

@@ -6,9 +6,6 @@
 -- another one needs its slot.
 -- Hashes are read once per call and written at its end: many Pods of a service cost one read and one write.
 
-local floor, max, min = math.floor, math.max, math.min
-local hashes = {}
-
 local function hash_of(key)
   local h = hashes[key]
   if not h then
@@ -86,20 +83,6 @@ end
 -- Return the tag's time by its home hash: monotonic.
 local function time_of(home, reading)
   return max(reading + home.offset, home.last)
-end
-
--- Detect that the server's clock is behind the tag's, and rebase it if that persists.
-local function observe(home, reading)
-  local behind = home.last - (reading + home.offset)
-  if behind <= BEHIND_US then
-    if home.behind then
-      home.behind, home.last, home.dirty = false, time_of(home, reading), true
-    end
-  elseif not home.behind or reading < home.behind then
-    home.behind, home.dirty = reading, true
-  elseif reading - home.behind >= PATIENCE_US then
-    home.offset, home.behind, home.dirty = home.offset + behind, false, true
-  end
 end
 
 local function write_hash(h)

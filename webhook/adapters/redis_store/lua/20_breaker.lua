@@ -3,9 +3,6 @@
 -- Intervals are advanced to `late` before now only: their outcomes may still arrive. `opened` is the number of open
 -- breakers among those that breakerGuard counts, as the caller knows it and as this call changes it.
 
-local breakers = {}
-local late, opened = 0, 0
-
 local function breaker_of(key, strings)
   local r = breakers[key]
   if not r then
@@ -25,24 +22,16 @@ local function breaker_of(key, strings)
   return r
 end
 
--- Attach the plan to a record that may have changed: the plan and the end of an override determine its TTL.
-local function belongs(r, plan, home, now)
-  r.plan, r.home, r.now = plan, home, now
-end
-
 local function shown(home, at)
   return at > 0 and at - home.offset or at
 end
 
--- Whether a run of intervals continues as it is: none of its boundaries has passed. `length` is the rule's interval.
-local function continues(run, length, judged)
-  return not run or (run[1] == length and judged < (run[2] + 1) * length)
-end
-
--- Whether a breaker is CLOSED, and `advance` would change nothing.
+-- Whether a breaker is CLOSED, and `advance` would change nothing: no boundary of an interval has passed.
 local function is_quiet(r, plan, now)
+  local judged, errors, latency = now - late, r.errors, r.latency
   return r.state == 'CLOSED' and not plan.is_forced and #r.leases == 0
-    and continues(r.errors, plan.errors_length, now - late) and continues(r.latency, plan.latency_length, now - late)
+    and (not errors or (errors[1] == plan.errors_length and judged < (errors[2] + 1) * errors[1]))
+    and (not latency or (latency[1] == plan.latency_length and judged < (latency[2] + 1) * latency[1]))
 end
 
 -- Correct `opened` for a breaker of this call: its record counts, not what the caller knew.

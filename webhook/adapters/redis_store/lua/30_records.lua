@@ -3,8 +3,6 @@
 -- source, settled}. `source` is the Pod's creator, only if its breaker counts outcomes; `settled`: its outcome was
 -- recorded. `windows` is the plan's list of them as packed then, for a refund under a newer plan. The record is
 -- followed by the Pod's place, namespace/name, unpacked: many Pods of a call share one record apart from the place.
-local pods, places = {}, {}
-local costs = {} -- decoded, by their text: many Pods of a call have the same cost
 
 local function cost_of(text)
   local cost = costs[text] or cjson.decode(text)
@@ -29,17 +27,9 @@ local function pod_of(key, strings, now)
   return p and p[EXPIRES] > now and not p[REFUNDED] and p or nil
 end
 
-local function remember(key, p, now, place)
-  pods[key], places[key] = {record = p, now = now}, place
-end
-
 local function new_record(plan, at, generation, scope, cost_text, source)
   return {
     at + plan.remember, at, generation, false, false, plan.service, scope, plan.fleet, cost_text, false,
     plan.packed_windows, source, false,
   }
-end
-
-local function uid_of(plan, pod_key)
-  return string.sub(pod_key, plan.uid_at)
 end

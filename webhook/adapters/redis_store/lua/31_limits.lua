@@ -4,40 +4,38 @@
 -- with the service's own rings (or its namespace's, where each counts apart), the uid record, and the live Pods where
 -- they are limited.
 
--- Add a column for each limit; `limits` is {seconds, resource, hard, ...}, the limits of a window one after another.
-local function add_columns(b, h, limits)
-  local columns, number, last, w = b.columns, #b.columns, false, false
+-- Limits are {seconds, resource, hard, ...}, those of a window one after another; first the service's own, then the
+-- pool's, and those on live Pods last. They have numbers in this order.
+
+-- Let each limited window exist; an empty one is not written.
+local function start_windows(h, limits, now)
   for index = 1, #limits, 3 do
     local seconds = limits[index]
-    if seconds ~= last then
-      last, w = seconds, h.windows[seconds]
-      if not w then -- an empty one is not written
-        w = {floor(b.now / (seconds * BUCKET_US_PER_SECOND)), {}, {}}
-        h.windows[seconds], h.begins = w, true
-      end
+    if not h.windows[seconds] then
+      h.windows[seconds], h.begins = {floor(now / (seconds * BUCKET_US_PER_SECOND)), {}, {}}, true
     end
-    number = number + 1
-    columns[number] = {w[SUMS], limits[index + 1], limits[index + 2], w[CURRENT], h, seconds}
   end
 end
 
--- Bind a plan to its hashes, once per call: the time, and a column for each limit, in the plan's order.
+-- Bind a plan to its hashes, once per call: the time, and the windows of its limits.
 local function bound_of(plan, own_key, reading, writes, live_key)
   local home, own = hash_of(plan.home), hash_of(own_key)
-  if writes then
-    observe(home, reading)
+  if writes and (home.behind or home.last - home.offset > reading) then
+    module('operations').observe_clock(home, reading)
   end
   local b = plan.bound[own_key]
   if not b then
+    local now, pool = time_of(home, reading), plan.pool
+    local own_limits = #plan.windows / 3
     b = {
-      home = home, own = own, now = time_of(home, reading), columns = {}, own_columns = 0, records = {}, live = false,
+      home = home, own = own, now = now, windows = plan.windows, pool = pool, own_limits = own_limits,
+      limits = own_limits + (pool and #pool / 3 or 0), records = {}, live = false,
     }
-    settle(home, b.now)
-    settle(own, b.now)
-    add_columns(b, own, plan.windows)
-    b.own_columns = #b.columns
-    if plan.pool then
-      add_columns(b, home, plan.pool)
+    settle(home, now)
+    settle(own, now)
+    start_windows(own, plan.windows, now)
+    if pool then
+      start_windows(home, pool, now)
     end
     if plan.standing then
       module('live').bind(b, plan, live_key)
@@ -50,18 +48,27 @@ end
 -- Check `cost` against every limit, and `live_cost` against those on live Pods. Return what each limit holds, and
 -- {number, used, asked, free_at, surge room} of each limit that is exceeded.
 local function judge(b, cost, live_cost)
-  local columns = b.columns
-  local used, over = {unpack(columns)}, NOTHING -- preallocated, every entry is replaced: a table that grows costs more
-  for number = 1, #columns do
-    local column = columns[number]
-    local resource = column[RESOURCE]
-    local has, asked = column[SUM][resource] or 0, cost[resource] or 0
-    used[number] = has
-    if asked > 0 and asked > column[HARD] - has then -- no addition: a double might not hold the sum exactly
-      local free = module('refusals').free_at(column[HASH], column[SECONDS], resource, column[HARD], asked)
-      over = over == NOTHING and {} or over
-      over[#over + 1] = {number, has, asked, shown(b.home, free), 0}
+  local h, limits, number, over = b.own, b.windows, 0, NOTHING
+  -- Preallocated, every entry is replaced: a table that grows costs more. A table for each limit has cost 4 % of a call
+  -- with 9 limits.
+  local used = {unpack(limits, 1, b.own_limits)}
+  while limits do
+    local last, sums = false, false
+    for index = 1, #limits, 3 do
+      local seconds, resource, hard = limits[index], limits[index + 1], limits[index + 2]
+      if seconds ~= last then
+        last, sums = seconds, h.windows[seconds][SUMS]
+      end
+      number = number + 1
+      local has, asked = sums[resource] or 0, cost[resource] or 0
+      used[number] = has
+      if asked > 0 and asked > hard - has then -- no addition: a double might not hold the sum exactly
+        local free = module('refusals').free_at(h, seconds, resource, hard, asked)
+        over = over == NOTHING and {} or over
+        over[#over + 1] = {number, has, asked, shown(b.home, free), 0}
+      end
     end
+    h, limits = b.home, h ~= b.home and b.pool
   end
   if b.live then
     return module('live').judge(b, live_cost, used, over)

@@ -1,8 +1,5 @@
 -- Admitted Pods that the watch has not shown yet: a sorted set of the tag, by the time of their charge.
 
-local waits = {}
-local lives = {} -- hashes of live Pods, by key
-
 -- Mark a Pod as not seen yet since `at`; false removes the mark.
 local function wait_for(key, uid, at)
   local waited = waits[key] or {}
@@ -10,13 +7,10 @@ local function wait_for(key, uid, at)
 end
 
 local function write_waits(key, waited)
-  local values, last, text = {}, false, ''
+  local values = {}
   for uid, at in pairs(waited) do
     if at then
-      if at ~= last then
-        last, text = at, string.format('%.0f', at) -- once: many Pods of a call have one time
-      end
-      values[#values + 1], values[#values + 2] = text, uid
+      values[#values + 1], values[#values + 2] = at, uid
     end
   end
   if #values > 0 then
@@ -38,7 +32,9 @@ local function clear_waits(key, waited)
     redis.call('ZREM', key, unpack(gone))
   end
   if newest > 0 then
-    redis.call('ZREMRANGEBYSCORE', key, '-inf', newest - WAITED_US - LONG_US)
     redis.call('PEXPIRE', key, WAITED_TTL_MS)
+    if expiring[key] then
+      redis.call('ZREMRANGEBYSCORE', key, '-inf', newest - WAITED_US - LONG_US)
+    end
   end
 end

@@ -38,9 +38,11 @@ local function strings_of(...)
   return strings
 end
 
--- Commands that Redis may reject go first: once one is accepted, all are.
+-- Commands that Redis may reject go first: once one is accepted, all are. Without modules no breaker has changed, and
+-- there are no live Pods.
 local function write()
-  for _, r in pairs(breakers) do
+  local changed, live = next(modules) and breakers or NOTHING, next(modules) and lives or NOTHING
+  for _, r in pairs(changed) do
     if r.moved then
       module('breaker').keep_time(r)
     end
@@ -57,12 +59,12 @@ local function write()
       redis.call('SET', key, p.packed .. places[key], 'PX', p.lasts_ms)
     end
   end
-  for key, r in pairs(breakers) do
+  for key, r in pairs(changed) do
     if r.changed then
       module('refusals').write_breaker(key, r)
     end
   end
-  for _, l in pairs(lives) do
+  for _, l in pairs(live) do
     if l.dirty then
       module('live').write(l)
     end
@@ -81,7 +83,7 @@ local function write()
       clean_hash(h)
     end
   end
-  for _, l in pairs(lives) do
+  for _, l in pairs(live) do
     if l.dirty then
       module('live').delete_gone(l)
       redis.call('PEXPIRE', l.key, LIVE_TTL_MS)
@@ -90,15 +92,11 @@ local function write()
   for key, waited in pairs(waits) do
     clear_waits(key, waited)
   end
-  for _, r in pairs(breakers) do
+  for _, r in pairs(changed) do
     if r.moved then
       module('breaker').announce(r)
     end
   end
-end
-
-local function words_of(fault)
-  return type(fault) == 'table' and fault.err or tostring(fault)
 end
 
 local function carried_out(plans, reading, strings, kind, number, ...)
@@ -137,7 +135,7 @@ local function execute(argument)
   end
   for index = first, #values do
     local fine, result = pcall(carried_out, plans, reading, strings, cmsgpack.unpack(values[index]))
-    results[index - first + 1] = fine and result or words_of(result)
+    results[index - first + 1] = fine and result or module('operations').words_of(result)
   end
   for _, plan in ipairs(plans) do
     if plan.settled then
@@ -147,7 +145,7 @@ local function execute(argument)
   local fine, fault = pcall(write)
   if not fine then
     for index in ipairs(results) do
-      results[index] = words_of(fault)
+      results[index] = module('operations').words_of(fault)
     end
   end
   return cmsgpack.pack(results)

@@ -33,9 +33,9 @@ def _modules() -> str:
 
 
 def _text() -> str:
-    constants, *parts, main = _parts(_FOLDER)
+    constants, state, *parts, main = _parts(_FOLDER)
     values = {**dict(_CONSTANT.findall(constants)), **lua_constants.literals()}
-    text = "\n".join([*parts, _modules(), main])
+    text = "\n".join([state, "local function run()", *parts, _modules(), main, "end", "return run()"])
     return re.sub(rf"(?<![.\w])({'|'.join(values)})\b", lambda found: values[found[1]], text)
 
 

@@ -1,6 +1,5 @@
 -- Limits on live Pods: `ledger/tag_state.py`, on Redis.
 
--- Limits on live Pods have no column: they follow all others.
 local function bind(b, plan, live_key)
   b.live, b.known, b.standing = live_of(live_key), is_known(plan, b.now), plan.standing
   b.live.cluster, b.live.index, b.live.scope = plan.cluster, plan.live_key, string.sub(live_key, #plan.live_key + 2)
@@ -9,7 +8,7 @@ end
 -- Check `live_cost` against the limits on live Pods; extends `used` and `over`.
 local function judge_live(b, live_cost, used, over)
   for index, limit in ipairs(b.standing) do
-    local resource, hard, surge, number = limit[1], limit[2], limit[3], #b.columns + index
+    local resource, hard, surge, number = limit[1], limit[2], limit[3], b.limits + index
     local has, asked = b.live.sums[resource] or 0, live_cost[resource] or 0
     local room = may_surge(b.live, resource, hard, has, b.now) and surge or 0
     used[number] = has
@@ -25,7 +24,7 @@ end
 local function add_live(plan, b, uid, cost, used)
   put_live(plan, b.live, uid, cost, b.now)
   for index, limit in ipairs(b.standing) do
-    used[#b.columns + index] = b.live.sums[limit[1]] or 0
+    used[b.limits + index] = b.live.sums[limit[1]] or 0
   end
 end
 

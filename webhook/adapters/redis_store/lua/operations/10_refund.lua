@@ -2,6 +2,33 @@
 
 local breaker = module('breaker')
 
+-- Detect that the server's clock is behind the tag's, and rebase it if that persists.
+local function observe_clock(home, reading)
+  local behind = home.last - (reading + home.offset)
+  if behind <= BEHIND_US then
+    if home.behind then
+      home.behind, home.last, home.dirty = false, time_of(home, reading), true
+    end
+  elseif not home.behind or reading < home.behind then
+    home.behind, home.dirty = reading, true
+  elseif reading - home.behind >= PATIENCE_US then
+    home.offset, home.behind, home.dirty = home.offset + behind, false, true
+  end
+end
+
+-- Attach the plan to a record that may have changed: the plan and the end of an override determine its TTL.
+local function belongs(r, plan, home, now)
+  r.plan, r.home, r.now = plan, home, now
+end
+
+local function remember(key, p, now, place)
+  pods[key], places[key] = {record = p, now = now}, place
+end
+
+local function uid_of(plan, pod_key)
+  return string.sub(pod_key, plan.uid_at)
+end
+
 -- Return the newest reset of each window, by its seconds, {requested at, effective up to}: field "r".
 local function resets_of(h)
   if not h.resets then
@@ -86,7 +113,7 @@ local function resize(plan, operation, reading, strings)
   local used, over = judge(b, more, live and live.more(b, uid, cost, old) or NOTHING)
   local refused, would = 0, 0
   if #over > 0 then
-    refused, would = objection(BY_QUOTA, plan.quota_enforced, would)
+    refused, would = module('refusals').objection(BY_QUOTA, plan.quota_enforced, would)
   end
   local r = breaker.glance(plan.breaker_key, strings)
   local writes = refused == 0 and not peek
@@ -132,5 +159,6 @@ local function book(plan, operation, reading, strings)
     module('live').add(plan, b, uid, cost, used)
   end
   wait_for(plan.waits_key, uid, at)
+  expiring[plan.waits_key] = true
   return {true}
 end

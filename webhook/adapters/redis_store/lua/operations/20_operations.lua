@@ -1,6 +1,10 @@
 -- Snapshots, ticks, outcomes and overrides: `ledger/operations.py` and `ledger/breaker_operations.py`, on Redis; and
 -- the settled marks of replicas.
 
+local function words_of(fault)
+  return type(fault) == 'table' and fault.err or tostring(fault)
+end
+
 -- Run an operation on a breaker alone: advance it, call `act`, and return the transitions and the view.
 local function moving(plan, reading, strings, act)
   local home, moves = hash_of(plan.home), {}
@@ -124,7 +128,7 @@ end
 -- may be no other writes. The last value identifies what is stored, if only another call can change it.
 local function tick(plan, _, reading, strings)
   local home, r = hash_of(plan.home), breaker_of(plan.breaker_key, strings)
-  observe(home, reading)
+  observe_clock(home, reading)
   local answer
   if plan.breaker then
     answer = moving(plan, reading, strings, function() end)
@@ -145,7 +149,8 @@ end
 local function changed(_, operation, reading, strings)
   local since, fingerprints, found = operation[#operation - 1], {cmsgpack.unpack(operation[#operation])}, {}
   for index, fingerprint in ipairs(fingerprints) do
-    local record, head = strings[KEYS[operation[2 * index + 1]]], redis.pcall('HGET', KEYS[operation[2 * index + 2]], 'h')
+    local record = strings[KEYS[operation[2 * index + 1]]]
+    local head = redis.pcall('HGET', KEYS[operation[2 * index + 2]], 'h')
     if reading < since or type(head) == 'table' or fingerprint_of(record, head) ~= fingerprint then
       found[#found + 1] = index
     end

@@ -1,5 +1,13 @@
 -- Quota denials counted by a breaker: `core/breaker/{outcome_counting,triggers}.py`, on Redis; and its stored record.
 
+-- Return (refused, would) after a guard's objection: a guard that is not enforced denies nothing but is reported.
+local function objection(guard, enforced, would)
+  if enforced then
+    return guard, would
+  end
+  return 0, would + guard
+end
+
 local function is_excused(r, source, now)
   for _, one in ipairs(r.excused) do
     if (one[1] == source or one[1] == EVERY_SOURCE) and now < one[2] then
@@ -12,7 +20,7 @@ end
 -- Whether a limit of the service itself is exceeded, of its windows or on its live Pods.
 local function is_of_its_own(b, over)
   for _, use in ipairs(over) do
-    if use[1] <= b.own_columns or use[1] > #b.columns then
+    if use[1] <= b.own_limits or use[1] > b.limits then
       return true
     end
   end
@@ -60,6 +68,6 @@ local function write_breaker(key, r)
 end
 
 return {
-  bucket_at = bucket_at, free_at = free_at, quota_event = quota_event,
+  bucket_at = bucket_at, free_at = free_at, objection = objection, quota_event = quota_event,
   lasts_ms = lasts_ms, write_breaker = write_breaker,
 }
