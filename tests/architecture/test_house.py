@@ -1,6 +1,7 @@
 """Checks of the tree: layering, lint, types, size of modules, and forbidden content."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.cluster.binaries import cache
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -36,7 +39,12 @@ def tracked() -> list[Path]:
     ids="-".join,
 )
 def test_tool_reports_no_error(command: list[str]) -> None:
-    done = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, check=False, capture_output=True, text=True)
+    # mypy compares contents with those in its cache, so a new clone needs 1 s of CPU instead of 9.
+    environment = {**os.environ, "MYPY_CACHE_DIR": str(cache() / "mypy")}
+    tool, *arguments = command
+    done = subprocess.run(
+        [BIN / tool, *arguments], cwd=ROOT, env=environment, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
