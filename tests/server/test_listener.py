@@ -141,7 +141,7 @@ async def test_connection_with_a_completed_request_may_idle(pki: Pki) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=pki.context(pki.client()))
         assert (await exchange(reader, writer)).endswith(b"hello")
         (connection,) = running.connections._established.values()
-        assert connection._timer is None
+        assert connection.timer is None
         writer.close()
         await writer.wait_closed()
 
@@ -380,7 +380,7 @@ async def test_a_client_that_reads_slowly_is_served(pki: Pki) -> None:
             await reader.readuntil(b"\r\n\r\n")
             await reader.readexactly(1 << 20)
         (connection,) = running.connections._established.values()
-        assert connection._timer is None
+        assert connection.timer is None
         assert running.reasons == []
         writer.close()
 

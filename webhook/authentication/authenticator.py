@@ -96,8 +96,9 @@ class Authenticator:
         now_us = self._clock.now_us()
         if not certificate_der:
             refuse(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
-        self._follow()
-        holder = self._holder(certificate_der)
+        if (self._keys.generation, self._identities.generation) != self._generations:
+            self._forget()
+        holder = self._holders.get(certificate_der) or self._new_holder(certificate_der)
         certificate = holder.certificate
         if now_us >= certificate.expires_at_seconds * _US:
             refuse(AuthFailure.CERTIFICATE_EXPIRED, f"{certificate.name!r} expired while its connection was open")
@@ -106,23 +107,17 @@ class Authenticator:
         if known is None or not known.since_us <= now_us < known.until_us:
             known = self._verify(_bearer(authorization), certificate, now_us)
             holder.verified.keep(authorization[0], known)
-        self._check_denied(known.caller.issuer, known.jti, now_us)
+        if self._denials is not None and known.jti is not None:
+            _check_denied(self._denials, known.caller.issuer, known.jti, now_us)
         return known.caller
 
     async def refetch_keys(self) -> bool:
         """Fetch the keys, unless that was done just now; return whether there are new ones."""
         return await self._keys.refetch()
 
-    def _check_denied(self, issuer: str, jti: str | None, now_us: int) -> None:
-        if self._denials is not None and jti is not None and self._denials.is_revoked(issuer, jti, now_us):
-            refuse(AuthFailure.DENIED, f"iss {issuer!r}, jti {jti!r} is denied")
-
-    def _follow(self) -> None:
-        """Clear the cached tokens if the keys or identities have changed."""
-        generations = (self._keys.generation, self._identities.generation)
-        if generations == self._generations:
-            return
-        self._generations = generations
+    def _forget(self) -> None:
+        """Clear the cached tokens: the keys or identities have changed."""
+        self._generations = (self._keys.generation, self._identities.generation)
         for holder in self._holders.values():
             holder.verified.clear()
         callers = self._identities.value.callers
@@ -134,11 +129,9 @@ class Authenticator:
             leeway_seconds=self._limits.leeway_seconds,
         )
 
-    def _holder(self, der: bytes) -> _Holder:
-        holder = self._holders.get(der)
-        if holder is None:
-            holder = _Holder(read_certificate(der, sha256(der).digest()))
-            self._holders.keep(der, holder)
+    def _new_holder(self, der: bytes) -> _Holder:
+        holder = _Holder(read_certificate(der, sha256(der).digest()))
+        self._holders.keep(der, holder)
         return holder
 
     def _verify(self, token: str, certificate: CertificateIdentity, now_us: int) -> _Verified:
@@ -190,6 +183,11 @@ def require_role(caller: Caller, role: Role) -> None:
         refuse(
             AuthFailure.ROLE, f"{caller.client_id!r} has the role {caller.role}, the route asks for {role}", status=403
         )
+
+
+def _check_denied(denials: TokenRevocations, issuer: str, jti: str, now_us: int) -> None:
+    if denials.is_revoked(issuer, jti, now_us):
+        refuse(AuthFailure.DENIED, f"iss {issuer!r}, jti {jti!r} is denied")
 
 
 def _bearer(authorization: Sequence[str]) -> str:

@@ -43,7 +43,7 @@ class Connection(asyncio.BaseProtocol):
         self.since_seconds = asyncio.get_running_loop().time()
         self._inner = inner
         self._observer = observer
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
         self.data_received = inner.data_received
         self.eof_received = inner.eof_received
 
@@ -69,7 +69,7 @@ class Connection(asyncio.BaseProtocol):
         """Close the connection unless data arrives in time. Over TLS only: else loops may cache `data_received`."""
         assert self.transport is not None  # noqa: S101  it has been opened
         self.data_received = self._receive_first
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.transport.close)
+        self.timer = asyncio.get_running_loop().call_later(seconds, self.transport.close)
 
     def _receive_first(self, data: bytes) -> None:
         self.data_received = self._inner.data_received
@@ -80,13 +80,13 @@ class Connection(asyncio.BaseProtocol):
         """Call the observer's `timed_out` unless `stop_timer` is called within this time."""
         self.stop_timer()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(seconds, self._observer.timed_out, self, reason, detail)
+        self.timer = loop.call_later(seconds, self._observer.timed_out, self, reason, detail)
 
     def stop_timer(self) -> None:
         """Stop the timer, if one is running."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def end(self) -> None:
         """Abort the connection, also before or during its handshake."""

@@ -103,7 +103,8 @@ class ConnectionTable:
         connection = self._established.get(transport) if transport is not None else None
         if connection is None:
             return False
-        connection.stop_timer()
+        if connection.timer is not None:
+            connection.stop_timer()
         is_young = self._loop.time() - connection.since_seconds < self.limits.age_max_seconds
         return is_young and connection.context is self.context()
 

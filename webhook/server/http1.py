@@ -176,7 +176,9 @@ class HttpConnection(BaseProtocol):
 
     async def _exchange(self, head: RequestHead | MalformedRequest, length_bytes: int | None, content: Body) -> bool:
         """Answer one request; return whether the connection stays open."""
-        self._release_slot()
+        self._parser.message_consumed()  # type: ignore[union-attr]  # the connection is open
+        if self._buffer_paused:
+            self._read_on()
         if isinstance(head, MalformedRequest):
             self._on_refused("bad_request", head.detail)
             # Its version is unknown: the lowest one is understood by every client.
@@ -211,10 +213,9 @@ class HttpConnection(BaseProtocol):
             raise ConnectionResetError("the client has closed the connection")
         self.transport.write(data)
 
-    def _release_slot(self) -> None:
-        """Let the parser return one more pipelined request, and read on if enough of them are answered."""
-        self._parser.message_consumed()  # type: ignore[union-attr]  # the connection is open
-        if self._buffer_paused and len(self._requests) <= _PIPELINED_MAX // 2:
+    def _read_on(self) -> None:
+        """Read on if enough pipelined requests are answered."""
+        if len(self._requests) <= _PIPELINED_MAX // 2:
             self.data_received(b"")  # the parser has kept what it did not parse
             if len(self._requests) < _PIPELINED_MAX:
                 self._resume_reading_for_buffer()

@@ -5,7 +5,6 @@ give the same result, so that only the length is read: a review of 6 KB takes 34
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import StreamReader
@@ -28,18 +27,8 @@ Found = tuple[Sequence[Parsed], bool]
 _NOTHING: Found = (), False
 
 
-class _Framed(NamedTuple):
-    """A whole header at the beginning of data."""
-
-    key: bytes
-    """The header without the value of Content-Length."""
-    length_bytes: int
-    body_at: int
-
-    @property
-    def end(self) -> int:
-        """Where the next request begins."""
-        return self.body_at + self.length_bytes
+_Framed = tuple[bytes, int, int]
+"""A header without the value of Content-Length, that value, and where the body begins."""
 
 
 class RequestParser:
@@ -73,10 +62,11 @@ class RequestParser:
             self._rest_bytes -= len(data)
             return self._parse(data)
         framed = _frame(data) if not self._begun else None
-        if framed is not None and len(data) <= framed.end:
-            head = self._known.get(framed.key)
-            if head is not None:
-                return self._with_known_header(head, framed, data)
+        if framed is not None:
+            key, length_bytes, body_at = framed
+            head = self._known.get(key)
+            if head is not None and len(data) <= body_at + length_bytes:
+                return self._with_known_header(head, length_bytes, data[body_at:])
         found = self._parse(data)
         self._follow(self._begun + data, found)
         return found
@@ -85,14 +75,13 @@ class RequestParser:
         if self._body is None:  # its own data is only appended to a buffer
             self._parser.pause_reading()
 
-    def _with_known_header(self, head: RequestHead, framed: _Framed, data: bytes) -> Found:
-        body = data[framed.body_at :]
-        if len(body) == framed.length_bytes <= self._buffer_bytes:
-            return ((head, framed.length_bytes, ArrivedBody(body)),), False
+    def _with_known_header(self, head: RequestHead, length_bytes: int, body: bytes) -> Found:
+        if len(body) == length_bytes <= self._buffer_bytes:
+            return ((head, length_bytes, ArrivedBody(body)),), False
         arriving = StreamReader(self._protocol, self._buffer_bytes, loop=self._protocol._loop)  # noqa: SLF001  its only user
-        self._body, self._rest_bytes = arriving, framed.length_bytes
+        self._body, self._rest_bytes = arriving, length_bytes
         self._feed_body(arriving, body)
-        return ((head, framed.length_bytes, arriving),), False
+        return ((head, length_bytes, arriving),), False
 
     def _feed_body(self, body: StreamReader, data: bytes) -> Found:
         part, more = data[: self._rest_bytes], data[self._rest_bytes :]
@@ -123,14 +112,15 @@ class RequestParser:
         self._begun, self._rest_bytes = b"", -1
         if framed is None or len(requests) != 1 or is_upgraded:
             return
-        ((head, length_bytes, _),) = requests
-        if isinstance(head, MalformedRequest) or not head.keep_alive or length_bytes != framed.length_bytes:
+        key, length_bytes, body_at = framed
+        ((head, parsed_bytes, _),) = requests
+        if isinstance(head, MalformedRequest) or not head.keep_alive or parsed_bytes != length_bytes:
             return
-        self._rest_bytes = framed.end - len(data)
-        if head.is_repeatable and len(framed.key) <= _HEADER_MAX_BYTES:
+        self._rest_bytes = body_at + length_bytes - len(data)
+        if head.is_repeatable and len(key) <= _HEADER_MAX_BYTES:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            self._known[framed.key] = head
+            self._known[key] = head
 
 
 def _frame(data: bytes) -> _Framed | None:
@@ -146,7 +136,7 @@ def _frame(data: bytes) -> _Framed | None:
     digits = data[start:stop]
     if not digits.isdigit() or len(digits) > _LENGTH_DIGITS_MAX:
         return None
-    return _Framed(data[:start] + data[stop:end], int(digits), end + len(_END))
+    return data[:start] + data[stop:end], int(digits), end + len(_END)
 
 
 def _content_length(headers: Headers) -> int | None:

@@ -22,7 +22,7 @@ class JwksUnion:
 
     @property
     def generation(self) -> int:
-        return sum(source.generation for source in self._sources)
+        return sum([source.generation for source in self._sources])
 
     async def refetch(self) -> bool:
         before = self.generation
