@@ -27,6 +27,8 @@ from tests.harness.server_process import TREE, Files
 from tests.timeouts import HANG_SECONDS
 
 ROUNDS = 7
+BEFORE = "before: "
+"""Prefix of the names of what was measured of another commit."""
 _POLL_SECONDS = 0.005
 _COMMAND_LINE = ("-m", "webhook", "serve", "--help")
 _POLICY_CHECK = ("-m", "webhook.adapters.policy_process.child", "load", "serve")
@@ -135,7 +137,7 @@ def measured(
         large.mkdir()
         one = Files.create(small, POLICY)
         many = Files.create(large, loop_stalls.policy(1, services).decode())
-        trees = {"": TREE, **({"before: ": before} if before is not None else {})}
+        trees = {"": TREE, **({BEFORE: before} if before is not None else {})}
         for tree in trees.values():
             compileall.compile_dir(tree / "webhook", quiet=1)
         stores = {"memory": (), "Redis": ("--store", redis.url)}

@@ -14,7 +14,18 @@ from tests.bench.page.rows import USUAL
 from tests.bench.page.svg import Chart, Line
 from tests.bench.servers import GO, OWN, OWN_TWO
 
-MARKERS = ("source", "costs", "rates", "connections", "processes", "apiserver", "acquires", "loop", "capacity")
+MARKERS = (
+    "source",
+    "costs",
+    "rates",
+    "connections",
+    "processes",
+    "apiserver",
+    "acquires",
+    "loop",
+    "starts",
+    "capacity",
+)
 
 
 def row(case: str, server: str = OWN, ratio: float = 2.0, **special: Any) -> dict[str, Any]:
@@ -37,10 +48,15 @@ def measured() -> dict[str, Any]:
     spread = {"median": 2.0, "low": 1.5, "high": 2.5}
     names = ("pods_per_second", "rate_ratio", "p50_us", "p50_ratio")
     created = {"way": "none", "clients": 1, "cpu_us": {"kube-apiserver": 900.0}, **dict.fromkeys(names, spread)}
+    start = dict.fromkeys(("ready_ms", "server_ms", "children_ms", "rss_mib"), spread)
     costs = {"client_us": spread, "script_us": spread, "redis_us": spread}
     listed = {
         "acquires": [{"redis": "redis-8.2", "case": "9 limits, admitted", "name": "podgate", **costs}],
         "loop": [{"name": "a scrape", "cpu_ms": spread, "wall_ms": spread}],
+        "starts": [
+            *({"name": name, **start} for name in ("Redis, a few services", "before: Redis, a few services")),
+            {"name": "interpreter", "cpu_ms": spread},
+        ],
     }
     common = {"date": "2026-01-02", "machine": "a processor"}
     return {part: {**common, "figures": figures} for part, figures in listed.items()} | results(
@@ -67,6 +83,8 @@ def test_each_fragment_is_written_between_its_markers(measured: dict[str, Any], 
     assert "| 1 | none | 2 | 2.00 (1.50-2.50) | 0.00 | 2.00 (1.50-2.50) | 900 |" in once
     assert "| 9 limits, admitted, redis-8.2 | podgate | 2 | 2 | 2 |" in once
     assert "| a scrape | 2.0 | 2.0 |" in once
+    assert once.count("Redis, a few services") == 1
+    assert "| Redis, a few services | 2 | 2 | 2 | 2 |" in once
     assert f"| {OWN} | 900 | 200 |" in once
     ET.parse(tmp_path / "pictures" / "growth-services.svg")  # noqa: S314 - written by the code under test
 

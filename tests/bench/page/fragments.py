@@ -8,6 +8,7 @@ from tests.bench.page.capacity import Capacity
 from tests.bench.page.pictures import pictures
 from tests.bench.page.rows import Json, markdown, ratio, row
 from tests.bench.servers import AIOHTTP, GO, GO_FULL, KOPF, OWN, OWN_MEMORY, OWN_TWO
+from tests.bench.starts import BEFORE
 from tests.harness.server_process import TREE
 
 PAGE = TREE / "docs" / "performance.md"
@@ -42,6 +43,7 @@ def fragments(results: Json) -> dict[str, str]:
         "apiserver": _api_server(results) if "apiserver" in results else "",
         "acquires": _acquires(results) if "acquires" in results else "",
         "loop": _loop(results) if "loop" in results else "",
+        "starts": _starts(results) if "starts" in results else "",
         "capacity": capacity.text() if capacity else "",
     }
     return {name: text for name, text in found.items() if text}
@@ -101,6 +103,16 @@ def _loop(results: Json) -> str:
         for one in results["loop"]["figures"]
     ]
     return markdown(["longest turn of the event loop, ms", "CPU", "by the wall"], lines)
+
+
+def _starts(results: Json) -> str:
+    names = ("ready_ms", "server_ms", "children_ms", "rss_mib")
+    lines = [
+        [one["name"], *(f"{one[name]['median']:.0f}" for name in names)]
+        for one in results["starts"]["figures"]
+        if "ready_ms" in one and not one["name"].startswith(BEFORE)
+    ]
+    return markdown(["store, policy", "ready, ms", "CPU, ms", "CPU of the policy check, ms", "RSS, MiB"], lines)
 
 
 def _median(found: Json | None) -> str:
