@@ -6,13 +6,13 @@ controller-runtime and kopf have a webhook with the same placement, aiohttp one 
 TLS 1.3 with client certificates on one core; load generator, Redis and trace receiver run on another. CPU time is that
 of the server's processes, from the operating system. `--before REVISION` adds the server of another commit.
 
-`rates`, `services`, `windows`, `containers`, `connections` and `processes` compare fewer servers under other loads. All
-of these, and `apiserver`, which creates Pods at a real API server, record their figures in .test-results/bench.json;
-`--pictures` writes docs/performance.md from such a file.
+`rates`, `services`, `windows`, `containers`, `connections`, `processes` and `refusals` compare fewer servers under
+other loads. All of these, and `apiserver`, which creates Pods at a real API server, record their figures in
+.test-results/bench.json; `--pictures` writes docs/performance.md from such a file.
 
 The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; cost of a breaker in a
 review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same Redis; and the
-controller with many Pods. `starts` measures a server until it is ready.
+controller with many Pods. `starts` measures a server until it is ready, and `idle` one without calls.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench import breaker_cost, evaluation, full, lineup, loop_stalls, pods, quick, results, starts
+from tests.bench import breaker_cost, evaluation, full, idle, lineup, loop_stalls, pods, quick, results, starts
 from tests.bench.acquires import acquires
 from tests.bench.apiserver import creation
 from tests.bench.page import fragments
@@ -82,6 +82,12 @@ def _starts(chosen: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _idle(chosen: argparse.Namespace) -> list[str]:
+    lines, figures = idle.measured(chosen.rounds or ROUNDS)
+    results.record("idle", figures)
+    return lines
+
+
 def _comparison(name: str) -> Callable[[argparse.Namespace], list[str]]:
     return lambda chosen: full.measured(name, chosen.rounds or ROUNDS, chosen.before)
 
@@ -95,6 +101,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "apiserver": lambda chosen: creation.measured(chosen.rounds or ROUNDS),
     "pods": _controller,
     "starts": _starts,
+    "idle": _idle,
 }
 """Returns the lines of the output, by part."""
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from tests.bench import servers
 from tests.bench.comparison import Row
 from tests.bench.cpu import OTHER_SERVER_CORE
-from tests.bench.policies import services_of, windows_of
+from tests.bench.policies import refusing_until, services_of, windows_of
 from tests.bench.programs import go_programs, kopf_python
 from tests.bench.real_redis import real_redis
-from tests.bench.scenario import BOTH, CASES, MUTATE, UNMATCHED_POD, VALIDATE, Case, Scenario
+from tests.bench.scenario import BOTH, CASES, MUTATE, OVER_QUOTA, UNMATCHED_POD, VALIDATE, Case, Scenario
 from tests.bench.servers import OWN, OWN_MEMORY, OWN_TWO, Target, Variant
 from tests.bench.telemetry import TraceReceiver
 from tests.harness.server_process import Files
@@ -22,6 +22,8 @@ CONNECTIONS = (1, 128)
 SERVICES = (1, 10, 100, 1_000)
 WINDOWS = (1, 4, 16)
 CONTAINERS = (1, 10, 50, 200)
+REFUSALS = (10, 100, 1_000)
+"""Counts of `quotaExceeded`. The refusals are of one controller fewer, so that the breaker stays closed."""
 
 
 @dataclass
@@ -141,6 +143,16 @@ async def containers(stage: Stage) -> list[Row]:
     return list(_rows(with_go, [usual, *(replace(one, containers=count) for one in _calls() for count in CONTAINERS)]))
 
 
+async def refusals(stage: Stage) -> list[Row]:
+    """Return validating calls that a quota refuses, by the number of refusals that the breaker remembers."""
+    rows = [
+        Row(await stage.podgate(redis=redis, policy=refusing_until(count)), Scenario(OVER_QUOTA, controllers=count - 1))
+        for count in REFUSALS
+        for redis in (True, False)
+    ]
+    return [*rows, Row(await stage.go(), Scenario(MUTATE))]
+
+
 COMPARISONS: dict[str, Callable[[Stage], Awaitable[list[Row]]]] = {
     "servers": every_server,
     "rates": low_rates,
@@ -149,6 +161,7 @@ COMPARISONS: dict[str, Callable[[Stage], Awaitable[list[Row]]]] = {
     "containers": containers,
     "connections": connections,
     "processes": two_processes,
+    "refusals": refusals,
 }
 
 

@@ -55,6 +55,14 @@ def windows_of(count: int) -> str:
     return f"{head}- name: {ADMITTED}\n  {match}\n{_PLACEMENT}  quota: {{windows: [{windows}]}}\n{_BREAKER}\n"
 
 
+def refusing_until(count: int) -> str:
+    """Return a policy with one service, EXHAUSTED, whose breaker opens after refusals of that many controllers."""
+    head, _, _ = POLICY.partition("- name:")
+    breaker = f"  breaker: {{quotaExceeded: {{count: {count}, within: 1h}}}}"
+    match = f"match: {{namespaces: [{EXHAUSTED}]}}"
+    return f"{head}- name: {EXHAUSTED}\n  {match}\n{_PLACEMENT}{_ONE_POD}\n{breaker}\n"
+
+
 BREAKERS = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy

@@ -127,6 +127,7 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "containers": row.scenario.containers,
             "services": row.scenario.services,
             "windows": row.scenario.windows,
+            "controllers": row.scenario.controllers,
             "rate": row.scenario.rate,
             "cpu_us": Spread.of(row.cpu_us),
             "redis_cpu_us": Spread.of([one.cpu_us(REDIS) for one in row.rounds]),

@@ -54,6 +54,8 @@ class Scenario:
     """Number of services in the policy, whose Pods alternate; 0: Pods of ADMITTED only."""
     windows: int = 1
     """Number of windows in the quota of the policy."""
+    controllers: int = 0
+    """Number of Deployments whose Pods alternate; 0: WORKLOADS."""
 
     @property
     def name(self) -> str:
@@ -65,6 +67,7 @@ class Scenario:
         parts += [f"{self.containers} containers"] if self.containers != CONTAINERS else []
         parts += [f"{self.services} services"] if self.services else []
         parts += [f"{self.windows} windows"] if self.windows > 1 else []
+        parts += [f"{self.controllers} controllers"] if self.controllers else []
         return f"{', '.join(parts)}, {self.sending}"
 
     @property
@@ -74,6 +77,7 @@ class Scenario:
         return f"{self.connections} kept connection{'s' if self.connections > 1 else ''}"
 
     def workloads(self) -> Iterator[Workload]:
-        for number in range(1 if self.case.has_one_workload else max(WORKLOADS, self.services)):
+        count = 1 if self.case.has_one_workload else self.controllers or max(WORKLOADS, self.services)
+        for number in range(count):
             service = f"s{number % self.services}" if self.services else self.case.service
             yield Workload(service, number, self.pod_bytes, self.own_images, self.containers)

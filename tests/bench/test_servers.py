@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from tests.bench import lineup, scenario, servers
+from tests.bench import idle, lineup, scenario, servers
 from tests.bench.calls import Caller, placement
 from tests.bench.comparison import Bench, Row
 from tests.bench.full import checked_out, comparison
@@ -24,7 +24,7 @@ from tests.bench.quick import quick, summary
 from tests.bench.real_redis import real_redis
 from tests.bench.report import as_json
 from tests.bench.results import read, record
-from tests.bench.scenario import BOTH, CASES, CONNECTIONS, MUTATE, UNMATCHED_POD, VALIDATE, Case, Scenario
+from tests.bench.scenario import BOTH, CASES, CONNECTIONS, MUTATE, OVER_QUOTA, UNMATCHED_POD, VALIDATE, Case, Scenario
 from tests.bench.servers import Target, Variant
 from tests.bench.spread import Spread
 from tests.bench.telemetry import Rates, rates, trace_receiver, unlike
@@ -117,6 +117,33 @@ async def test_comparison_of_growth_measures_each_value(
     assert {row["case"] for row in rows} == {MUTATE.name, VALIDATE.name}
     assert all(row["times_unit"]["median"] > 0 for row in rows)
     assert any(row["new_connections"] for row in rows) == (name == "connections")
+
+
+async def test_refusals_are_measured_while_the_breaker_remembers_one_fewer_than_opens_it(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineup, "REFUSALS", (4,))
+    _, figures, _ = await comparison(lineup.COMPARISONS["refusals"], tiny_bench(files))
+
+    rows = json.loads(msgspec.json.encode(figures))["rows"]
+    refused = [(row["server"], row["controllers"]) for row in rows if row["case"] == OVER_QUOTA.name]
+    assert refused == [(servers.OWN, 3), (servers.OWN_MEMORY, 3)]
+    assert all(row["times_unit"]["median"] > 0 for row in rows)
+
+
+async def test_idle_servers_are_measured_after_each_service_had_a_pod(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle, "SERVICES", (1, 3))
+    (title, *lines), rows = await idle.idle(files, rounds=2, seconds=1.0, settle_seconds=0.0)
+
+    stores = (servers.OWN, servers.OWN_MEMORY)
+    expected = [f"{store}, {services}" for services in ("1 service", "3 services") for store in stores]
+    assert [row["name"] for row in rows] == expected
+    assert [line[2:38].rstrip() for line in lines] == expected
+    assert all(row["server_ms"].high > 0 for row in rows), "a server evaluates its breakers each second"
+    assert ["redis_ms" in row for row in rows] == [True, False] * 2
+    assert "2 rounds" in title
 
 
 async def test_load_on_two_processes_reaches_both(files: Files) -> None:
