@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.processes import running_cpu_seconds
 from tests.harness.fork_server import ForkedProcess
 
 
@@ -88,9 +89,9 @@ class Tiers:
 
 
 class Cpu:
-    """Plugin of a process that runs tests: records the CPU time of each test, and of the processes that ended in it.
+    """Plugin of a process that runs tests: records the CPU time of each test, and of background processes beside it.
 
-    The process of a shared fixture counts for the test in whose teardown it ends.
+    A process that is not one of `Processes` counts for the test in which it ends.
     """
 
     def __init__(self) -> None:
@@ -109,4 +110,4 @@ class Cpu:
 
 
 def _cpu_seconds() -> float:
-    return sum(times()[:4]) + ForkedProcess.cpu_seconds
+    return sum(times()[:4]) + ForkedProcess.cpu_seconds + running_cpu_seconds()

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.host_processes import until
+from tests.cluster.processes import Processes, running_cpu_seconds
 from tests.workers import GROUPS, LONGEST_FIRST, group_of
 
 pytest_plugins = ("pytester",)
@@ -19,6 +21,14 @@ def test_module_in_the_order_exists(module: str) -> None:
 def test_modules_that_measure_share_a_worker_and_others_have_their_own() -> None:
     fuzz, flood, other = (f"tests/server/test_{name}.py::test_one[a::b]" for name in ("fuzz", "flood", "server"))
     assert group_of(fuzz) == group_of(flood) != group_of(other) == "tests/server/test_server.py"
+
+
+def test_cpu_time_of_running_background_processes_is_counted(tmp_path: Path) -> None:
+    before = running_cpu_seconds()
+    processes = Processes(tmp_path)
+    processes.start("busy", ["sh", "-c", "while :; do :; done"])
+    until(lambda: running_cpu_seconds() > before, "the process has used CPU time")
+    processes.close()
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ import secrets
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
+from tests.bench.cpu import cpu_seconds
 from tests.harness.fork_server import ForkedProcess, fork_server
 from tests.timeouts import HANG_SECONDS
 
@@ -36,16 +39,29 @@ def free_ports(count: int, among: Sequence[int] = range(10_000, 12_000)) -> list
         return ports
 
 
+def running_cpu_seconds() -> float:
+    """Return the CPU time of all background processes of this process that are running."""
+    processes = [process for one in Processes.open for process in list(one._running.values())]
+    total = 0.0
+    for process in (process for process in processes if process.returncode is None):
+        with contextlib.suppress(OSError):  # it has just ended
+            total += cpu_seconds(process.pid)
+    return total
+
+
 class Processes:
     """Named processes with the working folder `folder`, which `close` deletes.
 
     `environment` is added to that of programs, but not of commands of this Python.
     """
 
+    open: ClassVar[weakref.WeakSet["Processes"]] = weakref.WeakSet()
+
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self._environment = environment or {}
         self._running: dict[str, subprocess.Popen[bytes] | ForkedProcess] = {}
+        self.open.add(self)
         self._reaper = subprocess.Popen(
             [sys.executable, "-I", "-S", _REAPER, folder],
             stdin=subprocess.PIPE,
