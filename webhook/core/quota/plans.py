@@ -137,7 +137,7 @@ class CounterPlan(Struct, frozen=True, dict=True):
             standing=StandingPlan.of(quota.standing) if quota and quota.standing else None,
         )
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, str]:
         """Return the tag and the service: a service that moves to another pool starts with empty counters."""
         return self.tag, self.service
