@@ -31,7 +31,7 @@ from tests.bench.telemetry import Rates, rates, trace_receiver, unlike
 from tests.bench.traffic import Workload, mutating_review, placed, user_pod, validating_review
 from tests.cluster.binaries import cache
 from tests.cluster.toolchain import go, run_go
-from tests.harness.server_process import Files
+from tests.harness.server_process import TREE, Files
 from tests.redis_servers import RedisServer
 from webhook.core.admission.decision import Half
 from webhook.offline.simulator import patched
@@ -55,6 +55,12 @@ def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scenario, "WORKLOADS", 2)
 
 
+@pytest.fixture(autouse=True)
+def forked_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork Podgate's servers from an interpreter that has imported it, except those of another commit."""
+    monkeypatch.setattr(servers, "TREE", None)
+
+
 @asynccontextmanager
 async def go_target(files: Files, redis: RedisServer | None = None) -> AsyncIterator[tuple[Target, Caller]]:
     """Run the Go webhooks; the last one is the target."""
@@ -68,9 +74,7 @@ def tiny_bench(files: Files) -> Bench:
 
 async def test_comparison_measures_every_server_in_its_scenarios(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineup, "OTHER_SIZES", (65_000,))
-    with checked_out("HEAD") as before:
-        assert before is not None
-        lines, figures, _ = await comparison(lineup.every_server, tiny_bench(files), before, with_kopf=False)
+    lines, figures, _ = await comparison(lineup.every_server, tiny_bench(files), TREE, with_kopf=False)
 
     rows = json.loads(msgspec.json.encode(figures))["rows"]
     own = [servers.OWN, servers.OWN_MEMORY, f"{servers.OWN}, before"]
@@ -86,6 +90,12 @@ async def test_comparison_measures_every_server_in_its_scenarios(files: Files, m
     assert all(row["cpu_us"]["low"] > 0 and row["generator_cpu_us"]["low"] > 0 for row in rows)
     assert all(row["ratio"][servers.GO]["median"] > 0 for row in rows if row["server"] in own)
     assert sum(line.startswith("  podgate") for line in lines) >= len([row for row in rows if row["server"] in own])
+
+
+def test_server_of_another_commit_is_checked_out() -> None:
+    with checked_out("HEAD") as before:
+        assert before is not None
+        assert (before / "webhook" / "__main__.py").is_file()
 
 
 @pytest.mark.parametrize(
@@ -192,7 +202,8 @@ async def test_go_webhooks_give_pods_the_placement_of_podgate(redis: RedisServer
     programs = go_programs()
     async with (
         aiohttp.ClientSession() as session,
-        servers.podgate(Variant("podgate"), files, "http://127.0.0.1:9/v1/traces") as podgate,
+        trace_receiver() as traces,
+        servers.podgate(Variant("podgate"), files, traces.endpoint("0")) as podgate,
         servers.go_webhooks(programs, files, redis) as in_go,
         servers.controller_runtime(programs, files) as controller_runtime,
     ):
