@@ -158,7 +158,7 @@ async def test_idle_servers_are_measured_after_each_service_had_a_pod(
 
 async def test_load_on_two_processes_reaches_both(files: Files) -> None:
     """Their requests would otherwise be those of one process."""
-    async with AsyncExitStack() as stack, trace_receiver() as traces:
+    async with trace_receiver() as traces, AsyncExitStack() as stack:
         stage = lineup.Stage(stack, files, traces)
         await tiny_bench(files).measure([row for row in await lineup.two_processes(stage) if row.target.others])
         reviews = [(await rates(traces, number, target)).reviews for number, target in enumerate(stage.own)]
@@ -201,11 +201,11 @@ def _shapes() -> Iterator[dict[str, Any]]:
 async def test_go_webhooks_give_pods_the_placement_of_podgate(redis: RedisServer, files: Files) -> None:
     programs = go_programs()
     async with (
-        aiohttp.ClientSession() as session,
         trace_receiver() as traces,
         servers.podgate(Variant("podgate"), files, traces.endpoint("0")) as podgate,
         servers.go_webhooks(programs, files, redis) as in_go,
         servers.controller_runtime(programs, files) as controller_runtime,
+        aiohttp.ClientSession() as session,  # the last: servers wait for the end of its connections
     ):
         own, *others = [Caller(session, files, target) for target in (podgate, *in_go, controller_runtime)]
         for pod in _shapes():

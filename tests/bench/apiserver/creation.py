@@ -78,7 +78,7 @@ class Created:
 
 async def creation(files: Files, rounds: int, seconds: float) -> tuple[list[str], list[dict[str, Any]]]:
     """Return the lines of the output, and the figures."""
-    async with AsyncExitStack() as stack, trace_receiver() as traces:
+    async with trace_receiver() as traces, AsyncExitStack() as stack:
         redis = stack.enter_context(real_redis())
         variant = Variant(OWN, redis, policy_of(OWN_MUTATE.namespace, OWN_BOTH.namespace))
         own = await stack.enter_async_context(servers.podgate(variant, files, traces.endpoint("0")))
