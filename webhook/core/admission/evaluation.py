@@ -149,7 +149,9 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     if findings:
         audit["findings"] = messages.audit
     would_write = evaluation.would_write if status is ALLOWED else ()
+    warnings = messages.warnings + evaluation.overwritten
     if would_write:
+        warnings = (*messages.warnings, *_note(evaluation, would_write), *evaluation.overwritten)
         audit["would-rewrite"] = ",".join([f"{write.concern}/{write.mode}" for write in would_write])
     return Decision(
         half=evaluation.half,
@@ -171,7 +173,7 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         status=status,
         findings=findings,
         would_write=would_write,
-        warnings=(*messages.warnings, *_note(evaluation, would_write), *evaluation.overwritten),
+        warnings=warnings,
         patch=evaluation.patch,
         audit=audit,
         receipt=evaluation.receipt,

@@ -11,7 +11,8 @@ DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller
 
 
 def is_exempt_namespace(namespace: str, policy: Policy) -> bool:
-    return namespace in BUILT_IN_EXEMPT_NAMESPACES or matches_any(policy.exemptions.namespaces, namespace)
+    patterns = policy.exemptions.namespaces
+    return namespace in BUILT_IN_EXEMPT_NAMESPACES or (bool(patterns) and matches_any(patterns, namespace))
 
 
 def is_exempt_runtime_class(pod: Pod, policy: Policy) -> bool:
@@ -20,16 +21,16 @@ def is_exempt_runtime_class(pod: Pod, policy: Policy) -> bool:
 
 def exemption(request: Request, pod: Pod, policy: Policy) -> str:
     """Return why a Pod is exempt, "" if it is not. Of the fields that tenants write, only runtimeClassName counts."""
-    exempt = policy.exemptions
+    exempt, user = policy.exemptions, request.user
     if is_exempt_namespace(request.namespace, policy):
         return "namespace"
-    if request.user in exempt.usernames:
+    if user in exempt.usernames:
         return "username"
     if is_exempt_runtime_class(pod, policy):
         return "runtimeClass"
-    if exempt.daemon_sets and request.user == DAEMON_SET_CONTROLLER:
+    if exempt.daemon_sets and user == DAEMON_SET_CONTROLLER:
         return "daemonSet"
     # A tenant can write the annotation too: only a kubelet creates mirror Pods.
-    if MIRROR_ANNOTATION in pod.annotations and request.user.startswith("system:node:"):
+    if user.startswith("system:node:") and MIRROR_ANNOTATION in pod.annotations:
         return "mirror"
     return ""

@@ -33,8 +33,10 @@ def exempt(evaluation: Evaluation) -> None:
 def needs_namespace_labels(evaluation: Evaluation) -> bool:
     """Return whether the Pod's owner depends on labels of its namespace."""
     matcher, namespace = evaluation.compiled.matcher, evaluation.request.namespace
+    if not matcher.needs_labels(namespace):
+        return False
     if evaluation.request.operation == "UPDATE" or _has_unread_labels(evaluation):
-        return matcher.needs_labels(namespace)
+        return True
     is_strict = evaluation.compiled.policy.unmatched is not Unmatched.ADMIT
     workload = evaluation.request.workload
     unresolved = RESOLVED if workload is None else workload.unresolved
