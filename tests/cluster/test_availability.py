@@ -20,10 +20,9 @@ from tests.timeouts import HANG_SECONDS
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 CALLERS = 6
-PAUSE_SECONDS = 0.05
-"""Pause between two calls of one caller."""
-CALLS = int(os.environ.get("PODGATE_TEST_CALLS", "60"))
-"""Number of admitted Pods before and after each change of the servers."""
+SOAK_CALLS = os.environ.get("PODGATE_TEST_CALLS")
+CALLS, PAUSE_SECONDS = (int(SOAK_CALLS), 0.05) if SOAK_CALLS else (60, 0.15)
+"""Number of admitted Pods before and after each change of the servers; pause between two calls of one caller."""
 PRE_STOP_SECONDS = 1.0
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
