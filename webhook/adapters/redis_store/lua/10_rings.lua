@@ -13,7 +13,7 @@ local function hash_of(key)
     local head = packed and cmsgpack.unpack(packed) or NOTHING
     h = { -- almost every field is here: a table that grows costs more
       key = key, last = head[1] or 0, offset = head[2] or 0, behind = head[3] or false, born = head[4] or 0,
-      windows = head[5] or {}, returned = head[6] or {}, slots = {}, sets = {}, dels = {},
+      windows = head[5] or {}, returned = head[6] or NOTHING, slots = {}, sets = {}, dels = {},
       settled = false, begins = false, dirty = false, ttl = false,
     }
     hashes[key] = h

@@ -10,21 +10,20 @@ local function cost_of(text)
   return cost
 end
 
-local function record_of(key, strings)
-  if pods[key] == nil then
-    local packed, p, behind = strings[key], NOTHING, -1
-    if packed then
-      p = {}
-      behind, p.record = cmsgpack.unpack_one(packed)
-    end
-    pods[key], places[key] = p, behind > 0 and string.sub(packed, behind + 1) or ''
-  end
-  return pods[key]
-end
-
+-- Return a Pod's record if it counts, and the record even if it has expired or was refunded.
 local function pod_of(key, strings, now)
-  local p = record_of(key, strings).record
-  return p and p[EXPIRES] > now and not p[REFUNDED] and p or nil
+  local held = pods[key]
+  if held == nil then
+    local packed, behind = strings[key], -1
+    held = NOTHING
+    if packed then
+      held = {}
+      behind, held.record = cmsgpack.unpack_one(packed)
+    end
+    pods[key], places[key] = held, behind > 0 and string.sub(packed, behind + 1) or ''
+  end
+  local p = held.record
+  return p and p[EXPIRES] > now and not p[REFUNDED] and p or nil, p
 end
 
 local function new_record(plan, at, generation, scope, cost_text, source)

@@ -7,17 +7,7 @@
 -- Limits are {seconds, resource, hard, ...}, those of a window one after another; first the service's own, then the
 -- pool's, and those on live Pods last. They have numbers in this order.
 
--- Let each limited window exist; an empty one is not written.
-local function start_windows(h, limits, now)
-  for index = 1, #limits, 3 do
-    local seconds = limits[index]
-    if not h.windows[seconds] then
-      h.windows[seconds], h.begins = {floor(now / (seconds * BUCKET_US_PER_SECOND)), {}, {}}, true
-    end
-  end
-end
-
--- Bind a plan to its hashes, once per call: the time, and the windows of its limits.
+-- Bind a plan to its hashes, once per call, and to the time.
 local function bound_of(plan, own_key, reading, writes, live_key)
   local home, own = hash_of(plan.home), hash_of(own_key)
   if writes and (home.behind or home.last - home.offset > reading) then
@@ -33,10 +23,6 @@ local function bound_of(plan, own_key, reading, writes, live_key)
     }
     settle(home, now)
     settle(own, now)
-    start_windows(own, plan.windows, now)
-    if pool then
-      start_windows(home, pool, now)
-    end
     if plan.standing then
       module('live').bind(b, plan, live_key)
     end
@@ -45,8 +31,8 @@ local function bound_of(plan, own_key, reading, writes, live_key)
   return b
 end
 
--- Check `cost` against every limit, and `live_cost` against those on live Pods. Return what each limit holds, and
--- {number, used, asked, free_at, surge room} of each limit that is exceeded.
+-- Check `cost` against every limit, and `live_cost` against those on live Pods, before any `charge`. Return what each
+-- limit holds, and {number, used, asked, free_at, surge room} of each limit that is exceeded.
 local function judge(b, cost, live_cost)
   local h, limits, number, over = b.own, b.windows, 0, NOTHING
   -- Preallocated, every entry is replaced: a table that grows costs more. A table for each limit has cost 4 % of a call
@@ -57,7 +43,12 @@ local function judge(b, cost, live_cost)
     for index = 1, #limits, 3 do
       local seconds, resource, hard = limits[index], limits[index + 1], limits[index + 2]
       if seconds ~= last then
-        last, sums = seconds, h.windows[seconds][SUMS]
+        local w = h.windows[seconds]
+        if not w then -- an empty one is not written
+          w = {floor(b.now / (seconds * BUCKET_US_PER_SECOND)), {}, {}}
+          h.windows[seconds], h.begins = w, true
+        end
+        last, sums = seconds, w[SUMS]
       end
       number = number + 1
       local has, asked = sums[resource] or 0, cost[resource] or 0

@@ -25,19 +25,6 @@ local function plan_of(packed, home, index, breaker_key, waits_key, live_key, ui
   }
 end
 
-local function strings_of(...)
-  local keys, strings = {...}, {}
-  for index, number in ipairs(keys) do
-    keys[index] = KEYS[number]
-  end
-  if #keys > 0 then
-    for index, value in ipairs(redis.call('MGET', unpack(keys))) do
-      strings[keys[index]] = value
-    end
-  end
-  return strings
-end
-
 -- Commands that Redis may reject go first: once one is accepted, all are. Without modules no breaker has changed, and
 -- there are no live Pods.
 local function write()
@@ -109,13 +96,6 @@ local function carried_out(plans, reading, strings, kind, number, ...)
   return module('operations')[kind](plan, {kind, number, ...}, reading, strings)
 end
 
--- Record for the replicas in `returned` that this one owed nothing at a moment.
-local function show_settled(plan, reading)
-  if next(hash_of(plan.home).returned) then
-    module('operations').show_settled(plan, reading)
-  end
-end
-
 local function execute(argument)
   local values = {cmsgpack.unpack(argument)}
   local reading, plans, results = values[1], {}, {}
@@ -124,7 +104,15 @@ local function execute(argument)
     local time = redis.call('TIME')
     reading = tonumber(time[1]) * 1000000 + tonumber(time[2])
   end
-  local strings = strings_of(cmsgpack.unpack(values[4]))
+  local keys, strings = {cmsgpack.unpack(values[4])}, {}
+  for index, number in ipairs(keys) do
+    keys[index] = KEYS[number]
+  end
+  if #keys > 0 then
+    for index, value in ipairs(redis.call('MGET', unpack(keys))) do
+      strings[keys[index]] = value
+    end
+  end
   local first = 6
   for index = 1, values[5] do
     local plan = plan_of(unpack(values, first, first + PLAN_VALUES - 1))
@@ -138,8 +126,9 @@ local function execute(argument)
     results[index - first + 1] = fine and result or module('operations').words_of(result)
   end
   for _, plan in ipairs(plans) do
-    if plan.settled then
-      pcall(show_settled, plan, reading) -- an operation on a broken record has reported the error
+    local home = plan.settled and hashes[plan.home]
+    if home and home.returned ~= NOTHING then
+      pcall(module('operations').show_settled, plan, home, reading) -- an operation on a broken hash has reported it
     end
   end
   local fine, fault = pcall(write)

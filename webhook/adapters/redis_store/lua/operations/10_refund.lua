@@ -146,7 +146,7 @@ local function book(plan, operation, reading, strings)
   local b = bound_of(plan, own_key, reading, false, KEYS[live_key])
   local now = b.now
   at = min(at + b.home.offset, now)
-  local p = record_of(pod_key, strings).record
+  local _, p = pod_of(pod_key, strings, now)
   if (p and p[EXPIRES] > now) or at + plan.remember <= now then
     return {false}
   end

@@ -165,6 +165,7 @@ local function others_settled(plan, operation, reading)
   if afresh or not returned then
     local now = time_of(home, reading)
     returned = {now, {}}
+    home.returned = home.returned == NOTHING and {} or home.returned
     home.returned[id], home.begins = returned, true
     written(home, plan, now)
   end
@@ -177,10 +178,9 @@ end
 
 -- Record for the replicas in `returned` that this one owed nothing at a moment; unless the tag's data was lost since,
 -- which this replica does not know yet.
-local function show_settled(plan, reading)
+local function show_settled(plan, home, reading)
   local id, at, born = unpack(plan.settled)
-  local home = hash_of(plan.home)
-  if not next(home.returned) or (born > 0 and born ~= home.born) then
+  if born > 0 and born ~= home.born then
     return
   end
   local now = time_of(home, reading)
