@@ -385,3 +385,16 @@ async def test_memory_store_forgets_a_removed_service(clock: HandClock) -> None:
     clock.sleep(7200)
     await store.tick([])
     assert not store._states
+
+
+async def test_memory_store_forgets_many_removed_services_in_parts(clock: HandClock) -> None:
+    store = MemoryStore(clock)
+    plans = [replace(plan_of(window(60, pods=2)), service=f"s{number}", tag=f"s{number}") for number in range(250)]
+    for plan in plans:
+        await ask(store, plan, f"of {plan.service}")
+    clock.sleep(7200)
+    held = []
+    for _ in range(4):
+        await store.tick([])
+        held.append(len(store._states))
+    assert held == [150, 50, 0, 0]
