@@ -44,9 +44,9 @@ class Tiers:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.tiers = [
-            Tier("pure", ("architecture", "core", "reviews", "contract"), 170),
-            Tier("cluster", ("cluster", "compose"), 560),
-            Tier("processes", (), 570),  # all other folders
+            Tier("pure", ("architecture", "core", "reviews", "contract"), 120),
+            Tier("cluster", ("cluster", "compose"), 580),
+            Tier("processes", (), 360),  # all other folders
         ]
         self.durations: dict[str, float] = {}
         self.started = time.monotonic()

@@ -24,6 +24,7 @@ MARKERS = (
     "acquires",
     "loop",
     "starts",
+    "idle",
     "capacity",
 )
 
@@ -58,6 +59,7 @@ def measured() -> dict[str, Any]:
             {"name": "interpreter", "cpu_ms": spread},
         ],
     }
+    listed["idle"] = [{"name": "podgate, memory, 1 service", "server_ms": spread}]
     common = {"date": "2026-01-02", "machine": "a processor"}
     return {part: {**common, "figures": figures} for part, figures in listed.items()} | results(
         apiserver=[created],
@@ -85,6 +87,7 @@ def test_each_fragment_is_written_between_its_markers(measured: dict[str, Any], 
     assert "| a scrape | 2.0 | 2.0 |" in once
     assert once.count("Redis, a few services") == 1
     assert "| Redis, a few services | 2 | 2 | 2 | 2 |" in once
+    assert "| podgate, memory, 1 service | 2.0 | - |" in once
     assert f"| {OWN} | 900 | 200 |" in once
     ET.parse(tmp_path / "pictures" / "growth-services.svg")  # noqa: S314 - written by the code under test
 

@@ -44,6 +44,7 @@ def fragments(results: Json) -> dict[str, str]:
         "acquires": _acquires(results) if "acquires" in results else "",
         "loop": _loop(results) if "loop" in results else "",
         "starts": _starts(results) if "starts" in results else "",
+        "idle": _idle(results) if "idle" in results else "",
         "capacity": capacity.text() if capacity else "",
     }
     return {name: text for name, text in found.items() if text}
@@ -113,6 +114,14 @@ def _starts(results: Json) -> str:
         if "ready_ms" in one and not one["name"].startswith(BEFORE)
     ]
     return markdown(["store, policy", "ready, ms", "CPU, ms", "CPU of the policy check, ms", "RSS, MiB"], lines)
+
+
+def _idle(results: Json) -> str:
+    lines = [
+        [one["name"], *(f"{one[name]['median']:.1f}" if name in one else "-" for name in ("server_ms", "redis_ms"))]
+        for one in results["idle"]["figures"]
+    ]
+    return markdown(["", "server, ms a second", "Redis, ms a second"], lines)
 
 
 def _median(found: Json | None) -> str:
