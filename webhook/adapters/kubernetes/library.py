@@ -1,6 +1,6 @@
-"""Import of kubernetes-asyncio without its 900 models and APIs, of which nothing is used: 35 MiB and 0.24 s of CPU.
+"""Registration of kubernetes-asyncio's packages, which keeps them from importing 900 models and APIs.
 
-Its packages import all of them, so they are registered without being executed. Only the modules below them are.
+Podgate uses none of these: they took 35 MiB and 0.24 s of CPU of each start. Only the modules in use are executed.
 """
 
 import sys
