@@ -61,14 +61,16 @@ class RequestParser:
         if self._rest_bytes != 0:
             self._rest_bytes -= len(data)
             return self._parse(data)
-        framed = _frame(data) if not self._begun else None
-        if framed is not None:
+        begun, self._begun = self._begun, b""
+        whole = begun + data
+        framed = _frame(whole)
+        if framed is not None and not begun:
             key, length_bytes, body_at = framed
             head = self._known.get(key)
             if head is not None and len(data) <= body_at + length_bytes:
                 return self._with_known_header(head, length_bytes, data[body_at:])
         found = self._parse(data)
-        self._follow(self._begun + data, found)
+        self._follow(whole, framed, found)
         return found
 
     def pause_reading(self) -> None:
@@ -103,13 +105,13 @@ class RequestParser:
                 parsed.append((RequestHead.of(message), _content_length(message.headers), body))
         return parsed, is_upgraded
 
-    def _follow(self, data: bytes, found: Found) -> None:
+    def _follow(self, data: bytes, framed: _Framed | None, found: Found) -> None:
         """Note where the request at the beginning of `data` ends, and remember its header."""
-        framed, (requests, is_upgraded) = _frame(data), found
+        requests, is_upgraded = found
         if framed is None and not requests and _END not in data and len(data) <= _HEADER_MAX_BYTES:
             self._begun = data
             return
-        self._begun, self._rest_bytes = b"", -1
+        self._rest_bytes = -1
         if framed is None or len(requests) != 1 or is_upgraded:
             return
         key, length_bytes, body_at = framed
