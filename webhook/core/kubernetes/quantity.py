@@ -99,8 +99,15 @@ class Quantity(_Parsed):
         return cls(text, quantity_value(text))
 
 
+def from_plain(kind: type, value: object) -> Duration | Quantity:
+    """Return an amount from its plain value: msgspec's `dec_hook`."""
+    if kind is Duration or kind is Quantity:
+        return _parsed(kind, str(value))
+    raise NotImplementedError(kind)
+
+
 @lru_cache(maxsize=4096)
-def parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
+def _parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
     """Parse an amount of a document. The services of a policy mostly share a few, and parsing one takes 20 us."""
     return kind.parse(text)
 

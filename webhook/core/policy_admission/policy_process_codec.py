@@ -1,13 +1,13 @@
 """Codec of policy checks between processes: requests and results as MessagePack."""
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.document import DocumentError, LoadResult, Problem, Purpose, load
-from webhook.core.kubernetes.quantity import Duration, Quantity, parsed
+from webhook.core.kubernetes.quantity import from_plain
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
 from webhook.core.policy_admission.policy_review import DocumentReview, PolicyReview
 
@@ -60,7 +60,7 @@ def encode(value: CheckResult | DocumentReview | PolicyReview) -> bytes:
 
 def decode(data: bytes, kind: type[T]) -> T:
     """Decode what `encode` wrote. msgspec.MsgspecError: other data."""
-    return msgspec.msgpack.decode(data, type=kind, dec_hook=_of_our_types)
+    return msgspec.msgpack.decode(data, type=kind, dec_hook=from_plain)
 
 
 def service_of(piece: Raw) -> Service:
@@ -68,11 +68,5 @@ def service_of(piece: Raw) -> Service:
     return _service.decode(piece)
 
 
-def _of_our_types(kind: type, text: Any) -> Any:
-    if kind is Duration or kind is Quantity:
-        return parsed(kind, text)
-    raise NotImplementedError(kind)
-
-
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)
-_service = msgspec.msgpack.Decoder(Service, dec_hook=_of_our_types)
+_service = msgspec.msgpack.Decoder(Service, dec_hook=from_plain)

@@ -5,13 +5,13 @@ those fields are valid, and all rules can run in one pass.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.problems import Path, Problem
-from webhook.core.kubernetes.quantity import Duration, Quantity, parsed
+from webhook.core.kubernetes.quantity import from_plain
 
 T = TypeVar("T")
 
@@ -115,13 +115,7 @@ class DocumentPart:
 
 def converted(node: Node, kind: type[T]) -> T:
     """Convert a node to `kind`. The schema must have accepted the node."""
-    return msgspec.convert(node.plain(), kind, dec_hook=_of_our_types)
-
-
-def _of_our_types(kind: type, value: Any) -> Any:
-    if kind is Duration or kind is Quantity:
-        return parsed(kind, str(value))
-    raise NotImplementedError(kind)
+    return msgspec.convert(node.plain(), kind, dec_hook=from_plain)
 
 
 def until_invalid(problems: Iterator[Problem]) -> Iterator[Problem]:
