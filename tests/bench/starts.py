@@ -23,7 +23,7 @@ from tests.bench.full import checked_out
 from tests.bench.policies import POLICY
 from tests.bench.real_redis import real_redis
 from tests.bench.spread import Spread
-from tests.harness.server_process import TREE, Files
+from tests.harness.server_process import TREE, Files, resident_bytes
 from tests.timeouts import HANG_SECONDS
 
 ROUNDS = 7
@@ -94,7 +94,7 @@ def start(into: Start, files: Files, arguments: Sequence[str], tree: Path) -> No
         into.ready_ms.append((time.perf_counter() - began) * 1e3)
         into.server_ms.append(cpu_seconds(process.pid) * 1e3)
         into.children_ms.append(_of_children_seconds(process.pid) * 1e3)
-        into.rss_mib.append(rss_bytes(process.pid) / _MIB)
+        into.rss_mib.append(resident_bytes(process.pid) / _MIB)
     finally:
         process.terminate()
         process.wait(HANG_SECONDS)
@@ -117,12 +117,6 @@ def _of_children_seconds(pid: int) -> float:
     """Return the CPU time of the ended children of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
-
-
-def rss_bytes(pid: int) -> int:
-    """Return the resident memory of a process."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def measured(

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import os
 import signal
 import ssl
 import subprocess
@@ -165,6 +166,12 @@ class Serving:
         async with asyncio.timeout(HANG_SECONDS):
             while await self.metric(line) < at_least:  # noqa: ASYNC110 - it happens in another process
                 await asyncio.sleep(0.05)
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def pod(name: str = "web", **spec: Any) -> dict[str, Any]:

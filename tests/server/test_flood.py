@@ -22,7 +22,7 @@ from tests.authentication.test_secret_path import SECRET, Reduced, reduced
 from tests.harness.attackers import Attack, attacking
 from tests.harness.identity import Signer
 from tests.harness.raw_http import BODY, eventually, head, line, sized, status
-from tests.harness.server_process import TREE, Files, Serving, serving
+from tests.harness.server_process import TREE, Files, Serving, resident_bytes, serving
 from tests.harness.stall_meter import Gaps, spinning
 
 SOAK = os.environ.get("PODGATE_TEST_FLOOD", "") == "soak"
@@ -151,8 +151,7 @@ def attack_on(server: Serving) -> Attack:
 
 
 def rss_bytes(server: Serving) -> int:
-    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return resident_bytes(server.process.pid)
 
 
 def descriptors(server: Serving) -> int:
