@@ -120,7 +120,8 @@ class RedisTicker:
                         self._on_missed(rest.planned.plan)
                 else:
                     moving += self._moving(group, *answer)
-        return moving, faults
+        wanted = {id(plan) for plan in moving}
+        return [plan for plan in plans if id(plan) in wanted], faults  # breakerGuard counts in the policy's order
 
     def _groups(self, resting: list[_Rest]) -> list[list[_Rest]]:
         """Return what one operation may compare: on a Cluster, the services of one tag."""
