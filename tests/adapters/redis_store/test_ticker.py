@@ -20,9 +20,10 @@ from tests.core.plans import plan_of, window
 from tests.redis_servers import RedisCluster, RedisServer
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisStore, open_transport, operations
+from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.core.breaker import BreakerView, Forcing, State, Transition
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.quota import Acquire, CounterPlan
+from webhook.core.quota import Acquire, CounterPlan, PoolPlan
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
 
@@ -80,6 +81,52 @@ async def test_services_at_rest_are_compared_by_tag_on_a_cluster(redis_cluster: 
         sent.clear()
         await store.tick(plans)
         assert sent == {"changed": 3}
+
+
+async def compare_order(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check the order of ticks of resting, changed and new services, some of which share a tag and a pool."""
+    ticked: list[CounterPlan] = []
+    pool = PoolPlan("shared", (window(60, pods=9),))
+    policy = [SERVICES[0], *(replace(one, tag="shared", pool=pool) for one in SERVICES[1:5]), *SERVICES[5:8]]
+    policy = [policy[number] for number in (3, 0, 5, 1, 7, 4, 2, 6)]  # neither by name nor by tag
+
+    def noted(planned: PreparedPlan, tick: Callable[..., Any] = operations.tick) -> Any:
+        ticked.append(planned.plan)
+        return tick(planned)
+
+    async with store_at(url) as store, store_at(url) as other:
+        await store.tick(policy)
+        for plan in sorted(policy[1:-1], key=lambda one: one.service):
+            await other.record_outcomes(plan, [Outcomes(0, 1, 0)])
+        monkeypatch.setattr(operations, "tick", noted)
+        await store.tick([*policy, SERVICES[9]])
+    assert ticked == [*policy[1:-1], SERVICES[9]]
+
+
+async def test_changed_services_are_ticked_in_the_order_of_the_policy(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await compare_order(redis_server.url, monkeypatch)
+
+
+async def test_changed_services_are_ticked_in_the_order_of_the_policy_on_a_cluster(
+    redis_cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await compare_order(redis_cluster.url, monkeypatch)
+
+
+async def test_trips_of_all_calls_of_a_tick_count_for_the_guard(store: RedisStore, clock: HandClock) -> None:
+    guarded = replace(BREAKER, open_max=3)
+    policy = [replace(one, breaker=guarded) for one in SERVICES[:200]]
+    await store.tick(policy)
+    await asyncio.gather(*(store.record_outcomes(plan, [Outcomes(0, 50, 0)]) for plan in policy))
+    for _ in range(2):
+        clock.us += SECOND_US
+        await asyncio.gather(*(store.record_outcomes(plan, [Outcomes(0, 50, 0)]) for plan in policy))
+    clock.us += 2 * SECOND_US
+    moves = await store.tick(policy)
+    assert [move.service for move in moves if move.is_change] == ["s0", "s1", "s2"]
+    assert sum(move.is_held_back for move in moves) == 197
 
 
 def acquire(plan: CounterPlan, uid: str = "a") -> Acquire:

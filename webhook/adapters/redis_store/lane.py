@@ -159,6 +159,7 @@ class Lane:
                 self._called, self._called_at = batch, asyncio.get_running_loop().time()
                 await self._call(batch)
                 self._late = False
+                await asyncio.sleep(0)  # callers learn from their results, such as which breakers are open
         finally:
             self._calling, self._called, self._late = None, (), False
 
