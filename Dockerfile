@@ -7,6 +7,7 @@ RUN python -m venv /opt/podgate \
  && /opt/podgate/bin/pip install --disable-pip-version-check --no-cache-dir --require-hashes --requirement requirements.serve.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY certs ./certs
+COPY manifests ./manifests
 COPY webhook ./webhook
 RUN /opt/podgate/bin/pip install --disable-pip-version-check --no-cache-dir --no-deps --no-build-isolation . \
  && /opt/podgate/bin/pip uninstall --yes setuptools pip

@@ -33,7 +33,7 @@ def test_cert_manager_secrets_are_those_of_server_and_api_server() -> None:
     assert serving["dnsNames"] == [name.value for name in server_names(f"podgate.{NAMESPACE}.svc")]
     assert caller["commonName"] == CertificatePlan.__dataclass_fields__["client_name"].default
     assert ("server auth" in serving["usages"], "client auth" in caller["usages"]) == (True, True)
-    pod = objects("30-deployment.yaml")["Deployment/podgate"]["spec"]["template"]["spec"]
+    pod = objects("base/30-deployment.yaml")["Deployment/podgate"]["spec"]["template"]["spec"]
     assert {"secretName": SERVING, "defaultMode": 0o440} in [volume.get("secret") for volume in pod["volumes"]]
 
 

@@ -18,7 +18,7 @@ from webhook.core.document import Purpose, configmap, load
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-RBAC = MANIFESTS / "10-rbac.yaml"
+RBAC = MANIFESTS / "base" / "10-rbac.yaml"
 CONTROLLER_RBAC = MANIFESTS / "redis" / "11-rbac-controller.yaml"
 CERTIFICATES_RBAC = MANIFESTS / "certificates" / "12-rbac-certificates.yaml"
 """Rights of a controller that manages certificates."""

@@ -24,7 +24,7 @@ def policy() -> str:
 
 def pod_spec() -> dict[str, Any]:
     """Return the spec of the Deployment's Pods."""
-    [deployment] = objects("30-deployment.yaml")
+    [deployment] = objects("base/30-deployment.yaml")
     spec: dict[str, Any] = deployment["spec"]["template"]["spec"]
     return spec
 

@@ -41,7 +41,8 @@ HEADER = """\
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:podgate"
 CONTROLLER = f"system:serviceaccount:{NAMESPACE}:podgate-controller"
 CALLER = f"system:serviceaccount:{NAMESPACE}:kube-apiserver-caller"
-NUMBERED = sorted(path.name for path in manifests.FOLDER.glob("[0-9]*.yaml"))
+BASE = sorted(path.name for path in manifests.FOLDER.glob("base/[0-9]*.yaml"))
+NUMBERED = [*(f"base/{name}" for name in BASE), "20-policy.yaml", "50-webhooks.yaml"]
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +66,13 @@ def test_shipped_webhooks_are_rendered_from_the_shipped_policy(*, refresh_golden
     assert manifests.WEBHOOKS.read_text() == rendered
 
 
-def test_every_numbered_manifest_but_the_webhooks_is_applied() -> None:
-    listed = yaml.safe_load((manifests.FOLDER / "kustomization.yaml").read_text())["resources"]
-    assert [*listed, manifests.WEBHOOKS.name] == NUMBERED
+def test_every_manifest_of_the_base_is_applied() -> None:
+    assert yaml.safe_load((manifests.FOLDER / "base/kustomization.yaml").read_text())["resources"] == BASE
+
+
+def test_apply_never_replaces_the_policy(site: Site) -> None:
+    objects = yaml.safe_load_all(site.run("kubectl kustomize manifests"))
+    assert [one["metadata"]["name"] for one in objects if one["kind"] == "ConfigMap"] == ["podgate-identities"]
 
 
 def test_deployment_flags_are_valid_and_the_grace_period_covers_the_shutdown(
@@ -106,7 +111,7 @@ def test_api_server_accepts_the_manifests(site: Site, name: str) -> None:
 
 def test_second_apply_changes_nothing(site: Site) -> None:
     printed = site.run("kubectl apply -k manifests").splitlines()
-    assert len(printed) == 15
+    assert len(printed) == 14
     assert [line for line in printed if not line.endswith(" unchanged")] == []
 
 

@@ -182,7 +182,7 @@ def deployment(path: Path) -> dict[str, Any]:
 def test_deployment_differs_from_the_default_only_in_caller_identity() -> None:
     reduced_deployment, default_deployment = (
         deployment(FOLDER / "30-deployment.yaml"),
-        deployment(manifests.FOLDER / "30-deployment.yaml"),
+        deployment(manifests.FOLDER / "base/30-deployment.yaml"),
     )
     caller_flags = ("--client-ca=", "--jwks", "--cluster-keys", "--identities=", "--denied-tokens=", "--token-binding=")
     spec, default_spec = (one["spec"]["template"]["spec"] for one in (reduced_deployment, default_deployment))

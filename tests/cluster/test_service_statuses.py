@@ -16,7 +16,7 @@ from tests.cluster.identities import Identities
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 NAME = "servicestatuses.podgate.io"
-CRD = str(manifests.FOLDER / "05-servicestatus.yaml")
+CRD = str(manifests.FOLDER / "base/05-servicestatus.yaml")
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -69,7 +69,7 @@ def table(running: ControllerFixture, *options: str) -> list[str]:
 
 def test_missing_definition_is_reported_once_and_stops_nothing_else(running: ControllerFixture, store: str) -> None:
     [writer] = running.controllers
-    message = f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml"
+    message = f"{NAME} is not installed: kubectl apply -f manifests/base/05-servicestatus.yaml"
     running.wait(lambda: message in running.installation.log(writer), "the message to be logged")
     assert running.installation.create_pod(f"statuses-plain-{store}")[0] == 201
     running.plane.kubectl("apply", "-f", CRD)

@@ -222,7 +222,7 @@ def peak_rss_bytes(server: Serving) -> int:
 
 
 def memory_limit_bytes(mode: str) -> int:
-    folder = Path(__file__).parents[2] / "manifests" / ("" if mode == MUTUAL else "reduced")
+    folder = Path(__file__).parents[2] / "manifests" / ("base" if mode == MUTUAL else "reduced")
     [deployment] = yaml.safe_load_all((folder / "30-deployment.yaml").read_text())
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     return int(container["resources"]["limits"]["memory"].removesuffix("Mi")) << 20

@@ -81,7 +81,8 @@ def _absent_or(error: RefusedError) -> Exception:
     """Return ServiceStatusNotInstalledError for a missing collection (404), else the error itself."""
     if error.status != NOT_FOUND:
         return error
-    return ServiceStatusNotInstalledError(f"{NAME} is not installed: kubectl apply -f manifests/05-servicestatus.yaml")
+    remedy = "kubectl apply -f manifests/base/05-servicestatus.yaml"
+    return ServiceStatusNotInstalledError(f"{NAME} is not installed: {remedy}")
 
 
 @asynccontextmanager

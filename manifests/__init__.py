@@ -1,0 +1,1 @@
+"""Manifests of Podgate, as data of the package: `importlib.resources.files("manifests")`."""
