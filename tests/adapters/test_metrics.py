@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.harness.records import (
     ADMITTED,
     ADVISED,
+    AT_NS,
     AT_US,
     BREAKER_DENIED,
     CALLER,
@@ -22,7 +23,7 @@ from tests.harness.records import (
 )
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.metrics import CONTENT_TYPE, Metrics
+from webhook.adapters.metrics import CONTENT_TYPE, Metrics, ProcessRole
 from webhook.adapters.metrics.families import FAMILIES, STORE_TROUBLES, MetricKind
 from webhook.adapters.redis_store.error_classes import (
     AUTHENTICATION,
@@ -47,6 +48,7 @@ from webhook.core.quota.open_breaker_limit import Guarded
 
 CODE = Path(__file__).parents[2] / "webhook"
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+STAGES = (("decode", 1_000_000), ("check", 2_000_000), ("charge", 42_000_000), ("answer", 43_000_000))
 WOULD_BE_DENIED = replace(
     ADMITTED,
     findings=(
@@ -65,9 +67,9 @@ def metrics() -> Metrics:
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
-    """Read the scrape line by line: the text before the value is the key."""
-    lines = metrics.render().decode().splitlines()
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+    """Read Podgate's own part of the scrape line by line: the text before the value is the key."""
+    lines = [line for line in metrics.render().decode().splitlines() if line.startswith("podgate_")]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
 
 def series(metrics: Metrics, name: str) -> dict[str, float]:
@@ -76,13 +78,11 @@ def series(metrics: Metrics, name: str) -> dict[str, float]:
 
 def record_all(metrics: Metrics) -> None:
     """Record each kind of event at least once."""
-    metrics.watch_in_flight(lambda: 3)
-    metrics.watch_record(lambda: {"written": 5, "dropped": 2})
-    metrics.watch_trace_parents(lambda: {"followed": 10, "limited": 1})
+    record_process(metrics)
     rewritten = replace(ADMITTED, half=Half.MUTATE, patch=(add("s", "spec", "schedulerName"),))
     metrics.reviewed(review(replace(rewritten, degraded="breaker OPEN"), 200_000))
     metrics.reviewed(review(replace(rewritten, would_degrade=True), 200_000))
-    metrics.reviewed(review())
+    metrics.reviewed(review(stages=STAGES))
     metrics.reviewed(review())
     metrics.reviewed(review(QUOTA_DENIED, 2_000_000))
     metrics.reviewed(review(BREAKER_DENIED, 90_000))
@@ -138,6 +138,14 @@ def record_all(metrics: Metrics) -> None:
         },
         Guarded(1, 3),
     )
+
+
+def record_process(metrics: Metrics) -> None:
+    """Record what a scrape reads of the process."""
+    metrics.watch_in_flight(lambda: 3)
+    metrics.watch_record(lambda: {"written": 5, "dropped": 2})
+    metrics.watch_trace_parents(lambda: {"followed": 10, "limited": 1})
+    metrics.health.update(ready=True, leads=False)
 
 
 def record_certificates(metrics: Metrics) -> None:
@@ -280,6 +288,9 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         'podgate_ca_bundle_mended_total{place="mutatingwebhookconfigurations/podgate"}': 1,
         "podgate_certificate_troubles_total": 1,
         'podgate_kept_certificate_expiry_timestamp_seconds{secret="podgate-tls"}': 2e9,
+        "podgate_last_review_timestamp_seconds": AT_NS / 1e9,
+        "podgate_ready": 1,
+        "podgate_leader": 0,
         'podgate_build_info{version="0.1.0"}': 1,
     }
 
@@ -305,6 +316,8 @@ def test_scrape_has_exactly_the_documented_names_labels_and_kinds(metrics: Metri
     assert "target_info" not in text
     scraped = {}
     for family in text_string_to_metric_families(text):
+        if family.name.startswith("process_"):
+            continue
         name = family.name + ("_total" if family.type == "counter" else "")
         labels = {frozenset(sample.labels) - {"le"} for sample in family.samples}
         assert len(labels) == 1, name
@@ -318,6 +331,37 @@ def test_page_documents_exactly_the_exported_metrics() -> None:
     documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _, _ in found}
     assert len(documented) == len(found), "a metric is documented twice"
     assert documented == {family.name: (family.kind.value, family.labels) for family in FAMILIES}
+
+
+def test_page_documents_exactly_the_exported_process_metrics(metrics: Metrics) -> None:
+    exported = set(re.findall(r"^(process_\w+) ", metrics.render().decode(), re.MULTILINE))
+    assert exported == set(re.findall(r"`(process_\w+)`", PAGE.read_text()))
+
+
+def test_reviews_of_pods_and_templates_set_the_time_of_the_last_one(metrics: Metrics) -> None:
+    name = "podgate_last_review_timestamp_seconds"
+    assert series(Metrics("1", ProcessRole.REVIEWS), name) == {name: 0}
+    assert not series(Metrics("1", ProcessRole.RECONCILES), name), "a controller reviews nothing"
+    for decision in (ADMITTED, replace(ADVISED, dry_run=True)):
+        metrics.reviewed(review(decision))
+        assert series(metrics, name) == {name: AT_NS / 1e9}
+    assert metrics.last_review_us == AT_NS // 1000
+
+
+def test_charge_duration_is_that_of_the_stage_that_calls_the_store(metrics: Metrics) -> None:
+    metrics.reviewed(review(stages=STAGES))
+    metrics.reviewed(review(stages=(*STAGES[:1], ("breaker", 5), ("answer", 9))))
+    shown = samples(metrics)
+    assert shown["podgate_charge_duration_seconds_count"] == 1
+    assert shown["podgate_charge_duration_seconds_sum"] == 0.04
+    assert shown['podgate_charge_duration_seconds_bucket{le="0.025"}'] == 0
+    assert shown['podgate_charge_duration_seconds_bucket{le="0.05"}'] == 1
+
+
+def test_bound_of_the_latency_objective_is_a_bucket(metrics: Metrics) -> None:
+    metrics.reviewed(review(duration_ns=800_000_000))
+    metrics.reviewed(review(duration_ns=800_000_001))
+    assert samples(metrics)['podgate_review_duration_seconds_bucket{half="validate",le="0.8"}'] == 1
 
 
 def test_refusal_counters_of_every_reason_start_at_zero(metrics: Metrics) -> None:
@@ -491,7 +535,10 @@ def test_template_review_changes_workload_metrics_only(metrics: Metrics, verdict
     before = samples(metrics)
     metrics.reviewed(review(replace(ADVISED, operation="CREATE", verdict=verdict, exemption="username")))
     names = {key.split("{")[0] for key, value in samples(metrics).items() if before.get(key) != value}
-    assert names == {"podgate_calls_total", "podgate_workload_reviews_total", "podgate_workload_warnings_total"}
+    assert names == {
+        *("podgate_last_review_timestamp_seconds", "podgate_calls_total"),
+        *("podgate_workload_reviews_total", "podgate_workload_warnings_total"),
+    }
 
 
 def test_template_dry_run_is_a_review_without_warnings(metrics: Metrics) -> None:

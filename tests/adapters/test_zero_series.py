@@ -1,17 +1,20 @@
 """Counters start at 0 before the first event, for Prometheus' increase()."""
 
+import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.adapters.test_metrics import samples
 from tests.core.reviewing import Gate, policy_of
-from tests.harness.server_process import Files, serving
+from tests.harness.server_process import Files, pod, serving
 from webhook.adapters.metrics import Metrics, ProcessRole, families
 from webhook.adapters.metrics.zeros import zeros
 from webhook.controller import reports
 from webhook.core.breaker import State, Transition, TransitionCause
+from webhook.offline.simulator import Ask
 from webhook.outcomes.aggregator import DISABLED, OVERFLOW, STORE
 from webhook.store.backlog import BookingCause
 
@@ -160,3 +163,13 @@ async def test_running_server_shows_counters_before_its_first_call(tmp_path: Pat
     async with serving(Files.create(tmp_path)) as server:
         text = (await server.get("/metrics"))[1]
     assert re.search(r'^podgate_quota_denied_total\{.*service="payment-api".*\} 0\.0$', text, re.MULTILINE), text[:2000]
+
+
+async def test_review_sets_the_time_of_the_last_one_in_metrics_and_status(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path)) as server:
+        assert json.loads((await server.get("/status"))[1])["lastReviewAt"] is None
+        before = time.time()
+        await server.create(Ask(pod(), "payments", "u1", "alice"))
+        assert before <= await server.metric("podgate_last_review_timestamp_seconds") <= time.time()
+        assert json.loads((await server.get("/status"))[1])["lastReviewAt"].startswith("20")
+        assert await server.metric("podgate_charge_duration_seconds_count") == 1

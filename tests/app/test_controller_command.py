@@ -174,6 +174,9 @@ async def test_one_of_two_controllers_leads_and_the_other_stands_by(
             )
             assert (await first.get("/readyz"))[0] == 200
             assert "podgate_watched_pods" not in (await second.get("/metrics"))[1]
+            for controller, leads in ((first, "1.0"), (second, "0.0")):
+                rows = (await controller.get("/metrics"))[1].splitlines()
+                assert {f"podgate_leader {leads}", "podgate_ready 1.0"} <= set(rows)
             first.process.terminate()
             await second.until_status(leads=True)
             assert await first.process.wait() == 0

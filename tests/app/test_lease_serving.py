@@ -160,6 +160,7 @@ async def test_lease_holder_continues_while_the_api_server_is_unavailable(fake: 
         connection.send(head(server, sized()) + BODY)
         assert status(await connection.answer()) == 200
         assert await server.get("/readyz") == (200, "ok\n")
+        assert await server.metric("podgate_leader") == await server.metric("podgate_ready") == 1
 
 
 async def test_server_listens_once_the_api_server_answers(

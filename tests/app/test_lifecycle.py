@@ -110,6 +110,7 @@ async def test_server_with_expired_certificates_is_not_ready_until_they_are_rene
     async with serving(files) as server:
         reasons = "the serving certificate has expired\nall CAs of clients have expired\n"
         assert await server.get("/readyz") == (503, reasons)
+        assert "\npodgate_ready 0.0\n" in (await server.get("/metrics"))[1]
         (files.pki.folder / "ca.crt").write_bytes(valid_ca)
         files.pki.renew_server()
         await eventually(lambda: _is_ready(server))

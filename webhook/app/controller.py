@@ -130,6 +130,7 @@ class ControllerProcess:
         return [*([self._lease.trouble] if self._lease.trouble else []), *self._sources.unready()]
 
     async def _metrics(self) -> bytes:
+        self._telemetry.metrics.health.update(ready=not self._unready(), leads=not self._lease.obstacle)
         return await asyncio.to_thread(self._telemetry.metrics.render)
 
     async def _status(self) -> bytes:

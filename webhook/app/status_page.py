@@ -65,6 +65,7 @@ class StatusPage:
         status = ServerStatus(
             version=self._version,
             now_us=self._clock.now_us(),
+            last_review_us=self._metrics.last_review_us,
             wall_us=time.time_ns() // 1000,
             source=self._sources.name,
             policy=compiled.loaded if compiled else None,
@@ -89,6 +90,8 @@ class StatusPage:
         snapshots, compiled = await self._snapshots(), self._sources.policies.current()
         self._metrics.update(snapshots, guarded(compiled.plans.values(), snapshots) if compiled else None)
         self._metrics.certificates(self._certificates())
+        lease = self._sources.lease
+        self._metrics.health.update(ready=not self.unready(), leads=None if lease is None else not lease.obstacle)
         return await asyncio.to_thread(self._metrics.render)  # reviews must not wait for it
 
     def _certificates(self) -> dict[str, float]:

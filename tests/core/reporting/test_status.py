@@ -103,6 +103,7 @@ def snapshot(**changes: Any) -> ServerStatus:
         "version": "0.1.0",
         "now_us": NOW_US,
         "wall_us": NOW_US,
+        "last_review_us": NOW_US - 2_750_000,
         "source": "p.yaml",
         "policy": LOADED,
         "loaded_at_us": NOW_US - 60_000_000,
@@ -126,6 +127,7 @@ def test_document_contains_the_whole_status() -> None:
     assert {key: value for key, value in document.items() if key not in {"services", "pools"}} == {
         "version": "0.1.0",
         "time": "2027-01-15T08:00:00.000Z",
+        "lastReviewAt": "2027-01-15T07:59:57.250Z",
         "clientIdentity": "mutual",
         "notReady": [],
         "policy": {

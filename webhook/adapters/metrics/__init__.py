@@ -13,6 +13,7 @@ from webhook.adapters.metrics.keys import KeyTotals
 from webhook.adapters.metrics.ledger import PodLedgerHealth
 from webhook.adapters.metrics.outcomes import OutcomeTotals
 from webhook.adapters.metrics.overrides import OverrideGauges
+from webhook.adapters.metrics.process_health import ProcessHealth
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
@@ -58,6 +59,7 @@ class Metrics:
         self.ledger = PodLedgerHealth()
         self.outcomes = OutcomeTotals()
         self.kept_certificates = CertificateTotals()
+        self.health = ProcessHealth()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
         usage = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
@@ -89,6 +91,11 @@ class Metrics:
 
     def reviewed(self, review: Review) -> None:
         self._decisions.add(review, self._of_policy(review.decision.service))
+
+    @property
+    def last_review_us(self) -> int:
+        """When the last review began, in microseconds since the Unix epoch; 0 before the first."""
+        return self._decisions.last_review_ns // 1000
 
     def _of_policy(self, service: str | None) -> str:
         """Return the label; "" for a service that is gone: a late review must not bring its series back."""
@@ -214,12 +221,13 @@ class Metrics:
             with put_off():
                 from webhook.adapters.metrics.reader import Exposition  # noqa: PLC0415  as above
 
-            self._exposition = Exposition(self._version, self._in_flight, self._rows, self._decisions.durations)
+            self._exposition = Exposition(self._version, self._in_flight, self._rows, self._decisions.histograms)
         with paused():  # a collection in between stopped the event loop for 20 ms, with 1,000 services
             return self._exposition.render()
 
     def _rows(self) -> Iterable[tuple[Family, Iterable[Row]]]:
-        """Return the series of each family, except of the instruments and the histogram."""
+        """Return the series of each family, except of the instruments and the histograms."""
+        reviews = ProcessRole.REVIEWS in self._duties or self.last_review_us
         at_zero = self._from_zero()
         hashes = [((self._policy_hash,), 1.0)] if self._policy_hash else []
         expiry = [((name,), at) for name, at in self._expiry_seconds.items()]
@@ -228,6 +236,8 @@ class Metrics:
             *self._standing.rows(),
             *self._store.rows(),
             *self.ledger.rows(),
+            (families.LAST_REVIEW, [((), self._decisions.last_review_ns / 1e9)] if reviews else []),
+            *self.health.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),
             *self._overrides.rows(self._of_policy),

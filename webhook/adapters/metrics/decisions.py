@@ -1,7 +1,10 @@
 """Counters of reviews. Rewrites are counted from the mutating call, everything else from the validating call."""
 
+from collections.abc import Sequence
+
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import OTHER, Durations, Totals
+from webhook.adapters.metrics.families import Family
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.breaker import State
 from webhook.core.findings import Code
@@ -11,6 +14,8 @@ from webhook.ports import Review
 
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 _BREAKER_CODES = frozenset({Code.BREAKER_OPEN, Code.BREAKER_PROBING})
+_CHARGE = "charge"
+"""The interceptor's stage that calls the store."""
 
 
 class Decisions:
@@ -18,6 +23,9 @@ class Decisions:
 
     def __init__(self) -> None:
         self.durations = {half: Durations() for half in Half}
+        self.charges = Durations()
+        self.last_review_ns = 0
+        """When the last review began, in nanoseconds since the Unix epoch; 0 before the first."""
         self._reviews = Totals(families.REVIEWS)
         self._workloads = Totals(families.WORKLOADS)
         self._workload_warnings = Totals(families.WORKLOAD_WARNINGS)
@@ -39,6 +47,7 @@ class Decisions:
 
     def add(self, review: Review, service: str) -> None:
         """Count one review for `service`; "" if no service of the policy in force owns it."""
+        self.last_review_ns = review.started_ns
         decision = review.decision
         operation = decision.operation if decision.operation in _OPERATIONS else OTHER
         if review.caller is not None:
@@ -48,12 +57,22 @@ class Decisions:
             return
         self._reviews.add(decision.half, service, operation, decision.verdict)
         self.durations[decision.half].add(review.duration_ns)
+        stages = review.stages
+        if len(stages) > 2 and stages[-2][0] == _CHARGE:  # noqa: PLR2004  a charge is followed by the answer only
+            self.charges.add(stages[-2][1] - stages[-3][1])
         if decision.dry_run:
             return
         if decision.half is Half.VALIDATE:
             self._judged(decision, service)
         elif decision.patch:  # empty if the call is repeated for the same Pod
             self._rewritten(decision, service)
+
+    def histograms(self) -> Sequence[tuple[Family, Sequence[tuple[tuple[str, ...], Durations]]]]:
+        """Return every histogram with its series."""
+        return [
+            (families.DURATION, [((half,), series) for half, series in self.durations.items()]),
+            (families.CHARGE_DURATION, [((), self.charges)]),
+        ]
 
     def _advised(self, decision: Decision, service: str, operation: str) -> None:
         """Count the review of a workload's Pod template, apart from reviews of Pods: it has no Pod yet."""

@@ -63,6 +63,10 @@ REVIEWS = _counter("reviews_total", "half service operation decision", "Reviews 
 DURATION = Family(
     "podgate_review_duration_seconds", MetricKind.HISTOGRAM, ("half",), "Time from a review's body to its answer."
 )
+CHARGE_DURATION = Family(
+    "podgate_charge_duration_seconds", MetricKind.HISTOGRAM, (), "Time that a review waited for the store."
+)
+LAST_REVIEW = _gauge("last_review_timestamp_seconds", "", "When the last review began, 0 before the first.")
 CALLS = _counter("calls_total", "client_id role", "Reviews by calling client.", CLIENTS_MAX)
 IN_FLIGHT = _gauge("calls_in_flight", "", "Calls being answered now.")
 REFUSED = _counter("refused_calls_total", "reason", "Calls rejected before any decision.", REASONS_MAX)
@@ -194,10 +198,12 @@ CERTIFICATE_TROUBLES = _counter(
     "certificate_troubles_total", "", "Certificate maintenance failures, each counted once until recovery."
 )
 KEPT_EXPIRY = _gauge("kept_certificate_expiry_timestamp_seconds", "secret", "When the certificate in a Secret expires.")
+READY = _gauge("ready", "", "1 if the process is ready, else 0.")
+LEADER = _gauge("leader", "", "1 if the process holds the Lease, else 0.")
 BUILD_INFO = _gauge("build_info", "version", "1 for the running version.")
 
 FAMILIES = (
-    *(REVIEWS, DURATION, CALLS, IN_FLIGHT, REFUSED),
+    *(REVIEWS, DURATION, CHARGE_DURATION, LAST_REVIEW, CALLS, IN_FLIGHT, REFUSED),
     *(FINDINGS, WOULD_DENY, WOULD_REWRITE, DEGRADED, WOULD_DEGRADE, EXEMPT, UNMATCHED),
     *(WORKLOADS, WORKLOAD_WARNINGS),
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, STANDING_ENFORCED, POOL_USED, POOL_LIMIT),
@@ -209,7 +215,7 @@ FAMILIES = (
     *(OUTCOMES, OUTCOMES_DROPPED, OUTCOMES_REFUSED),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
-    *(EVENTS, REPLICAS),
+    *(EVENTS, REPLICAS, READY, LEADER),
     *(KEY_FETCHES, KEYS_FETCHED, KEYS),
     *(FILE_RELOADS, FILE_LOADED, FILE_GOOD, RECORDED, TRACE_PARENTS, REDUCED_MODE, CERTIFICATE_EXPIRY, BUILD_INFO),
     *(CERTIFICATES_MADE, TRUST_MENDED, CERTIFICATE_TROUBLES, KEPT_EXPIRY),

@@ -7,7 +7,7 @@ under `otel_metric_overflow`, but services, namespaces and policy hashes change.
 and collecting a point takes twice the time (17 us instead of 9 us, text included).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -27,29 +27,31 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import BOUNDS_SECONDS, Durations, Row
 from webhook.adapters.metrics.families import Family, MetricKind
-from webhook.core.admission.decision import Half
 
 _SCOPE = "podgate"
 
+Series = Iterable[tuple[tuple[str, ...], Durations]]
+
 
 class Exposition:
-    """All metrics of a process as text: its instruments, the series of `rows`, and the histogram of `durations`."""
+    """All metrics of a process as text: its instruments, the series of `rows` and `histograms`, and `process_*`."""
 
     def __init__(
         self,
         version: str,
         in_flight: Callable[[], int] | None,
         rows: Callable[[], Iterable[tuple[Family, Iterable[Row]]]],
-        durations: Mapping[Half, Durations],
+        histograms: Callable[[], Iterable[tuple[Family, Series]]],
     ) -> None:
         self._rows = rows
-        self._durations = durations
+        self._histograms = histograms
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
         provider = MeterProvider(
             [ProducingReader(self._registry, self._produce)],
             Resource({"service.name": "podgate"}),
@@ -67,8 +69,8 @@ class Exposition:
 
     def _produce(self) -> Sequence[Metric]:
         rows = self._rows()
-        durations = histogram(families.DURATION, [((half,), series) for half, series in self._durations.items()])
-        return [durations, *(numbers(family, points) for family, points in rows if points)]
+        histograms = [histogram(family, series) for family, series in self._histograms()]
+        return [*histograms, *(numbers(family, points) for family, points in rows if points)]
 
 
 class ProducingReader(PrometheusMetricReader):
@@ -101,7 +103,7 @@ def numbers(family: Family, rows: Iterable[Row]) -> Metric:
     return Metric(family.name, family.help, "", Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True))
 
 
-def histogram(family: Family, series: Iterable[tuple[tuple[str, ...], Durations]]) -> Metric:
+def histogram(family: Family, series: Series) -> Metric:
     """Return a histogram with its points, without minimum and maximum: the text format shows neither."""
     points = []
     for values, durations in series:

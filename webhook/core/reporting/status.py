@@ -69,6 +69,8 @@ class ServerStatus:
     now_us: int
     wall_us: int
     """Wall-clock time, for certificates: the other clock stops while a machine is suspended."""
+    last_review_us: int = 0
+    """When this server's last review began, 0 before the first."""
     source: str = ""
     policy: LoadedPolicy | None = None
     loaded_at_us: int | None = None
@@ -130,6 +132,7 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
     return {
         "version": status.version,
         "time": utc(now_us),
+        "lastReviewAt": moment(status.last_review_us),
         "clientIdentity": status.client_identity or None,
         "notReady": list(status.not_ready),
         "policy": _policy(status),
