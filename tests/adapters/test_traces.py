@@ -11,15 +11,26 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
 
 from tests.harness.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, policy, review, transition
 from tests.harness.server_process import Files, pod, serving
 from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX, Traces, open_traces
+from webhook.adapters.traces.spans import Spans
 from webhook.core.admission.decision import Half, StageNote, WouldWrite
 from webhook.core.breaker import State
 from webhook.core.kubernetes.admission_response import ResponseStatus
@@ -36,15 +47,24 @@ NOTED = replace(
     steps=(StageNote("own", "service payment-api"), StageNote("charge", "pods over"), StageNote("charge", "denied")),
 )
 
+MOVED = {
+    "podgate.service": "payment-api",
+    "podgate.breaker.from": "CLOSED",
+    "podgate.breaker.to": "OPEN",
+    "podgate.breaker.reason": "quotaExceeded: 10 within 1m",
+    "podgate.breaker.generation": 1,
+}
+TRIPPED = transition(State.CLOSED, State.OPEN, "quotaExceeded: 10 within 1m")
+RESOURCE = Resource.create({"service.name": "podgate"})
+
 
 class Recorder:
     """Traces over an exporter in memory, with the random draw decided by the test."""
 
     def __init__(self, draw: float, *, follows: bool = True) -> None:
         self.exporter = InMemorySpanExporter()
-        provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.traces = Traces(provider, ratio=0.01, draw=lambda: draw, follows=follows)
+        spans = Spans(SimpleSpanProcessor(self.exporter), RESOURCE)
+        self.traces = Traces(spans, ratio=0.01, draw=lambda: draw, follows=follows)
 
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self.exporter.get_finished_spans()}
@@ -79,6 +99,47 @@ def test_review_is_one_span_with_its_stages_as_children(sampled: Recorder) -> No
     assert {spans[name].parent.span_id for name, _ in STAGES} == {root.context.span_id}
     assert spans["charge"].attributes == {"podgate.found": ("pods over", "denied")}
     assert not spans["decode"].attributes
+
+
+def on_the_wire(exporter: InMemorySpanExporter) -> tuple[ExportTraceServiceRequest, list[bool]]:
+    """Return what an exporter has received, without random ids, and which of its spans are children of the last."""
+    request = encode_spans(exporter.get_finished_spans())
+    spans = request.resource_spans[0].scope_spans[0].spans
+    root = spans[-1]
+    assert {span.trace_id for span in spans} == {root.trace_id}
+    are_children = [span.parent_span_id == root.span_id for span in spans]
+    for span, is_child in zip(spans, are_children, strict=True):
+        span.trace_id = span.span_id = b""
+        span.parent_span_id = b"" if is_child else span.parent_span_id
+    return request, are_children
+
+
+@pytest.mark.parametrize("parent", [None, SAMPLED])
+def test_spans_on_the_wire_are_those_of_the_tracer(sampled: Recorder, parent: str | None) -> None:
+    receipt = Receipt(AT_US, transitions=(TRIPPED,))
+    failed = replace(NOTED, status=ResponseStatus(500, "InternalError"), receipt=receipt)
+    sampled.traces.reviewed(review(failed, 700_000, traceparent=parent, stages=STAGES))
+
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(resource=RESOURCE, shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("podgate")
+    remote = SpanContext(int(TRACE_ID, 16), int(SPAN_ID, 16), is_remote=True, trace_flags=TraceFlags(1))
+    above = Context() if parent is None else set_span_in_context(NonRecordingSpan(remote), Context())
+    attributes = sampled.spans()["review validate"].attributes
+    root = tracer.start_span("review validate", above, kind=SpanKind.SERVER, attributes=attributes, start_time=AT_NS)
+    root.set_status(StatusCode.ERROR, "InternalError")
+    root.add_event("breaker transition", MOVED, AT_NS + 700_000)
+    begin_ns = AT_NS
+    for name, end_ns in STAGES:
+        found = tuple(step.found for step in failed.steps if step.stage == name)
+        below = set_span_in_context(root, Context())
+        noted = {"podgate.found": found} if found else None
+        tracer.start_span(name, below, attributes=noted, start_time=begin_ns).end(AT_NS + end_ns)
+        begin_ns = AT_NS + end_ns
+    root.end(AT_NS + 700_000)
+    assert on_the_wire(sampled.exporter) == on_the_wire(exporter)
+    provider.shutdown()
 
 
 def test_span_attributes_show_the_decision(sampled: Recorder) -> None:
@@ -201,16 +262,6 @@ def test_malformed_parent_is_ignored(sampled: Recorder, traceparent: str) -> Non
 def test_later_traceparent_version_is_accepted(sampled: Recorder) -> None:
     sampled.traces.reviewed(review(traceparent=f"01-{TRACE_ID}-{SPAN_ID}-00-more"))
     assert not sampled.spans()
-
-
-MOVED = {
-    "podgate.service": "payment-api",
-    "podgate.breaker.from": "CLOSED",
-    "podgate.breaker.to": "OPEN",
-    "podgate.breaker.reason": "quotaExceeded: 10 within 1m",
-    "podgate.breaker.generation": 1,
-}
-TRIPPED = transition(State.CLOSED, State.OPEN, "quotaExceeded: 10 within 1m")
 
 
 def test_transition_is_an_event_of_its_review(sampled: Recorder) -> None:
