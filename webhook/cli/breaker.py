@@ -1,21 +1,28 @@
 """`podgate breaker`: manual states of one service's breaker, and a table of all breakers."""
 
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options import override_options
+from webhook.cli.options.output_formats import WIDE, document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
+from webhook.cli.options.server_options import (
+    of_server,
+    server_options,
+    service_argument,
+    show_status,
+    watch_option,
+)
 from webhook.core.admission.denials import utc
 from webhook.core.overrides import ManualBreakerState
 from webhook.offline.output.status_page import COLOURS
 from webhook.offline.output.table import table
-from webhook.offline.status_client import DEFAULT_SERVER, fetch
 
 _HEADINGS = ("SERVICE", "STATE", "SINCE", "TRIGGERED AT", "SECONDS TO RECOVERY", "REASON")
+_WIDE_HEADINGS = ("MODE", "GENERATION", "OPEN UNTIL", "TRIPPED BY")
 
 
 @click.group()
@@ -24,7 +31,7 @@ def breaker() -> None:
 
 
 @breaker.command(name="open")
-@click.argument("service")
+@service_argument
 @override_options.terms()
 @override_options.location
 def open_(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
@@ -39,7 +46,7 @@ def open_(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoca
 
 
 @breaker.command()
-@click.argument("service")
+@service_argument
 @override_options.terms()
 @override_options.location
 def close(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
@@ -53,7 +60,7 @@ def close(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoca
 
 
 @breaker.command()
-@click.argument("service")
+@service_argument
 @override_options.terms("10m")
 @override_options.location
 def reset(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
@@ -68,25 +75,32 @@ def reset(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoca
 
 
 @breaker.command(name="list")
-@click.option(
-    "--server", default=DEFAULT_SERVER, show_default=True, help="URL of a server's health port (--plain-listen)."
-)
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
-)
-def list_(server: str, output: str | None) -> None:
+@server_options
+@output_option(WIDE)
+@watch_option
+def list_(*, where: ServerLocation, output: str | None, watch: bool) -> None:
     """List all breakers: state, since when, last trigger, seconds until it admits Pods again, and reason.
 
     TRIGGERED AT is when the breaker last opened automatically, as in ServiceStatuses.
 
     Exit code: 0 success, 2 the server cannot be reached.
     """
-    rows = [_row(service) for service in fetch(server)["services"] if service["breaker"] or not service["known"]]
-    if output == "json" or (output is None and not sys.stdout.isatty()):
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
-        return
+    show_status(where, lambda document, name: _breakers(of_server(document, name), output), watch=watch)
+
+
+def _breakers(document: dict[str, Any], output: str | None) -> str:
+    found = [service for service in document["services"] if service["breaker"] or not service["known"]]
+    rows = [_row(service) for service in found]
+    text = document_text(rows, output)
+    if text is not None:
+        return text
+    if not rows:
+        return "no service has a breaker"
     cells = [tuple(_cell(name, value) for name, value in row.items()) for row in rows]
-    click.echo("\n".join(table([_HEADINGS, *cells])) if cells else "no service has a breaker")
+    if output != WIDE:
+        return "\n".join(table([_HEADINGS, *cells]))
+    wide = [(*row, *_wide(service)) for row, service in zip(cells, found, strict=True)]
+    return "\n".join(table([(*_HEADINGS, *_WIDE_HEADINGS), *wide]))
 
 
 def _row(service: dict[str, Any]) -> dict[str, Any]:
@@ -107,3 +121,9 @@ def _cell(name: str, value: Any) -> str:
     if name == "state":
         return click.style(value, fg=COLOURS.get(value)) if value else "unknown"
     return "-" if value is None else str(value)
+
+
+def _wide(service: dict[str, Any]) -> tuple[str, ...]:
+    found = service["breaker"] or {}
+    figures = (found.get(name) for name in ("generation", "openUntil", "trippedBy"))
+    return (service["modes"]["breaker"], *("-" if value is None else str(value) for value in figures))

@@ -1,21 +1,21 @@
 """`podgate override`: temporary changes of one service's policy."""
 
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from webhook.cli.options import override_options
+from webhook.cli.options.output_formats import document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
+from webhook.cli.options.server_options import service_names
 from webhook.core.overrides import Override
 from webhook.errors import UserError
 from webhook.offline.output.table import countdown, table
 
 
 @click.command()
-@click.argument("service", required=False)
+@click.argument("service", required=False, shell_complete=service_names)
 @click.option("--quota-factor", metavar="NUMBER", help="Multiply each limit of its own windows, such as 0.5 or 3.")
 @click.option(
     "--mode", "modes", multiple=True, metavar="CONCERN=MODE", help="Change a mode, such as quota=Audit; repeatable."
@@ -23,9 +23,7 @@ from webhook.offline.output.table import countdown, table
 @override_options.terms()
 @click.option("--clear", is_flag=True, help="End all overrides in force for the service.")
 @click.option("--list", "listing", is_flag=True, help="List the overrides in force.")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
-)
+@output_option()
 @override_options.location
 def override(  # noqa: PLR0913  one argument an option
     *,
@@ -67,8 +65,9 @@ def override(  # noqa: PLR0913  one argument an option
 
 
 def _show(entries: list[Override], output: str | None) -> None:
-    if output == "json" or (output is None and not sys.stdout.isatty()):
-        click.echo(json.dumps([entry.plain() for entry in entries], indent=2, ensure_ascii=False))
+    text = document_text([entry.plain() for entry in entries], output)
+    if text is not None:
+        click.echo(text)
         return
     rows = [(entry.service, _left(entry), str(entry)) for entry in entries]
     click.echo("\n".join(table([("SERVICE", "LEFT", "OVERRIDE"), *rows])) if rows else "no override is in force")

@@ -1,18 +1,19 @@
 """`podgate quota`: one service's quota: usage, temporary grants, and resets."""
 
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options import override_options
+from webhook.cli.options.output_formats import document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
+from webhook.cli.options.server_options import of_server, server_options, service_argument, show_status
 from webhook.core.admission.denials import utc
 from webhook.offline.output.status_page import LIMIT, limits, override_text
 from webhook.offline.output.table import table
-from webhook.offline.status_client import DEFAULT_SERVER, fetch, find_service
+from webhook.offline.status_client import find_service
 
 _SHOWN = ("name", "pool", "scope", "modes", "known", "windows", "standing", "override")
 
@@ -23,35 +24,35 @@ def quota() -> None:
 
 
 @quota.command()
-@click.argument("service")
-@click.option(
-    "--server", default=DEFAULT_SERVER, show_default=True, help="URL of a server's health port (--plain-listen)."
-)
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
-)
-def show(service: str, server: str, output: str | None) -> None:
+@service_argument
+@server_options
+@output_option()
+def show(service: str, where: ServerLocation, output: str | None) -> None:
     """Show the usage of SERVICE's limits and of its pool's, when more is free, and the override in force.
 
     Exit code: 0 success, 2 the server cannot be reached, 4 it has no such SERVICE.
     """
-    document = fetch(server)
+    show_status(where, lambda document, name: _quota(of_server(document, name), service, output))
+
+
+def _quota(document: dict[str, Any], service: str, output: str | None) -> str:
     found = find_service(document, service)
     pool = next((one for one in document["pools"] if one["name"] == found["pool"]), None)
-    if output == "json" or (output is None and not sys.stdout.isatty()):
-        shown = {key: found[key] for key in _SHOWN if key in found}
-        click.echo(json.dumps({**shown, "pool": pool}, indent=2, ensure_ascii=False))
-        return
+    shown = {key: found[key] for key in _SHOWN if key in found}
+    text = document_text({**shown, "pool": pool}, output)
+    if text is not None:
+        return text
     rows = [*limits(found, found["name"]), *(limits(pool, f"pool {pool['name']}") if pool else ())]
-    click.echo("\n".join(table([("OF", *LIMIT), *rows])))
+    lines = list(table([("OF", *LIMIT), *rows]))
     if found["modes"]["quota"] != "Enforce":
-        click.echo(f"\n{service}: quota {found['modes']['quota']}")
+        lines += ["", f"{service}: quota {found['modes']['quota']}"]
     if found["override"]:
-        click.echo(f"\n{override_text(service, found['override'])}")
+        lines += ["", override_text(service, found["override"])]
+    return "\n".join(lines)
 
 
 @quota.command()
-@click.argument("service")
+@service_argument
 @click.option("--window", required=True, metavar="DURATION", help="Which of its own windows, such as 1m.")
 @click.option(
     "--hard", "hard", required=True, multiple=True, metavar="RESOURCE=AMOUNT", help="Amount to add; repeatable."
@@ -71,7 +72,7 @@ def grant(
 
 
 @quota.command()
-@click.argument("service")
+@service_argument
 @click.option("--window", metavar="DURATION", help="Only this one of its own windows.")
 @override_options.terms("10m")
 @override_options.location

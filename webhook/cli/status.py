@@ -1,36 +1,39 @@
 """`podgate status`: services, quotas and breakers of a running server."""
 
-import json
-import sys
+from typing import Any
 
 import click
 
+from webhook.app.operations.server_discovery import ServerLocation
+from webhook.cli.options.output_formats import document_text, output_option
+from webhook.cli.options.server_options import of_server, server_options, service_names, show_status, watch_option
 from webhook.core.reporting.status import CONTROLLER
 from webhook.offline.output.controller_page import controller_page
 from webhook.offline.output.status_page import page
-from webhook.offline.status_client import DEFAULT_SERVER, no_services, of_service, read
+from webhook.offline.status_client import of_service
 
 
 @click.command()
-@click.argument("service", required=False)
-@click.option("--server", default=DEFAULT_SERVER, show_default=True, help="URL of the health port (--plain-listen).")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), help="[default: table on a terminal, json elsewhere]"
-)
-def status(service: str | None, server: str, output: str | None) -> None:
+@click.argument("service", required=False, shell_complete=service_names)
+@server_options
+@output_option()
+@watch_option
+def status(*, service: str | None, where: ServerLocation, output: str | None, watch: bool) -> None:
     """Show services, the usage of their quotas, and the state of their breakers.
+
+    Without --server, the server is found by the kubeconfig: the one that `podgate install` recorded, or the Service
+    podgate-metrics, reached through the API server; otherwise on this machine's port 8081. Standard error names it.
 
     If --server is a controller: show whether it leads, and the state of its store and watches.
 
     Exit code: 0 success, 2 the server cannot be reached, 4 it has no such SERVICE.
     """
-    document = read(server)
-    is_controller = document.get("role") == CONTROLLER
-    if is_controller and service is not None:
-        raise no_services(server)
-    if service is not None:
-        document = of_service(document, service)
-    if output == "json" or (output is None and not sys.stdout.isatty()):
-        click.echo(json.dumps(document, indent=2))
-    else:
-        click.echo("\n".join(controller_page(document) if is_controller else page(document)))
+
+    def text(document: dict[str, Any], name: str) -> str:
+        is_controller = document.get("role") == CONTROLLER
+        if service is not None:
+            document = of_service(of_server(document, name), service)
+        lines = controller_page if is_controller else page
+        return document_text(document, output) or "\n".join(lines(document))
+
+    show_status(where, text, watch=watch)

@@ -1,4 +1,4 @@
-"""Client for the status document of a server or a controller, on its plain port."""
+"""Client for the plain port of a server or a controller, and readers of its status document."""
 
 import json
 from http.client import HTTPException
@@ -16,36 +16,29 @@ _TIMEOUT_SECONDS = 5
 _PLAIN_PORT = "give --server the plain port (--plain-listen) of podgate serve"
 
 
-def fetch(server: str) -> dict[str, Any]:
-    """Return the status document of a server; UserError if it cannot be read, or is a controller's."""
-    document = read(server)
-    if document.get("role") == CONTROLLER:
-        raise no_services(server)
-    return document
-
-
-def read(server: str) -> dict[str, Any]:
-    """Return the status document of a server or a controller; UserError if it cannot be read."""
-    url = server.rstrip("/") + "/status"
+def parsed(body: bytes, server: str) -> dict[str, Any]:
+    """Return the status document of a server or a controller; `server` names it in the UserError for anything else."""
     try:
-        document = json.loads(_read(url))
+        document = json.loads(body)
     except ValueError:
         document = None
     is_podgate = isinstance(document, dict) and (
         document.get("role") == CONTROLLER or isinstance(document.get("services"), list)
     )
     if not is_podgate:
-        raise UserError(f"{masked(url)} answers, but not as Podgate does", _PLAIN_PORT)
+        raise UserError(f"{server}/status answers, but not as Podgate does", _PLAIN_PORT)
     return document  # type: ignore[no-any-return]  # checked above
 
 
 def no_services(server: str) -> UserError:
     """Return the error for a controller's URL given instead of a server's."""
-    remedy = f"{_PLAIN_PORT}; podgate status --server {masked(server)} shows the controller itself"
-    return UserError(f"{masked(server)} is a controller, which shows no services", remedy)
+    remedy = f"{_PLAIN_PORT}; podgate status --server {server} shows the controller itself"
+    return UserError(f"{server} is a controller, which shows no services", remedy)
 
 
-def _read(url: str) -> bytes:
+def get(server: str, path: str) -> bytes:
+    """Return the body at a path of the plain port at a URL; UserError if it cannot be read."""
+    url = server.rstrip("/") + path
     name = masked(url)
     if not url.startswith(("http://", "https://")):
         raise UserError(f"--server: {name!r} is no URL", f"write one such as {DEFAULT_SERVER}")

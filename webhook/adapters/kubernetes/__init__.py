@@ -13,12 +13,14 @@ from webhook.adapters.kubernetes.overrides_configmap import ConfigMapOverrides, 
 from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
 from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerLeaseTiming
+from webhook.adapters.kubernetes.service_proxy import ClusterPlainPort
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 
 __all__ = [
     "ApiTiming",
     "ClusterCredentials",
     "ClusterKeys",
+    "ClusterPlainPort",
     "ConfigMapOverrides",
     "ConfigMapOverridesStore",
     "ConfigMapPolicy",

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option
 from webhook.core.document import DocumentError
 from webhook.core.document.loading import load_unproved
 from webhook.core.kubernetes.quantity import Duration
@@ -23,7 +24,6 @@ from webhook.ports import OverridesStore
 from webhook.support.input_files import content
 
 _PATH = click.Path(path_type=Path)
-_KUBECONFIG = Path("~/.kube/config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,7 @@ class OverrideTerms:
 def location(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the location of the overrides, passed as `where`."""
 
-    @click.option(
-        "--kubeconfig",
-        type=_PATH,
-        envvar="KUBECONFIG",
-        help="Cluster and account.  [default: ~/.kube/config]",
-    )
+    @kubeconfig_option
     @click.option(
         "--overrides", "file", type=_PATH, envvar="PODGATE_OVERRIDES", help="Write to this file instead of a cluster."
     )
@@ -64,7 +59,7 @@ def location(command: Callable[..., None]) -> Callable[..., None]:
     )
     @wraps(command)
     def run(*, kubeconfig: Path | None, file: Path | None, policy: Path | None, **rest: Any) -> None:
-        command(where=OverridesLocation(kubeconfig or _KUBECONFIG.expanduser(), file, policy), **rest)
+        command(where=OverridesLocation(kubeconfig or KUBECONFIG.expanduser(), file, policy), **rest)
 
     return run
 

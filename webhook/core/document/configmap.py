@@ -10,6 +10,8 @@ LAST_GOOD = "podgate-policy-last-good"
 KEY = "policy.yaml"
 OVERRIDES = "podgate-overrides"
 OVERRIDES_KEY = "overrides.yaml"
+INSTALLATION = "podgate-installation"
+"""Record of `podgate install`; absent in other installations."""
 
 
 class ConfigMapMetadata(Struct, frozen=True, rename="camel"):

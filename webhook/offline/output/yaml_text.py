@@ -5,7 +5,7 @@ takes a second for a Pod of 500 containers, and does not report line numbers.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -43,8 +43,8 @@ Span = tuple[int, int]
 """First line, and the line after the last."""
 
 
-def as_yaml(document: Mapping[str, Any]) -> str:
-    """Return an object as YAML."""
+def as_yaml(document: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Return an object, or a list, as YAML."""
     return "\n".join([*YamlLayout(document).lines, ""])
 
 
@@ -56,7 +56,7 @@ def as_flow(document: dict[str, Any]) -> str:
 class YamlLayout:
     """The YAML lines of an object, and the span of lines of each value by its JSON Pointer."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: Mapping[str, Any] | Sequence[Any]) -> None:
         self.lines: list[str] = []
         self.spans: dict[str, Span] = {}
         self._write(document, "", "", 0)

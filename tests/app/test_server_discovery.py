@@ -1,0 +1,194 @@
+"""Discovery of the server that `podgate status`, `breaker list` and `quota show` read, and completion of services."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import yaml
+from click.shell_completion import BashComplete
+
+from tests.app.test_status_command import DOCUMENT
+from tests.cli.command_runner import podgate
+from webhook.cli import root
+from webhook.offline import status_client
+
+API = "/api/v1/namespaces/podgate-system"
+PROXY = f"{API}/services/http:podgate-metrics:plain/proxy"
+RECORD = f"{API}/configmaps/podgate-installation"
+SERVER = {"/healthz": (200, b"ok"), "/status": (200, DOCUMENT)}
+PROXIED = {PROXY + path: answer for path, answer in SERVER.items()}
+Answers = Mapping[str, tuple[int, bytes]]
+
+
+@contextmanager
+def answering(answers: Answers) -> Iterator[str]:
+    """Answer GET by path, 404 elsewhere; yield the URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            code, body = answers.get(self.path, (404, b'{"message": "not found"}'))
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Keep the tests' output clean."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def unused_local_port(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Replace this machine's default port by one on which nothing listens."""
+    with answering({}) as url:
+        pass
+    monkeypatch.setattr(status_client, "DEFAULT_SERVER", url)
+    return url
+
+
+@contextmanager
+def cluster(tmp_path: Path, answers: Answers) -> Iterator[Path]:
+    """Yield the kubeconfig of an API server with these answers."""
+    with answering(answers) as url:
+        kubeconfig = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+            "clusters": [{"name": "x", "cluster": {"server": url}}],
+            "users": [{"name": "x", "user": {}}],
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(kubeconfig))
+        yield path
+
+
+def test_server_is_found_through_the_service_proxy(tmp_path: Path) -> None:
+    with cluster(tmp_path, PROXIED) as kubeconfig:
+        done = podgate("status", "--kubeconfig", kubeconfig)
+    assert (done.code, json.loads(done.out)) == (0, json.loads(DOCUMENT))
+    assert done.err.startswith("server: service podgate-system/podgate-metrics through http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("command", [("breaker", "list"), ("quota", "show", "payment-api"), ("status", "ledger")])
+def test_each_command_finds_the_server(tmp_path: Path, command: tuple[str, ...]) -> None:
+    with cluster(tmp_path, PROXIED) as kubeconfig:
+        assert podgate(*command, "--kubeconfig", kubeconfig).code == 0
+
+
+def test_server_outside_the_cluster_is_the_recorded_one(tmp_path: Path) -> None:
+    with answering(SERVER) as url:
+        record = json.dumps({"data": {"statusURL": url}}).encode()
+        with cluster(tmp_path, {RECORD: (200, record)}) as kubeconfig:
+            done = podgate("status", "--kubeconfig", kubeconfig)
+    assert (done.code, done.err) == (0, f"server: {url}\n")
+
+
+def test_server_on_this_machine_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(SERVER) as url, cluster(tmp_path, {}) as kubeconfig:
+        monkeypatch.setattr(status_client, "DEFAULT_SERVER", url)
+        done = podgate("status", "--kubeconfig", kubeconfig)
+    assert (done.code, done.err) == (0, f"server: {url}\n")
+
+
+def test_named_server_is_the_only_one_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(SERVER) as url, cluster(tmp_path, {}) as kubeconfig:
+        monkeypatch.setenv("PODGATE_SERVER", url)
+        done = podgate("status", "--kubeconfig", kubeconfig)
+    assert (done.code, done.err) == (0, "")
+
+
+def test_error_lists_what_was_tried(tmp_path: Path, unused_local_port: str) -> None:
+    refused = json.dumps({"message": "services is forbidden"}).encode()
+    with cluster(tmp_path, {PROXY + "/healthz": (403, refused)}) as kubeconfig:
+        done = podgate("status", "--kubeconfig", kubeconfig)
+    assert done.code == 2
+    first, proxied, local = done.err.splitlines()
+    assert first.startswith("error: no server answers: start one with `podgate serve`, or give --server")
+    assert "HTTP 403: services is forbidden: grant the right to get services/proxy" in proxied
+    assert local.startswith(f"  no server answers at {unused_local_port}/healthz: ")
+
+
+def test_unusable_kubeconfig_is_among_what_was_tried(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text("{}")
+    assert (
+        f"\n  {path}: not a usable kubeconfig: current-context is not set\n"
+        in podgate("status", "--kubeconfig", path).err
+    )
+    path.unlink()
+    assert f"\n  {path}: there is no kubeconfig\n" in podgate("status", "--kubeconfig", path).err
+
+
+@pytest.mark.parametrize("command", [("status",), ("breaker", "list"), ("quota", "show", "payment-api")])
+def test_yaml_is_the_same_document_as_json(command: tuple[str, ...]) -> None:
+    with answering(SERVER) as url:
+        shown = [podgate(*command, "--server", url, "-o", form).out for form in ("yaml", "json")]
+    assert yaml.safe_load(shown[0]) == json.loads(shown[1])
+
+
+def test_wide_list_has_more_columns() -> None:
+    with answering(SERVER) as url:
+        wide = podgate("breaker", "list", "--server", url, "-o", "wide").out.splitlines()
+    assert wide[0].split()[-6:] == ["MODE", "GENERATION", "OPEN", "UNTIL", "TRIPPED", "BY"]
+    assert wide[1].split()[:2] == ["payment-api", "CLOSED"]
+    assert "Enforce" in wide[1]
+
+
+@pytest.mark.parametrize("command", [("status",), ("breaker", "list")])
+def test_watch_shows_again_and_survives_a_restart(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = dict(SERVER)
+    rounds = 0
+
+    async def pass_time(_: float) -> None:
+        nonlocal rounds
+        rounds += 1
+        answers["/status"] = [(503, b""), (200, DOCUMENT)][rounds - 1] if rounds < 3 else (200, b"")
+        if rounds == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "sleep", pass_time)
+    with answering(answers) as url:
+        done = podgate(*command, "--server", url, "--watch", "-o", "json")
+    assert done.code == 130
+    assert done.out.count('"payment-api"') == 2
+    assert done.err.startswith(f"error: {url}/status: HTTP 503")
+
+
+def complete(*words: str) -> list[str]:
+    *before, incomplete = words
+    shell = BashComplete(root, {}, "podgate", "_PODGATE_COMPLETE")
+    return [str(item.value) for item in shell.get_completions(before, incomplete)]
+
+
+@pytest.mark.parametrize("command", ["status", "quota show", "quota grant", "breaker open", "override"])
+def test_shell_completes_services_of_the_server(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(SERVER) as url:
+        monkeypatch.setattr(status_client, "DEFAULT_SERVER", url)
+        monkeypatch.setenv("KUBECONFIG", "/nowhere")
+        assert complete(*command.split(), "pay") == ["payment-api"]
+
+
+def test_shell_completes_services_of_the_policy(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    services = [{"name": name, "match": {"namespaces": [name]}} for name in ("shop", "ship", "web")]
+    path.write_text(yaml.safe_dump({"apiVersion": "podgate.io/v1alpha1", "kind": "Policy", "services": services}))
+    assert complete("override", "--policy", str(path), "sh") == ["shop", "ship"]
+
+
+def test_completion_without_a_server_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    assert complete("status", "pay") == []

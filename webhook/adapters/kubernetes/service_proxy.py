@@ -1,0 +1,48 @@
+"""Plain port of the servers through the API server's Service proxy, and the address of a server outside the cluster."""
+
+from collections.abc import Mapping
+
+from kubernetes_asyncio.client import ApiClient
+from msgspec import Struct
+
+from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, RefusedError, answer, document
+from webhook.core.document.configmap import INSTALLATION, NAMESPACE
+from webhook.errors import UserError
+from webhook.support.input_files import LARGEST_BYTES
+
+_SERVICE, _PORT = "podgate-metrics", "plain"
+_CORE = f"/api/v1/namespaces/{NAMESPACE}"
+_PROXY = f"{_CORE}/services/http:{_SERVICE}:{_PORT}/proxy"
+_SECONDS = 5.0
+
+
+class _Record(Struct, frozen=True):
+    data: Mapping[str, str] | None = None
+
+
+class ClusterPlainPort:
+    """The plain port of some server behind the Service of the metrics, with the client's permissions."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self.name = f"service {NAMESPACE}/{_SERVICE} through {client.configuration.host}"
+
+    async def outside(self) -> str | None:
+        """Return the URL in the installation's record, for a server outside the cluster. UserError: unreadable."""
+        place = f"configmap {NAMESPACE}/{INSTALLATION}"
+        try:
+            found = decoded(await answer(self._client, "GET", f"{_CORE}/configmaps/{INSTALLATION}", _SECONDS), _Record)
+        except ApiError as error:
+            if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+                return None
+            raise UserError(f"{place}: {error.describe(f'get configmaps in {NAMESPACE}')}") from None
+        return (found.data or {}).get("statusURL")
+
+    async def get(self, path: str) -> bytes:
+        """Return the body at a path of the plain port; UserError if there is none."""
+        try:
+            return await document(self._client, f"{_PROXY}{path}", "*/*", _SECONDS, LARGEST_BYTES)
+        except ApiError as error:
+            right = f"get services/proxy named http:{_SERVICE}:{_PORT} in {NAMESPACE}"
+            raise UserError(f"{self.name}: {error.describe(right)}") from None

@@ -1,0 +1,110 @@
+"""Options for the server that a command reads, completion of service names, and repeated output for --watch."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from webhook.app.operations.server_discovery import FoundServer, ServerLocation, open_server
+from webhook.core.document.loading import load_unproved
+from webhook.core.reporting.status import CONTROLLER
+from webhook.errors import UserError
+from webhook.offline.status_client import no_services, parsed
+from webhook.support.input_files import content
+
+KUBECONFIG = Path("~/.kube/config")
+_PATH = click.Path(path_type=Path)
+_WATCH_SECONDS = 2
+Json = dict[str, Any]
+
+
+def kubeconfig_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --kubeconfig; None without one."""
+    return click.option(
+        "--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Cluster and account.  [default: ~/.kube/config]"
+    )(command)
+
+
+def server_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the server, passed as `where`."""
+
+    @click.option(
+        "--server",
+        metavar="URL",
+        envvar="PODGATE_SERVER",
+        help="URL of a server's plain port (--plain-listen).  [default: found by the kubeconfig, else on this machine]",
+    )
+    @kubeconfig_option
+    @wraps(command)
+    def run(*, server: str | None, kubeconfig: Path | None, **rest: Any) -> None:
+        command(where=ServerLocation(server, kubeconfig or KUBECONFIG.expanduser()), **rest)
+
+    return run
+
+
+watch_option = click.option("-w", "--watch", is_flag=True, help="Show it again every 2 s, until interrupted.")
+
+
+def show_status(where: ServerLocation, show: Callable[[Json, str], str], *, watch: bool = False) -> None:
+    """Print what `show` makes of the status document and the server's name; with `watch`, again and again."""
+
+    async def run() -> None:
+        async with open_server(where) as server:
+            if where.url is None:
+                click.echo(f"server: {server.name}", err=True)
+            click.echo(show(await _document(server), server.name))
+            while watch:
+                await asyncio.sleep(_WATCH_SECONDS)
+                await _show_again(server, show)
+
+    asyncio.run(run())
+
+
+async def _show_again(server: FoundServer, show: Callable[[Json, str], str]) -> None:
+    try:
+        text = show(await _document(server), server.name)
+    except UserError as error:  # a server that restarts is shown again when it answers
+        click.echo(f"error: {error}", err=True)
+        return
+    if sys.stdout.isatty():
+        click.clear()
+    click.echo(text)
+
+
+def of_server(document: Json, name: str) -> Json:
+    """Return the document of a server; UserError for a controller's, which has no services."""
+    if document.get("role") == CONTROLLER:
+        raise no_services(name)
+    return document
+
+
+def service_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a SERVICE: from the file of --policy, or else from the server."""
+    given = ctx.params
+    try:
+        if given.get("policy") is not None:
+            loaded = load_unproved(content(given["policy"], ""), None).policy
+            names = [service.name for service in loaded.services]
+        else:
+            where = ServerLocation(given.get("server"), given.get("kubeconfig") or KUBECONFIG.expanduser())
+            names = [service["name"] for service in asyncio.run(_services(where))]
+    except Exception:  # noqa: BLE001  a shell shows no errors of a completion
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+async def _services(where: ServerLocation) -> list[Json]:
+    async with open_server(where) as server:
+        services: list[Json] = of_server(await _document(server), server.name)["services"]
+    return services
+
+
+async def _document(server: FoundServer) -> Json:
+    return parsed(await server.get("/status"), server.name)
+
+
+service_argument = click.argument("service", shell_complete=service_names)
