@@ -1,5 +1,6 @@
 """A real server with manual breaker states from an overrides file: effect, display, end."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,7 +74,7 @@ async def test_a_breaker_that_tripped_is_closed_manually_listed_and_reset_once(t
         write(path, entry("breaker: ForcedClosed, modes: {quota: Audit}"))
         await until(server, lambda document: state(document) == "FORCED_CLOSED")
         assert (await create(server))["allowed"]
-        listed = podgate("breaker", "list", "--server", f"http://{server.plain}")
+        listed = await asyncio.to_thread(podgate, "breaker", "list", "--server", f"http://{server.plain}")
         [row] = json.loads(listed.out)
         assert (row["service"], row["state"], row["reason"]) == ("payment-api", "FORCED_CLOSED", "INC-1")
 
