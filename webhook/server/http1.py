@@ -22,6 +22,7 @@ from webhook.server.http_messages import (
     encode,
 )
 from webhook.server.request_parser import Parsed, RequestParser
+from webhook.server.response_writer import ResponseWriter
 
 OnRefused = Callable[[str, str], None]
 
@@ -44,9 +45,10 @@ class HttpProtocols:
         self._keep_alive_seconds = keep_alive_seconds
         self._on_refused = on_refused
         self._open: set[HttpConnection] = set()
+        self._responses = ResponseWriter()
 
     def __call__(self) -> asyncio.Protocol:
-        return HttpConnection(self._handler, self._keep_alive_seconds, self._on_refused, self._open)
+        return HttpConnection(self._handler, self._keep_alive_seconds, self._on_refused, self._open, self._responses)
 
     async def end(self, seconds: float) -> None:
         """End every connection: idle ones at once, the others after their response, or after `seconds`."""
@@ -72,11 +74,17 @@ class HttpConnection(BaseProtocol):
         "_open",
         "_peer",
         "_requests",
+        "_responses",
         "_serving",
     )
 
     def __init__(
-        self, handler: Handler, keep_alive_seconds: float, on_refused: OnRefused, connections: set["HttpConnection"]
+        self,
+        handler: Handler,
+        keep_alive_seconds: float,
+        on_refused: OnRefused,
+        connections: set["HttpConnection"],
+        responses: ResponseWriter,
     ) -> None:
         loop = asyncio.get_running_loop()
         parser = HttpRequestParser(
@@ -95,6 +103,7 @@ class HttpConnection(BaseProtocol):
         self._keep_alive_seconds = keep_alive_seconds
         self._on_refused = on_refused
         self._open = connections
+        self._responses = responses
         self._requests: deque[Parsed] = deque()
         self._next_request: asyncio.Future[None] | None = None
         """Waited for while the connection is idle."""
@@ -165,12 +174,18 @@ class HttpConnection(BaseProtocol):
                     self._next_request = self._loop.create_future()
                     await self._next_request
                     self._next_request = None
-                elif not await self._exchange(*self._requests.popleft()):
+                    continue
+                if self._paused:
+                    await self._drain_helper()
+                if not await self._exchange(*self._requests.popleft()):
                     break
+                if self._requests:
+                    self._responses.flush()  # the next handler may write 100 Continue
         except ConnectionError:
             pass  # the client has gone before its response
         finally:
             self._is_ending = True
+            self._responses.flush()
             if self.transport is not None:
                 self.transport.close()
 
@@ -194,8 +209,6 @@ class HttpConnection(BaseProtocol):
             response = closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
         stays = head.keep_alive and not (response.closes or self._is_ending or self._upgraded)
         self._write(encode(response, closes=not stays, with_body=request.method != "HEAD"))
-        if self._paused:
-            await self._drain_helper()
         return (content.is_eof() or await self._discard(content)) and stays and not self._is_ending
 
     async def _discard(self, content: Body) -> bool:
@@ -211,7 +224,7 @@ class HttpConnection(BaseProtocol):
     def _write(self, data: bytes) -> None:
         if self.transport is None:
             raise ConnectionResetError("the client has closed the connection")
-        self.transport.write(data)
+        self._responses.add(self.transport, data)
 
     def _read_on(self) -> None:
         """Read on if enough pipelined requests are answered."""
