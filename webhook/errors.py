@@ -39,6 +39,14 @@ class ServiceStatusNotInstalledError(Exception):
     """The cluster has no ServiceStatus kind; the message says how to install it."""
 
 
+class WebhookConfigurationError(Exception):
+    """Webhook configurations cannot be rendered, read or written; `retry_after_seconds` as above."""
+
+    def __init__(self, message: str, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class NoPolicyError(Exception):
     """No valid policy has been loaded."""
 

@@ -53,3 +53,7 @@ class Observers:
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         for observer in self._observers:
             observer.override_changed(service, former, now)
+
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        for observer in self._observers:
+            observer.webhooks_outdated(outdated)

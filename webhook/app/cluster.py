@@ -18,8 +18,15 @@ from webhook.core.document import Purpose, configmap
 from webhook.policy.active_overrides import ActiveOverrides
 from webhook.policy.active_policy import ActivePolicy
 from webhook.policy.current_policy import CurrentPolicy
-from webhook.ports import Clock, KeyPublisher, NamespaceLabels, PodWatch, ServiceStatusClient
-from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings, in_cluster
+from webhook.ports import (
+    Clock,
+    KeyPublisher,
+    NamespaceLabels,
+    PodWatch,
+    ServiceStatusClient,
+    WebhookConfigurationClient,
+)
+from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings, WebhookConfigurationMode, in_cluster
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
@@ -59,6 +66,9 @@ class Sources:
     """Watch on Pods, for a server with in-memory counters, which reconciles them itself."""
     board: ServiceStatusClient | None = None
     """Client that writes ServiceStatus objects (leader only); None without a cluster."""
+    webhooks: WebhookConfigurationClient | None = None
+    """Client of the webhook configurations (leader only); None if they are left alone."""
+    writes_webhooks: bool = False
     cluster_keys: KeyPublisher | None = None
     """Publisher of the keys of the cluster's own token issuer; None if its tokens are not accepted."""
     certificates: CertificateController | None = None
@@ -138,6 +148,7 @@ def follow(
         source = kubernetes.ConfigMapPolicy(client, current, reports=reports, keeps_last_good=keeps_last_good)
     current.refresh_source = source.refresh
     loops = source.run, namespaces.run, *overrides.loops
+    mode = settings.webhook_configurations
     is_kept = settings.certificates is not Certificates.OFF or settings.token_issuer is not None
     return Sources(
         name,
@@ -147,6 +158,8 @@ def follow(
         loops,
         client.close,
         board=kubernetes.ServiceStatuses(client),
+        webhooks=None if mode is WebhookConfigurationMode.OFF else kubernetes.WebhookConfigurations(client),
+        writes_webhooks=mode is WebhookConfigurationMode.KEEP,
         certificates=CertificateController(settings, telemetry, client) if is_kept else None,
         purpose=purpose,
     )

@@ -146,6 +146,7 @@ class ControllerProcess:
             watches=self._telemetry.watches,
             certificates=certificates.shown() if certificates is not None else None,
             not_ready=self._unready(),
+            webhooks=self._telemetry.webhooks,
         )
         return msgspec.json.encode(controller_document(status))
 

@@ -9,6 +9,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.controller import Controller, CounterResets, OverrideEnforcer, ServiceStatusWriter
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.policy.webhook_configurations import WebhookConfigurationWriter
 from webhook.ports import Clock, PodWatch
 from webhook.store.breaker_ticker import BreakerTicker
 
@@ -27,6 +28,10 @@ def controller(
         beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.transitioned).run)
     if sources.board is not None:
         beside.append(ServiceStatusWriter(sources.board, ledger.last_breaker, in_force, telemetry.board_reports()).run)
+    if sources.webhooks is not None:
+        compared = telemetry.webhook_configuration_reports()
+        loaded, writes = sources.policies.loaded, sources.writes_webhooks
+        beside.append(WebhookConfigurationWriter(sources.webhooks, loaded, compared, writes=writes).run)
     return Controller(
         watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, extra_loops=beside
     )

@@ -83,6 +83,7 @@ class StatusPage:
             files=dict(self._telemetry.files),
             client_identity=self._authentication.mode,
             not_ready=self.unready(),
+            webhooks=self._telemetry.webhooks,
         )
         return await asyncio.to_thread(_rendered, status)  # reviews must not wait for it
 

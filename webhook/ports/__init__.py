@@ -25,6 +25,7 @@ from webhook.ports.policies import (
 from webhook.ports.service_statuses import ServiceStatusClient
 from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
 from webhook.ports.time import Clock
+from webhook.ports.webhook_configurations import WebhookConfigurationClient
 
 __all__ = [
     "KEY_SET_BYTES_MAX",
@@ -56,4 +57,5 @@ __all__ = [
     "TokenKeys",
     "TokenRevocations",
     "WatchReports",
+    "WebhookConfigurationClient",
 ]

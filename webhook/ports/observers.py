@@ -63,6 +63,10 @@ class Observer(Protocol):
         """Report that an entry of a service began (no `former`), ended (no `now`) or changed."""
         ...
 
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        """Report the webhook configurations that differ from the policy's, when they change; none: all are current."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class WatchReports:

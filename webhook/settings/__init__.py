@@ -3,7 +3,14 @@
 from webhook.ports.store_url import MEMORY
 from webhook.settings.declared import ControllerSettings, Settings
 from webhook.settings.parsing import ENVIRONMENT_PREFIX, flag_of, in_cluster, parse, parse_as, variable_of
-from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, TraceParent, store_of
+from webhook.settings.readers import (
+    Certificates,
+    ClientIdentity,
+    ListenAddress,
+    TraceParent,
+    WebhookConfigurationMode,
+    store_of,
+)
 
 __all__ = [
     "ENVIRONMENT_PREFIX",
@@ -14,6 +21,7 @@ __all__ = [
     "ListenAddress",
     "Settings",
     "TraceParent",
+    "WebhookConfigurationMode",
     "flag_of",
     "in_cluster",
     "parse",

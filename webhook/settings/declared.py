@@ -8,7 +8,7 @@ from typing import Any
 from webhook.authentication.tokens.jwt import Binding
 from webhook.ports.store_url import MEMORY, StoreFiles
 from webhook.settings import readers as read
-from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, TraceParent
+from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, TraceParent, WebhookConfigurationMode
 
 _MIB = 1 << 20
 _KNOWN_CALLERS = (ClientIdentity.MUTUAL, ClientIdentity.FORWARDED)
@@ -92,6 +92,12 @@ class ControllerSettings:
     )
     client_lifetime_seconds: float = _setting(
         read.seconds, "lifetime of the API server's certificate; with --certificates own", "336h"
+    )
+    webhook_configurations: WebhookConfigurationMode = _setting(
+        read.webhook_configurations,
+        "whether the leader leaves the webhook configurations alone (off), compares them with the policy and reports"
+        " differences (check), or also writes them (keep)",
+        str(WebhookConfigurationMode.CHECK),
     )
     caller_ports: tuple[int, int] | None = _setting(
         read.ports,

@@ -23,6 +23,14 @@ class Certificates(StrEnum):
     CERT_MANAGER = "cert-manager"
 
 
+class WebhookConfigurationMode(StrEnum):
+    """What the leader does with the webhook configurations: the value of `--webhook-configurations`."""
+
+    OFF = "off"
+    CHECK = "check"
+    KEEP = "keep"
+
+
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
     """Address to listen on. An empty host means all interfaces."""
@@ -135,6 +143,13 @@ def certificates(text: str) -> Certificates:
         return Certificates(text)
     except ValueError:
         raise ValueError(f"write {', '.join(Certificates)}") from None
+
+
+def webhook_configurations(text: str) -> WebhookConfigurationMode:
+    try:
+        return WebhookConfigurationMode(text)
+    except ValueError:
+        raise ValueError(f"write {', '.join(WebhookConfigurationMode)}") from None
 
 
 def trace_parent(text: str) -> TraceParent:

@@ -15,6 +15,7 @@ from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
 from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerLeaseTiming
 from webhook.adapters.kubernetes.service_proxy import ClusterPlainPort
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
+from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurations
 
 __all__ = [
     "ApiTiming",
@@ -34,6 +35,7 @@ __all__ = [
     "ServiceStatuses",
     "WatchedNamespaces",
     "WatchedPods",
+    "WebhookConfigurations",
     "annotations",
     "connect",
     "continuity_of",

@@ -118,6 +118,11 @@ class Logs:
         shown = {key: clipped(str(entry)) for key, entry in (("former", former), ("override", now)) if entry}
         self._lines.write(level, message, service=service, **shown)
 
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        level = "warning" if outdated else "info"
+        message = f"webhook configurations {'differ from' if outdated else 'agree with'} the policy"
+        self._lines.write(level, message, **({"outdated": [clipped(one) for one in outdated]} if outdated else {}))
+
     def said(self, level: str, message: str, /, **fields: Any) -> None:
         """Log an event of the server's lifecycle: started, draining, certificate rotated."""
         self._lines.write(level, message, **fields)

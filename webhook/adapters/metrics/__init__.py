@@ -17,6 +17,7 @@ from webhook.adapters.metrics.process_health import ProcessHealth
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
+from webhook.adapters.metrics.webhook_configurations import WebhookConfigurationMetrics
 from webhook.adapters.metrics.zeros import Labels, ProcessRole, zeros
 from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
@@ -60,6 +61,7 @@ class Metrics:
         self.outcomes = OutcomeTotals()
         self.kept_certificates = CertificateTotals()
         self.health = ProcessHealth()
+        self.webhooks = WebhookConfigurationMetrics()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
         usage = (self._refused, *self._transitions.totals, self._reloads, self._policy_reviews)
@@ -72,6 +74,7 @@ class Metrics:
             *self.ledger.totals,
             *self.outcomes.totals,
             *self.kept_certificates.totals,
+            *self.webhooks.totals,
         )
         self._totals = (*self._decisions.totals, *usage, *troubles)
         self._standing = ServiceGauges()
@@ -143,6 +146,9 @@ class Metrics:
 
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         self._overrides.changed(service, former, now)
+
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        self.webhooks.outdated(outdated)
 
     def store_failed(self, reason: str) -> None:
         """Count a store failure; `reason` begins with a word of `families.STORE_TROUBLES`."""
@@ -244,6 +250,7 @@ class Metrics:
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
             *self.kept_certificates.rows(),
+            *self.webhooks.rows(),
             (families.REDUCED_MODE, [((), float(on))] if (on := self._is_reduced) is not None else []),
             *self.files.rows(),
             *self.keys.rows(),

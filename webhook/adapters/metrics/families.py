@@ -200,6 +200,13 @@ CERTIFICATE_TROUBLES = _counter(
 KEPT_EXPIRY = _gauge("kept_certificate_expiry_timestamp_seconds", "secret", "When the certificate in a Secret expires.")
 READY = _gauge("ready", "", "1 if the process is ready, else 0.")
 LEADER = _gauge("leader", "", "1 if the process holds the Lease, else 0.")
+WEBHOOKS_STALE = _gauge(
+    "webhooks_stale", "", "Webhook configurations that differ from the policy in force; only on the leader."
+)
+WEBHOOKS_WRITTEN = _counter("webhook_configurations_written_total", "", "Webhook configurations that were written.")
+WEBHOOKS_FAILED = _counter(
+    "webhook_configuration_failures_total", "", "Failures to compare or write them, each counted once until recovery."
+)
 BUILD_INFO = _gauge("build_info", "version", "1 for the running version.")
 
 FAMILIES = (
@@ -218,5 +225,6 @@ FAMILIES = (
     *(EVENTS, REPLICAS, READY, LEADER),
     *(KEY_FETCHES, KEYS_FETCHED, KEYS),
     *(FILE_RELOADS, FILE_LOADED, FILE_GOOD, RECORDED, TRACE_PARENTS, REDUCED_MODE, CERTIFICATE_EXPIRY, BUILD_INFO),
+    *(WEBHOOKS_STALE, WEBHOOKS_WRITTEN, WEBHOOKS_FAILED),
     *(CERTIFICATES_MADE, TRUST_MENDED, CERTIFICATE_TROUBLES, KEPT_EXPIRY),
 )

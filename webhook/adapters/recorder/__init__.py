@@ -182,6 +182,9 @@ class Recorder:
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         """Not recorded: a replay has no overrides."""
 
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        """Not recorded: a replay has no API server."""
+
 
 def _encoded(event: _Line) -> bytes:
     return msgspec.json.encode(event) + b"\n"

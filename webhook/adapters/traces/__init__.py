@@ -106,6 +106,9 @@ class Traces:
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
         """Do nothing: logs and metrics report it."""
 
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        """Do nothing: logs and metrics report it."""
+
     def shutdown(self) -> None:
         """Send the pending spans. Blocks until they are sent or given up: call it last, not on the event loop."""
         self._spans.shutdown()

@@ -49,6 +49,15 @@ class WatchStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class WebhooksStatus:
+    """Last comparison of the webhook configurations with the policy, None for never, what differs, and the error."""
+
+    compared_us: int | None = None
+    outdated: Sequence[str] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OverridesStatus:
     """Source of overrides ("" for none), the errors of the newest document, and the live entries by service."""
 
@@ -88,6 +97,8 @@ class ServerStatus:
     """Mode of client authentication."""
     not_ready: Sequence[str] = ()
     """Reasons not to be ready."""
+    webhooks: WebhooksStatus | None = None
+    """None unless this process compares the webhook configurations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +119,7 @@ class ControllerStatus:
     watches: Mapping[str, WatchStatus] = field(default_factory=dict)
     certificates: Mapping[str, Any] | None = None
     not_ready: Sequence[str] = ()
+    webhooks: WebhooksStatus | None = None
 
 
 def controller_document(status: ControllerStatus) -> dict[str, Any]:
@@ -122,6 +134,7 @@ def controller_document(status: ControllerStatus) -> dict[str, Any]:
         "store": {"kind": status.store.kind, "error": status.store.error},
         "watches": {resource: watch.error for resource, watch in status.watches.items()},
         "certificates": status.certificates,
+        "webhooks": _webhooks(status.webhooks),
     }
 
 
@@ -165,9 +178,20 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
             for name, at_us in sorted(status.certificates.items())
         ],
         "files": [{"name": name, "error": error or None} for name, error in sorted(status.files.items())],
+        "webhooks": _webhooks(status.webhooks),
         "breakerGuard": _guard(status),
         "pools": [_pool(pool, status) for pool in (status.policy.policy.pools if status.policy else ())],
         "services": [_service(service, status) for service in services],
+    }
+
+
+def _webhooks(webhooks: WebhooksStatus | None) -> dict[str, Any] | None:
+    if webhooks is None:
+        return None
+    return {
+        "comparedAt": moment(webhooks.compared_us),
+        "outdated": list(webhooks.outdated),
+        "error": webhooks.error or None,
     }
 
 

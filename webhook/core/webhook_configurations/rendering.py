@@ -13,6 +13,8 @@ from webhook.core.webhook_configurations.pod_webhooks import PodWebhook, named, 
 # The mutating call delays the user and may be skipped; the validating call may have to wait for the store.
 _TIMEOUT_SECONDS = {"mutate": 3, "validate": 5, "validate-policy": 30}
 _TIMEOUT_OF_WARNINGS_SECONDS = 2
+ALL_CALLS = "podgate.io/all-calls"
+"""Annotation of configurations that leave out no call, so that whoever renders them again leaves out none either."""
 
 
 def configurations(
@@ -25,10 +27,11 @@ def configurations(
     found = pod_webhooks(policy, policy_hash, all_calls=all_calls)
     mutating = [_mutating(policy, client, one) for one in found if one.path == "mutate"]
     validating = [_validating(policy, client, one) for one in found if one.path == "validate"]
+    annotations = {ALL_CALLS: "true"} if all_calls else {}
     return (
-        _configuration("Mutating", "podgate", mutating),
-        _configuration("Validating", "podgate", [*validating, *_warning(policy, client)]),
-        _configuration("Validating", "podgate-policy", [_of_the_policy(client)]),
+        _configuration("Mutating", "podgate", mutating, annotations),
+        _configuration("Validating", "podgate", [*validating, *_warning(policy, client)], annotations),
+        _configuration("Validating", "podgate-policy", [_of_the_policy(client)], {}),
     )
 
 
@@ -129,10 +132,11 @@ def _asked(region: NamespaceRegion, asked: tuple[conditions.Condition, ...]) -> 
     return {"namespaceSelector": {"matchExpressions": selector}, "matchConditions": list(asked)}
 
 
-def _configuration(kind: str, name: str, webhooks: list[Json]) -> Json:
+def _configuration(kind: str, name: str, webhooks: list[Json], annotations: dict[str, str]) -> Json:
+    labels = {"app.kubernetes.io/name": "podgate"}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": f"{kind}WebhookConfiguration",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "podgate"}},
+        "metadata": {"name": name, "labels": labels, **({"annotations": annotations} if annotations else {})},
         "webhooks": webhooks,
     }

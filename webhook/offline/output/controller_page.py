@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from webhook.offline.output.status_page import webhooks
+
 
 def controller_page(document: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the page. Fields that an older controller lacks are left out."""
@@ -19,6 +21,7 @@ def controller_page(document: dict[str, Any]) -> Iterable[str]:
         yield _bad(f"policy refused: {error}")
     for resource, error in document["watches"].items():
         yield f"watch   {resource}: {_bad(error) if error else 'ok'}"
+    yield from webhooks(document.get("webhooks"))
     certificates = document["certificates"]
     if certificates is not None:
         yield f"certificates  kept by {certificates['keptBy']}"

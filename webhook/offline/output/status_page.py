@@ -33,6 +33,7 @@ def page(document: dict[str, Any]) -> Iterable[str]:
         text = click.style(watch["error"], fg="red") if watch["error"] else "ok" if watch["lastContact"] else "starting"
         contact = f", last contact {watch['lastContact']}" if watch["lastContact"] else ""
         yield f"watch   {watch['resource']}: {text}{contact}"
+    yield from webhooks(document.get("webhooks"))
     for certificate in document["certificates"]:
         days = certificate["daysLeft"]
         text = f"{days} days left" if days >= 0 else click.style("EXPIRED", fg="red")
@@ -51,6 +52,16 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     notes += [note for service in document["services"] for note in _notes(service)]
     if notes:
         yield from ("", *notes)
+
+
+def webhooks(found: dict[str, Any] | None) -> Iterable[str]:
+    """Yield the lines about the webhook configurations; None from an older server, or one that does not lead."""
+    if found is None:
+        return
+    for one in (*found["outdated"], *([found["error"]] if found["error"] else [])):
+        yield click.style(f"webhooks  {one}", fg="red")
+    if found["comparedAt"] and not found["outdated"] and not found["error"]:
+        yield f"webhooks  agree with the policy, compared {found['comparedAt']}"
 
 
 def _guard(guard: dict[str, Any] | None) -> Iterable[str]:

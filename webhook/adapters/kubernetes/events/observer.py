@@ -98,6 +98,11 @@ class Events:
         reason, entry = ("OverrideEnded", former) if now is None else ("OverrideInForce", now)
         self._post(_OVERRIDES, EventType.NORMAL, reason, f"service {service}: {entry}", f"{service} {entry}")
 
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        if outdated:
+            note = f"the API server does not call as policy {self._in_force} needs: {_shown(outdated)}"
+            self._post(_POLICY, EventType.WARNING, "WebhooksOutdated", note, "\n".join([self._in_force, *outdated]))
+
     def _post(self, about: Regarding, kind: EventType, reason: str, note: str, occasion: str) -> None:
         if about in self._documents:
             at_ns = self._clock_ns()

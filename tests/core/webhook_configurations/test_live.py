@@ -1,0 +1,161 @@
+"""Live webhook configurations: a difference from the policy is found, whatever it is, and nothing else is one."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.strategies import PROPERTY
+from tests.core.webhook_configurations.test_configurations import policies, policy_of
+from webhook.core.policy.model import LoadedPolicy, Policy
+from webhook.core.webhook_configurations import (
+    NAMES,
+    ClientConfig,
+    ConfigurationName,
+    ServiceReference,
+    configurations,
+    leaves_out_no_call,
+    outdated,
+    wanted_webhooks,
+)
+
+HASH = "0123456789abcdef"
+SECRET = "s" * 40
+CLIENTS = [
+    ClientConfig(ServiceReference("podgate-system", "podgate", 8443), b"the CA"),
+    ClientConfig("https://10.0.0.1:8443", b"the CA"),
+    ClientConfig("https://10.0.0.1:8443/", b"the CA", SECRET),
+    ClientConfig(ServiceReference("podgate-system", "podgate", None), b"", SECRET),
+]
+clients = st.sampled_from(CLIENTS)
+Live = dict[ConfigurationName, dict[str, Any]]
+
+
+def stored(policy: Policy, client: ClientConfig, *, all_calls: bool = False) -> Live:
+    """Return the configurations of a policy as the API server returns them: with its defaults, without empty fields."""
+    found: Live = {}
+    for one in configurations(policy, client, HASH, all_calls=all_calls):
+        webhooks = [{**webhook, "objectSelector": {}} for webhook in one["webhooks"]]
+        for webhook in webhooks:
+            if not webhook.get("matchConditions"):
+                webhook.pop("matchConditions", None)
+            if not webhook["namespaceSelector"].get("matchExpressions"):
+                webhook["namespaceSelector"] = {}
+        name = ConfigurationName(one["kind"], one["metadata"]["name"])
+        metadata = {**one["metadata"], "resourceVersion": "7"}
+        found[name] = {"metadata": metadata, **({"webhooks": webhooks} if webhooks else {})}
+    return found
+
+
+def differences(policy: Policy, live: Live) -> list[str]:
+    wanted = wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=leaves_out_no_call(live))
+    return [str(one) for one in outdated(wanted, live)]
+
+
+def written(policy: Policy, live: Live) -> Live:
+    """Return the configurations after all that differ were written."""
+    wanted = wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=leaves_out_no_call(live))
+    changed = {one.name: {**live[one.name], "webhooks": one.webhooks} for one in outdated(wanted, live)}
+    return {**live, **changed}
+
+
+def test_the_names_are_those_of_the_rendered_configurations() -> None:
+    rendered = configurations(OF_ONE_SERVICE, CLIENTS[0])
+    assert tuple(ConfigurationName(one["kind"], one["metadata"]["name"]) for one in rendered) == NAMES
+
+
+@PROPERTY
+@given(policies, clients, st.booleans())
+def test_rendered_configurations_do_not_differ(policy: Policy, client: ClientConfig, all_calls: bool) -> None:  # noqa: FBT001  drawn
+    assert differences(policy, stored(policy, client, all_calls=all_calls)) == []
+
+
+@PROPERTY
+@given(policies, policies, clients, st.booleans())
+def test_written_configurations_are_the_rendered_ones_and_keep_the_target(
+    before: Policy,
+    policy: Policy,
+    client: ClientConfig,
+    all_calls: bool,  # noqa: FBT001  drawn
+) -> None:
+    live = written(policy, stored(before, client, all_calls=all_calls))
+    assert differences(policy, live) == []
+    rendered = stored(policy, client, all_calls=all_calls)
+    for name in NAMES:
+        targets = {one["name"]: one["clientConfig"] for one in live[name].get("webhooks", ())}
+        assert targets == {one["name"]: one["clientConfig"] for one in rendered[name].get("webhooks", ())}
+
+
+OF_ONE_SERVICE = policy_of({"match": {"namespaces": ["a"]}})
+CHANGES = {
+    "rules": [],
+    "failurePolicy": "Fail",
+    "sideEffects": "Some",
+    "matchPolicy": "Exact",
+    "reinvocationPolicy": "Never",
+    "admissionReviewVersions": ["v1beta1"],
+    "namespaceSelector": {"matchLabels": {"a": "b"}},
+    "objectSelector": {"matchLabels": {"a": "b"}},
+    "matchConditions": [{"name": "never", "expression": "false"}],
+}
+
+
+@pytest.fixture
+def live() -> Live:
+    return stored(OF_ONE_SERVICE, CLIENTS[1])
+
+
+@pytest.fixture
+def policy() -> Policy:
+    return OF_ONE_SERVICE
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_each_changed_field_is_named(policy: Policy, live: Live, field: str) -> None:
+    live[NAMES[0]]["webhooks"][0][field] = CHANGES[field]
+    assert differences(policy, live) == [f"{NAMES[0]}: mutate.podgate.io differs in {field}"]
+    assert differences(policy, written(policy, live)) == []
+
+
+def test_each_rendered_field_is_compared_or_kept(policy: Policy) -> None:
+    rendered = {field for one in configurations(policy, CLIENTS[1]) for webhook in one["webhooks"] for field in webhook}
+    assert rendered - CHANGES.keys() == {"name", "clientConfig", "timeoutSeconds"}
+
+
+def test_the_path_is_compared_without_its_secret(policy: Policy) -> None:
+    live = stored(policy, CLIENTS[2])
+    assert SECRET in live[NAMES[0]]["webhooks"][0]["clientConfig"]["url"]
+    live[NAMES[0]]["webhooks"][0]["clientConfig"]["url"] = f"https://10.0.0.1:8443/{SECRET}/validate"
+    [difference] = differences(policy, live)
+    assert difference == f"{NAMES[0]}: mutate.podgate.io differs in path of clientConfig"
+    [repaired] = written(policy, live)[NAMES[0]]["webhooks"]
+    assert repaired["clientConfig"]["url"] == f"https://10.0.0.1:8443/{SECRET}/mutate"
+
+
+def test_missing_and_foreign_webhooks_and_absent_configurations_are_named(policy: Policy, live: Live) -> None:
+    live[NAMES[0]]["webhooks"] = [{**live[NAMES[0]]["webhooks"][0], "name": "old.podgate.io"}]
+    del live[NAMES[2]]
+    assert differences(policy, live) == [
+        f"{NAMES[0]}: mutate.podgate.io is missing, old.podgate.io is not of this policy",
+        f"{NAMES[2]}: absent",
+    ]
+
+
+def test_an_operators_timeout_and_target_are_kept(policy: Policy, live: Live) -> None:
+    webhook = live[NAMES[0]]["webhooks"][0]
+    webhook.update(timeoutSeconds=30, failurePolicy="Fail")
+    webhook["clientConfig"] = {"url": "https://elsewhere:1/mutate", "caBundle": "b3RoZXI="}
+    [repaired] = written(policy, live)[NAMES[0]]["webhooks"]
+    assert repaired["failurePolicy"] == "Ignore"
+    assert repaired["timeoutSeconds"] == 30
+    assert repaired["clientConfig"] == webhook["clientConfig"]
+
+
+def test_without_any_webhook_there_is_no_server_to_name(policy: Policy, live: Live) -> None:
+    for one in live.values():
+        one.pop("webhooks")
+    wanted = wanted_webhooks(LoadedPolicy(policy, HASH), all_calls=False)
+    found = outdated(wanted, live)
+    assert all("no live webhook names the server" in str(one) for one in found)
+    assert not any(one.resource_version for one in found)

@@ -1,0 +1,139 @@
+"""Writer of the webhook configurations: compares the live ones with the policy in force, and replaces their webhooks.
+
+Without it the API server would not call for a new service until somebody renders the configurations again.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.webhook_configurations import (
+    ConfigurationName,
+    OutdatedConfiguration,
+    TooManyEntriesError,
+    leaves_out_no_call,
+    outdated,
+    wanted_webhooks,
+)
+from webhook.errors import WebhookConfigurationError
+from webhook.ports import WebhookConfigurationClient
+from webhook.support.backoff import Backoff
+from webhook.support.condition import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookConfigurationReports:
+    """Callbacks of the writer: the last is called when it no longer runs."""
+
+    on_compared: Callable[[Sequence[str]], None]
+    """Called after each comparison with the configurations that differ."""
+    on_written: Callable[[str], None]
+    on_trouble: Callable[[str], None]
+    on_over: Callable[[str], None]
+    on_end: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookConfigurationTiming:
+    """Intervals and bounds of the writer."""
+
+    poll_seconds: float = 0.5
+    """Between two looks at the policy: a new service is unknown to the API server for that long."""
+    check_seconds: float = 10.0
+    """Between two reads of the configurations while the policy stays the same."""
+    longest_pause_seconds: float = 60.0
+    writes_max: int = 5
+    """Of one configuration within `writes_seconds`, for one policy: another writer may change it back each time."""
+    writes_seconds: float = 3600.0
+
+
+class WebhookConfigurationWriter:
+    """Created for each term of leadership. With `writes=False` it only compares."""
+
+    def __init__(
+        self,
+        client: WebhookConfigurationClient,
+        policy: Callable[[], LoadedPolicy | None],
+        reports: WebhookConfigurationReports,
+        *,
+        writes: bool,
+        timing: WebhookConfigurationTiming = WebhookConfigurationTiming(),
+    ) -> None:
+        self._client = client
+        self._policy = policy
+        self._reports = reports
+        self._writes = writes
+        self._timing = timing
+        self._wanted: tuple[tuple[str, bool], Mapping[ConfigurationName, Sequence[Any]]] | None = None
+        """Webhooks by the policy's hash and whether no call is left out: rendering 1,000 services takes long."""
+        self._checked_hash = ""
+        self._check_at_seconds = 0.0
+        self._written_at_seconds: dict[ConfigurationName, deque[float]] = defaultdict(deque)
+        self._failure = Condition(reports.on_trouble, reports.on_over)
+        self._backoff = Backoff(timing.poll_seconds, timing.longest_pause_seconds)
+
+    async def run(self) -> None:
+        """Compare and write until cancelled."""
+        try:
+            while True:
+                pause_seconds = await self.round()
+                await asyncio.sleep(pause_seconds)
+        finally:
+            self._reports.on_end()
+
+    async def round(self) -> float:
+        """Compare if it is time; return the delay before the next round, in seconds."""
+        loaded, now_seconds = self._policy(), asyncio.get_running_loop().time()
+        if loaded is None or (loaded.hash == self._checked_hash and now_seconds < self._check_at_seconds):
+            return self._timing.poll_seconds
+        if loaded.hash != self._checked_hash:
+            self._written_at_seconds.clear()
+        try:
+            is_settled = await self._reconcile(loaded, now_seconds)
+        except WebhookConfigurationError as error:
+            self._failure.enter(str(error))
+            return self._backoff.next_seconds(error.retry_after_seconds)
+        self._failure.leave()
+        self._backoff.reset()
+        self._checked_hash = loaded.hash
+        self._check_at_seconds = now_seconds + (self._timing.check_seconds if is_settled else 0)
+        return self._timing.poll_seconds
+
+    async def _reconcile(self, loaded: LoadedPolicy, now_seconds: float) -> bool:
+        """Compare and write once; return False if another writer was faster."""
+        live = await self._client.read()
+        wanted = await self._wanted_by(loaded, all_calls=leaves_out_no_call(live))
+        left: list[str] = []
+        is_settled = True
+        for one in outdated(wanted, live):
+            if not self._writes or not one.resource_version:
+                left.append(str(one))
+            elif not self._may_write(one, now_seconds):
+                left.append(f"{one}; not written again: {self._timing.writes_max} writes were undone by another writer")
+            elif await self._client.write(one):
+                self._written_at_seconds[one.name].append(now_seconds)
+                self._reports.on_written(str(one))
+            else:
+                left.append(str(one))
+                is_settled = False
+        self._reports.on_compared(left)
+        return is_settled
+
+    def _may_write(self, one: OutdatedConfiguration, now_seconds: float) -> bool:
+        written = self._written_at_seconds[one.name]
+        while written and now_seconds - written[0] >= self._timing.writes_seconds:
+            written.popleft()
+        return len(written) < self._timing.writes_max
+
+    async def _wanted_by(self, loaded: LoadedPolicy, *, all_calls: bool) -> Mapping[ConfigurationName, Sequence[Any]]:
+        key = loaded.hash, all_calls
+        if self._wanted is None or self._wanted[0] != key:
+            try:
+                # In a thread: reviews do not wait for it.
+                self._wanted = key, await asyncio.to_thread(wanted_webhooks, loaded, all_calls=all_calls)
+            except TooManyEntriesError as error:
+                raise WebhookConfigurationError(f"{error}: {error.remedy}") from None
+        return self._wanted[1]
