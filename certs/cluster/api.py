@@ -25,9 +25,9 @@ _GRANT = (
     "grant this account the right: kubectl apply -k manifests/certificates, "
     "for a server with --store=memory kubectl apply -k manifests/certificates-in-memory"
 )
-_GRANT_BUNDLES = (
-    "grant this account the right: kubectl apply -f manifests/certificates/14-rbac-bundles.yaml, for a server with "
-    "--store=memory also kubectl apply -f manifests/certificates-in-memory/15-rbac-bundles-in-memory.yaml"
+_GRANT_WEBHOOKS = (
+    "grant this account the right: kubectl apply -f manifests/base/11-rbac-webhooks.yaml, for a controller also "
+    "kubectl apply -f manifests/redis/12-rbac-webhooks.yaml"
 )
 
 
@@ -114,5 +114,5 @@ def _checked(method: str, path: str, status: int, found: Any) -> Json:
     if status == _CONFLICT:
         raise OvertakenError(f"{method} {path}: changed by another writer", "it will be retried")
     said = str(found.get("message", ""))[:_SAID_MAX]
-    grant = _GRANT_BUNDLES if path.startswith(WEBHOOKS) else _GRANT
+    grant = _GRANT_WEBHOOKS if path.startswith(WEBHOOKS) else _GRANT
     raise CertsError(f"{method} {path}: HTTP {status}: {said}", grant if status == _FORBIDDEN else "it will be retried")

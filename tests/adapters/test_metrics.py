@@ -156,6 +156,10 @@ def record_certificates(metrics: Metrics) -> None:
     metrics.kept_certificates.mended("mutatingwebhookconfigurations/podgate")
     metrics.kept_certificates.troubled()
     metrics.kept_certificates.kept({"podgate-tls": 2e9})
+    metrics.webhooks.begin()
+    metrics.webhooks_outdated(["MutatingWebhookConfiguration/podgate: absent"])
+    metrics.webhooks.written()
+    metrics.webhooks.failed()
 
 
 def record_breakers(metrics: Metrics) -> None:
@@ -289,6 +293,9 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         "podgate_certificate_troubles_total": 1,
         'podgate_kept_certificate_expiry_timestamp_seconds{secret="podgate-tls"}': 2e9,
         "podgate_last_review_timestamp_seconds": AT_NS / 1e9,
+        "podgate_webhooks_stale": 1,
+        "podgate_webhook_configurations_written_total": 1,
+        "podgate_webhook_configuration_failures_total": 1,
         "podgate_ready": 1,
         "podgate_leader": 0,
         'podgate_build_info{version="0.1.0"}': 1,
@@ -717,3 +724,17 @@ def test_key_metrics_are_shown_by_source_with_fetch_results(metrics: Metrics) ->
     assert shown['podgate_key_fetches_total{result="failure",source="url"}'] == 1.0
     assert shown['podgate_keys_fetched_timestamp_seconds{source="url"}'] == 1_800_000_004.5
     assert (shown['podgate_keys{source="file"}'], shown['podgate_keys{source="url"}']) == (2.0, 0.0)
+
+
+def test_outdated_webhook_configurations_are_shown_by_the_process_that_compares_them() -> None:
+    metrics, name = Metrics("1"), "podgate_webhooks_stale"
+    assert series(metrics, name) == {}
+    metrics.webhooks.begin()
+    assert series(metrics, "podgate_webhook_configurations_written_total") == {
+        "podgate_webhook_configurations_written_total": 0
+    }
+    for outdated in (["a", "b"], []):
+        metrics.webhooks_outdated(outdated)
+        assert series(metrics, name) == {name: len(outdated)}
+    metrics.webhooks.end()
+    assert series(metrics, name) == {}

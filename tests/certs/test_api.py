@@ -58,9 +58,9 @@ async def test_small_clock_skew_permits_writes(ahead: timedelta) -> None:
 @pytest.mark.parametrize(
     ("path", "folder", "omitted"),
     [
-        ("/api/v1/namespaces/podgate-system/secrets/podgate-tls", "-k manifests/certificates", "bundles"),
-        ("/api/v1/namespaces/podgate-system/configmaps/podgate-jwks", "-k manifests/certificates", "bundles"),
-        (f"{WEBHOOKS}/mutatingwebhookconfigurations/podgate", "-f manifests/certificates/14-rbac-bundles.yaml", "-k "),
+        ("/api/v1/namespaces/podgate-system/secrets/podgate-tls", "-k manifests/certificates", "webhooks"),
+        ("/api/v1/namespaces/podgate-system/configmaps/podgate-jwks", "-k manifests/certificates", "webhooks"),
+        (f"{WEBHOOKS}/mutatingwebhookconfigurations/podgate", "-f manifests/base/11-rbac-webhooks.yaml", "-k "),
     ],
 )
 def test_forbidden_request_names_exactly_the_missing_rights(path: str, folder: str, omitted: str) -> None:

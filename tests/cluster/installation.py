@@ -22,8 +22,9 @@ RBAC = MANIFESTS / "base" / "10-rbac.yaml"
 CONTROLLER_RBAC = MANIFESTS / "redis" / "11-rbac-controller.yaml"
 CERTIFICATES_RBAC = MANIFESTS / "certificates" / "12-rbac-certificates.yaml"
 """Rights of a controller that manages certificates."""
-BUNDLES_RBAC = CERTIFICATES_RBAC.with_name("14-rbac-bundles.yaml")
-"""Rights of a controller that also writes CA bundles of webhooks."""
+WEBHOOKS_RBAC = RBAC.with_name("11-rbac-webhooks.yaml")
+CONTROLLER_WEBHOOKS_RBAC = CONTROLLER_RBAC.with_name("12-rbac-webhooks.yaml")
+"""Rights of the leader to write webhook configurations and CA bundles."""
 SERVICE_ACCOUNT, CONTROLLER_ACCOUNT = "podgate", "podgate-controller"
 LEASE = "podgate-leader"
 HALVES = ("mutating", "validating")
@@ -86,7 +87,7 @@ class Installation:
 
     def start_controller(self, *arguments: str) -> Server:
         """Start a controller with the rights of the manifests, and wait until it listens."""
-        for rights in (CONTROLLER_RBAC, CERTIFICATES_RBAC, BUNDLES_RBAC):
+        for rights in (CONTROLLER_RBAC, CONTROLLER_WEBHOOKS_RBAC, CERTIFICATES_RBAC):
             self.plane.apply_file(rights)
         controller_flags = (
             "--kubeconfig",
@@ -215,7 +216,8 @@ def installed(
     """Install Podgate with new namespaces and this policy, and uninstall it at the end."""
     for namespace in namespaces:
         plane.create_namespace(namespace)
-    plane.apply_file(RBAC)
+    for rights in (RBAC, WEBHOOKS_RBAC):
+        plane.apply_file(rights)
     installation = Installation(plane, files, plane.load_balancers[load_balancer], policy, namespaces)
     installation.apply_policy(policy)
     try:

@@ -6,7 +6,7 @@ from typing import Any
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import SERVICE_ACCOUNT, Installation, installed
+from tests.cluster.installation import Installation, installed
 from tests.cluster.server import SHORT_INTERVALS
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes.webhook_configurations import FIELD_MANAGER
@@ -97,20 +97,12 @@ def test_a_check_reports_what_differs_and_writes_nothing(
 
 
 def test_without_the_right_to_read_the_remedy_is_named(plane: ControlPlane, identities: Identities) -> None:
-    rights = "clusterrolebinding/podgate-in-memory"
     with installed(plane, identities.files, policy_of("right-a"), ["right-a"], servers=0) as installation:
         installation.program = SHORT_INTERVALS
-        plane.kubectl("delete", rights)
-        binding = ("create", "clusterrolebinding", "podgate-few", "--clusterrole=podgate-few")
-        role = ("create", "clusterrole", "podgate-few", "--verb=list,watch", "--resource=pods")
-        plane.kubectl(*role)
-        plane.kubectl(*binding, f"--serviceaccount={NAMESPACE}:{SERVICE_ACCOUNT}")
-        try:
-            server = installation.start_server("--drain", "0s")
-            error = plane.wait(
-                lambda: (server.status()["webhooks"] or {}).get("error"), "the error to be shown", server.name
-            )
-            assert "MutatingWebhookConfiguration/podgate: cannot read: HTTP 403" in error
-            assert "grant the right to get and patch the webhook configurations" in error
-        finally:
-            plane.kubectl("delete", "clusterrole,clusterrolebinding", "podgate-few")
+        plane.kubectl("delete", "clusterrolebinding", "podgate-webhooks-in-memory")
+        server = installation.start_server("--drain", "0s")
+        error = plane.wait(lambda: (server.status()["webhooks"] or {}).get("error"), "the error", server.name)
+        assert "MutatingWebhookConfiguration/podgate: cannot read: HTTP 403" in error
+        assert "(ClusterRole podgate-webhooks in manifests/base/11-rbac-webhooks.yaml)" in error
+        plane.apply_file(WEBHOOKS_RBAC)
+        plane.wait(lambda: server.status()["webhooks"]["error"] is None, "the right to be used", server.name)

@@ -161,6 +161,16 @@ STATUS_DENIED = [
     ("update", "servicestatuses.podgate.io --subresource=status", ""),
     *((verb, "customresourcedefinitions.apiextensions.k8s.io", "") for verb in ("get", "create", "patch", "delete")),
 ]
+WEBHOOK_RIGHTS = [
+    (verb, place.replace("/", ".admissionregistration.k8s.io/"), "")
+    for place in CONFIGURATIONS
+    for verb in ("get", "patch")
+]
+WEBHOOK_DENIED = [
+    (verb, place.replace("/", ".admissionregistration.k8s.io/"), "")
+    for place in CONFIGURATIONS
+    for verb in ("update", "delete")
+]
 CAN = [
     *(
         (verb, f"configmaps/podgate-{name}", NAMESPACE)
@@ -175,9 +185,11 @@ CAN = [
     *((verb, "pods", "") for verb in ("list", "watch")),
     ("create", "events.events.k8s.io", ""),
     *STATUS_RIGHTS,
+    *WEBHOOK_RIGHTS,
 ]
 CANNOT = [
     *STATUS_DENIED,
+    *WEBHOOK_DENIED,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("update", "patch", "delete")),
     *((verb, "configmaps/podgate-overrides", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
@@ -209,9 +221,11 @@ CONTROLLER_CAN = [
     ("create", "events.events.k8s.io", NAMESPACE),
     *((verb, resource, "") for resource in ("pods", "namespaces") for verb in ("list", "watch")),
     *STATUS_RIGHTS,
+    *WEBHOOK_RIGHTS,
 ]
 CONTROLLER_CANNOT = [
     *STATUS_DENIED,
+    *WEBHOOK_DENIED,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("update", "delete")),
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "create", "update")),
@@ -294,26 +308,26 @@ async def test_missing_rights_to_certificates_are_reported_with_the_remedy(
         await client.close()
 
 
-BUNDLES = "manifests/certificates/14-rbac-bundles.yaml"
-BUNDLES_IN_MEMORY = "manifests/certificates-in-memory/15-rbac-bundles-in-memory.yaml"
-
-
-@pytest.mark.parametrize(("account", "files"), [(CONTROLLER, [BUNDLES]), (ACCOUNT, [BUNDLES, BUNDLES_IN_MEMORY])])
+@pytest.mark.parametrize(
+    ("account", "binding"), [(CONTROLLER, "podgate-webhooks"), (ACCOUNT, "podgate-webhooks-in-memory")]
+)
 async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_secret(
-    controllers_site: Site, account: str, files: list[str]
+    controllers_site: Site, account: str, binding: str
 ) -> None:
-    """The documented manifests are those that the errors name, and grant no other rights."""
+    """The files that the errors name grant the right, and no other one."""
     name = account.rpartition(":")[2]
     token = controllers_site.plane.kubectl("create", "token", name, "-n", NAMESPACE).stdout.strip()
     client = await connect(controllers_site.plane.kubeconfig_for(name, token=token))
     webhooks = [place.replace("/", ".admissionregistration.k8s.io/") for place in CONFIGURATIONS]
     try:
-        for webhook in webhooks:  # rights of the previous test may still be in force
+        controllers_site.run(f"kubectl delete clusterrolebinding/{binding}")
+        for webhook in webhooks:
             wait_for_answer(controllers_site, "no", account, "get", webhook, "")
         errors = (await CaInjection().reconcile(Api(client, lambda: True), datetime.now(UTC))).errors
         assert len(errors) == len(CONFIGURATIONS)
+        files = set(re.findall(r"kubectl apply -f (\S+yaml)", "; ".join(errors)))
+        assert len(files) == 2
         for file in files:
-            assert all(f"kubectl apply -f {file}" in text for text in errors)
             controllers_site.run(f"kubectl apply -f {file}")
         for webhook in webhooks:
             for verb, answer in (("get", "yes"), ("patch", "yes"), ("delete", "no")):
@@ -323,18 +337,16 @@ async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_se
         assert [*secret, may(controllers_site, account, "create", "secrets", NAMESPACE)] == ["no"] * 3
     finally:
         await client.close()
-        for file in files:
-            controllers_site.run(f"kubectl delete --ignore-not-found -f {file}")
 
 
 def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> None:
     """The README deletes the binding that grants them."""
-    binding = "clusterrolebinding/podgate-in-memory"
-    controllers_site.run(f"kubectl delete {binding}")
+    controllers_site.run("kubectl delete clusterrolebinding podgate-in-memory podgate-webhooks-in-memory")
     try:
-        for resource in ("pods", "servicestatuses.podgate.io"):
-            wait_for_answer(controllers_site, "no", ACCOUNT, "list", resource, "")
-            wait_for_answer(controllers_site, "yes", CONTROLLER, "list", resource, "")
+        rights = [("list", "pods"), ("list", "servicestatuses.podgate.io"), *(one[:2] for one in WEBHOOK_RIGHTS)]
+        for verb, resource in rights:
+            wait_for_answer(controllers_site, "no", ACCOUNT, verb, resource, "")
+            wait_for_answer(controllers_site, "yes", CONTROLLER, verb, resource, "")
     finally:
         controllers_site.run("kubectl apply -k manifests")
 

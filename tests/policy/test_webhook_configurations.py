@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.core.webhook_configurations.test_configurations import policy_of
-from tests.core.webhook_configurations.test_live import CLIENTS, Live, stored
+from tests.core.webhook_configurations.test_live import CLIENTS, HASH, Live, stored
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.webhook_configurations import NAMES, ConfigurationName, OutdatedConfiguration
 from webhook.errors import WebhookConfigurationError
@@ -15,7 +15,10 @@ from webhook.policy.webhook_configurations import (
     WebhookConfigurationWriter,
 )
 
-FIRST, SECOND = (LoadedPolicy(policy_of({"match": {"namespaces": [name]}}), name * 16) for name in "ab")
+FIRST, SECOND = (
+    LoadedPolicy(policy_of({"match": {"namespaces": [name]}}), policy_hash)
+    for name, policy_hash in (("a", HASH), ("b", "b" * 16))
+)
 AT_ONCE = WebhookConfigurationTiming(poll_seconds=0, check_seconds=0, longest_pause_seconds=0)
 
 

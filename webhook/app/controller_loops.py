@@ -1,6 +1,7 @@
 """Composition of the controller's loops, for the controller process and for servers that reconcile themselves."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from webhook.adapters.clocks import WallClock
 from webhook.app.cluster import Loop, Sources
@@ -9,7 +10,8 @@ from webhook.app.telemetry import Telemetry
 from webhook.controller import Controller, CounterResets, OverrideEnforcer, ServiceStatusWriter
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.policy.webhook_configurations import WebhookConfigurationWriter
+from webhook.core.reporting.status import WebhooksStatus
+from webhook.policy.webhook_configurations import WebhookConfigurationReports, WebhookConfigurationWriter
 from webhook.ports import Clock, PodWatch
 from webhook.store.breaker_ticker import BreakerTicker
 
@@ -29,9 +31,9 @@ def controller(
     if sources.board is not None:
         beside.append(ServiceStatusWriter(sources.board, ledger.last_breaker, in_force, telemetry.board_reports()).run)
     if sources.webhooks is not None:
-        compared = telemetry.webhook_configuration_reports()
-        loaded, writes = sources.policies.loaded, sources.writes_webhooks
-        beside.append(WebhookConfigurationWriter(sources.webhooks, loaded, compared, writes=writes).run)
+        reported, loaded = _webhook_reports(telemetry), sources.policies.loaded
+        writer = WebhookConfigurationWriter(sources.webhooks, loaded, reported, writes=sources.writes_webhooks)
+        beside.append(writer.run)
     return Controller(
         watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, extra_loops=beside
     )
@@ -56,3 +58,36 @@ def _override_enforcer(
 def _asked(sources: Sources) -> Callable[[], Iterable[overrides.WindowReset]]:
     """Return a function that returns the resets requested by live overrides."""
     return lambda: overrides.resets(sources.overrides.active.current().all(), _WALL.now_us())
+
+
+def _webhook_reports(telemetry: Telemetry) -> WebhookConfigurationReports:
+    """Return the callbacks for the comparison of the webhook configurations with the policy."""
+    metrics, said = telemetry.metrics.webhooks, telemetry.logs.said
+    metrics.begin()
+    telemetry.webhooks = WebhooksStatus()
+    reported: Sequence[str] | None = None
+
+    def compared(outdated: Sequence[str]) -> None:
+        nonlocal reported
+        telemetry.webhooks = WebhooksStatus(_WALL.now_us(), outdated)
+        if outdated != reported:
+            reported = outdated
+            telemetry.observer.webhooks_outdated(outdated)
+
+    def written(changed: str) -> None:
+        metrics.written()
+        said("info", "webhook configuration written", changed=changed)
+
+    def trouble(reason: str) -> None:
+        metrics.failed()
+        telemetry.webhooks = replace(telemetry.webhooks or WebhooksStatus(), error=reason)
+        said("warning", "webhook configurations are not compared with the policy", reason=reason)
+
+    def over(reason: str) -> None:
+        said("info", "webhook configurations are compared with the policy again", reason=reason)
+
+    def ended() -> None:
+        telemetry.webhooks = None
+        metrics.end()
+
+    return WebhookConfigurationReports(compared, written, trouble, over, ended)

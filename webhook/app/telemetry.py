@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from webhook.adapters.logs import Logs
@@ -16,7 +16,6 @@ from webhook.core.policy_spec import OutcomeSource
 from webhook.core.reporting.status import ReplicaAssignment, WatchStatus, WebhooksStatus
 from webhook.observers import Observers
 from webhook.outcomes.aggregator import OutcomeReports
-from webhook.policy.webhook_configurations import WebhookConfigurationReports
 from webhook.ports import WatchReports
 from webhook.settings import MEMORY, ControllerSettings, Settings, TraceParent, in_cluster
 from webhook.store import FallbackReports
@@ -178,37 +177,6 @@ class Telemetry:
             self.logs.said("info", "ServiceStatuses are written again", reason=reason)
 
         return ServiceStatusReports(absent, trouble, over)
-
-    def webhook_configuration_reports(self) -> WebhookConfigurationReports:
-        """Return the callbacks for the comparison of the webhook configurations with the policy."""
-        metrics, self.webhooks = self.metrics.webhooks, WebhooksStatus()
-        metrics.begin()
-        reported: Sequence[str] | None = None
-
-        def compared(outdated: Sequence[str]) -> None:
-            nonlocal reported
-            self.webhooks = WebhooksStatus(time.time_ns() // 1000, tuple(outdated))
-            if self.webhooks.outdated != reported:
-                reported = self.webhooks.outdated
-                self.observer.webhooks_outdated(outdated)
-
-        def written(changed: str) -> None:
-            metrics.written()
-            self.logs.said("info", "webhook configuration written", changed=changed)
-
-        def trouble(reason: str) -> None:
-            metrics.failed()
-            self.webhooks = replace(self.webhooks or WebhooksStatus(), error=reason)
-            self.logs.said("warning", "webhook configurations are not compared with the policy", reason=reason)
-
-        def over(reason: str) -> None:
-            self.logs.said("info", "webhook configurations are compared with the policy again", reason=reason)
-
-        def ended() -> None:
-            self.webhooks = None
-            metrics.end()
-
-        return WebhookConfigurationReports(compared, written, trouble, over, ended)
 
     def store_reports(self) -> WatchReports:
         """Return the callbacks for failures of the shared store; each of its servers may have one of its own."""

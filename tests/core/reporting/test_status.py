@@ -21,6 +21,7 @@ from webhook.core.reporting.status import (
     ServerStatus,
     StoreStatus,
     WatchStatus,
+    WebhooksStatus,
     controller_document,
     server_document,
 )
@@ -145,6 +146,7 @@ def test_document_contains_the_whole_status() -> None:
         ],
         "certificates": [{"name": "serving", "notAfter": "2027-01-22T08:00:00.000Z", "daysLeft": 6}],
         "files": [{"name": "certificates", "error": None}, {"name": "key set", "error": "jwks.json: no JSON"}],
+        "webhooks": None,
         "breakerGuard": None,
     }
     assert payment == {
@@ -542,7 +544,13 @@ def test_overrides_of_one_service_are_listed_and_merged_until_the_first_end() ->
 
 def test_controller_document_has_leadership_and_dependencies() -> None:
     status = ControllerStatus(
-        "0.1.0", "other leads", "p.yaml", LIVE, NOW_US, watches={"pods": WatchStatus(NOW_US, "HTTP 403")}
+        "0.1.0",
+        "other leads",
+        "p.yaml",
+        LIVE,
+        NOW_US,
+        watches={"pods": WatchStatus(NOW_US, "HTTP 403")},
+        webhooks=WebhooksStatus(NOW_US, ("ValidatingWebhookConfiguration/podgate: absent",), "HTTP 403"),
     )
     assert controller_document(status) == {
         "version": "0.1.0",
@@ -554,4 +562,9 @@ def test_controller_document_has_leadership_and_dependencies() -> None:
         "store": {"kind": "redis", "error": ""},
         "watches": {"pods": "HTTP 403"},
         "certificates": None,
+        "webhooks": {
+            "comparedAt": utc(NOW_US),
+            "outdated": ["ValidatingWebhookConfiguration/podgate: absent"],
+            "error": "HTTP 403",
+        },
     }

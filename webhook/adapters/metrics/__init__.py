@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row, Totals
-from webhook.adapters.metrics.certificates import CertificateTotals
+from webhook.adapters.metrics.cluster_objects import CertificateTotals, WebhookConfigurationMetrics
 from webhook.adapters.metrics.decisions import Decisions
 from webhook.adapters.metrics.families import FAILURE, SUCCESS, Family
 from webhook.adapters.metrics.files import FileTotals
@@ -17,7 +17,6 @@ from webhook.adapters.metrics.process_health import ProcessHealth
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
-from webhook.adapters.metrics.webhook_configurations import WebhookConfigurationMetrics
 from webhook.adapters.metrics.zeros import Labels, ProcessRole, zeros
 from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
