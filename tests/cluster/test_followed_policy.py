@@ -6,7 +6,7 @@ from typing import Any
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import Installation, installed
+from tests.cluster.installation import WEBHOOKS_RBAC, Installation, installed
 from tests.cluster.server import SHORT_INTERVALS
 from tests.redis_servers import RedisServer
 from webhook.adapters.kubernetes.webhook_configurations import FIELD_MANAGER

@@ -12,7 +12,10 @@ from webhook.errors import WebhookConfigurationError
 
 FIELD_MANAGER = "podgate-webhooks"
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
-_RIGHT = "get and patch the webhook configurations podgate and podgate-policy (ClusterRole podgate-webhooks in manifests/base/11-rbac-webhooks.yaml)"
+_RIGHT = (
+    "get and patch the webhook configurations podgate and podgate-policy "
+    "(ClusterRole podgate-webhooks in manifests/base/11-rbac-webhooks.yaml)"
+)
 _REQUEST_SECONDS = 5.0
 
 
