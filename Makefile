@@ -9,7 +9,7 @@ RESULTS := .test-results
 # Without bytecode files, each of some thousand processes of a run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check soak bench bench-quick lock controlplane-up controlplane-down
+.PHONY: setup demo test check image-test sbom soak bench bench-quick lock controlplane-up controlplane-down
 setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
@@ -33,6 +33,16 @@ test: setup
 # A tenth of the examples, and of the stores only the one in memory.
 check: setup
 	PODGATE_TEST_SHORT=yes $(BIN)/pytest -n 2 --junitxml=$(RESULTS)/check.xml -k "not redis- and not valkey-" tests/architecture tests/core tests/reviews tests/contract
+
+# The image, built and run without a container engine. As root: what is missing of buildah and mmdebstrap is installed by
+# apt-get. The base that the Dockerfile names is replaced by one of Debian's packages, kept in ~/.cache/podgate.
+image-test: setup
+	$(BIN)/python -m tests.image
+	$(BIN)/pytest -s --junitxml=$(RESULTS)/image-test.xml tests/image
+
+# The bill of materials of an image whose file system is in a folder: `make -s sbom ROOT=FOLDER > podgate.cdx.json`
+sbom: setup
+	@$(BIN)/python -m tests.image.bill_of_materials $(ROOT)
 
 # The long form of what `make test` proves in short.
 soak: setup

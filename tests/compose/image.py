@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster.binaries import cache
@@ -20,7 +20,8 @@ def build(folder: Path) -> Path:
     stage = sources.stages()[0]
     dependencies = 1 + next(index for index, instruction in enumerate(stage) if instruction.word == "RUN")
     _copy_layer(_layer(stage[:dependencies]), folder)
-    _execute(stage[dependencies:], folder, folder / _workdir(stage))
+    settings = [instruction for instruction in stage[:dependencies] if instruction.word in {"ARG", "ENV"}]
+    _execute([*settings, *stage[dependencies:]], folder, folder / _workdir(stage))
     return folder
 
 
@@ -55,14 +56,17 @@ def _workdir(instructions: Sequence[Instruction]) -> str:
 
 def _execute(instructions: Sequence[Instruction], folder: Path, source: Path) -> None:
     source.mkdir(parents=True, exist_ok=True)
+    variables: dict[str, str] = {}
     for instruction in instructions:
         match instruction.word:
+            case "ARG" | "ENV":
+                variables |= dict(word.split("=", 1) for word in instruction.listed if "=" in word)
             case "COPY":
                 for path, name in _copied(instruction.listed):
                     (source / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, source / name)
             case "RUN":
-                _run(re.sub(r"(?<![\w./])/(?=opt/)", f"{folder}/", instruction.rest), source)
+                _run(re.sub(r"(?<![\w./])/(?=opt/)", f"{folder}/", instruction.rest), source, variables)
             case "FROM" | "WORKDIR":
                 pass
             case _:
@@ -81,8 +85,10 @@ def _copied(words: Sequence[str]) -> list[tuple[Path, Path]]:
     return copied
 
 
-def _run(command: str, source: Path) -> None:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PODGATE_", "PYTHON"))}
-    variables["PATH"] = f"{Path(sys.executable).parent}:{variables['PATH']}"  # its `python` is that of the image
-    done = subprocess.run(["sh", "-c", command], cwd=source, env=variables, check=False, capture_output=True, text=True)
+def _run(command: str, source: Path, variables: Mapping[str, str]) -> None:
+    outer = {name: value for name, value in os.environ.items() if not name.startswith(("PODGATE_", "PYTHON"))}
+    outer["PATH"] = f"{Path(sys.executable).parent}:{outer['PATH']}"  # its `python` is that of the image
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=source, env={**outer, **variables}, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

@@ -204,7 +204,7 @@ async def serving(files: Files, *arguments: str, tree: Path | None = None) -> As
     process = start(["-m", "webhook", "serve", *files.arguments(), *arguments], log, tree)
     async with aiohttp.ClientSession() as session:
         try:
-            listening = await _listening(process, log)
+            listening = await until_listening(process, log)
             context = files.pki.context(files.caller)
             addresses = listening["admission"][0], listening["plain"][0]
             server = Serving(files, process, *addresses, session, context, log)
@@ -218,7 +218,8 @@ async def serving(files: Files, *arguments: str, tree: Path | None = None) -> As
     assert "Traceback" not in log.read_text()
 
 
-async def _listening(process: Process, log: Path) -> dict[str, Any]:
+async def until_listening(process: Process, log: Path) -> dict[str, Any]:
+    """Return the addresses that a server logs once it listens."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
             text = await asyncio.to_thread(log.read_text)
