@@ -256,3 +256,23 @@ def test_missing_kubeconfig_is_named(file: Path, monkeypatch: pytest.MonkeyPatch
     done = override("--quota-factor", "2", *FOR)
     assert done.code == 2
     assert done.error.startswith(f"{nowhere}: cannot read the kubeconfig: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("override", "payment-api", "--quota-factor", "2", *FOR),
+        ("override", "payment-api", "--clear"),
+        ("quota", "grant", "payment-api", "--window", "1m", "--hard", "pods=5", *FOR),
+        ("breaker", "open", "payment-api", *FOR),
+    ],
+)
+def test_a_dry_run_prints_what_would_be_written_and_writes_nothing(file: Path, command: tuple[str, ...]) -> None:
+    override("--mode", "quota=Audit", *FOR)
+    before = file.read_bytes()
+    done = podgate(*command, "--dry-run")
+    assert done.code == 0, done.err
+    assert done.out.startswith("payment-api: ")
+    assert file.read_bytes() == before
+    assert podgate(*command).code == 0
+    assert file.read_bytes() != before

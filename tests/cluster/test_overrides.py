@@ -76,6 +76,10 @@ def apply_overrides(plane: ControlPlane, text: str) -> str:
     return done.stdout + done.stderr
 
 
+def stored_overrides(plane: ControlPlane) -> str:
+    return str(plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{OVERRIDES}")["data"])
+
+
 def in_force(installation: Installation) -> list[list[str]]:
     """Return the services of the overrides in force on each server."""
     documents = [server.status()["overrides"] for server in installation.servers]
@@ -133,11 +137,16 @@ def test_invalid_overrides_and_unknown_services_are_denied_at_apply(
         assert "overrides.yaml:1:3: [0].until: (absent): required: add until" in printed
         printed = apply_overrides(plane, entry.replace("SERVICE", "wob"))
         assert "overrides.yaml: no service 'wob': the policy has web" in printed
+        printed = apply_overrides(plane, entry.replace("SERVICE", "web").replace("reason", "by: alice, reason"))
+        assert "[0].by: alice: the entry is written by kubernetes-admin: write that name, or leave it out" in printed
         assert "denied" not in apply_overrides(plane, entry.replace("SERVICE", "web"))
         plane.wait(
             lambda: in_force(installation) == [["web"]], "the override to be in force", installation.servers[0].name
         )
         options = ("--kubeconfig", plane.kubeconfig, "--reason", "INC-2", "--for", "1h")
+        stored = stored_overrides(plane)
+        assert podgate("override", "web", "--quota-factor", "2", "--dry-run", *options).code == 0
+        assert stored_overrides(plane) == stored
         assert podgate("quota", "grant", "web", "--window", "1h", "--hard", "pods=1", *options).code == 0
         plane.wait(
             lambda: in_force(installation) == [["web", "web"]], "both to be in force", installation.servers[0].name

@@ -47,8 +47,9 @@ class OverridesFile:
 class FileOverridesStore:
     """A `ports.OverridesStore` in a file, without a policy."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, dry_run: bool = False) -> None:
         self._path = path
+        self._dry_run = dry_run
         self._read = b""
 
     @property
@@ -67,7 +68,8 @@ class FileOverridesStore:
             with _alone(self._path.parent):
                 if _content(self._path) != self._read:
                     return False
-                _replace(self._path, raw)
+                if not self._dry_run:
+                    _replace(self._path, raw)
         except OSError as error:
             remedy = "give the path of a file in a folder that you may write to"
             raise UserError(f"{self._path}: cannot be written: {error.strerror or error}", remedy) from None

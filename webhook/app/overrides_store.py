@@ -9,15 +9,20 @@ from webhook.ports import OverridesStore
 
 
 @asynccontextmanager
-async def open_overrides(kubeconfig: Path, file: Path | None) -> AsyncIterator[OverridesStore]:
-    """Yield the overrides of a kubeconfig's cluster, or of a file if one is given; UserError: no usable kubeconfig."""
+async def open_overrides(
+    kubeconfig: Path, file: Path | None, *, dry_run: bool = False
+) -> AsyncIterator[OverridesStore]:
+    """Yield the overrides of a kubeconfig's cluster, or of a file if one is given; UserError: no usable kubeconfig.
+
+    With `dry_run` nothing is written.
+    """
     if file is not None:
-        yield FileOverridesStore(file)
+        yield FileOverridesStore(file, dry_run=dry_run)
         return
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(kubeconfig)
     try:
-        yield kubernetes.ConfigMapOverridesStore(client)
+        yield kubernetes.ConfigMapOverridesStore(client, dry_run=dry_run)
     finally:
         await client.close()

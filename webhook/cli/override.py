@@ -10,15 +10,23 @@ from webhook.cli.options.output_formats import document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import service_names
 from webhook.core.overrides import Override
+from webhook.core.policy.model import Modes
+from webhook.core.policy_spec import Mode
 from webhook.errors import UserError
 from webhook.offline.output.table import countdown, table
+
+_CONCERNS = Modes.__struct_fields__
 
 
 @click.command()
 @click.argument("service", required=False, shell_complete=service_names)
 @click.option("--quota-factor", metavar="NUMBER", help="Multiply each limit of its own windows, such as 0.5 or 3.")
 @click.option(
-    "--mode", "modes", multiple=True, metavar="CONCERN=MODE", help="Change a mode, such as quota=Audit; repeatable."
+    "--mode",
+    "modes",
+    multiple=True,
+    metavar="CONCERN=MODE",
+    help=f"Change a mode, such as quota=Audit; repeatable. CONCERN: {', '.join(_CONCERNS)}. MODE: {', '.join(Mode)}.",
 )
 @override_options.terms()
 @click.option("--clear", is_flag=True, help="End all overrides in force for the service.")

@@ -55,7 +55,12 @@ def _quota(document: dict[str, Any], service: str, output: str | None) -> str:
 @service_argument
 @click.option("--window", required=True, metavar="DURATION", help="Which of its own windows, such as 1m.")
 @click.option(
-    "--hard", "hard", required=True, multiple=True, metavar="RESOURCE=AMOUNT", help="Amount to add; repeatable."
+    "--hard",
+    "hard",
+    required=True,
+    multiple=True,
+    metavar="RESOURCE=AMOUNT",
+    help="Amount to add, such as pods=100 or cpu=40; repeatable.",
 )
 @override_options.terms()
 @override_options.location

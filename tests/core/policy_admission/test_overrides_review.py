@@ -16,6 +16,7 @@ POLICY = load(
 ).policy.policy
 NOW_US = 1_796_094_000_000_000
 GOOD = "- {service: a, quotaFactor: 2, until: 2026-12-01T04:00:00Z, reason: INC-1}\n"
+OTHER = GOOD.replace("quotaFactor: 2", "modes: {quota: Audit}")
 GONE = GOOD.replace("service: a", "service: gone")
 
 
@@ -99,3 +100,19 @@ def test_entry_without_effect_is_a_warning() -> None:
 def test_update_that_keeps_an_invalid_document_is_admitted_unevaluated() -> None:
     found = reviewed(config_map("- nonsense", metadata={"name": "podgate-overrides"}), config_map("- nonsense"))
     assert (response(found)["allowed"], found.judged) == (True, False)
+
+
+BY_ALICE, BY_BOB = (GOOD.replace("reason:", f"by: {name}, reason:") for name in ("alice", "bob"))
+
+
+def test_a_new_entry_names_no_other_author_than_the_user_of_the_request() -> None:
+    assert response(reviewed(config_map(BY_ALICE)))["allowed"] is True
+    message = response(reviewed(config_map(BY_BOB)))["status"]["message"]
+    assert "[0].by: bob: the entry is written by alice: write that name, or leave it out" in message
+    assert "overrides.yaml:1:" in message
+
+
+def test_the_entries_of_others_are_kept() -> None:
+    assert response(reviewed(config_map(BY_BOB + OTHER), config_map(BY_BOB)))["allowed"] is True
+    changed = BY_BOB.replace("quotaFactor: 2", "quotaFactor: 3")
+    assert response(reviewed(config_map(changed), config_map(BY_BOB)))["allowed"] is False

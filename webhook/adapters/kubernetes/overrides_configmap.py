@@ -87,10 +87,20 @@ class ConfigMapOverrides:
 
 
 class ConfigMapOverridesStore:
-    """A `ports.OverridesStore`, with the client's permissions."""
+    """A `ports.OverridesStore`, with the client's permissions.
 
-    def __init__(self, client: ApiClient, timing: ApiTiming = ApiTiming()) -> None:  # noqa: B008  frozen
+    With `dry_run` the API server and the webhook check the document, and nothing is stored.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
+        *,
+        dry_run: bool = False,
+    ) -> None:
         self._client = client
+        self._query = (("dryRun", "All"),) if dry_run else ()
         self._seconds = timing.request_seconds
         self._found: dict[str, Any] | None = None
 
@@ -116,7 +126,7 @@ class ConfigMapOverridesStore:
         }
         body["data"] = {**(body.get("data") or {}), OVERRIDES_KEY: raw.decode()}
         try:
-            await answer(self._client, method, path, self._seconds, body=body)
+            await answer(self._client, method, path, self._seconds, self._query, body)
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == CONFLICT:
                 return False

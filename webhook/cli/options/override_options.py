@@ -33,6 +33,7 @@ class OverridesLocation:
     kubeconfig: Path
     file: Path | None
     policy: Path | None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,10 @@ def location(command: Callable[..., None]) -> Callable[..., None]:
         envvar="PODGATE_POLICY",
         help="Policy to check against.  [default: the cluster's]",
     )
+    @click.option("--dry-run", is_flag=True, help="Check and print what would be written, and write nothing.")
     @wraps(command)
-    def run(*, kubeconfig: Path | None, file: Path | None, policy: Path | None, **rest: Any) -> None:
-        command(where=OverridesLocation(kubeconfig or KUBECONFIG.expanduser(), file, policy), **rest)
+    def run(*, kubeconfig: Path | None, file: Path | None, policy: Path | None, dry_run: bool, **rest: Any) -> None:
+        command(where=OverridesLocation(kubeconfig or KUBECONFIG.expanduser(), file, policy, dry_run), **rest)
 
     return run
 
@@ -146,7 +148,7 @@ def put(where: OverridesLocation, terms: OverrideTerms, plain: dict[str, Any]) -
 
     result, place = asyncio.run(run())
     click.echo(f"{entry.service}: {result}")
-    click.echo(f"written to {place}", err=True)
+    click.echo(f"dry run: nothing is written to {place}" if where.dry_run else f"written to {place}", err=True)
 
 
 def clear(where: OverridesLocation, service: str) -> None:
@@ -158,7 +160,7 @@ def clear(where: OverridesLocation, service: str) -> None:
 
     ended, place = asyncio.run(run())
     for entry in ended:
-        click.echo(f"{service}: ended: {entry}")
+        click.echo(f"{service}: {'would end' if where.dry_run else 'ended'}: {entry}")
     if not ended:
         click.echo(f"{service}: there was no override in {place}")
 
@@ -177,7 +179,7 @@ def in_force(where: OverridesLocation) -> list[Override]:
 async def _opened(where: OverridesLocation) -> AsyncIterator[OverridesStore]:
     from webhook.app.overrides_store import open_overrides  # noqa: PLC0415  --help needs no client
 
-    async with open_overrides(where.kubeconfig, where.file) as store:
+    async with open_overrides(where.kubeconfig, where.file, dry_run=where.dry_run) as store:
         yield store
 
 

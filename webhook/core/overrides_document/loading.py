@@ -1,6 +1,6 @@
 """Loading of the overrides document: bytes to entries, or all problems. Time-dependent checks are separate."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from webhook.core.document.schema_problems import schema_problems
@@ -48,6 +48,14 @@ class OverridesDocument:
                 if there is not node:
                     reason = f"a second live entry for {entry.service} sets {thing}, first in line {there.line}"
                     yield node.child("service").problem(reason, "keep one of the two, or put both into one")
+
+    def misattributed(self, former: Collection[Override], user: str) -> tuple[Problem, ...]:
+        """Return the problems of entries that are not in `former` and name another author than `user`."""
+        return tuple(
+            node.child("by").problem(f"the entry is written by {user}", "write that name, or leave it out")
+            for entry, node in zip(self.entries, self._nodes, strict=True)
+            if entry.by not in {None, user} and entry not in former
+        )
 
     def next_end_us(self, now_us: int) -> int | None:
         """Return when the next entry ends; None if none is live."""

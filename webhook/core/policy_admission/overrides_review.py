@@ -14,22 +14,23 @@ NAME = "overrides"
 
 
 def review_overrides(asked: DocumentReview, policy: Policy | None, now_us: int) -> PolicyReview:
-    """Reject an invalid document, and new entries for services that the policy does not have.
+    """Reject an invalid document, and new entries of another author or for services that the policy does not have.
 
     Existing entries may name services that were removed since: they must not block changes to other entries. Without
     a policy, service names are not checked.
     """
     errors: tuple[str, ...]
+    former = _former(asked.old)
     try:
         document = load(_raw(asked.new))
-        errors = tuple(f"{OVERRIDES_KEY}:{problem}" for problem in document.clashes(now_us))
+        problems = (*document.clashes(now_us), *document.misattributed(former, asked.user))
+        errors = tuple(f"{OVERRIDES_KEY}:{problem}" for problem in problems)
     except NoDocumentError as error:
         errors = (str(error),)
     except DocumentError as error:
         errors = tuple(f"{OVERRIDES_KEY}:{problem}" for problem in error.problems)
     warnings: tuple[str, ...] = ()
     if not errors and policy is not None:
-        former = _former(asked.old)
         services = {service.name for service in policy.services}
         new = [entry for entry in _live(document, now_us) if entry not in former]
         unknown = dict.fromkeys(entry.service for entry in new if entry.service not in services)
