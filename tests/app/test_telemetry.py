@@ -51,3 +51,14 @@ def test_unusable_keys_are_logged_once_until_they_change(telemetry: Telemetry, l
     unusable.leave()
     ignored = "info", "unusable keys ignored", None
     assert lines.written == [ignored, ignored, ("info", "all keys are usable", None)]
+
+
+def test_watch_that_has_ended_is_in_neither_metrics_nor_status(telemetry: Telemetry) -> None:
+    series = "podgate_kubernetes_watch_contact_timestamp_seconds"
+    for resource in ("pods", "namespaces"):
+        telemetry.watched(resource).on_contact()
+    telemetry.unwatched("pods")
+    assert list(telemetry.watches) == ["namespaces"]
+    text = telemetry.metrics.render().decode()
+    assert f'{series}{{resource="namespaces"}}' in text
+    assert f'{series}{{resource="pods"}}' not in text, "an old contact would look like a broken watch"

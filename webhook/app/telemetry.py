@@ -121,6 +121,11 @@ class Telemetry:
         show()
         return WatchReports(contact, trouble, over)
 
+    def unwatched(self, resource: str) -> None:
+        """Forget a watch that this process no longer needs: without contact it would look broken."""
+        self.watches.pop(resource, None)
+        self.metrics.kubernetes_left(resource)
+
     def fetch_reports(self, source: str) -> RefreshReports:
         """Return the callbacks for key fetches from one source."""
 

@@ -182,7 +182,12 @@ class Metrics:
 
     def kubernetes_contact(self, resource: str, at_seconds: float) -> None:
         """Set when the API server last sent data for a watch, in seconds since the Unix epoch."""
-        self._contact_seconds[resource] = at_seconds
+        # Replaced, never changed in place: a scrape may be reading it.
+        self._contact_seconds = {**self._contact_seconds, resource: at_seconds}
+
+    def kubernetes_left(self, resource: str) -> None:
+        """End the series of a watch that this process no longer needs."""
+        self._contact_seconds = {name: at for name, at in self._contact_seconds.items() if name != resource}
 
     def event_sent(self, result: str) -> None:
         """Count a Kubernetes Event by its result, one of `families.EVENT_RESULTS`."""
