@@ -64,8 +64,7 @@ class Telemetry:
         def over(reason: str) -> None:
             self.logs.said("info", "recording resumed", file=str(settings.record), reason=reason)
 
-        reports = WatchReports(lambda: None, trouble, over)
-        limits = settings.record_sample, settings.record_max_bytes
+        limits, reports = (settings.record_sample, settings.record_max_bytes), WatchReports(lambda: None, trouble, over)
         recorder = Recorder(settings.record, *limits, reports, lambda: time.time_ns() // 1000)
         self.metrics.watch_record(recorder.counts)
         return recorder
