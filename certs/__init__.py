@@ -18,6 +18,7 @@ from certs.files import (
 from certs.inspection import Description, describe, signed_by
 from certs.issuance import IssueRequest, issue
 from certs.lifetimes import Lifetimes
+from certs.server_folder import ServerFolder, TokenClaims
 from certs.token_folder import TokenFolder
 from certs.tokens.issuer import (
     ALGORITHMS,
@@ -49,6 +50,8 @@ __all__ = [
     "Lifetimes",
     "PrivateKey",
     "PublicKey",
+    "ServerFolder",
+    "TokenClaims",
     "TokenFolder",
     "algorithm_of",
     "certificate_binding",

@@ -15,6 +15,8 @@ from webhook.support.garbage_collection import put_off
 
 _COMMANDS = {
     "demo": ("webhook.cli.demo:demo", "demonstrate Podgate on loopback in half a minute, without a cluster"),
+    "install": ("webhook.cli.install:install", "install Podgate, and prove that the API server calls it"),
+    "uninstall": ("webhook.cli.uninstall:uninstall", "remove Podgate from a cluster"),
     "serve": ("webhook.cli.serve:serve", "run the admission server"),
     "controller": ("webhook.cli.controller:controller", "reconcile counters with the Pods in the cluster"),
     "review": ("webhook.cli.review:review", "show what would happen to the Pods of manifests"),

@@ -4,6 +4,7 @@ import webhook.adapters.kubernetes.library  # noqa: F401  first: it bounds what 
 from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.cluster_keys import ClusterKeys
+from webhook.adapters.kubernetes.cluster_objects import ClusterObjects
 from webhook.adapters.kubernetes.credentials import ClusterCredentials
 from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTiming
 from webhook.adapters.kubernetes.events.observer import Events
@@ -21,6 +22,7 @@ __all__ = [
     "ApiTiming",
     "ClusterCredentials",
     "ClusterKeys",
+    "ClusterObjects",
     "ClusterPlainPort",
     "ConfigMapOverrides",
     "ConfigMapOverridesStore",

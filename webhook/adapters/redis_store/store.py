@@ -132,9 +132,9 @@ class RedisStore:
         await self._lanes.close()
         await self._transport.close()
 
-    async def forget(self) -> None:
-        """Delete all keys of this cluster, at the end of a replay."""
-        await error_classes.translated(self._transport.forget(all_of(self._cluster)))
+    async def forget(self) -> int:
+        """Delete all keys of this cluster, at the end of a replay; return how many there were."""
+        return await error_classes.translated(self._transport.forget(all_of(self._cluster)))
 
     # Delegation to the two ledgers.
 

@@ -5,7 +5,6 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -13,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from certs import read, read_certificates
 from webhook.authentication.secret_path_file import read_paths
 from webhook.cli.options.certs_errors import user_errors
+from webhook.cli.options.urls import base_url
 from webhook.core.document import DocumentError, Purpose, load
 from webhook.core.webhook_configurations import (
     ClientConfig,
@@ -25,7 +25,6 @@ from webhook.errors import UserError
 from webhook.offline.output.webhooks_page import page
 from webhook.offline.output.yaml_stream import yaml_stream
 from webhook.offline.policy_argument import read_document
-from webhook.support.redaction import masked
 
 Json = dict[str, Any]
 
@@ -92,7 +91,9 @@ def _client(
         raise UserError(
             "--service and --url exclude each other", "give the one by which the API server reaches Podgate"
         )
-    target = _base_url(url) if url is not None else _reference(service, None if without_ca else _PORT)
+    if url is not None:
+        base_url("--url", url)
+    target = url if url is not None else _reference(service, None if without_ca else _PORT)
     if (ca is None) != without_ca:
         remedy = "give --ca FILE, or --without-ca if the controller or cert-manager manages the certificates"
         raise UserError("give one of --ca and --without-ca", remedy)
@@ -125,15 +126,3 @@ def _reference(text: str | None, port: int | None) -> ServiceReference:
         remedy = "write NAMESPACE/NAME[:PORT], such as podgate-system/podgate:443"
         raise UserError(f"--service {text!r}: not a port of a Service", remedy)
     return ServiceReference(found[1], found[2], int(found[3]) if found[3] else port)
-
-
-def _base_url(text: str) -> str:
-    remedy = "write https://HOST:PORT"
-    try:
-        url = urlsplit(text)
-        is_whole = url.scheme == "https" and bool(url.hostname) and (url.port is None or url.port > 0)
-    except ValueError:  # its text would quote parts of the URL
-        raise UserError(f"--url {masked(text)!r}: its host and port cannot be read", remedy) from None
-    if not is_whole or url.username is not None or url.query or url.fragment or "@" in url.netloc:
-        raise UserError(f"--url {masked(text)!r}: must be https, with a host, and no user, query or fragment", remedy)
-    return text

@@ -29,14 +29,17 @@ _KUBECONFIG_BYTES_MAX = 4 << 20
 _TOKEN_BYTES_MAX = 1 << 16
 
 
-async def connect(kubeconfig: Path | None) -> ApiClient:
-    """Return a client for the kubeconfig's current context, or for this Pod's cluster if None. Sends no request."""
+async def connect(kubeconfig: Path | None, context: str | None = None) -> ApiClient:
+    """Return a client for a context of the kubeconfig, or for this Pod's cluster if it is None. Sends no request.
+
+    Without `context` it is the kubeconfig's current one.
+    """
     configuration = Configuration()
     if kubeconfig is None:
         _from_service_account(configuration)
         place = str(_ACCOUNT)
     else:
-        await _from_kubeconfig(configuration, kubeconfig)
+        await _from_kubeconfig(configuration, kubeconfig, context)
         place = str(kubeconfig)
     try:
         client = ApiClient(configuration)
@@ -65,14 +68,16 @@ def _from_service_account(configuration: Any) -> None:
     configuration.refresh_api_key_hook = _token_file(token)
 
 
-async def _from_kubeconfig(configuration: Any, path: Path) -> None:
-    document = _document(path)
+async def _from_kubeconfig(configuration: Any, path: Path, context: str | None) -> None:
+    document = _document(path, context)
     try:
         # Never written back: another program may own the file.
-        loader = await load_kube_config(str(path), client_configuration=configuration, persist_config=False)
+        loader = await load_kube_config(
+            str(path), context=context, client_configuration=configuration, persist_config=False
+        )
     except Exception as error:  # noqa: BLE001  an invalid kubeconfig raises exceptions of any type
         raise UserError(f"{path}: not a usable kubeconfig: {_why(error)}", _try_it(path)) from None
-    user = _user(document)
+    user = _user(document, context or document["current-context"])
     if user.get("tokenFile"):
         token = path.parent / str(user["tokenFile"])
         if not _token(token):
@@ -85,7 +90,7 @@ async def _from_kubeconfig(configuration: Any, path: Path) -> None:
         configuration.proxy = _proxy(configuration.host)
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _document(path: Path, context: str | None) -> dict[str, Any]:
     if os.pathsep in str(path):
         raise UserError(f"{path}: {os.pathsep!r} separates kubeconfigs, and one is wanted", "name one kubeconfig")
     try:
@@ -99,15 +104,15 @@ def _document(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)  # the rest of the error may quote the file
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
         raise UserError(f"{path}: not a usable kubeconfig: {where}not YAML", _try_it(path)) from None
-    if not isinstance(document, dict) or not document.get("current-context"):
+    if not isinstance(document, dict) or not (context or document.get("current-context")):
         raise UserError(f"{path}: not a usable kubeconfig: current-context is not set", _try_it(path))
     return document
 
 
-def _user(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the current context's user. The document must be valid."""
-    context = _named(document["contexts"], document["current-context"], "context")
-    return _named(document.get("users"), context.get("user"), "user")
+def _user(document: dict[str, Any], context: str) -> dict[str, Any]:
+    """Return a context's user. The document must be valid."""
+    found = _named(document["contexts"], context, "context")
+    return _named(document.get("users"), found.get("user"), "user")
 
 
 def _named(entries: list[dict[str, Any]] | None, name: Any, key: str) -> dict[str, Any]:

@@ -136,7 +136,7 @@ async def _sent(
     configuration, session = client.configuration, client.rest_client.pool_manager
     headers = {"Accept": accept, "User-Agent": client.user_agent}
     if body is not None:
-        headers["Content-Type"] = "application/json-patch+json" if method == "PATCH" else "application/json"
+        headers["Content-Type"] = _content_type(method, body)
     try:
         await client.update_params_for_auth(headers, [], ["BearerToken"])
         response: aiohttp.ClientResponse = await session.request(
@@ -154,6 +154,13 @@ async def _sent(
     except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
         raise UnreachedError(_said(error)) from error
     return response
+
+
+def _content_type(method: str, body: Any) -> str:
+    """Return the type of a body: a PATCH with a list is a JSON Patch, with an object a server-side apply."""
+    if method != "PATCH":
+        return _JSON
+    return "application/json-patch+json" if isinstance(body, list) else "application/apply-patch+yaml"
 
 
 async def _part(response: aiohttp.ClientResponse, end_seconds: float) -> bytes:

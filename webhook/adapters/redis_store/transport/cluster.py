@@ -88,8 +88,10 @@ class ClusterTransport:
     async def ping(self) -> None:
         _raise_first(await self._of_each(lambda connection: connection.ask(("PING",))))
 
-    async def forget(self, pattern: str) -> None:
-        _raise_first(await self._of_each(lambda connection: forget(connection, pattern)))
+    async def forget(self, pattern: str) -> int:
+        deleted = await self._of_each(lambda connection: forget(connection, pattern))
+        _raise_first(deleted)
+        return sum(deleted.values())
 
     async def dial(self) -> RespStream:
         """Connect to any node: each receives what the others publish."""

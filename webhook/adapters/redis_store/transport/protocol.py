@@ -36,8 +36,8 @@ class Transport(Protocol):
     async def ping(self) -> None:
         """Return if all servers answer; raise otherwise."""
 
-    async def forget(self, pattern: str) -> None:
-        """Delete all keys that match a glob-style pattern."""
+    async def forget(self, pattern: str) -> int:
+        """Delete all keys that match a glob-style pattern; return their number."""
 
     async def dial(self) -> RespStream:
         """Return a new connection to a current server, for subscriptions; the caller closes it."""

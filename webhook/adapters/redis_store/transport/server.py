@@ -38,8 +38,8 @@ class ServerTransport:
     async def ping(self) -> None:
         await self._connection.ask(("PING",))
 
-    async def forget(self, pattern: str) -> None:
-        await forget(self._connection, pattern)
+    async def forget(self, pattern: str) -> int:
+        return await forget(self._connection, pattern)
 
     async def dial(self) -> RespStream:
         return await self._dial_apart()
@@ -75,12 +75,13 @@ def info_entry(info: bytes, name: str) -> str:
     raise InvalidResponse(f"INFO does not say {name}")
 
 
-async def forget(connection: SharedConnection, pattern: str) -> None:
+async def forget(connection: SharedConnection, pattern: str) -> int:
     """Delete the matching keys of a server, one command each: keys of a Cluster have different slots."""
-    cursor = b"0"
+    cursor, deleted = b"0", 0
     while True:
         cursor, keys = await connection.ask(("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS_A_SCAN))
         if keys:
             await connection.ask(*(("UNLINK", key) for key in keys))
+            deleted += len(keys)
         if cursor == b"0":
-            return
+            return deleted

@@ -1,0 +1,276 @@
+"""`podgate install` and `podgate uninstall` on a real API server, with a server outside the cluster."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command_runner import BIN, Done, podgate
+from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_configuration
+from tests.cluster.controlplane import API_ALONE, ControlPlane
+from tests.cluster.load_balancer import LoadBalancers
+from tests.cluster.processes import free_ports
+from tests.cluster.server import PODGATE, Server
+from webhook.core.document.configmap import KEY, NAME
+from webhook.core.installation.objects import ObjectReference
+from webhook.core.installation.probe import PROBE
+from webhook.core.installation.record import RECORD
+
+CONTROLLERS = "kube-controller-manager"
+"""Deletes the content of namespaces, and creates their service accounts."""
+SERVER = "podgate-outside"
+ENFORCING = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: web
+  match: {namespaces: [shop]}
+  failureMode: Closed
+  placement: {nodeSelector: {disk-type: ssd}}
+"""
+POLICY = ObjectReference("v1", "ConfigMap", NAME, NAMESPACE)
+HOOKS = "/apis/admissionregistration.k8s.io/v1"
+NOT_COMPARED = {("pods", "shop"), ("leases", "kube-system")}
+
+
+@dataclass
+class Cluster:
+    """A cluster whose API server has credentials for one port of loopback, and a folder with them."""
+
+    plane: ControlPlane
+    folder: Path
+    port: int
+    plain_port: int
+    servers: list[Server] = field(default_factory=list)
+    before: frozenset[tuple[str, str, str]] = frozenset()
+    """The objects before the first installation."""
+
+    @property
+    def options(self) -> tuple[str | Path, ...]:
+        return self.options_for(self.port)
+
+    def options_for(self, port: int) -> tuple[str | Path, ...]:
+        urls = ("--server-url", f"https://127.0.0.1:{port}", "--status-url", f"http://127.0.0.1:{self.plain_port}")
+        return *urls, "--pki", self.folder / "pki", "--kubeconfig", self.plane.kubeconfig
+
+    def install(self, *options: str | Path) -> Done:
+        return podgate("install", *self.options, *options)
+
+    def uninstall(self, *options: str | Path) -> Done:
+        return podgate("uninstall", "--kubeconfig", self.plane.kubeconfig, *options)
+
+    def start_server(self) -> None:
+        """Start the server as `install` says, on loopback only."""
+        listen = ("--listen", f"127.0.0.1:{self.port}", "--plain-listen", f"127.0.0.1:{self.plain_port}")
+        options = ("--pki", self.folder / "pki", "--kubeconfig", self.plane.kubeconfig, "--drain", "0s")
+        self.servers.append(Server.start(self.plane, SERVER, *options, *listen, program=PODGATE))
+
+    def stop_server(self) -> None:
+        self.servers.clear()
+        self.plane.stop_component(SERVER, kill=True)
+
+    def policy(self) -> str:
+        text: str = self.plane.api.get(POLICY.path)["data"][KEY]
+        return text
+
+    def create_pod(self) -> tuple[int, Any]:
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"generateName": "web-"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }
+        return self.plane.api.request("POST", "/api/v1/namespaces/shop/pods", pod)
+
+    def objects(self) -> frozenset[tuple[str, str, str]]:
+        """Return resource, namespace and name of every object but Events, users' Pods and Leases of the cluster."""
+        found = set()
+        for root in self._roots():
+            for resource in self.plane.api.get(root)["resources"]:
+                name = resource["name"]
+                if "list" not in resource["verbs"] or name == "events":
+                    continue
+                for one in self.plane.api.get(f"{root}/{name}")["items"]:
+                    namespace = one["metadata"].get("namespace", "")
+                    if (name, namespace) not in NOT_COMPARED:
+                        found.add((name, namespace, one["metadata"]["name"]))
+        return frozenset(found)
+
+    def _roots(self) -> Iterator[str]:
+        yield "/api/v1"
+        for group in self.plane.api.get("/apis")["groups"]:
+            yield f"/apis/{group['preferredVersion']['groupVersion']}"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("outside")
+    port, plain_port = free_ports(2)
+    pki = folder / "pki"
+    caller = Caller(pki / "kube-apiserver.crt", pki / "kube-apiserver.key", pki / "token")
+    admission = admission_configuration(folder, {port: caller})
+    with ControlPlane(admission=admission, components=(*API_ALONE, CONTROLLERS)) as plane:
+        plane.create_namespace("shop")
+        made = Cluster(plane, folder, port, plain_port)
+        made.before = made.objects()
+        yield made
+
+
+@pytest.fixture
+def installed(cluster: Cluster, tmp_path: Path) -> Cluster:
+    """Install as a person does: the command waits, and prints how to start the server."""
+    if cluster.plane.api.get(RECORD.path) is None:
+        (policy := tmp_path / "policy.yaml").write_text(ENFORCING)
+        if not cluster.servers:
+            command = [BIN / "podgate", "install", *cluster.options, "--policy", policy]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            assert process.stderr is not None
+            waiting = process.stderr.readline()
+            assert f"podgate serve --pki {cluster.folder / 'pki'} --listen 0.0.0.0:{cluster.port}" in waiting
+            cluster.start_server()
+            out, err = process.communicate()
+            assert (process.returncode, waiting.split()[0]) == (0, "waiting"), err
+        else:
+            done = cluster.install("--policy", policy)
+            assert done.code == 0, done.err
+            out = done.out
+        assert "proven: the API server calls Podgate: a Pod of service web in namespace shop came back" in out
+    return cluster
+
+
+def test_dry_run_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    before = cluster.objects()
+    done = podgate("install", *cluster.options, "--pki", tmp_path / "new", "--dry-run")
+    assert done.code == 0, done.err
+    assert "configmap/podgate-policy " in done.out
+    assert cluster.objects() == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_pods_are_rewritten_after_the_installation(installed: Cluster) -> None:
+    status, pod = installed.create_pod()
+    assert (status, pod["spec"]["nodeSelector"]) == (201, {"disk-type": "ssd"})
+    record = installed.plane.api.get(RECORD.path)["data"]
+    assert (
+        record.items()
+        >= {
+            "mode": "memory",
+            "certificates": "files",
+            "serverURL": f"https://127.0.0.1:{installed.port}",
+            "statusURL": f"http://127.0.0.1:{installed.plain_port}",
+        }.items()
+    )
+
+
+def test_second_installation_changes_nothing(installed: Cluster) -> None:
+    done = installed.install("-o", "json")
+    assert done.code == 0, done.err
+    results = {one["object"]: one["result"] for one in json.loads(done.out)["objects"]}
+    assert results.pop("configmap/podgate-policy") == "kept as it is: yours"
+    assert len(results) == 15
+    assert set(results.values()) == {"unchanged"}
+
+
+def test_live_policy_is_never_replaced(installed: Cluster, tmp_path: Path) -> None:
+    (other := tmp_path / "other.yaml").write_text(ENFORCING.replace("ssd", "hdd"))
+    done = installed.install("--policy", other)
+    assert done.code == 2
+    assert "configmap/podgate-policy: data[policy.yaml]: the live policy differs from --policy" in done.err
+    assert installed.install().code == 0
+    assert installed.policy() == ENFORCING
+
+
+def test_policy_with_mistakes_is_refused_before_anything_is_applied(installed: Cluster, tmp_path: Path) -> None:
+    installed.plane.api.request("DELETE", POLICY.path)
+    (broken := tmp_path / "broken.yaml").write_text("apiVersion: podgate.io/v1alpha1\nkind: Policy\nservises: []\n")
+    try:
+        done = installed.install("--policy", broken)
+    finally:
+        metadata = {"name": NAME, "namespace": NAMESPACE}
+        installed.plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: ENFORCING}})
+    assert done.code == 2
+    assert "--policy:3:1: servises" in done.err
+    assert done.out == ""
+
+
+def test_another_way_of_running_is_refused(installed: Cluster) -> None:
+    def change(mode: str) -> None:
+        patch = {"data": {"mode": mode}}
+        installed.plane.api.request("PATCH", RECORD.path, patch, "application/merge-patch+json")
+
+    change("redis")
+    try:
+        done = installed.install()
+    finally:
+        change("memory")
+    assert (done.code, done.out) == (2, "")
+    assert done.error.startswith("configmap/podgate-installation: data.mode: 'redis': ")
+    assert "podgate uninstall" in done.error
+
+
+def test_calls_to_a_port_without_a_server_are_found(installed: Cluster) -> None:
+    [wrong] = free_ports(1)
+    try:
+        done = podgate("install", *installed.options_for(wrong))
+        assert done.code == 1
+        message = done.err.splitlines()[-1]
+        assert message.startswith(
+            "error: the API server does not call Podgate: a Pod of service web in namespace shop "
+        )
+        assert f"127.0.0.1:{wrong}: connect: connection refused" in message
+        assert "nothing listens at this address" in message
+        for kind in ("mutating", "validating"):
+            assert installed.plane.api.get(f"{HOOKS}/{kind}webhookconfigurations/{PROBE}") is None
+    finally:
+        assert installed.install().code == 0
+
+
+def test_missing_credentials_of_the_api_server_are_found(installed: Cluster) -> None:
+    """It has them for another port of the same host."""
+    with LoadBalancers() as load_balancers:
+        other_way = load_balancers.open()
+        other_way.targets = [server.target for server in installed.servers]
+        installed.plane.wait(lambda: other_way.ready, "the server to be ready", SERVER)
+        try:
+            done = podgate("install", *installed.options_for(other_way.port))
+            assert done.code == 1
+            assert f"127.0.0.1:{other_way.port}" in done.err
+            assert "--admission-control-config-file" in done.err, done.err  # a refused handshake has many texts
+        finally:
+            assert installed.install().code == 0
+
+
+def test_uninstallation_refuses_to_delete_objects_of_others(installed: Cluster) -> None:
+    metadata = {"name": "redis-data", "namespace": NAMESPACE}
+    installed.plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    before = installed.objects()
+    try:
+        done = installed.uninstall()
+        assert (done.code, done.out) == (2, "")
+        assert "contains objects that are not Podgate's: configmap/redis-data" in done.error
+        assert installed.objects() == before
+    finally:
+        installed.plane.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/redis-data")
+
+
+def test_uninstallation_with_a_dead_server_of_failure_mode_closed_leaves_nothing(installed: Cluster) -> None:
+    """It also stops denying Pods."""
+    assert installed.create_pod()[0] == 201
+    installed.stop_server()
+    status, answer = installed.create_pod()
+    assert (status, "failed calling webhook" in answer["message"]) == (500, True)
+    listed = installed.uninstall("--dry-run").out.replace(" (dry run)", "")
+    done = installed.uninstall()
+    assert done.code == 0, done.err
+    assert done.out == listed
+    assert done.out.startswith("mutatingwebhookconfiguration.admissionregistration.k8s.io/podgate deleted\n")
+    assert "remove --admission-control-config-file from kube-apiserver first" in done.out
+    assert "kubectl label pods -A -l podgate.io/service podgate.io/service-" in done.out
+    assert installed.objects() == installed.before
+    assert installed.create_pod()[0] == 201
+    again = installed.uninstall()
+    assert (again.code, again.out.splitlines()[-1]) == (0, "nothing of Podgate is in this cluster")

@@ -1,0 +1,106 @@
+"""Objects of any kind: read, applied, created and deleted with the rights of a kubeconfig's user."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.requests import (
+    CONFLICT,
+    NOT_FOUND,
+    ApiError,
+    RefusedError,
+    UnreachedError,
+    answer,
+)
+from webhook.adapters.kubernetes.api.timing import ApiTiming
+from webhook.core.installation.objects import FIELD_MANAGER, Json, ObjectReference
+from webhook.errors import UserError
+
+_STRICT = (("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"))
+_DRY_RUN = (("dryRun", "All"),)
+_BACKGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+"""The object itself is gone at once, its Pods follow: a webhook configuration must not stay until they have."""
+
+
+class ClusterObjects:
+    """Requests for single objects. UserError names the verb and the object, and the remedy."""
+
+    def __init__(self, client: ApiClient, timing: ApiTiming = ApiTiming()) -> None:  # noqa: B008  frozen
+        self._client = client
+        self._seconds = timing.request_seconds
+
+    async def get(self, reference: ObjectReference) -> Json | None:
+        """Return an object, None if it, its namespace or its kind does not exist."""
+        return await self._found("get", "GET", reference, reference.path)
+
+    async def items(self, reference: ObjectReference, selector: str = "", most: int = 0) -> list[Json]:
+        """Return the objects of the kind and namespace of `reference`, at most `most`; none if the kind is missing."""
+        query = [("labelSelector", selector)] if selector else []
+        query += [("limit", str(most))] if most else []
+        found = await self._found("list", "GET", reference, reference.collection, query)
+        return [] if found is None else found.get("items") or []
+
+    async def apply(self, document: Json, *, is_dry: bool, is_forced: bool = False) -> Json:
+        """Apply server-side with strict field validation; return the result."""
+        query = (*_STRICT, ("force", str(is_forced).lower()), *(_DRY_RUN if is_dry else ()))
+        reference = ObjectReference.of(document)
+        try:
+            return await self._request("PATCH", reference.path, query, document)
+        except ApiError as error:
+            raise _failure("patch", reference, error) from None
+
+    async def create(self, document: Json, *, is_dry: bool = False) -> Json:
+        reference = ObjectReference.of(document)
+        query = (*_STRICT, *(_DRY_RUN if is_dry else ()))
+        try:
+            return await self._request("POST", reference.collection, query, document)
+        except ApiError as error:
+            raise _failure("create", reference, error) from None
+
+    async def delete(self, reference: ObjectReference) -> bool:
+        """Delete an object and what it owns; return whether it existed."""
+        return await self._found("delete", "DELETE", reference, reference.path, body=_BACKGROUND) is not None
+
+    async def attempt(self, method: str, path: str, body: Any) -> Json | str:
+        """Dry-run a write; return the object that it would store, or the API server's reason not to."""
+        try:
+            return await self._request(method, path, _DRY_RUN, body)
+        except RefusedError as error:
+            return str(error)
+        except ApiError as error:
+            raise UserError(f"{method} {path}: {error}", _remedy(error)) from None
+
+    async def _found(
+        self,
+        verb: str,
+        method: str,
+        reference: ObjectReference,
+        path: str,
+        query: Sequence[tuple[str, str]] = (),
+        body: Any = None,
+    ) -> Json | None:
+        try:
+            return await self._request(method, path, query, body)
+        except ApiError as error:
+            if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+                return None
+            raise _failure(verb, reference, error) from None
+
+    async def _request(self, method: str, path: str, query: Sequence[tuple[str, str]], body: Any) -> Json:
+        return decoded(await answer(self._client, method, path, self._seconds, query, body), dict[str, Any])
+
+
+def _failure(verb: str, reference: ObjectReference, error: ApiError) -> UserError:
+    where = f" in {reference.namespace}" if reference.namespace else ""
+    right = f"{verb} {reference.resource}{where}"
+    return UserError(f"{reference}: cannot {verb}: {error.describe(right)}", _remedy(error))
+
+
+def _remedy(error: ApiError) -> str:
+    if isinstance(error, UnreachedError):
+        return "check the cluster and the kubeconfig: kubectl get --raw /readyz"
+    if isinstance(error, RefusedError) and error.status == CONFLICT:
+        return "undo the other manager's change, or give --force-conflicts to take these fields over"
+    return ""

@@ -1,0 +1,112 @@
+"""Proof that the API server calls Podgate: dry runs that come back changed or denied, else the reason why not."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from webhook.core.document import configmap
+from webhook.core.installation import probe
+from webhook.core.installation.diagnosis import remedy
+from webhook.core.installation.objects import ObjectReference
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.webhook_configurations import ClientConfig
+
+if TYPE_CHECKING:
+    from webhook.adapters.kubernetes import ClusterObjects
+
+POLICY = ObjectReference("v1", "ConfigMap", configmap.NAME, configmap.NAMESPACE)
+_NAMESPACES = ObjectReference("v1", "Namespace", "")
+_POLL_SECONDS = 0.25
+_DIAGNOSIS_SECONDS = 5.0
+"""API servers observe a change of a webhook configuration within a second or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallProof:
+    """Whether the API server calls Podgate, the evidence or the failure, and the remedy."""
+
+    is_called: bool
+    text: str
+    remedy: str = ""
+
+
+class CallProver:
+    """Dry runs against the installed webhooks; `client` is their clientConfig."""
+
+    def __init__(self, cluster: "ClusterObjects", policy: LoadedPolicy, client: ClientConfig) -> None:
+        self._cluster = cluster
+        self._policy = policy
+        self._client = client
+        self._reason = ""
+        """Why calls of a webhook that fails closed fail, in the API server's words."""
+
+    async def prove(self, patience_seconds: float) -> CallProof:
+        """Try until the API server has observed the configurations, at most for some time."""
+        pod = probe.pod_probe(self._policy.policy, await self._namespaces())
+        end_seconds = asyncio.get_running_loop().time() + patience_seconds
+        while True:
+            is_policy_checked = await self._denies_broken_policy()
+            seen = await self._pod_evidence(pod) if pod is not None else ""
+            if seen:
+                return CallProof(is_called=True, text=seen)
+            if is_policy_checked and pod is None:
+                seen = "a broken policy was denied in a dry run. No Pod was tried: no namespace of a service exists yet"
+                return CallProof(is_called=True, text=seen)
+            if asyncio.get_running_loop().time() >= end_seconds:
+                return await self._failure(pod, is_policy_checked=is_policy_checked)
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of each namespace that is not being deleted."""
+        items = await self._cluster.items(_NAMESPACES)
+        active = [one["metadata"] for one in items if (one.get("status") or {}).get("phase") != "Terminating"]
+        return {one["name"]: one.get("labels") or {} for one in active}
+
+    async def _denies_broken_policy(self) -> bool:
+        answer = await self._cluster.attempt("PATCH", POLICY.path, probe.BROKEN_POLICY)
+        return isinstance(answer, str) and probe.is_denied_by_podgate(answer)
+
+    async def _pod_evidence(self, pod: probe.PodProbe) -> str:
+        """Return how a dry-run Pod shows that Podgate was called; "" if it does not."""
+        answer = await self._cluster.attempt("POST", pod.reference.collection, pod.pod)
+        where = f"a Pod of service {pod.service} in namespace {pod.reference.namespace}"
+        if isinstance(answer, str):
+            self._reason = probe.failed_call(answer)
+            return f"{where} was denied in a dry run" if probe.is_denied_by_podgate(answer) else ""
+        return f"{where} came back rewritten from a dry run" if pod.is_rewritten(answer) else ""
+
+    async def _failure(self, pod: probe.PodProbe | None, *, is_policy_checked: bool) -> CallProof:
+        tried = "a broken policy was admitted in a dry run"
+        if pod is not None:
+            how = "was denied" if self._reason else "came back without its label"
+            tried = f"a Pod of service {pod.service} in namespace {pod.reference.namespace} {how}"
+        reason = self._reason or await self._found_reason()
+        if is_policy_checked:
+            tried += ", although a broken policy was denied"
+        said = f"; it says: {reason}" if reason else ""
+        text = f"the API server does not call Podgate: {tried}{said}"
+        return CallProof(is_called=False, text=text, remedy=remedy(reason))
+
+    async def _found_reason(self) -> str:
+        """Return why calls fail, in the API server's words; "" if it reports no failure."""
+        webhooks = probe.closed_webhooks(self._client)
+        await self._delete(webhooks)  # left over by a process that was killed
+        pod = probe.probe_pod(configmap.NAMESPACE, {})
+        pod["spec"]["serviceAccountName"] = "podgate"
+        end_seconds = asyncio.get_running_loop().time() + _DIAGNOSIS_SECONDS
+        try:
+            for one in webhooks:
+                await self._cluster.create(one)
+            while asyncio.get_running_loop().time() < end_seconds:
+                answer = await self._cluster.attempt("POST", ObjectReference.of(pod).collection, pod)
+                if isinstance(answer, str) and (reason := probe.failed_call(answer)):
+                    return reason
+                await asyncio.sleep(_POLL_SECONDS)
+        finally:
+            await self._delete(webhooks)
+        return ""
+
+    async def _delete(self, webhooks: tuple[dict[str, object], ...]) -> None:
+        for one in webhooks:
+            await self._cluster.delete(ObjectReference.of(one))

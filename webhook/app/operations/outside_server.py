@@ -1,0 +1,80 @@
+"""Installation for a server outside the cluster, which a person starts with the command that is printed."""
+
+import asyncio
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+from webhook.app.operations.call_proof import CallProof
+from webhook.app.operations.installer import Installer, InstallProgress, InstallTerms
+from webhook.core.installation.plan import InstallPlan
+from webhook.core.webhook_configurations import ClientConfig
+
+_POLL_SECONDS = 0.5
+_TIMEOUT_SECONDS = 3
+_REASON_BYTES_MAX = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideServer:
+    """The server: how the API server reaches it, the URL of its plain port, and the command that starts it."""
+
+    client: ClientConfig
+    status_url: str
+    command: str
+
+
+async def install_outside(
+    kubeconfig: Path,
+    context: str | None,
+    plan: InstallPlan,
+    server: OutsideServer,
+    terms: InstallTerms,
+    progress: InstallProgress,
+) -> CallProof | None:
+    """Install for a server outside the cluster; return the proof, None for a dry run."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
+
+    client = await kubernetes.connect(kubeconfig, context)
+    try:
+        installer = Installer(kubernetes.ClusterObjects(client), terms, progress)
+        policy = await installer.begin(plan)
+        await installer.apply(plan.objects)
+        if not terms.is_dry:
+            unready = await _await_ready(server, terms, progress)
+            if unready:
+                remedy = f"start it, and run this command again: {server.command}"
+                return CallProof(is_called=False, text=f"the server is not ready: {unready}", remedy=remedy)
+        await installer.apply_webhooks(policy, server.client)
+        return None if terms.is_dry else await installer.prove(policy, server.client)
+    finally:
+        await client.close()
+
+
+async def _await_ready(server: OutsideServer, terms: InstallTerms, progress: InstallProgress) -> str:
+    """Wait until the server is ready; return why it is not, "" if it is."""
+    end_seconds = asyncio.get_running_loop().time() + terms.wait_seconds
+    shown = ""
+    while unready := await asyncio.to_thread(_unready, server.status_url):
+        if asyncio.get_running_loop().time() >= end_seconds:
+            return unready
+        if unready != shown:
+            shown = unready
+            progress.on_wait(f"the server at {server.status_url} to be ready ({unready}); start it: {server.command}")
+        await asyncio.sleep(_POLL_SECONDS)
+    return ""
+
+
+def _unready(url: str) -> str:
+    """Return why a server is not ready, "" if it is."""
+    opener = build_opener(ProxyHandler({}))  # a proxy would connect to its own loopback
+    try:
+        with opener.open(f"{url}/readyz", timeout=_TIMEOUT_SECONDS):
+            return ""
+    except HTTPError as error:
+        with error:
+            return error.read(_REASON_BYTES_MAX).decode(errors="replace").strip() or f"HTTP {error.code}"
+    except (OSError, HTTPException, ValueError) as error:
+        return str(getattr(error, "reason", None) or error)

@@ -1,0 +1,46 @@
+"""Shipped manifests, parsed: data of the package."""
+
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import yaml
+
+from webhook.core.document import configmap
+
+Json = dict[str, Any]
+
+
+@cache
+def manifest_files() -> dict[str, list[Json]]:
+    """Return the documents of each YAML file, by its path."""
+    return dict(_parsed(files("manifests"), ""))
+
+
+def example_policy() -> str:
+    """Return the policy to begin with, which only warns."""
+    [config_map] = manifest_files()["20-policy.yaml"]
+    text: str = config_map["data"][configmap.KEY]
+    return text
+
+
+def identities() -> list[Json]:
+    """Return the entries of the shipped identities: for Podgate's own tokens, and for those of the cluster."""
+    [config_map] = manifest_files()["base/21-identities.yaml"]
+    entries: list[Json] = yaml.safe_load(config_map["data"]["identities.yaml"])
+    return entries
+
+
+def _parsed(folder: Traversable, prefix: str) -> "list[tuple[str, list[Json]]]":
+    found = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _parsed(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".yaml"):
+            documents = yaml.load_all(entry.read_text(), _LOADER)
+            found.append((f"{prefix}{entry.name}", [one for one in documents if one]))
+    return found
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

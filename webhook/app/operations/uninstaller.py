@@ -1,0 +1,141 @@
+"""Uninstaller: deletes the webhooks first, then all other objects of an installation, and the namespace last."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webhook.app.operations.installer import InstallProgress
+from webhook.app.operations.shipped_manifests import manifest_files
+from webhook.core.installation import removal
+from webhook.core.installation.diagnosis import FLAG
+from webhook.core.installation.objects import Json, ObjectReference
+from webhook.core.installation.plan import NAMESPACE
+from webhook.core.placement import SERVICE_LABEL
+from webhook.errors import UserError
+
+if TYPE_CHECKING:
+    from webhook.adapters.kubernetes import ClusterObjects
+
+DELETED = "deleted"
+_POLL_SECONDS = 0.25
+_PODS = ObjectReference("v1", "Pod", "")
+_API_SERVERS = ObjectReference("v1", "Pod", "", "kube-system")
+_COUNTED_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class UninstallTerms:
+    """What to keep, and how long to wait until the namespace is gone; `is_dry`: delete nothing."""
+
+    is_dry: bool
+    keeps_namespace: bool
+    keeps_policy: bool
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What a removal leaves for people to do."""
+
+    pods: int
+    """Live Pods with Podgate's label, at most 500 are counted."""
+    flagged_nodes: tuple[str, ...]
+    """Nodes whose kube-apiserver still reads the files of Podgate."""
+
+
+async def uninstall(
+    kubeconfig: Path, context: str | None, terms: UninstallTerms, progress: InstallProgress
+) -> Leftovers:
+    """Remove Podgate from a cluster; return what is left. UserError: a missing right, or objects of others."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
+
+    client = await kubernetes.connect(kubeconfig, context)
+    try:
+        return await Uninstaller(kubernetes.ClusterObjects(client), terms, progress).run()
+    finally:
+        await client.close()
+
+
+class Uninstaller:
+    """Deletes what `install` applied and what Podgate created, of all ways to install."""
+
+    def __init__(self, cluster: "ClusterObjects", terms: UninstallTerms, progress: InstallProgress) -> None:
+        self._cluster = cluster
+        self._terms = terms
+        self._progress = progress
+
+    async def run(self) -> Leftovers:
+        namespace = await self._cluster.get(NAMESPACE)
+        inside = [one for kind in removal.IN_NAMESPACE for one in await self._items(kind)] if namespace else []
+        keeps_namespace = self._terms.keeps_namespace or self._terms.keeps_policy
+        others = [str(ObjectReference.of(one)) for one in inside if removal.is_others(one)]
+        if others and not keeps_namespace:
+            remedy = "move or delete them first, or give --keep-namespace, which removes all but the namespace and them"
+            raise UserError(f"{NAMESPACE}: contains objects that are not Podgate's: {', '.join(others)}", remedy)
+        shipped = removal.removed(document for documents in manifest_files().values() for document in documents)
+        await self._delete(one for one in shipped if one.namespace != NAMESPACE.name)
+        await self._delete(self._inside(inside))
+        if namespace is not None and not keeps_namespace and removal.is_ours(namespace):
+            await self._delete_namespace()
+        await self._check_webhooks(shipped)
+        return await self._leftovers()
+
+    def _inside(self, found: Iterable[Json]) -> list[ObjectReference]:
+        """Return the objects in the namespace that are deleted."""
+        kept = removal.POLICIES if self._terms.keeps_policy else ()
+        ours = (ObjectReference.of(one) for one in found if removal.is_of_podgate(one))
+        return [one for one in ours if one.name not in kept]
+
+    async def _items(self, kind: ObjectReference) -> list[Json]:
+        """Return the objects of a kind; a list does not repeat the kind in its items."""
+        found = await self._cluster.items(kind)
+        return [{"apiVersion": kind.api_version, "kind": kind.kind, **one} for one in found]
+
+    async def _delete(self, references: Iterable[ObjectReference]) -> None:
+        for one in references:
+            live = await self._cluster.get(one)
+            if live is None:
+                continue
+            if one.namespace != NAMESPACE.name and not removal.is_ours(live):
+                self._progress.on_object(one, "kept: it has no label app.kubernetes.io/name of Podgate")
+                continue
+            if not self._terms.is_dry:
+                await self._cluster.delete(one)
+            self._progress.on_object(one, DELETED)
+
+    async def _delete_namespace(self) -> None:
+        self._progress.on_object(NAMESPACE, DELETED)
+        if self._terms.is_dry:
+            return
+        await self._cluster.delete(NAMESPACE)
+        end_seconds = asyncio.get_running_loop().time() + self._terms.wait_seconds
+        self._progress.on_wait(f"{NAMESPACE} to be gone")
+        while (live := await self._cluster.get(NAMESPACE)) is not None:
+            if asyncio.get_running_loop().time() >= end_seconds:
+                conditions = (live.get("status") or {}).get("conditions") or ()
+                reasons = "; ".join(one["message"] for one in conditions if one["status"] == "True")
+                remedy = "run this command again, which continues, once that is done"
+                raise UserError(f"{NAMESPACE}: still being deleted: {reasons or 'its objects are'}", remedy)
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _check_webhooks(self, shipped: list[ObjectReference]) -> None:
+        """Check that no running controller has created the webhook configurations again."""
+        webhooks = [one for one in shipped if one.kind.endswith("WebhookConfiguration")]
+        back = [str(one) for one in webhooks if not self._terms.is_dry and await self._cluster.get(one) is not None]
+        if back:
+            remedy = "stop podgate serve and podgate controller outside the cluster, and run this command again"
+            raise UserError(f"{', '.join(back)}: created again after the removal", remedy)
+
+    async def _leftovers(self) -> Leftovers:
+        pods = await self._cluster.items(_PODS, SERVICE_LABEL, _COUNTED_MAX)
+        api_servers = await self._cluster.items(_API_SERVERS, "component=kube-apiserver")
+        nodes = (one["spec"].get("nodeName", "?") for one in api_servers if _is_flagged(one))
+        return Leftovers(len(pods), tuple(sorted(nodes)))
+
+
+def _is_flagged(pod: Json) -> bool:
+    """Return whether a kube-apiserver reads Podgate's files."""
+    words = [word for one in pod["spec"]["containers"] for word in (*one.get("command", ()), *one.get("args", ()))]
+    return any(word.startswith(FLAG) and "podgate" in word for word in words)

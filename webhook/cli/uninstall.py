@@ -1,0 +1,72 @@
+"""`podgate uninstall`: everything of Podgate out of a cluster, the webhooks first."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from webhook.cli.options.cluster_options import ClusterLocation, cluster
+from webhook.cli.options.durations import seconds
+from webhook.cli.options.install_output import InstallOutput
+from webhook.core.installation.diagnosis import FLAG, FOLDER
+from webhook.core.installation.removal import PODS_LEFT
+
+_FLAG_FIRST = (
+    f"on each control plane node: remove {FLAG} from kube-apiserver first, wait until it has restarted, and only then"
+    f" delete {FOLDER}: with the flag but without its files kube-apiserver does not start"
+)
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
+@click.option("--keep-policy", is_flag=True, help="Keep the namespace with the ConfigMaps of policy and overrides.")
+@click.option("--keep-namespace", is_flag=True, help="Keep the namespace, and in it what is not Podgate's.")
+@click.option("--redis", metavar="URL", help="Delete Podgate's keys in this Redis too.")
+@click.option("--redis-password-file", type=click.Path(path_type=Path), help="File with the password for --redis.")
+@click.option("--cluster", "name", default="default", show_default=True, help="With --redis: this cluster's --cluster.")
+@click.option("--wait", default="2m", show_default=True, help="Longest time to wait until the namespace is gone.")
+@cluster
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def uninstall(  # noqa: PLR0913  one argument an option
+    *,
+    dry_run: bool,
+    keep_policy: bool,
+    keep_namespace: bool,
+    redis: str | None,
+    redis_password_file: Path | None,
+    name: str,
+    wait: str,
+    where: ClusterLocation,
+    output: str,
+) -> None:
+    """Remove Podgate from a cluster, however it was installed.
+
+    \b
+    podgate uninstall --dry-run      # what would be deleted
+    podgate uninstall
+
+    The webhooks are deleted first, so that no Pod is denied meanwhile, even if the server is gone and failureMode is
+    Closed. Stop a server outside the cluster afterwards. With nothing left to delete it changes nothing.
+
+    Exit code: 0 nothing is left, 2 something could not be deleted: the message names it.
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
+    from webhook.app.operations.redis_keys import delete_keys  # noqa: PLC0415  loads slowly
+    from webhook.app.operations.uninstaller import UninstallTerms, uninstall  # noqa: PLC0415  as above
+
+    terms = UninstallTerms(dry_run, keep_namespace, keep_policy, seconds("--wait", wait))
+    shown = InstallOutput(is_json=output == "json", is_dry=dry_run)
+    left = asyncio.run(uninstall(where.kubeconfig, where.context, terms, shown))
+    keys = asyncio.run(delete_keys(redis, name, redis_password_file)) if redis is not None and not dry_run else None
+    if keys is not None:
+        shown.line(f"{keys} keys of cluster {name!r} deleted in Redis")
+    if not shown.is_empty and left.flagged_nodes:
+        shown.line(f"kube-apiserver on {', '.join(left.flagged_nodes)} still reads Podgate's files: {_FLAG_FIRST}")
+    elif not shown.is_empty:
+        shown.line(f"if kube-apiserver has {FLAG} for Podgate: {_FLAG_FIRST}")
+    if left.pods:
+        shown.line(f"{left.pods} Pods have Podgate's label and annotation, which do nothing any more. To remove them:")
+        for command in PODS_LEFT:
+            shown.line(f"  {command}")
+    if shown.is_empty:
+        shown.line("nothing of Podgate is in this cluster")
+    shown.finish(pods=left.pods, flaggedNodes=left.flagged_nodes, redisKeys=keys)

@@ -1,0 +1,46 @@
+"""Remedies for an API server that does not call Podgate, by the error that it reports."""
+
+from typing import NamedTuple
+
+FLAG = "--admission-control-config-file"
+FOLDER = "/etc/kubernetes/podgate"
+_FLAG_REMEDY = (
+    f"kube-apiserver sends its client certificate and token only with {FLAG}: on each control plane node, write the"
+    f" files (podgate apiserver-files --out {FOLDER}, or kubectl apply -k manifests/apiserver), mount {FOLDER} into"
+    f" kube-apiserver if it runs in a Pod, add {FLAG}={FOLDER}/admission-configuration.yaml, and wait until it has"
+    " restarted: docs/apiserver.md"
+)
+
+
+class _Cause(NamedTuple):
+    texts: tuple[str, ...]
+    remedy: str
+
+
+_CAUSES = (
+    _Cause(
+        ("connection refused",),
+        "nothing listens at this address: check host and port of the server and of its Service",
+    ),
+    _Cause(
+        ("x509:", "certificate signed by unknown authority", "certificate is valid for"),
+        "the serving certificate is not trusted: caBundle must contain its CA, and its names the host of the webhooks",
+    ),
+    _Cause(
+        ("tls:", "EOF", "connection reset", "provide credentials", "nauthorized", "orbidden", "broken pipe"),
+        _FLAG_REMEDY,
+    ),
+    _Cause(
+        ("no such host", "no endpoints", "not found", "deadline exceeded", "timeout", "no route"),
+        "the API server cannot reach the server: check the Service and its endpoints, NetworkPolicies and firewalls"
+        " between the control plane nodes and the server",
+    ),
+)
+
+
+def remedy(reason: str) -> str:
+    """Return what to do about a failed call, given in the API server's words ("": it said nothing)."""
+    for cause in _CAUSES:
+        if any(text in reason for text in cause.texts):
+            return cause.remedy
+    return _FLAG_REMEDY

@@ -1,0 +1,93 @@
+"""Kubernetes objects as documents: their references, their paths at the API server, and the order to apply them in."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+FIELD_MANAGER = "podgate-install"
+
+ORDER = (
+    *("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount"),
+    *("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
+    *("Issuer", "Certificate", "Secret", "ConfigMap", "ResourceQuota", "NetworkPolicy", "PodDisruptionBudget"),
+    *("Service", "Deployment", "DaemonSet"),
+    *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+)
+"""Kinds in the order in which they are applied: each before those that need it."""
+_CLUSTER_SCOPED = frozenset(
+    {
+        *("Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding"),
+        *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ServiceStatus"),
+    }
+)
+_PLURALS = {
+    "NetworkPolicy": "networkpolicies",
+    "PriorityClass": "priorityclasses",
+    "ServiceStatus": "servicestatuses",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReference:
+    """Kind and name of an object; `namespace` is "" for cluster-scoped kinds."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+
+    @classmethod
+    def of(cls, document: Json) -> "ObjectReference":
+        metadata = document["metadata"]
+        return cls(document["apiVersion"], document["kind"], metadata["name"], metadata.get("namespace", ""))
+
+    @property
+    def resource(self) -> str:
+        """Plural and group, as in RBAC and kubectl: `deployments.apps`."""
+        group = self.api_version.rpartition("/")[0]
+        plural = _PLURALS.get(self.kind, f"{self.kind.lower()}s")
+        return f"{plural}.{group}" if group else plural
+
+    @property
+    def collection(self) -> str:
+        """Path of the objects of this kind."""
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        scope = f"/namespaces/{self.namespace}" if self.namespace else ""
+        return f"{root}{scope}/{self.resource.partition('.')[0]}"
+
+    @property
+    def path(self) -> str:
+        return f"{self.collection}/{self.name}"
+
+    @property
+    def sort_key(self) -> tuple[int, str, str]:
+        """Rank of the kind in ORDER; an unknown kind is the last."""
+        return (ORDER.index(self.kind) if self.kind in ORDER else len(ORDER), self.namespace, self.name)
+
+    def __str__(self) -> str:
+        group = self.api_version.rpartition("/")[0]
+        return f"{self.kind.lower()}{f'.{group}' if group else ''}/{self.name}"
+
+
+def is_namespaced(document: Json) -> bool:
+    return document["kind"] not in _CLUSTER_SCOPED
+
+
+def ordered(documents: Iterable[Json]) -> list[Json]:
+    """Return the objects in the order in which they are applied."""
+    return sorted(documents, key=lambda document: ObjectReference.of(document).sort_key)
+
+
+def differs(live: Json, applied: Json) -> bool:
+    """Return whether applying changed an object, apart from what the API server maintains."""
+    return _content(live) != _content(applied)
+
+
+def _content(document: Json) -> Json:
+    metadata = {key: value for key, value in document.get("metadata", {}).items() if key not in _MAINTAINED}
+    return {**{key: value for key, value in document.items() if key != "status"}, "metadata": metadata}
+
+
+_MAINTAINED = frozenset({"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"})

@@ -1,0 +1,136 @@
+"""Probes that only a called Podgate answers: a Pod of a service, a broken policy, and webhooks that fail closed."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webhook.core.admission.exemptions import is_exempt_namespace
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.document import configmap
+from webhook.core.installation.objects import Json, ObjectReference
+from webhook.core.kubernetes.label_constraints import Constraint, constraints
+from webhook.core.kubernetes.types import LabelSelector
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.policy.matching import Matcher
+from webhook.core.policy.model import Policy
+from webhook.core.webhook_configurations import ClientConfig
+
+PROBE = "podgate-probe"
+"""Name of the Pod that is never created, and of the webhook configurations that call for no other Pod."""
+_DENIED = re.compile(r'admission webhook "[-a-z0-9]+\.podgate\.io" denied the request')
+_NOT_CALLED = re.compile(r'failed calling webhook "([-a-z0-9]+\.podgate\.io)": (.*)', re.DOTALL)
+_REGISTRATION = "admissionregistration.k8s.io/v1"
+_SOME_VALUE = "podgate-probe"
+
+BROKEN_POLICY = [
+    {"op": "add", "path": f"/data/{configmap.KEY}", "value": "kind: Policy\nservices: broken on purpose\n"}
+]
+"""JSON Patch of the policy's ConfigMap, for a dry run: Podgate denies it, and nobody else does."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodProbe:
+    """A Pod of an existing namespace that a service owns, so that Podgate writes the service's name into it."""
+
+    service: str
+    pod: Json
+
+    @property
+    def reference(self) -> ObjectReference:
+        return ObjectReference.of(self.pod)
+
+    def is_rewritten(self, answer: Json) -> bool:
+        """Return whether the Pod in an answer carries what Podgate writes into every Pod of the service."""
+        metadata = answer.get("metadata") or {}
+        is_named = (metadata.get("labels") or {}).get(SERVICE_LABEL) == self.service
+        return is_named and HASH_ANNOTATION in (metadata.get("annotations") or {})
+
+
+def pod_probe(policy: Policy, namespaces: Mapping[str, Mapping[str, str]]) -> PodProbe | None:
+    """Return a probe in one of the namespaces, given with their labels; None if no service owns Pods there."""
+    matcher = Matcher(policy)
+    for namespace, labels in namespaces.items():
+        if is_exempt_namespace(namespace, policy):
+            continue
+        for service in matcher.candidates(namespace):
+            wanted = _labels(service.match.pod_selector)
+            is_owner = wanted is not None and matcher.owner(namespace, labels, wanted) is service
+            if wanted is not None and is_owner and not service.modes.all_disabled():
+                return PodProbe(service.name, probe_pod(namespace, wanted))
+    return None
+
+
+def probe_pod(namespace: str, labels: Mapping[str, str]) -> Json:
+    """Return a Pod that the Pod Security profile `restricted` admits."""
+    container = {
+        "name": "probe",
+        "image": "podgate.invalid/probe",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": PROBE, "namespace": namespace, "labels": dict(labels)},
+        "spec": {"containers": [container], "securityContext": security},
+    }
+
+
+def is_denied_by_podgate(message: str) -> bool:
+    """Return whether an error of the API server is Podgate's own denial: it has been called."""
+    return _DENIED.search(message) is not None
+
+
+def failed_call(message: str) -> str:
+    """Return why a call failed, in the API server's words; "" if the error is another one."""
+    found = _NOT_CALLED.search(message)
+    return found[2] if found else ""
+
+
+def closed_webhooks(client: ClientConfig) -> tuple[Json, Json]:
+    """Return webhook configurations that fail closed, for the one Pod that only a dry run creates.
+
+    Open webhooks hide why a call fails; these make the API server say it.
+    """
+    only_here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [configmap.NAMESPACE]}
+
+    def configuration(kind: str, route: str) -> Json:
+        webhook = {
+            "name": f"{route}-probe.podgate.io",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": client.at(route),
+            "failurePolicy": "Fail",
+            "matchConditions": [{"name": "probe", "expression": f"object.metadata.name == '{PROBE}'"}],
+            "namespaceSelector": {"matchExpressions": [only_here]},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+            "sideEffects": "NoneOnDryRun",
+            "timeoutSeconds": 5,
+        }
+        metadata = {"name": PROBE, "labels": {"app.kubernetes.io/name": "podgate"}}
+        return {"apiVersion": _REGISTRATION, "kind": kind, "metadata": metadata, "webhooks": [webhook]}
+
+    return (
+        configuration("MutatingWebhookConfiguration", "mutate"),
+        configuration("ValidatingWebhookConfiguration", "validate"),
+    )
+
+
+def _labels(selector: LabelSelector | None) -> dict[str, str] | None:
+    """Return labels that a selector may select, None if there are none."""
+    found: dict[str, str] = {}
+    for key, one in constraints(selector).items():
+        if one.impossible:
+            return None
+        if one.present:
+            found[key] = _value(one)
+    return found
+
+
+def _value(one: Constraint) -> str:
+    if one.allowed:
+        return min(one.allowed)
+    return _SOME_VALUE if _SOME_VALUE not in one.denied else f"{_SOME_VALUE}-2"

@@ -1,0 +1,50 @@
+"""Installation record: a ConfigMap with the version and the options of an installation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from webhook.core.document.configmap import NAMESPACE
+from webhook.core.installation.objects import Json, ObjectReference
+
+NAME = "podgate-installation"
+RECORD = ObjectReference("v1", "ConfigMap", NAME, NAMESPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationRecord:
+    """The options that an installation keeps. The URLs are of a server outside the cluster, "" otherwise."""
+
+    version: str
+    mode: str
+    certificates: str
+    server_url: str = ""
+    status_url: str = ""
+
+    @classmethod
+    def of(cls, config_map: Json) -> "InstallationRecord":
+        data: Mapping[str, str] = config_map.get("data") or {}
+        return cls(**{item.name: data.get(_key(item.name), "") for item in fields(cls)})
+
+    def config_map(self) -> Json:
+        data = {_key(item.name): getattr(self, item.name) for item in fields(self)}
+        return {
+            "apiVersion": RECORD.api_version,
+            "kind": RECORD.kind,
+            "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/name": "podgate"}},
+            "data": {key: text for key, text in data.items() if text},
+        }
+
+    def conflict(self, wanted: "InstallationRecord") -> tuple[str, str, str] | None:
+        """Return key, present and wanted value of the first option that an installation cannot change in place."""
+        for name in ("mode", "certificates"):
+            present, asked = getattr(self, name), getattr(wanted, name)
+            if present and present != asked:
+                return name, present, asked
+        if bool(self.server_url) != bool(wanted.server_url):
+            inside = "in the cluster"
+            return _key("server_url"), self.server_url or inside, wanted.server_url or inside
+        return None
+
+
+def _key(name: str) -> str:
+    return {"server_url": "serverURL", "status_url": "statusURL"}.get(name, name)
