@@ -124,6 +124,7 @@ class HttpConnection(BaseProtocol):
         tls = self.transport.get_extra_info("ssl_object")
         self._peer = None if tls is None else Peer(tls)
         self._open.add(self)
+        self._responses.busy += 1
         self._serving = self._loop.create_task(self._serve())
 
     def data_received(self, data: bytes) -> None:
@@ -170,9 +171,7 @@ class HttpConnection(BaseProtocol):
         try:
             while not self._is_ending:
                 if not self._requests:
-                    self._begin_idle()
-                    self._next_request = self._loop.create_future()
-                    await self._next_request
+                    await self._begin_idle()
                     self._next_request = None
                     continue
                 if self._paused:
@@ -185,6 +184,7 @@ class HttpConnection(BaseProtocol):
             pass  # the client has gone before its response
         finally:
             self._is_ending = True
+            self._responses.busy -= 1
             self._responses.flush()
             if self.transport is not None:
                 self.transport.close()
@@ -236,12 +236,19 @@ class HttpConnection(BaseProtocol):
     def _wake(self) -> None:
         if self._next_request is not None and not self._next_request.done():
             self._next_request.set_result(None)
+            self._responses.busy += 1
 
-    def _begin_idle(self) -> None:
-        """Close the connection unless a request begins in time. One timer is moved, not made anew for each request."""
+    def _begin_idle(self) -> "asyncio.Future[None]":
+        """Return what ends with the next request, or with the connection if none begins in time.
+
+        One timer is moved, not made anew for each request.
+        """
         self._idle_until_seconds = self._loop.time() + self._keep_alive_seconds
         if self._idle_timer is None:
             self._idle_timer = self._loop.call_at(self._idle_until_seconds, self._end_if_idle)
+        self._responses.busy -= 1
+        self._next_request = self._loop.create_future()
+        return self._next_request
 
     def _end_if_idle(self) -> None:
         self._idle_timer = None
