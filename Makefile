@@ -9,7 +9,8 @@ RESULTS := .test-results
 # Without bytecode files, each of some thousand processes of a run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test check image-test sbom soak bench bench-quick lock controlplane-up controlplane-down
+.PHONY: setup demo test check image-test soak bench bench-quick lock controlplane-up controlplane-down
+.PHONY: variables dist sign release-check release canary canary-down
 setup: $(STAMP)
 
 $(STAMP): requirements.lock pyproject.toml
@@ -40,10 +41,6 @@ check: setup
 image-test: setup
 	$(BIN)/python -m tests.image
 	$(BIN)/pytest -s --junitxml=$(RESULTS)/image-test.xml tests/image
-
-# The bill of materials of an image whose file system is in a folder: `make -s sbom ROOT=FOLDER > podgate.cdx.json`
-sbom: setup
-	@$(BIN)/python -m tests.image.bill_of_materials $(ROOT)
 
 # The long form of what `make test` proves in short.
 soak: setup
@@ -84,3 +81,60 @@ controlplane-down: setup
 lock:
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock
 	echo setuptools | uv pip compile pyproject.toml - --constraints requirements.lock --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.serve.lock
+
+# What the workflows in .github/workflows call.
+VERSION = $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+EPOCH = $(shell git log -1 --format=%ct)
+NAMESPACE := podgate-system
+
+# Of this commit, as NAME=VALUE.
+variables:
+	@echo "version=$(VERSION)"
+	@echo "epoch=$(EPOCH)"
+
+# The wheel, the source archive and checksums in dist/, from committed files only. The image contains the same wheel.
+dist: setup
+	rm -rf .build/source && mkdir -p .build/source dist
+	git archive HEAD | tar -x -C .build/source
+	cd .build/source && umask 022 && SOURCE_DATE_EPOCH=$(EPOCH) $(CURDIR)/$(BIN)/pip wheel --quiet --disable-pip-version-check --no-cache-dir --no-deps --no-build-isolation --wheel-dir $(CURDIR)/dist .
+	cd .build/source && SOURCE_DATE_EPOCH=$(EPOCH) $(CURDIR)/$(BIN)/python -c "from setuptools.build_meta import build_sdist; build_sdist('$(CURDIR)/dist')" > /dev/null
+	cd dist && rm -f SHA256SUMS && sha256sum * > ../.build/SHA256SUMS && mv ../.build/SHA256SUMS .
+
+# The bill of materials of an image whose file system is in the folder ROOT.
+dist/podgate.cdx.json: setup
+	@test -n "$(ROOT)" || { echo "error: make $@ ROOT=FOLDER, with the file system of an image" >&2; exit 1; }
+	mkdir -p dist
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m tests.image.bill_of_materials $(ROOT) > $@
+
+# Keyless: the identity is the workflow's.
+sign:
+	@test -n "$(IMAGE)" && test -n "$(DIGEST)" || { echo "error: make sign IMAGE=NAME DIGEST=sha256:..." >&2; exit 1; }
+	cosign sign --yes $(IMAGE)@$(DIGEST)
+	cosign attest --yes --type cyclonedx --predicate dist/podgate.cdx.json $(IMAGE)@$(DIGEST)
+
+release-check:
+	@test "$(TAG)" = "v$(VERSION)" || { echo "error: the tag is $(TAG), and pyproject.toml has version $(VERSION)" >&2; exit 1; }
+	@grep -q '^## \[$(VERSION)\] - ' CHANGELOG.md || { echo "error: CHANGELOG.md has no section [$(VERSION)] with a date" >&2; exit 1; }
+
+# With the changelog's section as its text.
+release: release-check
+	mkdir -p .build && sed -n '/^## \[$(VERSION)\]/,/^## \[/{/^## \[/d;p}' CHANGELOG.md > .build/notes.md
+	gh release create "$(TAG)" --verify-tag --title "Podgate $(VERSION)" --notes-file .build/notes.md dist/*
+
+# One server of another image beside those of an overlay; only with Redis: `make canary OVERLAY=FOLDER IMAGE=NAME@sha256:...`
+# KUBECONFIG_TEXT, if it is set, is the content of a kubeconfig.
+KUBECTL = kubectl $(if $(value KUBECONFIG_TEXT),--kubeconfig .build/kubeconfig) --namespace $(NAMESPACE)
+WRITE_KUBECONFIG = @mkdir -p .build && umask 077 && if [ -n "$$KUBECONFIG_TEXT" ]; then printf '%s' "$$KUBECONFIG_TEXT" > .build/kubeconfig; fi
+
+canary:
+	@case "$(IMAGE)" in *@sha256:*) ;; *) echo "error: make canary OVERLAY=FOLDER IMAGE=NAME@sha256:..." >&2; exit 1;; esac
+	@test -f "$(OVERLAY)/kustomization.yaml" || { echo "error: OVERLAY=$(OVERLAY): no folder with a kustomization.yaml" >&2; exit 1; }
+	$(WRITE_KUBECONFIG)
+	@mkdir -p .build/canary && printf 'resources: [../../%s]\ncomponents: [../../manifests/canary]\nimages: [{name: podgate, newName: "%s", digest: "%s"}]\n' \
+	  "$(OVERLAY)" "$(firstword $(subst @, ,$(IMAGE)))" "$(lastword $(subst @, ,$(IMAGE)))" > .build/canary/kustomization.yaml
+	$(KUBECTL) apply --server-side --field-manager=podgate-canary -k .build/canary
+	$(KUBECTL) rollout status deployment/podgate-canary --timeout=5m
+
+canary-down:
+	$(WRITE_KUBECONFIG)
+	$(KUBECTL) delete deployment/podgate-canary --ignore-not-found

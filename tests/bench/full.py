@@ -1,9 +1,8 @@
 """Comparisons of servers in `make bench`: each as a table and as JSON."""
 
-import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import uvloop
@@ -16,21 +15,10 @@ from tests.bench.programs import go_programs
 from tests.bench.report import as_json, ceiling, generator_figures, table
 from tests.bench.results import record
 from tests.bench.telemetry import rates, trace_receiver, unlike
+from tests.harness.revisions import checked_out
 from tests.harness.server_process import Files
 
 SECONDS, WARM_UP_SECONDS, SECONDS_AT_A_RATE = 1.0, 0.4, 4.0
-
-
-@contextmanager
-def checked_out(revision: str | None) -> Iterator[Path | None]:
-    """Return a folder with the server of another commit."""
-    if revision is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder:
-        archive = subprocess.run(["git", "archive", revision, "webhook", "certs"], check=True, stdout=subprocess.PIPE)
-        subprocess.run(["tar", "-x", "-C", folder], check=True, input=archive.stdout)
-        yield Path(folder)
 
 
 async def comparison(
@@ -54,8 +42,8 @@ async def comparison(
 
 def measured(name: str, rounds: int, revision: str | None) -> list[str]:
     """Return the lines of the output of a comparison; its figures are recorded."""
+    before = checked_out(revision) if revision else None
     with (
-        checked_out(revision) as before,
         tempfile.TemporaryDirectory(prefix="podgate-bench-") as folder,
         running_on(GENERATOR_CORE),
     ):

@@ -19,10 +19,10 @@ from typing import Any
 
 from tests.bench import loop_stalls
 from tests.bench.cpu import cpu_seconds
-from tests.bench.full import checked_out
 from tests.bench.policies import POLICY
 from tests.bench.real_redis import real_redis
 from tests.bench.spread import Spread
+from tests.harness.revisions import checked_out
 from tests.harness.server_process import TREE, Files, resident_bytes
 from tests.timeouts import HANG_SECONDS
 
@@ -125,7 +125,7 @@ def measured(
     """Return the lines of the output, and the figures; `revision` adds the server of another commit."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="podgate-bench-")))
-        redis, before = stack.enter_context(real_redis()), stack.enter_context(checked_out(revision))
+        redis, before = stack.enter_context(real_redis()), checked_out(revision) if revision else None
         small, large = folder / "small", folder / "large"
         small.mkdir()
         large.mkdir()

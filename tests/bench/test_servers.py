@@ -16,7 +16,7 @@ import pytest
 from tests.bench import idle, lineup, scenario, servers
 from tests.bench.calls import Caller, placement
 from tests.bench.comparison import Bench, Row
-from tests.bench.full import checked_out, comparison
+from tests.bench.full import comparison
 from tests.bench.generator import Call, Credentials, Expect, Latency, Load, Measured, generate
 from tests.bench.policies import POLICY
 from tests.bench.programs import MODULE, go_programs
@@ -90,12 +90,6 @@ async def test_comparison_measures_every_server_in_its_scenarios(files: Files, m
     assert all(row["cpu_us"]["low"] > 0 and row["generator_cpu_us"]["low"] > 0 for row in rows)
     assert all(row["ratio"][servers.GO]["median"] > 0 for row in rows if row["server"] in own)
     assert sum(line.startswith("  podgate") for line in lines) >= len([row for row in rows if row["server"] in own])
-
-
-def test_server_of_another_commit_is_checked_out() -> None:
-    with checked_out("HEAD") as before:
-        assert before is not None
-        assert (before / "webhook" / "__main__.py").is_file()
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,22 @@ def test_apply_never_replaces_the_policy(site: Site) -> None:
     assert [one["metadata"]["name"] for one in objects if one["kind"] == "ConfigMap"] == ["podgate-identities"]
 
 
+def test_canary_is_one_server_of_another_image_beside_the_others_until_its_end(site: Site) -> None:
+    get = "kubectl get --namespace podgate-system --output json"
+    before = json.loads(site.run(f"{get} deployment/podgate"))
+    site.run(f"make -C {manifests.FOLDER.parent} canary OVERLAY=manifests IMAGE=other/podgate@sha256:{'0' * 64}")
+    canary, after = (json.loads(site.run(f"{get} deployment/{name}")) for name in ("podgate-canary", "podgate"))
+    selector = json.loads(site.run(f"{get} service/podgate"))["spec"]["selector"].items()
+    assert selector <= canary["spec"]["template"]["metadata"]["labels"].items()
+    assert selector < canary["spec"]["selector"]["matchLabels"].items()
+    [container], [usual] = (one["spec"]["template"]["spec"]["containers"] for one in (canary, before))
+    assert container == {**usual, "image": f"other/podgate@sha256:{'0' * 64}"}
+    assert canary["spec"]["replicas"] == 1
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+    site.run(f"make -C {manifests.FOLDER.parent} canary-down")
+    assert "podgate-canary" not in site.run(f"{get} deployments")
+
+
 def test_deployment_flags_are_valid_and_the_grace_period_covers_the_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
