@@ -1,0 +1,194 @@
+"""Rules and dashboards in a real Prometheus, which scrapes server, controller and kube-apiserver with real faults."""
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.server import Server
+from tests.harness.identity import Pki
+from tests.harness.server_process import Files
+from tests.monitoring.dashboards import queries
+from tests.monitoring.prometheus_server import RATE_INTERVAL, SCRAPE_SECONDS, PrometheusServer
+from tests.monitoring.rule_files import alerts, rules
+from tests.redis_servers import RedisServer
+from tests.timeouts import HANG_SECONDS
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+SERVICES = {
+    "mon-busy": """\
+pool: prod
+  placement: {schedulerName: podgate-scheduler}
+  quota: {windows: [{window: 1h, hard: {pods: 1000}}], standing: {hard: {pods: 500}}}
+  breaker: {outcomes: {source: Pushed, reporters: [edge]}, errorRate: {}}""",
+    "mon-full": """\
+quota: {windows: [{window: 1h, hard: {pods: 1}}]}
+  breaker: {quotaExceeded: {count: 3, within: 1m, countBy: Request}, openFor: 1h}""",
+    "mon-tried": "modes: {placement: Warn}\n  placement: {nodeSelector: {disk: ssd}}",
+    "mon-strict": "failureMode: Closed\n  placement: {schedulerName: podgate-scheduler}",
+}
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+pools:
+- {name: prod, windows: [{window: 1h, hard: {pods: 2000}}]}
+services:
+""" + "".join(f"- name: {name}\n  match: {{namespaces: [{name}]}}\n  {rules}\n" for name, rules in SERVICES.items())
+
+FAULTS = {
+    "PodgateBreakerOpen",
+    "PodgateQuotaDenies",
+    "PodgateDenials",
+    "PodgateOutcomesRefused",
+    "PodgateAuthenticationFails",
+    "PodgateHandshakesRefused",
+    "PodgateServerNotTrusted",
+    "PodgateFailOpen",
+    "PodgateCallsFail",
+}
+"""The alerts whose expressions hold after the faults."""
+SLOWNESS = {"PodgateLatencyBudgetBurn", "PodgateStoreSlow", "PodgateCallsSlow"}
+"""Those that depend on the speed of the machine."""
+
+
+@dataclass(frozen=True)
+class Monitored:
+    """An installation with its Prometheus."""
+
+    running: ControllerFixture
+    prometheus: PrometheusServer
+
+    @property
+    def server(self) -> Server:
+        return self.running.installation.servers[0]
+
+    def holding(self) -> set[str]:
+        """Return the alerts whose expressions hold now, whatever their `for`."""
+        return {rule["alert"] for rule in alerts() if self.prometheus.query(rule["expr"])}
+
+
+@pytest.fixture(scope="module")
+def monitored(
+    plane: ControlPlane, identities: Identities, shared_redis: Callable[[str], RedisServer]
+) -> Iterator[Monitored]:
+    store = shared_redis("redis-8.2").url
+    with controller_fixture(plane, identities, POLICY, list(SERVICES), store) as running:
+        [server], [controller] = running.installation.servers, running.installation.controllers
+        jobs = [
+            {"job_name": "podgate", "static_configs": [{"targets": [server.plain]}]},
+            {"job_name": "podgate-controller", "static_configs": [{"targets": [controller.plain]}]},
+            _kube_apiserver(plane),
+        ]
+        prometheus = PrometheusServer(plane.processes, jobs)
+        prometheus.start()
+        try:
+            plane.wait(lambda: prometheus.is_scraping(len(jobs)), "Prometheus to scrape", "prometheus")
+            yield Monitored(running, prometheus)
+        finally:
+            prometheus.stop()
+
+
+def _kube_apiserver(plane: ControlPlane) -> dict[str, Any]:
+    certificate, key = plane.authority.user("monitoring", "system:monitoring")
+    return {
+        "job_name": "apiserver",
+        "scheme": "https",
+        "tls_config": {
+            "ca_file": str(plane.authority.certificate),
+            "cert_file": str(certificate),
+            "key_file": str(key),
+        },
+        "scrape_interval": "3s",  # a scrape has thousands of series
+        "static_configs": [{"targets": [f"127.0.0.1:{plane.ports.apiserver}"]}],
+        "metric_relabel_configs": [
+            {"source_labels": ["__name__"], "regex": "apiserver_admission_webhook_.+", "action": "keep"}
+        ],
+    }
+
+
+def call(server: Server, context: ssl.SSLContext, path: str, token: str, body: bytes) -> None:
+    """Call a server; a rejected call is as good as another."""
+    host, _, port = server.admission.rpartition(":")
+    connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=30)
+    with suppress(OSError, http.client.HTTPException):
+        connection.request("POST", path, body, {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
+        connection.getresponse().read()
+    connection.close()
+
+
+def cause_faults(monitored: Monitored, files: Files, stranger: Pki) -> None:
+    """Fill a quota, open a breaker, push outcomes, and call with each kind of wrong credentials."""
+    installation, server = monitored.running.installation, monitored.server
+    for namespace in SERVICES:
+        for _ in range(6 if namespace == "mon-full" else 2):
+            installation.create_pod(namespace)
+    reporter, token = files.pki.context(files.pki.client("prober")), files.other.token(client_id="edge")
+    for service in ("mon-busy", "mon-full"):
+        call(
+            server,
+            reporter,
+            "/v1/outcomes",
+            token,
+            json.dumps([{"service": service, "ok": True, "latency": 0.1}]).encode(),
+        )
+    call(server, files.pki.context(files.caller), "/mutate", "no token", b"{}")
+    call(server, files.pki.context(stranger.client()), "/mutate", "", b"{}")
+    call(server, stranger.context(), "/mutate", "", b"{}")
+
+
+def fail_calls(monitored: Monitored) -> None:
+    """Create Pods while kube-apiserver cannot reach the server."""
+    installation = monitored.running.installation
+    installation.load_balancer.targets = []
+    installation.load_balancer.cut()
+    try:
+        opened = installation.create_pod("mon-busy")[0]
+        closed = installation.create_pod("mon-strict")[0]
+    finally:
+        installation.route()
+    assert (opened, closed) == (201, 500)
+
+
+def test_real_faults_fire_their_alerts_and_fill_every_panel(
+    monitored: Monitored, identities: Identities, tmp_path: Path
+) -> None:
+    prometheus = monitored.prometheus
+    assert monitored.holding() <= SLOWNESS
+    stranger = Pki.create(tmp_path / "stranger", "stranger-ca")
+
+    def silent() -> set[str]:
+        """Return what has no data yet: increase() needs a second fault after a scrape."""
+        cause_faults(monitored, identities.files, stranger)
+        fail_calls(monitored)
+        recorded = {rule["record"] for rule in rules() if "record" in rule}
+        empty = {place for place, query in queries() if not has_data(prometheus, query)}
+        return (FAULTS - monitored.holding()) | {name for name in recorded if not prometheus.query(name)} | empty
+
+    missing = silent()
+    deadline = time.monotonic() + HANG_SECONDS
+    while missing and time.monotonic() < deadline:
+        time.sleep(SCRAPE_SECONDS)
+        missing = silent()
+    assert missing == set()
+    assert monitored.holding() - SLOWNESS == FAULTS
+    firing = {one["metric"]["alertname"] for one in prometheus.query('ALERTS{alertstate="firing"}')}
+    assert firing >= {"PodgateFailOpen", "PodgateCallsFail", "PodgateOutcomesRefused"}, "they have no `for`"
+    assert {(rule["name"], rule.get("lastError")) for rule in prometheus.rules() if rule["health"] != "ok"} == set()
+
+
+def has_data(prometheus: PrometheusServer, query: str) -> bool:
+    """Whether a query returns series; for a dashboard of one service, those of any."""
+    expression = query.replace("$__rate_interval", RATE_INTERVAL)
+    services = SERVICES if "$service" in expression else [""]
+    return any(prometheus.query(expression.replace("$service", service)) for service in services)

@@ -1,0 +1,28 @@
+"""The shipped dashboards, parsed."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tests.monitoring.rule_files import FOLDER
+
+FILES = sorted(FOLDER.glob("dashboards/*.json"))
+DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+def dashboards() -> dict[str, dict[str, Any]]:
+    """Return every dashboard by the name of its file."""
+    return {path.stem: json.loads(path.read_text()) for path in FILES}
+
+
+def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the panels that show data."""
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """Yield each query with the place of its panel."""
+    for name, dashboard in dashboards().items():
+        for panel in panels(dashboard):
+            for target in panel["targets"]:
+                yield f"{name}: {panel['title']}: {target['refId']}", target["expr"]

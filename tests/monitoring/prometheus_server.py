@@ -1,0 +1,79 @@
+"""A real Prometheus on loopback with the shipped rules, and queries to it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+from tests.cluster.processes import Processes, free_ports
+from tests.monitoring.programs import programs
+from tests.monitoring.rule_files import RULES
+from tests.timeouts import HANG_SECONDS
+
+RATE_INTERVAL = "1m"
+"""Grafana's $__rate_interval: at least four scrapes."""
+SCRAPE_SECONDS = 1
+_NAME = "prometheus"
+
+
+class PrometheusServer:
+    """A server in `processes`, which scrapes `jobs`: each a scrape configuration."""
+
+    def __init__(self, processes: Processes, jobs: Sequence[Mapping[str, Any]]) -> None:
+        self._processes = processes
+        self._jobs = jobs
+        self._url = ""
+
+    def start(self) -> None:
+        """Start it; it may not be ready yet."""
+        folder = self._processes.folder / _NAME
+        folder.mkdir()
+        interval = f"{SCRAPE_SECONDS}s"
+        configuration = folder / "prometheus.json"
+        document = {
+            "global": {"scrape_interval": interval, "evaluation_interval": interval},
+            "rule_files": [str(RULES)],
+            "scrape_configs": self._jobs,
+        }
+        configuration.write_text(json.dumps(document))
+        [port] = free_ports(1)
+        self._url = f"http://127.0.0.1:{port}"
+        self._processes.start(
+            _NAME,
+            [
+                *(programs().prometheus, f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}"),
+                *(f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"),
+            ],
+        )
+
+    def stop(self) -> None:
+        self._processes.stop(_NAME)
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Return the series of an instant query."""
+        result: list[dict[str, Any]] = self._get("query", query=expression)["result"]
+        return result
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Return every rule with its health and the time of its last evaluation."""
+        return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
+
+    def is_scraping(self, jobs: int) -> bool:
+        """Whether so many jobs were scraped well."""
+        try:
+            return len(self.query("count by (job) (up == 1)")) == jobs
+        except OSError:
+            self._processes.require(_NAME)
+            return False  # it is starting
+
+    def _get(self, path: str, **parameters: str) -> Any:
+        try:
+            address = f"{self._url}/api/v1/{path}?{urlencode(parameters)}"
+            with urlopen(address, timeout=HANG_SECONDS) as response:  # noqa: S310  on loopback
+                return json.load(response)["data"]
+        except HTTPError as error:
+            if error.code == 503:
+                raise ConnectionError("it is starting") from error
+            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
