@@ -1,7 +1,7 @@
 """Probes that only a called Podgate answers: a Pod of a service, a broken policy, and webhooks that fail closed."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from webhook.core.admission.exemptions import is_exempt_namespace
@@ -48,16 +48,21 @@ class PodProbe:
 
 def pod_probe(policy: Policy, namespaces: Mapping[str, Mapping[str, str]]) -> PodProbe | None:
     """Return a probe in one of the namespaces, given with their labels; None if no service owns Pods there."""
-    matcher = Matcher(policy)
+    return next(pod_probes(policy, namespaces), None)
+
+
+def pod_probes(policy: Policy, namespaces: Mapping[str, Mapping[str, str]]) -> Iterator[PodProbe]:
+    """Yield one probe of each service that owns Pods in one of the namespaces."""
+    matcher, done = Matcher(policy), set[str]()
     for namespace, labels in namespaces.items():
         if is_exempt_namespace(namespace, policy):
             continue
         for service in matcher.candidates(namespace):
             wanted = _labels(service.match.pod_selector)
             is_owner = wanted is not None and matcher.owner(namespace, labels, wanted) is service
-            if wanted is not None and is_owner and not service.modes.all_disabled():
-                return PodProbe(service.name, probe_pod(namespace, wanted))
-    return None
+            if wanted is not None and is_owner and service.name not in done and not service.modes.all_disabled():
+                done.add(service.name)
+                yield PodProbe(service.name, probe_pod(namespace, wanted))
 
 
 def probe_pod(namespace: str, labels: Mapping[str, str]) -> Json:

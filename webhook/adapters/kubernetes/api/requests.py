@@ -117,6 +117,20 @@ async def answer(
         return await _body(read, _BODY_BYTES_MAX)
 
 
+async def dated(client: ApiClient, path: str, timeout_seconds: float) -> tuple[bytes, str]:
+    """Return the body at a path, and the Date header of the response, "" without one."""
+    timeouts = RequestTimeouts(timeout_seconds)
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            response = await _sent(client, "GET", path, timeouts, (), None, _JSON)
+            try:
+                return await response.read(), response.headers.get("Date", "")
+            finally:
+                response.close()
+    except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+        raise UnreachedError(_said(error)) from error
+
+
 async def document(client: ApiClient, path: str, accept: str, timeout_seconds: float, bytes_max: int) -> bytes:
     """Return the body at a path that is not an object's, of at most `bytes_max` bytes."""
     async with answered(client, "GET", path, RequestTimeouts(timeout_seconds), accept=accept) as read:

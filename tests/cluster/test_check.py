@@ -1,0 +1,375 @@
+"""`podgate check` on a real control plane: no finding on a healthy installation, and each planted fault is found."""
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.command_runner import Done, podgate
+from tests.cluster.admission_configuration import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import MANIFESTS, RBAC, Installation, installed
+from tests.cluster.processes import ComponentError
+from tests.timeouts import HANG_SECONDS
+from webhook.app.operations import cluster_check
+from webhook.core.document import Purpose, configmap, load
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
+
+SHOP, WEB = "check-shop", "check-web"
+POLICY = f"""\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: shop
+  match: {{namespaces: [{SHOP}], podSelector: {{matchLabels: {{app: shop}}}}}}
+  placement: {{nodeSelector: {{kubernetes.io/os: linux}}}}
+- name: web
+  match: {{namespaces: [{WEB}]}}
+  failureMode: Closed
+  quota: {{windows: [{{window: 30m, hard: {{pods: 1000}}}}]}}
+"""
+_CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+_BUDGET = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/podgate-b"
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_MERGE = "application/merge-patch+json"
+_SECOND = {"app.kubernetes.io/name": "podgate-b"}
+"""Labels of the Pods of a second Deployment."""
+_SECONDS = 10
+"""Timeout of the webhooks: the longest that is no finding, so that a slow machine fails no call."""
+
+
+def check(installation: Installation, *arguments: str) -> Done:
+    server = f"http://{installation.servers[0].plain}"
+    return podgate("check", "--kubeconfig", installation.plane.kubeconfig, "--server", server, *arguments)
+
+
+def found(installation: Installation) -> dict[str, list[dict[str, Any]]]:
+    """Return the findings by code."""
+    document = json.loads(check(installation, "-o", "json").out)
+    checks = [one for section in document["sections"] for one in section["checks"]]
+    return {one["code"]: one["findings"] for one in checks if one["findings"]}
+
+
+def rendered(installation: Installation, policy: str = POLICY, **client: Any) -> tuple[dict[str, Any], ...]:
+    bundle = (installation.files.folder / "ca.crt").read_bytes()
+    loaded = load(policy.encode(), Purpose.SERVE).policy
+    target = ClientConfig(ServiceReference(port=client.get("port", installation.load_balancer.port)), bundle)
+    found = configurations(loaded.policy, target, loaded.hash)
+    for webhook in (webhook for configuration in found for webhook in configuration["webhooks"]):
+        webhook["timeoutSeconds"] = _SECONDS
+    return found
+
+
+def secret(plane: ControlPlane, name: str, **data: bytes) -> None:
+    encoded = {key.replace("_", "."): base64.b64encode(value).decode() for key, value in data.items()}
+    metadata = {"name": name, "namespace": NAMESPACE}
+    plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded})
+
+
+def secrets(plane: ControlPlane, identities: Identities) -> None:
+    """Store what the server and the API server use."""
+    caller = identities.callers["good"]
+    assert caller.certificate is not None
+    assert caller.token is not None
+    secret(plane, "podgate-tls", tls_crt=identities.files.pki.paths.certificate.read_bytes())
+    secret(plane, "podgate-apiserver", tls_crt=caller.certificate.read_bytes(), token=caller.token.read_bytes())
+
+
+@pytest.fixture(scope="module")
+def healthy(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
+    """Install Podgate as by its manifests; the server is a process beside the simulated Pods of its Deployment."""
+    with installed(plane, identities.files, POLICY, [SHOP, WEB]) as installation:
+        plane.apply(*rendered(installation))
+        secrets(plane, identities)
+        plane.apply_file(MANIFESTS / "base" / "30-deployment.yaml")
+        yield installation
+        plane.delete(*(f"{_SECRETS}/{name}" for name in ("podgate-tls", "podgate-apiserver")))
+        plane.delete(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/podgate")
+
+
+def test_healthy_installation_has_no_finding(healthy: Installation) -> None:
+    healthy.plane.wait(lambda: not found(healthy), "no finding", healthy.servers[0].name)
+    done = check(healthy, "--strict")
+    assert (done.code, done.err) == (0, "")
+    assert "ok Pods of services pass through Podgate (tried with dryRun)" in done.out
+    assert "not checked" not in done.out
+
+
+def finds(installation: Installation, *codes: str) -> dict[str, list[dict[str, Any]]]:
+    """Wait until a check finds all of these, and return its findings: the API server notices changes with a delay."""
+    seen: list[dict[str, list[dict[str, Any]]]] = []
+
+    def all_found() -> bool:
+        seen.append(found(installation))
+        return {*codes} <= seen[-1].keys()
+
+    try:
+        installation.plane.wait(all_found, "the findings", "kube-apiserver", timeout_seconds=HANG_SECONDS)
+    except ComponentError as error:
+        raise AssertionError(f"not found: {sorted({*codes} - seen[-1].keys())} in {sorted(seen[-1])}") from error
+    return seen[-1]
+
+
+@contextmanager
+def webhooks(installation: Installation, *configurations: dict[str, Any]) -> Iterator[None]:
+    """Apply webhook configurations instead of the installation's, until the end of the block."""
+    installation.plane.apply(*configurations)
+    try:
+        yield
+    finally:
+        installation.plane.apply(*rendered(installation))
+
+
+def test_port_on_which_nothing_listens_is_found(healthy: Installation) -> None:
+    """Pods pass unjudged while the server is ready: only the API server knows, and Pods created with dryRun show it."""
+    with webhooks(healthy, *rendered(healthy, port=1)):
+        findings = finds(healthy, "webhooks-not-called", "calls-fail", "calls-fail-open")
+        assert f"service shop in namespace {SHOP}" in findings["webhooks-not-called"][0]["value"]
+        assert "connection refused" in findings["calls-fail"][0]["value"]
+        names = {one["object"].rpartition(" ")[2] for one in findings["calls-fail-open"]}
+        assert names == {"mutate.podgate.io", "validate-open.podgate.io"}
+        wait_seconds_after_the_last_review(healthy)
+        healthy.create_pod(SHOP, "unjudged", labels={"app": "shop"})
+        findings = finds(healthy, "pods-unjudged", "nobody-asks")
+        assert "unjudged" in findings["pods-unjudged"][0]["value"]
+    healthy.plane.delete(f"/api/v1/namespaces/{SHOP}/pods/unjudged?gracePeriodSeconds=0")
+
+
+def wait_seconds_after_the_last_review(installation: Installation) -> None:
+    last_us = microseconds(installation.servers[0].status()["lastReviewAt"])
+    installation.plane.wait(lambda: time.time_ns() // 1000 - last_us > 7_000_000, "7 s to pass")
+
+
+def test_refused_credentials_are_found(healthy: Installation) -> None:
+    balancer = healthy.plane.load_balancers["without-token"]
+    balancer.targets = [server.target for server in healthy.servers]
+    with webhooks(healthy, *rendered(healthy, port=balancer.port)):
+        findings = finds(healthy, "webhooks-not-called", "calls-refused")
+    assert "reason=authentication_no_token" in findings["calls-refused"][0]["field"]
+    balancer.targets = []
+
+
+def test_faults_of_webhook_configurations_are_found(healthy: Installation, identities: Identities) -> None:
+    plane = healthy.plane
+    mutating, validating, _ = rendered(healthy)
+    mutate, (closed, opened, *_) = mutating["webhooks"][0], validating["webhooks"]
+    mutate["matchConditions"].pop()
+    name_label = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [SHOP]}
+    mutate["namespaceSelector"]["matchExpressions"].append(name_label)
+    mutate["timeoutSeconds"] = 1
+    closed["failurePolicy"] = "Ignore"
+    opened |= {"failurePolicy": "Fail", "namespaceSelector": {}, "matchConditions": []}
+    stranger = (identities.files.folder / "stranger" / "ca.crt").read_bytes()
+    closed["clientConfig"]["caBundle"] = base64.b64encode(stranger).decode()
+    mutate["clientConfig"]["service"] |= {"name": "check-other", "port": 9}
+    other = service("check-other", {"app": "nothing-has-this"})
+    undoing = foreign("Mutating", "zz-undoing", reinvocationPolicy="IfNeeded")
+    blocking = foreign("Validating", "zz-blocking", namespaceSelector={}, failurePolicy="Fail")
+    wrong_name = identities.callers["wrong-name"].certificate
+    assert wrong_name is not None
+    secret(plane, "podgate-tls", tls_crt=wrong_name.read_bytes())
+    plane.apply(other, undoing, blocking)
+    plane.delete(f"{_ADMISSION}/validatingwebhookconfigurations/podgate-policy")
+    with webhooks(healthy, mutating, validating):
+        codes = (
+            *("webhooks-missing", "webhooks-stale", "failure-policy", "namespaces-left-out", "own-namespace-selected"),
+            *("webhook-timeout", "ca-bundle", "webhook-port", "no-endpoints", "deployment-missing"),
+            *("webhook-undone", "other-webhook-blocks", "serving-certificate-names"),
+        )
+        findings = finds(healthy, *codes)
+    plane.delete(
+        f"/api/v1/namespaces/{NAMESPACE}/services/check-other",
+        f"{_ADMISSION}/mutatingwebhookconfigurations/zz-undoing",
+        f"{_ADMISSION}/validatingwebhookconfigurations/zz-blocking",
+    )
+    secret(plane, "podgate-tls", tls_crt=identities.files.pki.paths.certificate.read_bytes())
+    assert {one["field"] for one in findings["failure-policy"]} == {
+        "webhooks[validate-closed.podgate.io].failurePolicy",
+        "webhooks[validate-open.podgate.io].failurePolicy",
+    }
+    assert "mutate.podgate.io differs in matchConditions" in findings["webhooks-stale"][0]["value"]
+    assert [one["object"] for one in findings["webhooks-missing"]] == ["ValidatingWebhookConfiguration/podgate-policy"]
+    assert "check-other:9" in findings["webhook-port"][0]["value"]
+
+
+def service(name: str, selector: dict[str, str]) -> dict[str, Any]:
+    spec = {"selector": selector, "ports": [{"port": 443}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+
+
+def foreign(kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    """Return the configuration of another webhook, which is never called."""
+    webhook = {
+        "name": f"{name}.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+        "namespaceSelector": {"matchLabels": {"nothing-has": "this"}},
+        "matchConditions": [{"name": "never", "expression": "false"}],
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [webhook | fields],
+    }
+
+
+def test_faults_of_objects_in_podgates_namespace_are_found(healthy: Installation, identities: Identities) -> None:
+    plane, callers = healthy.plane, identities.callers
+    expired, token = callers["expired-certificate"].certificate, callers["expired-token"].token
+    assert expired is not None
+    assert token is not None
+    secret(plane, "podgate-apiserver", tls_crt=expired.read_bytes(), token=token.read_bytes())
+    plane.delete(f"{_SECRETS}/podgate-tls")
+    [deployment] = manifest("30-deployment.yaml")
+    deployment["spec"]["replicas"] = 2
+    deployment["spec"]["template"]["spec"]["nodeSelector"] = {"nothing-has": "this"}
+    plane.apply(deployment, second_server(), budget(), *role_without("events"))
+    pod = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    plane.api.request("POST", pod, crashing())
+    waiting = {"name": "podgate", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    status = {"status": {"containerStatuses": [{**waiting, "image": "i", "imageID": "i", "ready": False}]}}
+    code, answer = plane.api.request("PATCH", f"{pod}/check-crashing/status", status, _MERGE)
+    assert code == 200, answer
+    codes = (
+        *("secret-missing", "certificate-expired", "deployment-unavailable", "replicas-in-memory", "single-replica"),
+        *("budget-missing", "budget-blocks", "images-differ", "pods-crash", "right-missing"),
+    )
+    findings = finds(healthy, *codes)
+    plane.apply_file(MANIFESTS / "base" / "30-deployment.yaml")
+    plane.apply_file(RBAC)
+    plane.delete(f"{pod}/check-crashing", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/podgate-b", _BUDGET)
+    secrets(healthy.plane, identities)
+    assert len(findings["certificate-expired"]) == 2
+    assert [one["object"] for one in findings["budget-missing"]] == [f"Deployment {NAMESPACE}/podgate"]
+    assert "create events" in findings["right-missing"][0]["value"]
+
+
+def manifest(name: str) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all((MANIFESTS / "base" / name).read_text()) if document]
+
+
+def second_server() -> dict[str, Any]:
+    """Return a Deployment of servers on Redis, with another image."""
+    [deployment] = manifest("30-deployment.yaml")
+    template = deployment["spec"]["template"]
+    deployment["metadata"]["name"] = "podgate-b"
+    deployment["spec"]["selector"]["matchLabels"] = template["metadata"]["labels"] = _SECOND
+    template["spec"]["containers"][0] |= {"image": "podgate:0.0.9", "args": ["--store=redis://redis:6379/0"]}
+    return deployment
+
+
+def budget() -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "podgate-b", "namespace": NAMESPACE},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": _SECOND}},
+    }
+
+
+def role_without(resource: str) -> list[dict[str, Any]]:
+    """Return the ClusterRole of servers without the rule of a resource."""
+    [role] = [
+        one for one in manifest("10-rbac.yaml") if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "podgate")
+    ]
+    role["rules"] = [rule for rule in role["rules"] if resource not in rule["resources"]]
+    return [role]
+
+
+def crashing() -> dict[str, Any]:
+    """Return a Pod that no scheduler and no kubelet changes."""
+    [deployment] = manifest("30-deployment.yaml")
+    spec = deployment["spec"]["template"]["spec"] | {"schedulerName": "nobody"}
+    metadata = {"name": "check-crashing", "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def test_faults_of_policy_and_overrides_are_found(healthy: Installation) -> None:
+    """Plant them without the webhook that would refuse them."""
+    plane = healthy.plane
+    plane.delete(f"{_ADMISSION}/validatingwebhookconfigurations/podgate-policy")
+    plane.apply(document(configmap.NAME, configmap.KEY, "kind: Policy\n"))
+    plane.apply(document(configmap.OVERRIDES, configmap.OVERRIDES_KEY, "- {service: web}\n"))
+    findings = finds(healthy, "policy-invalid", "overrides-invalid", "webhooks-missing")
+    assert "apiVersion" in " ".join(one["value"] for one in findings["policy-invalid"])
+    plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (configmap.NAME, configmap.OVERRIDES)))
+    assert podgate("check", "--kubeconfig", plane.kubeconfig, "--server", "http://127.0.0.1:1").code == 1
+    assert "policy-missing" in found(healthy)
+    healthy.apply_policy(POLICY)
+    plane.apply(*rendered(healthy))
+    healthy.wait_for_policy(POLICY)
+
+
+def test_policy_that_does_not_fit_the_cluster_is_found(healthy: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = healthy.plane
+    placement = "priorityClassName: nowhere, runtimeClassName: nowhere, nodeSelector: {nothing-has: this}"
+    unfit = (
+        POLICY.replace("nodeSelector: {kubernetes.io/os: linux}", placement).replace("pods: 1000", "pods: 1")
+        + "- {name: system, match: {namespaces: [system-apps, kube-system]}}\n"
+        + "- {name: nowhere, match: {namespaces: [nothing-has-this]}}\n"
+    )
+    healthy.change_policy(unfit)
+    plane.delete(f"{_ADMISSION}/validatingwebhookconfigurations/podgate-policy")
+    until = "until: 2100-01-01T00:00:00Z, reason: INC-1"
+    plane.apply(
+        document(configmap.OVERRIDES, configmap.OVERRIDES_KEY, f"- {{service: webb, quotaFactor: 2, {until}}}\n")
+    )
+    plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=3", "-n", WEB)
+    healthy.create_pod(SHOP, "unseen", schedulerName="nowhere")
+    codes = (
+        *("service-owns-nothing", "namespace-exempt", "priority-class-missing", "runtime-class-missing"),
+        *("no-node-fits", "replicaset-held", "override-unknown"),
+    )
+    findings = finds(healthy, *codes)
+    assert "QuotaExceeded" in findings["replicaset-held"][0]["value"]
+    assert [one["object"] for one in findings["service-owns-nothing"]] == ["service nowhere"]
+
+    # This machine's clock an hour ahead: what has lasted for long, and what is about to end.
+    now_ns = time.time_ns
+    monkeypatch.setattr(cluster_check.time, "time_ns", lambda: now_ns() + 2 * 3600 * 10**9)
+    late = found(healthy)
+    assert {"clock-skew", "scheduler-missing", "leader-missing"} <= late.keys()
+    assert "nowhere" in late["scheduler-missing"][0]["value"]
+    monkeypatch.undo()
+    plane.delete(f"/apis/apps/v1/namespaces/{WEB}/deployments/web", f"/api/v1/namespaces/{SHOP}/pods/unseen")
+    plane.delete(f"{_CONFIG_MAPS}/{configmap.OVERRIDES}")
+    healthy.change_policy(POLICY)
+    plane.apply(*rendered(healthy))
+
+
+def document(name: str, key: str, text: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}}
+
+
+def test_what_may_not_be_read_is_not_ticked(healthy: Installation) -> None:
+    server = f"http://{healthy.servers[0].plain}"
+    done = podgate("check", "--kubeconfig", healthy.plane.kubeconfig_for("nobody"), "--server", server)
+    assert done.code == 0, done.out
+    assert "?? pods-crash: not checked: you may not list pods" in done.out
+    assert "?? webhooks-not-called: not checked: you may not get configmap podgate-policy" in done.out
+    assert "ok it is ready" in done.out
+
+
+def test_api_server_that_does_not_answer_is_exit_2(healthy: Installation) -> None:
+    away = healthy.plane.kubeconfig_for("nobody", server="https://127.0.0.1:1")
+    done = podgate("check", "--kubeconfig", away)
+    assert done.code == 2
+    assert done.error.startswith("https://127.0.0.1:1: ")

@@ -1,0 +1,313 @@
+"""Checks as pure functions: each finding by the facts that show it, and their codes, needs and runbook entries."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.core.reporting.test_status import NOW_US, OPEN, snapshot
+from webhook.core.breaker import State
+from webhook.core.checks import SECTIONS, ClusterCheck, ClusterFacts, judged
+from webhook.core.checks.calls import probes_of
+from webhook.core.checks.check import result
+from webhook.core.checks.facts import CertificateFact, ProbeFact
+from webhook.core.checks.objects import (
+    BudgetObject,
+    ClusterMetadata,
+    ClusterObject,
+    LeaseHolderObject,
+    LeaseHolding,
+    PodObject,
+)
+from webhook.core.checks.rights import Right, expected_rights
+from webhook.core.document.configmap import KEY, OVERRIDES_KEY, ConfigMap
+from webhook.core.kubernetes.timestamps import rfc3339
+from webhook.core.reporting.status import ServerStatus, StoreStatus, WatchStatus, server_document
+
+RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
+CHECKS = {check.code: check for section in SECTIONS for check in section.checks}
+HOUR_US = 3_600_000_000
+POLICY = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
+
+
+def policy_map(services: str) -> ConfigMap:
+    return ConfigMap(data={KEY: POLICY + services})
+
+
+WEB = "- {name: web, match: {namespaces: [web], podSelector: {matchLabels: {app: web}}}}\n"
+NAMESPACE = ClusterObject(ClusterMetadata(name="web"))
+
+
+def document(**fields: Any) -> dict[str, Any]:
+    """Return the status document of a server."""
+    status = ServerStatus("0.1.0", NOW_US, NOW_US, **fields)
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(server_document(status)))
+    return decoded
+
+
+FACTS = ClusterFacts(NOW_US, "0.1.0", status=document(), server="server")
+
+
+def codes(facts: ClusterFacts) -> set[str]:
+    return {one.check.code for _, results in judged(facts) for one in results if one.findings}
+
+
+def values(code: str, facts: ClusterFacts) -> list[str]:
+    return [seen.value for seen in result(CHECKS[code], facts).findings]
+
+
+def decoded(kind: type[Any], document: Mapping[str, Any]) -> Any:
+    return msgspec.convert(document, kind)
+
+
+# --- the list of checks ---
+
+
+def test_each_code_is_used_once() -> None:
+    assert len(CHECKS) == sum(len(section.checks) for section in SECTIONS) >= 30
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.code)
+def test_check_needs_facts_that_exist_and_has_an_entry_in_the_runbook(check: ClusterCheck) -> None:
+    assert {*check.needs} <= {field.name for field in fields(ClusterFacts)}
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)+", check.code)
+    assert f"\n### {check.code}\n" in RUNBOOK.read_text()
+
+
+def test_runbook_has_no_entry_of_a_former_check() -> None:
+    section = RUNBOOK.read_text().partition("\n## Findings of podgate check\n")[2]
+    assert set(re.findall(r"^### (.+)$", section, re.MULTILINE)) == CHECKS.keys()
+
+
+def test_fact_that_could_not_be_read_is_no_tick() -> None:
+    facts = replace(FACTS, unread={"pods": "you may not list pods"})
+    outcome = result(CHECKS["pods-crash"], facts)
+    assert (outcome.findings, outcome.not_checked) == ((), "you may not list pods")
+    assert result(CHECKS["images-differ"], facts).not_checked
+    assert not result(CHECKS["deployment-unavailable"], facts).not_checked
+
+
+def test_without_any_fact_every_check_has_an_outcome() -> None:
+    unread = {field.name: "x" for field in fields(ClusterFacts) if field.name not in {"at_us", "version"}}
+    outcomes = [one for _, results in judged(ClusterFacts(NOW_US, "0.1.0", unread)) for one in results]
+    assert {one.check.code for one in outcomes if not one.not_checked} == {"server-unreachable", "clock-skew"}
+
+
+# --- the server's status ---
+
+
+def test_status_of_a_healthy_server_has_no_finding() -> None:
+    assert {code for code in codes(FACTS) if "status" in CHECKS[code].needs} == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "value"),
+    [
+        ("server-not-ready", {"not_ready": ["no good policy"]}, "no good policy"),
+        ("watch-fails", {"watches": {"overrides": WatchStatus(error="HTTP 403")}}, "HTTP 403"),
+        ("file-rejected", {"files": {"jwks": "no key"}}, "no key"),
+        ("store-away", {"store": StoreStatus("redis", "timeout")}, "timeout"),
+        ("serving-certificate-expired", {"certificates": {"serving": NOW_US - HOUR_US}}, "EXPIRED"),
+    ],
+)
+def test_fault_in_the_status_is_found(code: str, status: dict[str, Any], value: str) -> None:
+    facts = replace(FACTS, status=document(**status))
+    assert value in values(code, facts)[0]
+    assert code not in codes(FACTS)
+
+
+def test_other_version_of_the_server_is_found() -> None:
+    assert values("server-version", replace(FACTS, version="0.2.0")) == ["0.1.0, this command is 0.2.0"]
+
+
+def test_policy_that_the_server_does_not_apply_is_found() -> None:
+    facts = replace(FACTS, policy_map=policy_map(WEB))
+    assert facts.policy is not None
+    assert values("policy-not-in-force", facts) == [f"none, the live policy is {facts.policy.hash}"]
+    applied = {**FACTS.status, "policy": {**FACTS.status["policy"], "hash": facts.policy.hash}}
+    assert values("policy-not-in-force", replace(facts, status=applied)) == []
+
+
+def test_comparison_of_webhooks_that_fails_is_found() -> None:
+    status = {**FACTS.status, "webhooks": {"comparedAt": None, "outdated": [], "error": "HTTP 403"}}
+    assert values("webhooks-not-compared", replace(FACTS, status=status)) == ["HTTP 403"]
+
+
+def breaker_status() -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(server_document(snapshot())))
+    return plain
+
+
+def test_breaker_is_found_after_an_hour_open() -> None:
+    status = breaker_status()
+    assert [one["breaker"]["state"] for one in status["services"] if one["breaker"]] == [State.OPEN]
+    assert values("breaker-open-long", replace(FACTS, status=status)) == []
+    later = replace(FACTS, status=status, at_us=OPEN.tripped_at_us + HOUR_US + 1)
+    assert "OPEN since" in values("breaker-open-long", later)[0]
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(86_400, 0), (86_401, 1)])
+def test_breaker_that_is_forced_for_more_than_a_day_is_found(seconds: int, count: int) -> None:
+    entry = {"service": "web", "breaker": "ForcedOpen", "remainingSeconds": seconds, "until": "x", "reason": "y"}
+    status = {**FACTS.status, "overrides": {"entries": [{**entry, "withoutEffect": ["the mode is Disabled"]}]}}
+    facts = replace(FACTS, status=status)
+    assert len(values("breaker-forced", facts)) == count
+    assert values("override-idle", facts) == ["the mode is Disabled"]
+
+
+# --- clocks ---
+
+
+@pytest.mark.parametrize(("skew_us", "count"), [(30_000_000, 0), (31_000_000, 1), (-31_000_000, 1)])
+def test_clock_of_the_api_server_is_compared(skew_us: int, count: int) -> None:
+    assert len(values("clock-skew", replace(FACTS, api_clock_us=NOW_US + skew_us))) == count
+    assert len(values("clock-skew", replace(FACTS, at_us=NOW_US + skew_us))) == count
+
+
+def test_certificate_with_less_than_a_sixth_left_is_found() -> None:
+    def facts(left_us: int) -> ClusterFacts:
+        fact = CertificateFact("Secret x", (), NOW_US + left_us - 6 * HOUR_US, NOW_US + left_us)
+        return replace(FACTS, secrets={"podgate-tls": [fact]})
+
+    assert values("certificate-expiring", facts(HOUR_US)) == []
+    assert len(values("certificate-expiring", facts(HOUR_US - 1))) == 1
+    assert values("certificate-expiring", facts(0)) == []
+    assert len(values("certificate-expired", facts(0))) == 1
+
+
+@pytest.mark.parametrize(("age_seconds", "count"), [(30, 0), (31, 1)])
+def test_lease_that_is_not_renewed_is_found(age_seconds: int, count: int) -> None:
+    holding = LeaseHolding("a", 15, rfc3339(NOW_US - age_seconds * 1_000_000))
+    lease = LeaseHolderObject(ClusterMetadata(name="podgate-leader"), spec=holding)
+    assert len(values("leader-missing", replace(FACTS, leases=[lease]))) == count
+    assert len(values("leader-missing", FACTS)) == 1
+
+
+# --- calls ---
+
+
+def test_pod_that_another_plugin_refuses_proves_nothing() -> None:
+    denied = ProbeFact("web", "web", 403, 'admission webhook "validate-open.podgate.io" denied the request: x', False)  # noqa: FBT003
+    assert codes(replace(FACTS, probes=[denied])) & {"webhooks-not-called", "calls-fail"} == set()
+
+
+def pod(age_us: int, **fields: Any) -> PodObject:
+    created = rfc3339(NOW_US - age_us)
+    metadata = {"name": "web-1", "namespace": "web", "creationTimestamp": created, "labels": {"app": "web"}}
+    found: PodObject = decoded(PodObject, {"metadata": metadata | fields.pop("metadata", {}), **fields})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("last", "loaded_us", "age_us", "count"),
+    [
+        (rfc3339(NOW_US - HOUR_US), NOW_US - 2 * HOUR_US, HOUR_US // 2, 1),
+        (rfc3339(NOW_US - HOUR_US // 2), NOW_US - 2 * HOUR_US, HOUR_US // 2, 0),
+        (None, NOW_US - HOUR_US, HOUR_US // 2, 1),
+        (None, NOW_US - HOUR_US // 2, HOUR_US, 0),
+    ],
+)
+def test_pod_after_the_last_review_is_found(last: str | None, loaded_us: int, age_us: int, count: int) -> None:
+    status = {**FACTS.status, "lastReviewAt": last}
+    status["policy"] = {**status["policy"], "loadedAt": rfc3339(loaded_us)}
+    facts = replace(
+        FACTS, policy_map=policy_map(WEB), namespaces=[NAMESPACE], workload_pods=[pod(age_us)], status=status
+    )
+    assert len(values("nobody-asks", facts)) == count
+    status["replicas"] = {**status["replicas"], "count": 2}
+    assert values("nobody-asks", facts) == []
+
+
+def test_pods_of_daemon_sets_are_not_expected_to_be_judged() -> None:
+    owner = {"ownerReferences": [{"kind": "DaemonSet", "name": "x", "uid": "y"}]}
+    facts = replace(FACTS, policy_map=policy_map(WEB), namespaces=[NAMESPACE], workload_pods=[pod(1)])
+    assert len(values("pods-unjudged", facts)) == 1
+    assert values("pods-unjudged", replace(facts, workload_pods=[pod(1, metadata=owner)])) == []
+    assert values("pods-unjudged", replace(facts, workload_pods=[pod(HOUR_US + 1_000_000)])) == []
+
+
+def test_one_pod_of_each_service_is_created_with_dry_run() -> None:
+    services = "".join(
+        f"- {{name: s{n}, match: {{namespaces: [web], podSelector: {{matchLabels: {{a: x{n}}}}}}}}}\n"
+        for n in range(12)
+    )
+    found = probes_of(replace(FACTS, policy_map=policy_map(services), namespaces=[NAMESPACE]))
+    assert [one.service for one in found] == [f"s{n}" for n in range(10)]
+
+
+def test_no_pod_is_created_where_a_call_changes_nothing() -> None:
+    disabled = "modes: {placement: Disabled, resources: Disabled, quota: Disabled, breaker: Disabled}"
+    services = f"- {{name: web, match: {{namespaces: [web]}}, {disabled}}}\n"
+    assert probes_of(replace(FACTS, policy_map=policy_map(services), namespaces=[NAMESPACE])) == ()
+
+
+# --- objects ---
+
+
+def test_old_kubernetes_is_found() -> None:
+    assert values("kubernetes-version", replace(FACTS, kubernetes="v1.29.15")) == ["v1.29.15"]
+    assert values("kubernetes-version", replace(FACTS, kubernetes="v1.30.0")) == []
+    assert values("kubernetes-version", replace(FACTS, kubernetes="v1.36.3+k3s1")) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "age_us", "count"),
+    [
+        ({"status": {"phase": "Pending"}}, 61_000_000, 1),
+        ({"status": {"phase": "Pending"}}, 59_000_000, 0),
+        ({"status": {"phase": "Pending"}, "spec": {"schedulingGates": [{"name": "x"}]}}, 61_000_000, 0),
+        ({"status": {"phase": "Running"}}, 61_000_000, 0),
+        (
+            {"status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}},
+            61_000_000,
+            0,
+        ),
+    ],
+)
+def test_pod_that_no_scheduler_has_seen_is_found(fields: dict[str, Any], age_us: int, count: int) -> None:
+    assert len(values("scheduler-missing", replace(FACTS, workload_pods=[pod(age_us, **fields)]))) == count
+
+
+def test_budget_blocks_only_while_all_pods_are_healthy() -> None:
+    def blocking(healthy: int) -> list[str]:
+        status = {"disruptionsAllowed": 0, "currentHealthy": healthy, "expectedPods": 2}
+        budget = decoded(BudgetObject, {"metadata": {"name": "podgate"}, "status": status})
+        return values("budget-blocks", replace(FACTS, budgets=[budget]))
+
+    assert len(blocking(2)) == 1
+    assert blocking(1) == []
+
+
+@pytest.mark.parametrize(
+    ("ended_us", "count"), [(NOW_US - 25 * HOUR_US, 1), (NOW_US - 23 * HOUR_US, 0), (NOW_US + HOUR_US, 0)]
+)
+def test_override_is_found_a_day_after_its_end(ended_us: int, count: int) -> None:
+    text = f"- {{service: web, quotaFactor: 2, until: {rfc3339(ended_us)}, reason: x}}\n"
+    facts = replace(FACTS, overrides_map=ConfigMap(data={OVERRIDES_KEY: text}))
+    assert len(values("overrides-ended", facts)) == count
+    assert values("overrides-invalid", facts) == []
+
+
+# --- rights ---
+
+
+def test_rights_are_one_for_each_verb_resource_and_name() -> None:
+    rule = {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get", "list"], "resourceNames": ["a", "b"]}
+    role = {"kind": "Role", "metadata": {"name": "r"}, "rules": [rule]}
+    binding = {
+        "kind": "RoleBinding",
+        "metadata": {"name": "r"},
+        "roleRef": {"kind": "Role", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "name": "podgate"}],
+    }
+    found = expected_rights({"base/rbac.yaml": [role, binding], "redis/rbac.yaml": [binding]}, FACTS)
+    assert found == tuple(
+        Right("podgate", verb, "", "pods", "status", "podgate-system", name)
+        for verb in ("get", "list")
+        for name in ("a", "b")
+    )
+    assert str(found[0]) == "get pods/status named a in podgate-system"

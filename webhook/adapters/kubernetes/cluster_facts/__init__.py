@@ -1,0 +1,35 @@
+"""Facts for `podgate check`, read from the API server with the user's own permissions."""
+
+from webhook.adapters.kubernetes.api.requests import ApiError
+from webhook.adapters.kubernetes.cluster_facts.probing import fail_open_counts, probed, refused_counts, started
+from webhook.adapters.kubernetes.cluster_facts.reading import Reading, read_objects, read_secret, read_version
+from webhook.adapters.kubernetes.cluster_facts.rights import reviewed
+from webhook.adapters.kubernetes.cluster_facts.secrets import (
+    SECRETS,
+    SERVING,
+    chain_of,
+    secret_facts,
+    served_at,
+    served_fact,
+    trust_facts,
+)
+
+__all__ = [
+    "SECRETS",
+    "SERVING",
+    "ApiError",
+    "Reading",
+    "chain_of",
+    "fail_open_counts",
+    "probed",
+    "read_objects",
+    "read_secret",
+    "read_version",
+    "refused_counts",
+    "reviewed",
+    "secret_facts",
+    "served_at",
+    "served_fact",
+    "started",
+    "trust_facts",
+]

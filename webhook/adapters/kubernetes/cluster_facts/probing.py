@@ -1,0 +1,64 @@
+"""Pods created with dryRun, and the counters of the API server and of a server before and after them."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.api.requests import ApiError, RefusedError, answer, document
+from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS
+from webhook.core.checks.facts import ProbeFact
+from webhook.core.installation.probe import PodProbe
+
+_CREATED = 201
+_DRY_RUN = (("dryRun", "All"),)
+_METRICS_BYTES_MAX = 64 << 20
+_FAIL_OPEN = re.compile(rb'^apiserver_admission_webhook_fail_open_count\{name="([^"]+)",[^}]*\} (\d+)', re.MULTILINE)
+_REFUSED = re.compile(rb'^podgate_refused_calls_total\{[^}]*reason="([^"]+)"[^}]*\} (\d+)', re.MULTILINE)
+_STARTED = re.compile(rb"^process_start_time_seconds (\S+)", re.MULTILINE)
+_OWN = ".podgate.io"
+
+
+async def probed(client: ApiClient, pods: Iterable[PodProbe]) -> list[ProbeFact]:
+    """Create Pods with dryRun, all at once."""
+    return await asyncio.gather(*(_probed(client, one) for one in pods))
+
+
+async def fail_open_counts(client: ApiClient) -> Counter[str]:
+    """Return the calls that the API server has skipped because they failed, by Podgate's webhooks. ApiError."""
+    body = await document(client, "/metrics", "*/*", SECONDS, _METRICS_BYTES_MAX)
+    return Counter({name: count for name, count in _counted(_FAIL_OPEN, body).items() if name.endswith(_OWN)})
+
+
+def refused_counts(metrics: bytes) -> Counter[str]:
+    """Return the calls that a server has refused for who calls, by reason: not for what they ask, nor cut ones."""
+    prefixes = ("authentication_", "handshake_refused", "handshake_no_certificate", "handshake_certificate")
+    return Counter({reason: n for reason, n in _counted(_REFUSED, metrics).items() if reason.startswith(prefixes)})
+
+
+def started(metrics: bytes) -> bytes:
+    """Return what identifies the process that exports metrics: a Service may reach another one each time."""
+    found = _STARTED.search(metrics)
+    return found[1] if found else b""
+
+
+def _counted(pattern: re.Pattern[bytes], text: bytes) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name, count in pattern.findall(text):
+        found[name.decode()] += int(count)
+    return found
+
+
+async def _probed(client: ApiClient, one: PodProbe) -> ProbeFact:
+    namespace = one.reference.namespace
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    try:
+        created = msgspec.json.decode(await answer(client, "POST", path, SECONDS, _DRY_RUN, one.pod))
+    except RefusedError as error:
+        return ProbeFact(one.service, namespace, error.status, str(error), is_rewritten=False)
+    except (ApiError, msgspec.MsgspecError) as error:
+        return ProbeFact(one.service, namespace, 0, str(error), is_rewritten=False)
+    return ProbeFact(one.service, namespace, _CREATED, "", is_rewritten=one.is_rewritten(created))

@@ -1,0 +1,138 @@
+"""Reads of objects for the checks, all at once. What cannot be read is noted with the reason."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from kubernetes_asyncio.client import ApiClient
+from msgspec import Struct
+
+from webhook.adapters.kubernetes.api.requests import FORBIDDEN, NOT_FOUND, ApiError, RefusedError, answer, dated
+from webhook.core.checks.objects import (
+    BudgetObject,
+    ClusterObject,
+    EndpointSliceObject,
+    FailureEvent,
+    LeaseHolderObject,
+    PodObject,
+    ReplicasObject,
+    ServiceObject,
+)
+from webhook.core.document.configmap import NAME, NAMESPACE, OVERRIDES, ConfigMap
+
+SECONDS = 10.0
+_MOST_OBJECTS = "5000"
+_IN = f"namespaces/{NAMESPACE}"
+_WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
+
+T = TypeVar("T")
+
+
+class _List(Struct, Generic[T], frozen=True):
+    items: tuple[T, ...] | None = None
+
+
+class _Version(Struct, frozen=True, rename="camel"):
+    git_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A list of objects: the path, their type, and a field selector."""
+
+    path: str
+    kind: Any
+    fields: str = ""
+
+
+_LISTS = {
+    "mutating": _Read(f"{_WEBHOOKS}/mutatingwebhookconfigurations", dict[str, Any]),
+    "validating": _Read(f"{_WEBHOOKS}/validatingwebhookconfigurations", dict[str, Any]),
+    "namespaces": _Read("/api/v1/namespaces", ClusterObject),
+    "nodes": _Read("/api/v1/nodes", ClusterObject),
+    "priority_classes": _Read("/apis/scheduling.k8s.io/v1/priorityclasses", ClusterObject),
+    "runtime_classes": _Read("/apis/node.k8s.io/v1/runtimeclasses", ClusterObject),
+    "services": _Read(f"/api/v1/{_IN}/services", ServiceObject),
+    "endpoint_slices": _Read(f"/apis/discovery.k8s.io/v1/{_IN}/endpointslices", EndpointSliceObject),
+    "deployments": _Read(f"/apis/apps/v1/{_IN}/deployments", ReplicasObject),
+    "pods": _Read(f"/api/v1/{_IN}/pods", PodObject),
+    "budgets": _Read(f"/apis/policy/v1/{_IN}/poddisruptionbudgets", BudgetObject),
+    "leases": _Read(f"/apis/coordination.k8s.io/v1/{_IN}/leases", LeaseHolderObject),
+    "workload_pods": _Read("/api/v1/pods", PodObject),
+    "replica_sets": _Read("/apis/apps/v1/replicasets", ReplicasObject),
+    "failures": _Read("/api/v1/events", FailureEvent, "reason=FailedCreate"),
+}
+"""By the name of the fact."""
+
+
+@dataclass
+class Reading:
+    """Values of facts by name, and the reasons for those that could not be read."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def failed(self, fact: str, what: str, error: ApiError) -> None:
+        is_forbidden = isinstance(error, RefusedError) and error.status == FORBIDDEN
+        self.unread[fact] = f"you may not {what}" if is_forbidden else f"cannot {what}: {error}"
+
+
+async def read_version(client: ApiClient) -> tuple[str, int | None]:
+    """Return the version of the API server, and its clock in microseconds, None if it has not told. ApiError."""
+    body, date = await dated(client, "/version", SECONDS)
+    version = msgspec.json.decode(body, type=_Version).git_version
+    try:
+        return version, int(parsedate_to_datetime(date).timestamp()) * 1_000_000
+    except ValueError:
+        return version, None
+
+
+async def read_objects(client: ApiClient) -> Reading:
+    """Read all lists, and the documents of Podgate."""
+    reading = Reading()
+    maps = {"policy_map": NAME, "overrides_map": OVERRIDES}
+    await asyncio.gather(
+        *(_read_list(client, reading, fact, one) for fact, one in _LISTS.items()),
+        *(_read_map(client, reading, fact, name) for fact, name in maps.items()),
+    )
+    return reading
+
+
+async def read_secret(client: ApiClient, name: str) -> Mapping[str, str] | None:
+    """Return the data of a Secret in Podgate's namespace, in base64; None if there is none. ApiError."""
+    try:
+        body = await answer(client, "GET", f"/api/v1/{_IN}/secrets/{name}", SECONDS)
+    except RefusedError as error:
+        if error.status == NOT_FOUND:
+            return None
+        raise
+    return msgspec.json.decode(body, type=ConfigMap).data or {}
+
+
+async def _read_list(client: ApiClient, reading: Reading, fact: str, one: _Read) -> None:
+    query: Sequence[tuple[str, str]] = (("limit", _MOST_OBJECTS),)
+    if one.fields:
+        query = (*query, ("fieldSelector", one.fields))
+    try:
+        body = await answer(client, "GET", one.path, SECONDS, query)
+        listed: _List[Any] = msgspec.json.decode(body, type=_List[one.kind])  # type: ignore[name-defined]  # by value
+    except ApiError as error:
+        reading.failed(fact, f"list {one.path.rpartition('/')[2]}", error)
+    except msgspec.MsgspecError as error:
+        reading.unread[fact] = f"cannot read {one.path}: {error}"
+    else:
+        reading.values[fact] = listed.items or ()
+
+
+async def _read_map(client: ApiClient, reading: Reading, fact: str, name: str) -> None:
+    try:
+        body = await answer(client, "GET", f"/api/v1/{_IN}/configmaps/{name}", SECONDS)
+        reading.values[fact] = msgspec.json.decode(body, type=ConfigMap)
+    except ApiError as error:
+        if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+            reading.values[fact] = None
+        else:
+            reading.failed(fact, f"get configmap {name}", error)

@@ -1,0 +1,129 @@
+"""Certificates and tokens in Podgate's Secrets, and the verification of the serving certificate by caBundle."""
+
+import base64
+import binascii
+import json
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from webhook.core.checks.facts import CertificateFact, Json, TrustFact
+from webhook.core.document.configmap import NAMESPACE
+
+SECRETS = ("podgate-tls", "podgate-apiserver")
+SERVING = SECRETS[0]
+_CERTIFICATE, _TOKEN = "tls.crt", "token"
+_SEGMENTS = 3
+_CONNECT_SECONDS = 5
+Chain = Sequence[x509.Certificate]
+
+
+def secret_facts(name: str, data: Mapping[str, str]) -> tuple[CertificateFact, ...]:
+    """Return the certificate and the token in a Secret; what cannot be decoded is left out."""
+    place = f"Secret {NAMESPACE}/{name}"
+    found = [_certificate(f"{place} {_CERTIFICATE}", one) for one in chain_of(data)[:1]]
+    token = _claims(_decoded(data.get(_TOKEN, "")))
+    expires = token.get("exp")
+    if isinstance(expires, int | float):
+        issued = token.get("iat", expires)
+        found.append(CertificateFact(f"{place} {_TOKEN}", (), _us(issued), _us(expires)))
+    return tuple(found)
+
+
+def chain_of(data: Mapping[str, str]) -> Chain:
+    """Return the certificate in a Secret, followed by its intermediates; empty if there is none."""
+    return _parsed(_decoded(data.get(_CERTIFICATE, "")))
+
+
+def served_at(url: str) -> Chain:
+    """Return the certificate that a server outside the cluster presents; OSError."""
+    parts = urlsplit(url)
+    text = ssl.get_server_certificate((parts.hostname or "", parts.port or 443), timeout=_CONNECT_SECONDS)
+    return _parsed(text.encode())
+
+
+def served_fact(url: str, chain: Chain) -> CertificateFact:
+    parts = urlsplit(url)
+    return _certificate(f"certificate at {parts.hostname}:{parts.port or 443}", chain[0])
+
+
+def trust_facts(webhooks: Iterable[tuple[str, Json]], chain: Chain) -> list[TrustFact]:
+    """Verify the serving certificate by each caBundle; without one, only whether the bundle holds a certificate."""
+    known: dict[str, str] = {}
+    found = []
+    for name, webhook in webhooks:
+        bundle = _bundle(webhook)
+        if bundle not in known:
+            known[bundle] = _error(_parsed(_decoded(bundle)), chain)
+        found.append(TrustFact(name, webhook["name"], known[bundle]))
+    return found
+
+
+def _bundle(webhook: Json) -> str:
+    return str(webhook["clientConfig"].get("caBundle") or "")
+
+
+def _error(trusted: Chain, chain: Chain) -> str:
+    if not trusted:
+        return "holds no certificate: no call can succeed"
+    if not chain:
+        return ""
+    current, rest = chain[0], list(chain[1:])
+    while True:
+        if current in trusted or any(_is_issued_by(current, one) for one in trusted):
+            return ""
+        issuer = next((one for one in rest if _is_issued_by(current, one)), None)
+        if issuer is None:
+            return f"does not verify the serving certificate, which {chain[0].issuer.rfc4514_string()} has signed"
+        rest.remove(issuer)
+        current = issuer
+
+
+def _is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _certificate(place: str, one: x509.Certificate) -> CertificateFact:
+    try:
+        names = one.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        listed = tuple(str(name.value) for name in names)
+    except (x509.ExtensionNotFound, ValueError):
+        listed = ()
+    start, end = one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()
+    return CertificateFact(place, listed, _us(start), _us(end))
+
+
+def _parsed(text: bytes) -> Chain:
+    try:
+        return x509.load_pem_x509_certificates(text)
+    except ValueError:
+        return ()
+
+
+def _claims(token: bytes) -> Json:
+    segments = token.strip().split(b".")
+    if len(segments) != _SEGMENTS:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(segments[1] + b"=" * (-len(segments[1]) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return b""
+
+
+def _us(seconds: float) -> int:
+    return int(seconds * 1_000_000)

@@ -1,0 +1,53 @@
+"""`podgate check`: what is wrong with an installation, with a remedy for each finding."""
+
+import asyncio
+import json
+import sys
+import time
+
+import click
+
+from webhook.app.operations.cluster_check import gather_facts
+from webhook.app.operations.server_discovery import ServerLocation
+from webhook.cli.options.durations import seconds
+from webhook.cli.options.server_options import server_options
+from webhook.core.checks import Severity, judged
+from webhook.offline.output.check_page import Outcome, check_document, check_page, severities
+
+_AGAIN_SECONDS = 2.0
+
+
+@click.command()
+@server_options
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--wait", metavar="DURATION", help="Repeat until there is no error, for at most this long, such as 2m.")
+@click.option("--strict", is_flag=True, help="Fail on warnings too.")
+def check(*, where: ServerLocation, output: str, wait: str | None, strict: bool) -> None:
+    """Check an installation: print what is wrong with it, with a remedy and an entry of the runbook.
+
+    It reads the cluster with your kubeconfig, and the status of a server, found like that of `podgate status`. For up
+    to ten services it creates a Pod with dryRun, which must come back rewritten: this shows whether the API server
+    really calls Podgate. It changes nothing. What you are not allowed to read is noted as not checked.
+
+    Findings are in docs/runbook.md by their code. An error keeps Podgate from doing what the policy says; a warning
+    may.
+
+    Exit code: 0 no error (with --strict: no finding), 1 findings, 2 the API server cannot be asked.
+    """
+    end_seconds = time.monotonic() + (0.0 if wait is None else seconds("--wait", wait))
+    outcome = _outcome(where)
+    while severities(outcome)[Severity.ERROR] and time.monotonic() < end_seconds - _AGAIN_SECONDS:
+        time.sleep(_AGAIN_SECONDS)
+        outcome = _outcome(where)
+    if output == "json":
+        click.echo(json.dumps(check_document(outcome), indent=2, ensure_ascii=False))
+    else:
+        is_unicode = sys.stdout.isatty() and "utf" in (sys.stdout.encoding or "").lower()
+        click.echo("\n".join(check_page(outcome, is_unicode=is_unicode)))
+    counts = severities(outcome)
+    if counts[Severity.ERROR] or (strict and counts[Severity.WARNING]):
+        sys.exit(1)
+
+
+def _outcome(where: ServerLocation) -> Outcome:
+    return tuple(judged(asyncio.run(gather_facts(where))))

@@ -1,0 +1,130 @@
+"""Checks of calls: whether the API server really calls Podgate, and Podgate accepts its calls."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.checks.check import Observation, Section
+from webhook.core.checks.facts import ClusterFacts, labels_of
+from webhook.core.checks.objects import PodObject
+from webhook.core.installation.diagnosis import remedy
+from webhook.core.installation.probe import PodProbe, failed_call, is_denied_by_podgate, pod_probes
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.policy.matching import Matcher
+
+SECTION = Section("calls of the API server")
+_PROBES_MAX = 10
+_GRACE_US = 5_000_000
+"""A review is counted, and a webhook configuration takes effect, within this time."""
+_RECENT_US = 3_600_000_000
+_POD_DRY_RUN = "Pod (dryRun)"
+_RENDER = "podgate policy webhooks --policy policy.yaml --ca pki/ca.crt | kubectl apply --server-side -f -"
+_REMEDY_BY_REASON = {
+    "handshake_refused_by_client": "the API server does not trust the serving certificate: correct caBundle",
+    "handshake_no_certificate": "start kube-apiserver with --admission-control-config-file (docs/apiserver.md)",
+    "handshake_certificate_expired": "renew the API server's client certificate: podgate apiserver-files --once",
+    "handshake_certificate_foreign": "sign the API server's client certificate by a CA in --client-ca",
+    "authentication_no_token": "add a token to the kubeconfig of --admission-control-config-file",
+    "authentication_expired": "renew the API server's token: podgate apiserver-files --once",
+}
+
+
+def probes_of(facts: ClusterFacts) -> tuple[PodProbe, ...]:
+    """Return a Pod of each of the first services, to be created with dryRun; none without a valid policy."""
+    if facts.policy is None:
+        return ()
+    live = [one for one in facts.namespaces if one.metadata.deletion_timestamp is None]
+    return tuple(islice(pod_probes(facts.policy.policy, {one.name: labels_of(one) for one in live}), _PROBES_MAX))
+
+
+def is_conclusive(message: str) -> bool:
+    """Return whether an error to a Pod created with dryRun tells whether Podgate was called."""
+    return is_denied_by_podgate(message) or bool(failed_call(message))
+
+
+@SECTION.check("webhooks-not-called", "Pods of services pass through Podgate (tried with dryRun)", "probes")
+def webhooks_not_called(facts: ClusterFacts) -> Iterator[Observation]:
+    for probe in facts.probes:
+        if probe.status < 300 and not probe.is_rewritten:  # noqa: PLR2004  HTTP's success range
+            value = f"absent from a Pod of service {probe.service} in namespace {probe.namespace}: it was not called"
+            advice = f"render and apply the webhooks for the live policy: {_RENDER}; then check the Service's port"
+            yield Observation(_POD_DRY_RUN, f"metadata.annotations[{HASH_ANNOTATION}]", value, advice)
+
+
+@SECTION.check("calls-fail", "calls do not fail where Pods depend on them", "probes")
+def calls_fail(facts: ClusterFacts) -> Iterator[Observation]:
+    for probe in facts.probes:
+        reason = failed_call(probe.message)
+        if reason:
+            until_then = "admit Pods meanwhile: kubectl delete validatingwebhookconfiguration podgate"
+            place = f"{_POD_DRY_RUN} of service {probe.service} in {probe.namespace}"
+            yield Observation(place, "status", reason, f"{remedy(reason)}; {until_then}")
+
+
+@SECTION.check("calls-fail-open", "the API server skips no failed call", "fail_open")
+def calls_fail_open(facts: ClusterFacts) -> Iterator[Observation]:
+    for webhook, count in sorted(facts.fail_open.items()):
+        value = f"{count} more during this check: Pods were admitted unchecked"
+        advice = f"kube-apiserver's log has the error; check that clientConfig of {webhook} reaches the server"
+        yield Observation(
+            f"kube-apiserver webhook {webhook}", "apiserver_admission_webhook_fail_open_count", value, advice
+        )
+
+
+@SECTION.check("calls-refused", "the server refuses no call", "refused")
+def calls_refused(facts: ClusterFacts) -> Iterator[Observation]:
+    for reason, count in sorted(facts.refused.items()):
+        advice = _REMEDY_BY_REASON.get(reason, "the server's log has the reason of each refused call")
+        yield Observation(facts.server, f"podgate_refused_calls_total{{reason={reason}}}", f"{count} more", advice)
+
+
+@SECTION.check("pods-unjudged", "existing Pods of services were judged", "workload_pods", "namespaces", "policy_map")
+def pods_unjudged(facts: ClusterFacts) -> Iterator[Observation]:
+    """Report recent Pods without the annotation, one by namespace; older ones may be older than their service."""
+    for namespace, pods in _owned_pods(facts).items():
+        recent = [pod for pod in pods if facts.at_us - _created_us(pod) < _RECENT_US]
+        found = [pod.name for pod in recent if HASH_ANNOTATION not in (pod.metadata.annotations or {})]
+        if found:
+            value = f"absent from {len(found)} of {len(recent)} Pods of the last hour, such as {found[0]}"
+            advice = (
+                f"they passed unjudged: find out why (see calls), then kubectl delete pod -n {namespace} {found[0]}"
+            )
+            yield Observation(f"Pods in {namespace}", f"metadata.annotations[{HASH_ANNOTATION}]", value, advice)
+
+
+@SECTION.check("nobody-asks", "reviews arrive while Pods are created", "status", "workload_pods", "namespaces")
+def nobody_asks(facts: ClusterFacts) -> Iterator[Observation]:
+    """Compare the last review with the newest Pod. With several servers, the one that answers may get no calls."""
+    if "lastReviewAt" not in facts.status or facts.status["replicas"]["count"] > 1:
+        return
+    last = facts.status["lastReviewAt"]
+    since_us = microseconds(last or facts.status["policy"]["loadedAt"] or facts.status["time"]) + _GRACE_US
+    for namespace, pods in _owned_pods(facts).items():
+        newest = max(pods, key=_created_us)
+        if _created_us(newest) > since_us:
+            value = f"{last or 'never'}, but Pod {newest.name} in {namespace} is newer"
+            advice = f"render and apply the webhooks for the live policy: {_RENDER}"
+            yield Observation(facts.server, "status.lastReviewAt", value, advice)
+            return
+
+
+def _owned_pods(facts: ClusterFacts) -> dict[str, list[PodObject]]:
+    """Return the Pods that a service owns and that were created by CREATE after its namespace, by namespace."""
+    if facts.policy is None:
+        return {}
+    matcher, exempt = Matcher(facts.policy.policy), facts.policy.policy.exemptions
+    labels = {one.name: labels_of(one) for one in facts.namespaces}
+    found: dict[str, list[PodObject]] = {}
+    for pod in facts.workload_pods:
+        namespace = pod.metadata.namespace
+        made_by_daemon_set = any(one.kind == "DaemonSet" for one in pod.metadata.owner_references or ())
+        if namespace not in facts.owners or (made_by_daemon_set and exempt.daemon_sets):
+            continue
+        owner = matcher.owner(namespace, labels[namespace], pod.labels)
+        if owner is not None and not owner.modes.all_disabled():
+            found.setdefault(namespace, []).append(pod)
+    return found
+
+
+def _created_us(pod: PodObject) -> int:
+    return microseconds(pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z")

@@ -1,0 +1,94 @@
+"""Checks of certificates, tokens and clocks."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from webhook.core.checks.check import Observation, Section, Severity
+from webhook.core.checks.facts import CertificateFact, ClusterFacts
+from webhook.core.checks.webhooks import webhooks_of
+from webhook.core.document.configmap import NAMESPACE
+from webhook.core.kubernetes.timestamps import microseconds, rfc3339
+
+SECTION = Section("certificates, tokens and clocks")
+SERVING = "podgate-tls"
+_PART_LEFT = 6
+"""Certificates are renewed at two thirds of their lifetime: with a sixth left, that has failed."""
+_SKEW_US, _SECOND_US = 30_000_000, 1_000_000
+_REMEDY = {
+    SERVING: "podgate certs rotate --out pki, or see the controller's log (docs/certificates.md)",
+    "podgate-apiserver": "renew Secret podgate-apiserver, then podgate apiserver-files --once on each node",
+}
+
+
+def _all(facts: ClusterFacts) -> Iterator[tuple[str, CertificateFact]]:
+    for secret, found in facts.secrets.items():
+        for one in found:
+            yield _REMEDY.get(secret, "renew it"), one
+
+
+@SECTION.check("certificate-expired", "none has expired", "secrets")
+def certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
+    for remedy, one in _all(facts):
+        if one.not_after_us <= facts.at_us:
+            yield Observation(one.object, "notAfter", f"{rfc3339(one.not_after_us)}: EXPIRED", remedy)
+
+
+@SECTION.check("certificate-expiring", "all are renewed in time", "secrets", severity=Severity.WARNING)
+def certificate_expiring(facts: ClusterFacts) -> Iterator[Observation]:
+    for remedy, one in _all(facts):
+        left_us, life_us = one.not_after_us - facts.at_us, one.not_after_us - one.not_before_us
+        if 0 < left_us < life_us // _PART_LEFT:
+            value = f"{rfc3339(one.not_after_us)}: {left_us // 3_600_000_000} h left"
+            yield Observation(one.object, "notAfter", value, remedy)
+
+
+@SECTION.check("serving-certificate-expired", "the server's certificates are valid", "status")
+def serving_certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
+    for one in facts.status["certificates"]:
+        if microseconds(one["notAfter"]) <= facts.at_us:
+            value = f"{one['notAfter']}: EXPIRED"
+            yield Observation(facts.server, f"status.certificates[{one['name']}].notAfter", value, _REMEDY[SERVING])
+
+
+@SECTION.check("serving-certificate-names", "the serving certificate has the webhooks' host", "secrets", "mutating")
+def serving_certificate_names(facts: ClusterFacts) -> Iterator[Observation]:
+    hosts = dict.fromkeys(_host(webhook["clientConfig"]) for _, webhook in webhooks_of(facts))
+    for one in facts.secrets.get(SERVING, ()):
+        for host in hosts:
+            if not any(_covers(name, host) for name in one.names):
+                remedy = f"podgate certs issue --out pki --server {host} --force, and replace Secret {SERVING}"
+                yield Observation(one.object, "subjectAltName", f"{', '.join(one.names) or 'none'}: not {host}", remedy)
+
+
+@SECTION.check("secret-missing", "every mounted Secret exists", "secrets", "deployments")
+def secret_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    for deployment in facts.deployments:
+        for volume in deployment.spec.template.spec.volumes or ():
+            wanted = volume.get("secret") or {}
+            name = wanted.get("secretName", "")
+            if name.startswith("podgate-") and name not in facts.secrets and not wanted.get("optional"):
+                place = f"Deployment {NAMESPACE}/{deployment.name}"
+                remedy = "podgate certs bootstrap, or step 2 of manifests/README.md"
+                yield Observation(place, f"volumes[{volume['name']}].secretName", f"{name}: absent", remedy)
+
+
+@SECTION.check("clock-skew", "clocks agree within 30 s", severity=Severity.WARNING)
+def clock_skew(facts: ClusterFacts) -> Iterator[Observation]:
+    clocks = {"API server": facts.api_clock_us}
+    if facts.status:
+        clocks[facts.server] = microseconds(facts.status["time"])
+    for place, clock_us in clocks.items():
+        if clock_us is not None and abs(clock_us - facts.at_us) > _SKEW_US:
+            value = f"{(clock_us - facts.at_us) // _SECOND_US} s from this machine's"
+            yield Observation(place, "clock", value, "run NTP: certificates and tokens are valid by the clock")
+
+
+def _host(client: dict[str, dict[str, str]]) -> str:
+    service = client.get("service")
+    return (
+        f"{service['name']}.{service['namespace']}.svc" if service else urlsplit(str(client.get("url"))).hostname or ""
+    )
+
+
+def _covers(name: str, host: str) -> bool:
+    return name == host or (name.startswith("*.") and host.partition(".")[2] == name[2:])

@@ -1,0 +1,74 @@
+"""Check: a code, a title that holds without findings, the facts it reads, and the function that judges them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from webhook.core.checks.facts import ClusterFacts
+
+
+class Severity(StrEnum):
+    """An error keeps Podgate from doing what the policy says; a warning may."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Observation(NamedTuple):
+    """What a check has found: an object, its field and value, and the remedy."""
+
+    object: str
+    field: str
+    value: str
+    remedy: str
+
+
+Judge = Callable[[ClusterFacts], Iterable[Observation]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCheck:
+    """One judgement. `needs`: the facts that it reads, by their name in `ClusterFacts`."""
+
+    code: str
+    title: str
+    severity: Severity
+    needs: tuple[str, ...]
+    judge: Judge
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Checks of one part of an installation, in the order of the output."""
+
+    title: str
+    checks: list[ClusterCheck] = field(default_factory=list)
+
+    def check(
+        self, code: str, title: str, *needs: str, severity: Severity = Severity.ERROR
+    ) -> Callable[[Judge], Judge]:
+        """Register a function as a check of this section."""
+
+        def register(judge: Judge) -> Judge:
+            self.checks.append(ClusterCheck(code, title, severity, needs, judge))
+            return judge
+
+        return register
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """The outcome of a check: its findings, or why it was not possible."""
+
+    check: ClusterCheck
+    findings: tuple[Observation, ...] = ()
+    not_checked: str = ""
+
+
+def result(check: ClusterCheck, facts: ClusterFacts) -> CheckOutcome:
+    """Return the outcome of one check; it is not judged if a fact that it needs could not be read."""
+    reasons = dict.fromkeys(facts.unread[name] for name in check.needs if name in facts.unread)
+    if reasons:
+        return CheckOutcome(check, not_checked="; ".join(reasons))
+    return CheckOutcome(check, tuple(check.judge(facts)))

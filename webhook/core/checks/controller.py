@@ -1,0 +1,34 @@
+"""Checks of the leader and of the rights of Podgate's service accounts."""
+
+from collections.abc import Iterator
+
+from webhook.core.checks.check import Observation, Section
+from webhook.core.checks.facts import ClusterFacts
+from webhook.core.document.configmap import NAMESPACE
+from webhook.core.kubernetes.timestamps import microseconds
+
+SECTION = Section("leader and rights")
+_LEASE = "podgate-leader"
+_SECOND_US = 1_000_000
+
+
+@SECTION.check("leader-missing", "a leader renews its Lease", "leases")
+def leader_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    place = f"Lease {NAMESPACE}/{_LEASE}"
+    remedy = f"start the leader: podgate controller with Redis, else the server; see its log in {NAMESPACE}"
+    found = next((one for one in facts.leases if one.name == _LEASE), None)
+    if found is None or not found.spec.renew_time:
+        yield Observation(place, "metadata.name", "absent: nothing is refunded or repaired", remedy)
+        return
+    renewed_us, seconds = microseconds(found.spec.renew_time), found.spec.lease_duration_seconds or 15
+    if facts.at_us - renewed_us > 2 * seconds * _SECOND_US:
+        value = f"{found.spec.renew_time} by {found.spec.holder_identity or 'nobody'}: not renewed for long"
+        yield Observation(place, "spec.renewTime", value, remedy)
+
+
+@SECTION.check("right-missing", "service accounts have the rights of the manifests", "rights")
+def right_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    for fact in facts.rights:
+        if not fact.is_granted:
+            remedy = "kubectl apply -f manifests/base/10-rbac.yaml (and those of redis/, certificates/)"
+            yield Observation(f"ServiceAccount {NAMESPACE}/{fact.account}", "rights", f"may not {fact.right}", remedy)

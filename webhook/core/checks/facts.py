@@ -1,0 +1,144 @@
+"""Facts about an installation, as read from the API server and a server, at one moment."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from webhook.core.admission.exemptions import is_exempt_namespace
+from webhook.core.checks.objects import (
+    BudgetObject,
+    ClusterObject,
+    EndpointSliceObject,
+    FailureEvent,
+    LeaseHolderObject,
+    PodObject,
+    ReplicasObject,
+    ServiceObject,
+)
+from webhook.core.document import DocumentError, Purpose, configmap, load
+from webhook.core.policy.matching import NAME_LABEL, Matcher
+from webhook.core.policy.model import LoadedPolicy, Service
+
+Json = dict[str, Any]
+
+
+class CertificateFact(NamedTuple):
+    """A certificate, or a token: where it is, the names in it, and its lifetime."""
+
+    object: str
+    names: tuple[str, ...]
+    not_before_us: int
+    not_after_us: int
+
+
+class TrustFact(NamedTuple):
+    """The caBundle of a webhook: why the serving certificate does not verify against it, "" if it does."""
+
+    object: str
+    webhook: str
+    error: str
+
+
+class ProbeFact(NamedTuple):
+    """A Pod created with dryRun: the status of the answer, its message, and whether Podgate has rewritten it."""
+
+    service: str
+    namespace: str
+    status: int
+    message: str
+    is_rewritten: bool
+
+
+class RightFact(NamedTuple):
+    """A right that the manifests grant to a service account, and whether it has it."""
+
+    account: str
+    right: str
+    is_granted: bool
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """All facts. Those that could not be read are in `unread`, by the name of their field, with the reason."""
+
+    at_us: int
+    version: str = ""
+    """Of this command."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    kubernetes: str = ""
+    api_clock_us: int | None = None
+    policy_map: configmap.ConfigMap | None = None
+    overrides_map: configmap.ConfigMap | None = None
+    mutating: Sequence[Json] = ()
+    validating: Sequence[Json] = ()
+    namespaces: Sequence[ClusterObject] = ()
+    nodes: Sequence[ClusterObject] = ()
+    priority_classes: Sequence[ClusterObject] = ()
+    runtime_classes: Sequence[ClusterObject] = ()
+    services: Sequence[ServiceObject] = ()
+    endpoint_slices: Sequence[EndpointSliceObject] = ()
+    deployments: Sequence[ReplicasObject] = ()
+    pods: Sequence[PodObject] = ()
+    """Podgate's own."""
+    budgets: Sequence[BudgetObject] = ()
+    leases: Sequence[LeaseHolderObject] = ()
+    workload_pods: Sequence[PodObject] = ()
+    """Of all namespaces."""
+    replica_sets: Sequence[ReplicasObject] = ()
+    failures: Sequence[FailureEvent] = ()
+    secrets: Mapping[str, Sequence[CertificateFact]] = field(default_factory=dict)
+    """Certificates and tokens by the name of their Secret; an absent Secret is not in it."""
+    trust: Sequence[TrustFact] = ()
+    server: str = ""
+    """Name of the server whose status was read."""
+    status: Json = field(default_factory=dict)
+    probes: Sequence[ProbeFact] = ()
+    fail_open: Mapping[str, int] = field(default_factory=dict)
+    """Calls that the API server skipped because they failed, by webhook, while the Pods were created with dryRun."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Calls that the server refused meanwhile, by reason."""
+    rights: Sequence[RightFact] = ()
+
+    @cached_property
+    def _read_policy(self) -> tuple[LoadedPolicy | None, tuple[str, ...]]:
+        if self.policy_map is None:
+            return None, ()
+        try:
+            return load(configmap.document_of(self.policy_map), Purpose.SERVE).policy, ()
+        except DocumentError as error:
+            return None, tuple(map(str, error.problems))
+        except configmap.NoDocumentError as error:
+            return None, (str(error),)
+
+    @property
+    def policy(self) -> LoadedPolicy | None:
+        """The live policy, None without a valid one."""
+        return self._read_policy[0]
+
+    @property
+    def policy_problems(self) -> tuple[str, ...]:
+        return self._read_policy[1]
+
+    @cached_property
+    def owners(self) -> Mapping[str, tuple[Service, ...]]:
+        """The services that may own Pods, by namespace; without exempt namespaces, and services that do nothing."""
+        if self.policy is None:
+            return {}
+        policy = self.policy.policy
+        matcher = Matcher(policy)
+        found = {
+            one.name: tuple(
+                service
+                for service in matcher.candidates(one.name)
+                if matcher.may_own(service, one.name, labels_of(one)) and not service.modes.all_disabled()
+            )
+            for one in self.namespaces
+            if one.metadata.deletion_timestamp is None and not is_exempt_namespace(one.name, policy)
+        }
+        return {name: services for name, services in found.items() if services}
+
+
+def labels_of(namespace: ClusterObject) -> Mapping[str, str]:
+    """Return a namespace's labels, with the one that the API server writes."""
+    return {**namespace.labels, NAME_LABEL: namespace.name}

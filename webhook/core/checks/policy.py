@@ -1,0 +1,106 @@
+"""Checks of the policy and the overrides: present, valid, in force, and what they do for long."""
+
+from collections.abc import Iterator
+
+from webhook.core.checks.check import Observation, Section, Severity
+from webhook.core.checks.facts import ClusterFacts
+from webhook.core.document import DocumentError, configmap
+from webhook.core.kubernetes.timestamps import microseconds, rfc3339
+from webhook.core.overrides_document import OverridesDocument, load
+
+SECTION = Section("policy and overrides")
+_POLICY = f"ConfigMap {configmap.NAMESPACE}/{configmap.NAME}"
+_OVERRIDES = f"ConfigMap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
+_OPEN_US, _FORCED_SECONDS, _ENDED_US = 3_600_000_000, 86_400, 86_400_000_000
+_LINT = "podgate policy lint policy.yaml, then kubectl apply --server-side; the last good policy is in force"
+
+
+@SECTION.check("policy-missing", "the policy exists", "policy_map")
+def policy_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    if facts.policy_map is None:
+        create = f"kubectl create configmap {configmap.NAME} -n {configmap.NAMESPACE} --from-file={configmap.KEY}"
+        yield Observation(_POLICY, "metadata.name", "absent", create)
+
+
+@SECTION.check("policy-invalid", "it is valid", "policy_map")
+def policy_invalid(facts: ClusterFacts) -> Iterator[Observation]:
+    for problem in facts.policy_problems:
+        yield Observation(_POLICY, f"data[{configmap.KEY}]", problem, _LINT)
+
+
+@SECTION.check("policy-not-in-force", "the server applies it", "policy_map", "status")
+def policy_not_in_force(facts: ClusterFacts) -> Iterator[Observation]:
+    if facts.policy is not None and facts.status["policy"]["hash"] != facts.policy.hash:
+        value = f"{facts.status['policy']['hash'] or 'none'}, the live policy is {facts.policy.hash}"
+        remedy = "see watches and policy errors in podgate status; a server with --policy FILE reads no ConfigMap"
+        yield Observation(facts.server, "status.policy.hash", value, remedy)
+
+
+@SECTION.check("overrides-invalid", "overrides are valid", "overrides_map")
+def overrides_invalid(facts: ClusterFacts) -> Iterator[Observation]:
+    try:
+        problems = _overrides(facts).clashes(facts.at_us)
+    except DocumentError as error:
+        problems = tuple(error.problems)
+    for problem in problems:
+        remedy = f"kubectl edit configmap {configmap.OVERRIDES} -n {configmap.NAMESPACE}: no override can be written"
+        yield Observation(_OVERRIDES, f"data[{configmap.OVERRIDES_KEY}]", str(problem), remedy)
+
+
+@SECTION.check("overrides-ended", "ended ones are removed", "overrides_map", severity=Severity.WARNING)
+def overrides_ended(facts: ClusterFacts) -> Iterator[Observation]:
+    for entry in _valid_overrides(facts).entries:
+        if facts.at_us - entry.until_us > _ENDED_US:
+            remedy = f"podgate override {entry.service} --clear"
+            yield Observation(_OVERRIDES, f"entry of {entry.service}", f"ended {rfc3339(entry.until_us)}", remedy)
+
+
+@SECTION.check("override-unknown", "each is of a service", "overrides_map", "policy_map", severity=Severity.WARNING)
+def override_unknown(facts: ClusterFacts) -> Iterator[Observation]:
+    names = {service.name for service in facts.policy.policy.services} if facts.policy is not None else set[str]()
+    for entry in _valid_overrides(facts).entries if names else ():
+        if entry.until_us > facts.at_us and entry.service not in names:
+            remedy = "write the name of a service: podgate override --list"
+            yield Observation(_OVERRIDES, "service", f"{entry.service}: the policy has no such service", remedy)
+
+
+@SECTION.check("override-idle", "each has an effect", "status", severity=Severity.WARNING)
+def override_idle(facts: ClusterFacts) -> Iterator[Observation]:
+    for entry in facts.status["overrides"]["entries"]:
+        for idle in entry["withoutEffect"]:
+            yield Observation(
+                _OVERRIDES, f"entry of {entry['service']}", idle, f"podgate override {entry['service']} --clear"
+            )
+
+
+@SECTION.check("breaker-open-long", "no breaker is open for an hour", "status", severity=Severity.WARNING)
+def breaker_open_long(facts: ClusterFacts) -> Iterator[Observation]:
+    for service in facts.status["services"]:
+        breaker = service["breaker"] or {}
+        is_open = breaker.get("state") in {"OPEN", "HALF_OPEN"}
+        if is_open and facts.at_us - microseconds(breaker["trippedAt"] or breaker["since"]) > _OPEN_US:
+            value = f"{breaker['state']} since {breaker['trippedAt'] or breaker['since']}: {breaker['reason']}"
+            remedy = f"remove the cause, then podgate breaker reset {service['name']} --reason ..."
+            yield Observation(f"service {service['name']}", "breaker.state", value, remedy)
+
+
+@SECTION.check("breaker-forced", "no breaker is forced for days", "status", severity=Severity.WARNING)
+def breaker_forced(facts: ClusterFacts) -> Iterator[Observation]:
+    for entry in facts.status["overrides"]["entries"]:
+        if entry.get("breaker", "").startswith("Forced") and entry["remainingSeconds"] > _FORCED_SECONDS:
+            value = f"{entry['breaker']} until {entry['until']}: {entry['reason']}"
+            remedy = f"podgate breaker reset {entry['service']} --reason ..."
+            yield Observation(f"service {entry['service']}", "override.breaker", value, remedy)
+
+
+def _overrides(facts: ClusterFacts) -> OverridesDocument:
+    """Return the live document; DocumentError if it is invalid."""
+    data = facts.overrides_map.data if facts.overrides_map is not None else None
+    return load(((data or {}).get(configmap.OVERRIDES_KEY) or "").encode())
+
+
+def _valid_overrides(facts: ClusterFacts) -> OverridesDocument:
+    try:
+        return _overrides(facts)
+    except DocumentError:
+        return OverridesDocument()

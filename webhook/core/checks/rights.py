@@ -1,0 +1,53 @@
+"""Rights that the manifests grant to Podgate's service accounts, one for each verb, resource and name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from webhook.core.checks.facts import ClusterFacts, Json
+from webhook.core.document.configmap import NAMESPACE
+
+_CONTROLLER = "podgate-controller"
+
+
+class Right(NamedTuple):
+    """One verb on a resource. Without a namespace: on all of the cluster; without a name: on all objects."""
+
+    account: str
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        kind = f"{resource}.{self.group}" if self.group else resource
+        named = f" named {self.name}" if self.name else ""
+        return f"{self.verb} {kind}{named}" + (f" in {self.namespace}" if self.namespace else "")
+
+
+def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts) -> tuple[Right, ...]:
+    """Return the rights of the documents that are meant for this installation: with or without a controller."""
+    has_controller = any(one.name == _CONTROLLER for one in facts.deployments)
+    documents = [one for path, found in manifests.items() if has_controller or "redis/" not in path for one in found]
+    roles = {(one["kind"], one["metadata"]["name"]): one["rules"] for one in documents if one["kind"].endswith("Role")}
+    rights: dict[Right, None] = {}
+    for binding in documents:
+        reference = binding.get("roleRef")
+        if reference is None or (has_controller and "in-memory" in binding["metadata"]["name"]):
+            continue
+        namespace = NAMESPACE if binding["kind"] == "RoleBinding" else ""
+        for subject in binding["subjects"]:
+            for rule in roles.get((reference["kind"], reference["name"]), ()):
+                rights.update(dict.fromkeys(_of_rule(subject["name"], namespace, rule)))
+    return tuple(rights)
+
+
+def _of_rule(account: str, namespace: str, rule: Json) -> Iterator[Right]:
+    for group in rule["apiGroups"]:
+        for whole in rule["resources"]:
+            resource, _, subresource = whole.partition("/")
+            for verb in rule["verbs"]:
+                for name in rule.get("resourceNames") or ("",):
+                    yield Right(account, verb, group, resource, subresource, namespace, name)

@@ -1,0 +1,175 @@
+"""Checks of servers: reachable, ready, available, and their store."""
+
+import re
+from collections.abc import Iterator
+
+from webhook.core.checks.check import Observation, Section, Severity
+from webhook.core.checks.facts import ClusterFacts
+from webhook.core.checks.objects import PodObject, ReplicasObject
+from webhook.core.checks.webhooks import webhooks_of
+from webhook.core.document.configmap import NAMESPACE
+from webhook.core.kubernetes.selector_match import selects
+
+SECTION = Section("servers")
+_SERVER, _CONTAINER = "podgate", "podgate"
+_WAITING = {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "InvalidImageName"}
+_OLDEST = (1, 30)
+_PODS = f"kubectl get pods -n {NAMESPACE}"
+
+
+@SECTION.check("kubernetes-version", "Kubernetes is 1.30 or newer", "kubernetes")
+def kubernetes_version(facts: ClusterFacts) -> Iterator[Observation]:
+    found = re.match(r"v(\d+)\.(\d+)", facts.kubernetes)
+    if found is not None and (int(found[1]), int(found[2])) < _OLDEST:
+        yield Observation("API server", "gitVersion", facts.kubernetes, "upgrade: older ones have no matchConditions")
+
+
+@SECTION.check("server-unreachable", "a server's status can be read", severity=Severity.WARNING)
+def server_unreachable(facts: ClusterFacts) -> Iterator[Observation]:
+    if "status" in facts.unread:
+        remedy = "start a server, or give --server the URL of its plain port"
+        yield Observation("server", "GET /status", facts.unread["status"], remedy)
+
+
+@SECTION.check("server-not-ready", "it is ready", "status")
+def server_not_ready(facts: ClusterFacts) -> Iterator[Observation]:
+    for reason in facts.status.get("notReady", ()):
+        yield Observation(facts.server, "status.notReady", reason, "remove the reason: calls fail until then")
+
+
+@SECTION.check("server-version", "it has the version of this command", "status", severity=Severity.WARNING)
+def server_version(facts: ClusterFacts) -> Iterator[Observation]:
+    version = facts.status["version"]
+    if version != facts.version:
+        remedy = "use the command of the servers' version: its webhooks and checks are made for it"
+        yield Observation(facts.server, "status.version", f"{version}, this command is {facts.version}", remedy)
+
+
+@SECTION.check("watch-fails", "its watches work", "status")
+def watch_fails(facts: ClusterFacts) -> Iterator[Observation]:
+    for watch in facts.status["watches"]:
+        if watch["error"]:
+            field = f"status.watches[{watch['resource']}].error"
+            yield Observation(
+                facts.server, field, watch["error"], "grant the rights: kubectl apply -f manifests/base/10-rbac.yaml"
+            )
+
+
+@SECTION.check("file-rejected", "its files are valid", "status", severity=Severity.WARNING)
+def file_rejected(facts: ClusterFacts) -> Iterator[Observation]:
+    for file in facts.status["files"]:
+        if file["error"]:
+            remedy = "correct it: the last valid content is in use, and the next start fails"
+            yield Observation(facts.server, f"status.files[{file['name']}].error", file["error"], remedy)
+
+
+@SECTION.check("store-away", "its store answers", "status")
+def store_away(facts: ClusterFacts) -> Iterator[Observation]:
+    store = facts.status["store"]
+    if store["error"]:
+        remedy = "restore Redis; until then whenStoreUnavailable of each service applies (docs/redis.md)"
+        yield Observation(facts.server, f"status.store.error ({store['kind']})", store["error"], remedy)
+
+
+@SECTION.check("deployment-missing", "the Deployment exists", "deployments", "services", "mutating")
+def deployment_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    """Not needed for a server outside the cluster: the webhooks have a URL, or a Service without a selector."""
+    named = {(webhook["clientConfig"].get("service") or {}).get("name") for _, webhook in webhooks_of(facts)}
+    for service in facts.services:
+        selector = service.spec.selector
+        templates = [one.spec.template.metadata.labels or {} for one in facts.deployments]
+        if service.name in named and selector and not any(selector.items() <= labels.items() for labels in templates):
+            value = f"no Deployment's Pods have {dict(selector)}"
+            remedy = "podgate install, or kubectl apply -k manifests"
+            yield Observation(f"Service {NAMESPACE}/{service.name}", "spec.selector", value, remedy)
+
+
+@SECTION.check("deployment-unavailable", "Deployments are available", "deployments")
+def deployment_unavailable(facts: ClusterFacts) -> Iterator[Observation]:
+    for one in facts.deployments:
+        if one.status.available_replicas < one.spec.replicas:
+            value = f"{one.status.available_replicas} of {one.spec.replicas}"
+            yield Observation(
+                _place(one), "status.availableReplicas", value, f"kubectl describe deployment {one.name} -n {NAMESPACE}"
+            )
+
+
+@SECTION.check("pods-crash", "no container waits or restarts again and again", "pods")
+def pods_crash(facts: ClusterFacts) -> Iterator[Observation]:
+    for pod in facts.pods:
+        for container in pod.status.container_statuses or ():
+            waiting = (container.state or {}).get("waiting") or {}
+            if waiting.get("reason") in _WAITING:
+                value = f"{waiting['reason']}, {container.restart_count} restarts"
+                remedy = f"kubectl logs -n {NAMESPACE} {pod.name} -c {container.name} --previous"
+                yield Observation(f"Pod {NAMESPACE}/{pod.name}", f"containerStatuses[{container.name}]", value, remedy)
+
+
+@SECTION.check("replicas-in-memory", "servers with counters in memory run alone", "deployments")
+def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
+    for one in _servers(facts):
+        if one.spec.replicas > 1 and not _has_redis(one):
+            value = f"{one.spec.replicas} with --store=memory: only one can count, the others exit"
+            remedy = f"kubectl scale deployment/{one.name} -n {NAMESPACE} --replicas=1, or --store=redis://..."
+            yield Observation(_place(one), "spec.replicas", value, remedy)
+
+
+@SECTION.check("single-replica", "servers on Redis have a second replica", "deployments", severity=Severity.WARNING)
+def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
+    for one in _servers(facts):
+        if one.spec.replicas < 2 and _has_redis(one):  # noqa: PLR2004  one may be away
+            remedy = f"kubectl scale deployment/{one.name} -n {NAMESPACE} --replicas=2"
+            yield Observation(_place(one), "spec.replicas", str(one.spec.replicas), remedy)
+
+
+@SECTION.check(
+    "budget-missing", "replicas have a PodDisruptionBudget", "deployments", "budgets", severity=Severity.WARNING
+)
+def budget_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    for one in _servers(facts):
+        labels = one.spec.template.metadata.labels or {}
+        if one.spec.replicas > 1 and not any(selects(budget.spec.selector, labels) for budget in facts.budgets):
+            selector = f"--selector=app.kubernetes.io/name={_SERVER}"
+            remedy = f"kubectl create pdb {one.name} -n {NAMESPACE} --max-unavailable=1 {selector}"
+            yield Observation(_place(one), "PodDisruptionBudget", "none selects its Pods", remedy)
+
+
+@SECTION.check("budget-blocks", "PodDisruptionBudgets permit a drain", "budgets", severity=Severity.WARNING)
+def budget_blocks(facts: ClusterFacts) -> Iterator[Observation]:
+    for one in facts.budgets:
+        status = one.status
+        if status.expected_pods and status.current_healthy >= status.expected_pods and not status.disruptions_allowed:
+            value = f"0 with {status.current_healthy} of {status.expected_pods} Pods healthy: no Node can be drained"
+            remedy = "write maxUnavailable: 1, or add a replica"
+            yield Observation(f"PodDisruptionBudget {NAMESPACE}/{one.name}", "status.disruptionsAllowed", value, remedy)
+
+
+@SECTION.check("images-differ", "all servers run one image", "pods", severity=Severity.WARNING)
+def images_differ(facts: ClusterFacts) -> Iterator[Observation]:
+    images = {
+        container.image
+        for pod in facts.pods
+        if pod.metadata.deletion_timestamp is None and _is_podgate(pod)
+        for container in pod.spec.containers or ()
+        if container.name == _CONTAINER
+    }
+    if len(images) > 1:
+        remedy = f"finish the rollout: kubectl rollout status deployment/podgate -n {NAMESPACE}"
+        yield Observation(f"Pods in {NAMESPACE}", "spec.containers[podgate].image", ", ".join(sorted(images)), remedy)
+
+
+def _servers(facts: ClusterFacts) -> list[ReplicasObject]:
+    return [one for one in facts.deployments if one.labels.get("app.kubernetes.io/name", one.name) == _SERVER]
+
+
+def _is_podgate(pod: PodObject) -> bool:
+    return pod.labels.get("app.kubernetes.io/name", "").startswith("podgate")
+
+
+def _has_redis(deployment: ReplicasObject) -> bool:
+    arguments = [arg for one in deployment.spec.template.spec.containers or () for arg in one.args or ()]
+    return any(arg.startswith("--store=") and arg != "--store=memory" for arg in arguments)
+
+
+def _place(deployment: ReplicasObject) -> str:
+    return f"Deployment {NAMESPACE}/{deployment.name}"

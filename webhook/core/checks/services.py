@@ -1,0 +1,143 @@
+"""Checks of the policy's services against the cluster: namespaces, Nodes, schedulers, classes, and held workloads."""
+
+from collections.abc import Iterator
+
+from webhook.core.admission.exemptions import is_exempt_namespace
+from webhook.core.checks.check import Observation, Section, Severity
+from webhook.core.checks.facts import ClusterFacts, labels_of
+from webhook.core.checks.objects import PodObject
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.placement import PlacementPlan
+from webhook.core.policy.matching import Matcher
+from webhook.core.policy.model import Policy, Service
+
+SECTION = Section("services and the cluster")
+_UNSEEN_US = 60_000_000
+"""A scheduler sets PodScheduled of a new Pod within this time, also if no Node fits."""
+_HELD_US = 1_800_000_000
+"""A ReplicaSet waits up to a quarter of an hour between attempts."""
+
+
+def _services(facts: ClusterFacts) -> tuple[Service, ...]:
+    return facts.policy.policy.services if facts.policy is not None else ()
+
+
+@SECTION.check(
+    "service-owns-nothing", "each service has a namespace", "policy_map", "namespaces", severity=Severity.WARNING
+)
+def service_owns_nothing(facts: ClusterFacts) -> Iterator[Observation]:
+    if facts.policy is None:
+        return
+    matcher = Matcher(facts.policy.policy)
+    for service in _services(facts):
+        if not any(matcher.may_own(service, one.name, labels_of(one)) for one in facts.namespaces):
+            value = "matches no existing namespace"
+            yield Observation(
+                f"service {service.name}", "match", value, "correct names and labels: kubectl get ns --show-labels"
+            )
+
+
+@SECTION.check(
+    "namespace-exempt", "no namespace of a service is exempt", "policy_map", "namespaces", severity=Severity.WARNING
+)
+def namespace_exempt(facts: ClusterFacts) -> Iterator[Observation]:
+    """Report namespaces that a service names; a service of all namespaces or of labels includes exempt ones anyway."""
+    if facts.policy is None:
+        return
+    policy: Policy = facts.policy.policy
+    for service in policy.services:
+        for name in service.match.namespaces:
+            if not name.endswith("*") and is_exempt_namespace(name, policy):
+                value = f"{name}: exempt, so no policy applies to its Pods"
+                yield Observation(
+                    f"service {service.name}", "match.namespaces", value, "remove it here, or from exemptions"
+                )
+
+
+@SECTION.check("priority-class-missing", "PriorityClasses exist", "policy_map", "priority_classes")
+def priority_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    names = {one.name for one in facts.priority_classes}
+    for service, plan in _plans(facts):
+        if plan.priority_class_name and plan.priority_class_name not in names:
+            value = f"{plan.priority_class_name}: no such PriorityClass, so all its Pods are rejected"
+            yield Observation(
+                f"service {service.name}", "placement.priorityClassName", value, "create it: kubectl get pc"
+            )
+
+
+@SECTION.check("runtime-class-missing", "RuntimeClasses exist", "policy_map", "runtime_classes")
+def runtime_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    names = {one.name for one in facts.runtime_classes}
+    for service, plan in _plans(facts):
+        if plan.runtime_class_name and plan.runtime_class_name not in names:
+            value = f"{plan.runtime_class_name}: no such RuntimeClass, so all its Pods are rejected"
+            yield Observation(
+                f"service {service.name}", "placement.runtimeClassName", value, "create it: kubectl get runtimeclass"
+            )
+
+
+@SECTION.check("no-node-fits", "some Node has each service's labels", "policy_map", "nodes", severity=Severity.WARNING)
+def no_node_fits(facts: ClusterFacts) -> Iterator[Observation]:
+    for service, plan in _plans(facts):
+        for key, value in plan.node_selector.items():
+            if not any(one.labels.get(key) == value for one in facts.nodes):
+                yield _no_node(service, f"placement.nodeSelector[{key}]", value)
+        for entry in service.placement.topology if service.placement is not None else ():
+            is_required = entry.preferred_weight is None
+            if is_required and not any(one.labels.get(entry.label) in entry.values for one in facts.nodes):
+                yield _no_node(service, f"placement.topology[{entry.label}]", ", ".join(entry.values))
+
+
+def _no_node(service: Service, field: str, value: str) -> Observation:
+    remedy = "label a Node, or correct the policy: kubectl get nodes --show-labels"
+    return Observation(f"service {service.name}", field, f"{value}: no Node has it, so its Pods stay Pending", remedy)
+
+
+@SECTION.check("scheduler-missing", "every scheduler works", "workload_pods")
+def scheduler_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    """Report schedulers whose Pods have no PodScheduled condition, which a scheduler sets also if no Node fits."""
+    unseen: dict[str, list[PodObject]] = {}
+    for pod in facts.workload_pods:
+        conditions = {one.type for one in pod.status.conditions or ()}
+        age_us = facts.at_us - microseconds(pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
+        is_waiting = pod.status.phase == "Pending" and not pod.spec.scheduling_gates and age_us > _UNSEEN_US
+        if is_waiting and "PodScheduled" not in conditions:
+            unseen.setdefault(pod.spec.scheduler_name, []).append(pod)
+    for name, pods in unseen.items():
+        named = [service.name for service, plan in _plans(facts) if plan.scheduler_name == name]
+        where = f", set by the policy for {', '.join(named)}" if named else ""
+        first = pods[0].metadata
+        value = f"{name}{where}: {len(pods)} Pods were never seen by it, such as {first.namespace}/{first.name}"
+        yield Observation(
+            "Pods", "spec.schedulerName", value, "start that scheduler, or correct schedulerName in the policy"
+        )
+
+
+@SECTION.check(
+    "replicaset-held", "no ReplicaSet waits after a denial", "replica_sets", "failures", severity=Severity.WARNING
+)
+def replicaset_held(facts: ClusterFacts) -> Iterator[Observation]:
+    """Report ReplicaSets that lack Pods and were denied by Podgate: they wait longer after each attempt."""
+    held = {(one.metadata.namespace, one.name): one for one in facts.replica_sets}
+    last: dict[tuple[str, str], str] = {}
+    for event in facts.failures:
+        key = (event.involved_object.namespace, event.involved_object.name)
+        at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
+        is_recent = at is not None and facts.at_us - microseconds(at) < _HELD_US
+        if key in held and is_recent and ".podgate.io" in event.message:
+            last[key] = event.message
+    for (namespace, name), message in last.items():
+        found = held[namespace, name]
+        if found.status.replicas < found.spec.replicas:
+            value = f"{found.status.replicas} of {found.spec.replicas}: {message}"
+            remedy = (
+                "once there is room, wake it (it waits up to 15 minutes between attempts):"
+                f" kubectl annotate rs {name} -n {namespace} podgate.io/retry=$(date +%s) --overwrite"
+            )
+            yield Observation(f"ReplicaSet {namespace}/{name}", "status.replicas", value, remedy)
+
+
+def _plans(facts: ClusterFacts) -> Iterator[tuple[Service, PlacementPlan]]:
+    for service in _services(facts):
+        if service.placement_plan is not None and not service.modes.all_disabled():
+            yield service, service.placement_plan

@@ -1,0 +1,175 @@
+"""Checks of webhook configurations: present, as the live policy renders them, and reaching the server."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from webhook.core.checks.check import Observation, Section, Severity
+from webhook.core.checks.facts import ClusterFacts, Json, labels_of
+from webhook.core.checks.webhook_fields import selector_of
+from webhook.core.document import configmap
+from webhook.core.kubernetes.selector_match import selects
+from webhook.core.webhook_configurations import (
+    NAMES,
+    ConfigurationName,
+    TooManyEntriesError,
+    leaves_out_no_call,
+    outdated,
+    wanted_webhooks,
+)
+
+SECTION = Section("webhook configurations")
+MUTATING, VALIDATING, POLICY = NAMES
+_RENDER = "podgate policy webhooks --policy policy.yaml --ca pki/ca.crt | kubectl apply --server-side -f -"
+_FOLLOW = f"{_RENDER}; or let the leader do it: --webhook-configurations=keep"
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 2, 10
+
+
+def live(facts: ClusterFacts) -> dict[ConfigurationName, Json]:
+    """Return Podgate's live configurations."""
+    by_kind = {"Mutating": facts.mutating, "Validating": facts.validating}
+    named = {
+        ConfigurationName(f"{kind}WebhookConfiguration", one["metadata"]["name"]): one
+        for kind, configurations in by_kind.items()
+        for one in configurations
+    }
+    return {name: named[name] for name in NAMES if name in named}
+
+
+def webhooks_of(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
+    """Yield each of Podgate's live webhooks, with the name of its configuration."""
+    for name, configuration in live(facts).items():
+        for webhook in configuration.get("webhooks") or ():
+            yield str(name), webhook
+
+
+def _wanted(facts: ClusterFacts) -> Mapping[ConfigurationName, Sequence[Json]]:
+    """Return the webhooks that the live policy renders; none without a valid policy, or if it needs too many."""
+    if facts.policy is None:
+        return {}
+    try:
+        return wanted_webhooks(facts.policy, all_calls=leaves_out_no_call(live(facts)))
+    except TooManyEntriesError:
+        return {}
+
+
+@SECTION.check("webhooks-missing", "all three configurations exist", "mutating", "validating")
+def webhooks_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    for name in NAMES:
+        configuration = live(facts).get(name)
+        if configuration is None or not configuration.get("webhooks"):
+            value = "absent" if configuration is None else "none"
+            yield Observation(str(name), "webhooks", value, f"render and apply them: {_RENDER}")
+
+
+@SECTION.check("webhooks-stale", "they are rendered from the live policy", "mutating", "validating", "policy_map")
+def webhooks_stale(facts: ClusterFacts) -> Iterator[Observation]:
+    for one in outdated(_wanted(facts), live(facts)):
+        if one.name in live(facts):
+            value = "; ".join(one.differences)
+            yield Observation(str(one.name), "webhooks", value, f"render and apply them again: {_FOLLOW}")
+
+
+@SECTION.check("webhooks-not-compared", "the leader compares them with the policy", "status", severity=Severity.WARNING)
+def webhooks_not_compared(facts: ClusterFacts) -> Iterator[Observation]:
+    error = (facts.status.get("webhooks") or {}).get("error")
+    if error:
+        remedy = "grant the rights: kubectl apply -f manifests/base/11-rbac-webhooks.yaml"
+        yield Observation(facts.server, "status.webhooks.error", error, remedy)
+
+
+@SECTION.check("failure-policy", "failurePolicy is the policy's", "mutating", "validating", "policy_map")
+def failure_policy(facts: ClusterFacts) -> Iterator[Observation]:
+    wanted = {
+        (str(name), one["name"]): one["failurePolicy"] for name, webhooks in _wanted(facts).items() for one in webhooks
+    }
+    for name, webhook in webhooks_of(facts):
+        right = wanted.get((name, webhook["name"]), webhook["failurePolicy"])
+        if webhook["failurePolicy"] != right:
+            field = f"webhooks[{webhook['name']}].failurePolicy"
+            yield Observation(name, field, f"{webhook['failurePolicy']}, not {right}", f"apply them again: {_RENDER}")
+
+
+@SECTION.check(
+    "namespaces-left-out",
+    "they select all namespaces of services",
+    "mutating",
+    "validating",
+    "namespaces",
+    "policy_map",
+)
+def namespaces_left_out(facts: ClusterFacts) -> Iterator[Observation]:
+    labels = {one.name: labels_of(one) for one in facts.namespaces}
+    for name, prefix in ((MUTATING, "mutate"), (VALIDATING, "validate")):
+        configuration = live(facts).get(name)
+        webhooks = configuration.get("webhooks") or () if configuration is not None else ()
+        selectors = [selector_of(one, "namespaceSelector") for one in webhooks if one["name"].startswith(prefix)]
+        for namespace, services in facts.owners.items() if selectors else ():
+            if not any(selects(selector, labels[namespace]) for selector in selectors):
+                value = f"none selects {namespace}, a namespace of service {services[0].name}"
+                yield Observation(str(name), "webhooks[].namespaceSelector", value, f"apply them again: {_RENDER}")
+
+
+@SECTION.check("own-namespace-selected", "they spare podgate-system and kube-system", "mutating", "validating")
+def own_namespace_selected(facts: ClusterFacts) -> Iterator[Observation]:
+    for name, webhook in webhooks_of(facts):
+        for namespace in (configmap.NAMESPACE, "kube-system"):
+            selected = selects(selector_of(webhook, "namespaceSelector"), {"kubernetes.io/metadata.name": namespace})
+            if selected and webhook["failurePolicy"] == "Fail":
+                value = f"selects {namespace} with failurePolicy Fail: no server could start after an outage"
+                field = f"webhooks[{webhook['name']}].namespaceSelector"
+                yield Observation(name, field, value, f"apply them again: {_RENDER}")
+
+
+@SECTION.check(
+    "webhook-timeout", "timeouts suit the path of a Pod", "mutating", "validating", severity=Severity.WARNING
+)
+def webhook_timeout(facts: ClusterFacts) -> Iterator[Observation]:
+    for name, webhook in webhooks_of(facts):
+        seconds = webhook.get("timeoutSeconds", _LONGEST_SECONDS)
+        if name != str(POLICY) and not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
+            value = f"{seconds}: between {_SHORTEST_SECONDS} and {_LONGEST_SECONDS} is meant"
+            yield Observation(
+                name, f"webhooks[{webhook['name']}].timeoutSeconds", value, f"apply them again: {_RENDER}"
+            )
+
+
+@SECTION.check("ca-bundle", "caBundle verifies the serving certificate", "trust", "mutating", "validating")
+def ca_bundle(facts: ClusterFacts) -> Iterator[Observation]:
+    for fact in facts.trust:
+        if fact.error:
+            remedy = "apply the webhooks with the CA of the serving certificate: --ca FILE, or --without-ca"
+            yield Observation(fact.object, f"webhooks[{fact.webhook}].clientConfig.caBundle", fact.error, remedy)
+
+
+@SECTION.check("webhook-port", "their Service exists and has their port", "mutating", "validating", "services")
+def webhook_port(facts: ClusterFacts) -> Iterator[Observation]:
+    services = {one.name: one for one in facts.services}
+    seen = set[str]()
+    for name, webhook in webhooks_of(facts):
+        wanted = webhook["clientConfig"].get("service")
+        if not wanted or wanted["namespace"] != configmap.NAMESPACE:
+            continue
+        found, port = services.get(wanted["name"]), wanted.get("port", 443)
+        ports = [one.port for one in (found.spec.ports or ())] if found is not None else []
+        is_served = found is not None and (found.spec.type == "ExternalName" or port in ports)
+        place = f"{wanted['namespace']}/{wanted['name']}:{port}"
+        if not is_served and place not in seen:
+            seen.add(place)
+            value = f"{place}, of which there is {f'only port {ports}' if found is not None else 'no Service'}"
+            remedy = (
+                "apply the Service (kubectl apply -f manifests/base/40-service.yaml), or render with --service or --url"
+            )
+            yield Observation(name, f"webhooks[{webhook['name']}].clientConfig.service", value, remedy)
+
+
+@SECTION.check("no-endpoints", "their Service has ready endpoints", "mutating", "services", "endpoint_slices")
+def no_endpoints(facts: ClusterFacts) -> Iterator[Observation]:
+    named = {(one["clientConfig"].get("service") or {}).get("name") for _, one in webhooks_of(facts)}
+    for service in facts.services:
+        if service.name not in named or not service.spec.selector:
+            continue
+        slices = [one for one in facts.endpoint_slices if one.labels.get("kubernetes.io/service-name") == service.name]
+        ready = sum(one.conditions.ready is not False for found in slices for one in found.endpoints or ())
+        if not ready:
+            place = f"Service {configmap.NAMESPACE}/{service.name}"
+            remedy = f"kubectl get pods -n {configmap.NAMESPACE} shows why no server is ready"
+            yield Observation(place, "endpoints", "none is ready: every call fails", remedy)

@@ -1,0 +1,84 @@
+"""Outcome of `podgate check` as text, with marks as of `linkerd check`, and as JSON."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+
+from webhook.core.checks import CheckOutcome, Section, Severity
+
+Outcome = Sequence[tuple[Section, tuple[CheckOutcome, ...]]]
+RUNBOOK = "docs/runbook.md"
+_UNICODE = {"ok": "√", Severity.WARNING: "‼", Severity.ERROR: "×", "notChecked": "?"}  # noqa: RUF001  as linkerd
+_ASCII = {"ok": "ok", Severity.WARNING: "!!", Severity.ERROR: "xx", "notChecked": "??"}
+_COLOURS = {"ok": "green", Severity.WARNING: "yellow", Severity.ERROR: "red", "notChecked": "blue"}
+
+
+def check_page(outcome: Outcome, *, is_unicode: bool) -> Iterator[str]:
+    """Yield the lines of the page."""
+    marks = _UNICODE if is_unicode else _ASCII
+    for section, results in outcome:
+        yield section.title
+        yield "-" * len(section.title)
+        for one in results:
+            yield from _lines(one, {name: click.style(mark, fg=_COLOURS[name]) for name, mark in marks.items()})
+        yield ""
+    yield summary(outcome)
+
+
+def check_document(outcome: Outcome) -> dict[str, Any]:
+    """Return the outcome, ready for JSON."""
+    counts = severities(outcome)
+    sections = [{"title": section.title, "checks": [_document(one) for one in results]} for section, results in outcome]
+    return {"errors": counts[Severity.ERROR], "warnings": counts[Severity.WARNING], "sections": sections}
+
+
+def severities(outcome: Outcome) -> Counter[Severity]:
+    """Return the number of findings by severity."""
+    return Counter(one.check.severity for one in _results(outcome) for _ in one.findings)
+
+
+def summary(outcome: Outcome) -> str:
+    counts = severities(outcome)
+    skipped = sum(bool(one.not_checked) for one in _results(outcome))
+    parts = [
+        _counted(counts[Severity.ERROR], "error"),
+        _counted(counts[Severity.WARNING], "warning"),
+        f"{_counted(skipped, 'check')} not possible" if skipped else "",
+    ]
+    return ", ".join(filter(None, parts)) or "no findings"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''}" if number else ""
+
+
+def _results(outcome: Outcome) -> Iterable[CheckOutcome]:
+    return (one for _, results in outcome for one in results)
+
+
+def _lines(one: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
+    if one.not_checked:
+        yield f"{marks['notChecked']} {one.check.code}: not checked: {one.not_checked}"
+    elif not one.findings:
+        yield f"{marks['ok']} {one.check.title}"
+    for seen in one.findings:
+        yield f"{marks[one.check.severity]} {one.check.code}: {seen.object}: {seen.field}: {seen.value}"
+        yield f"    remedy: {seen.remedy}"
+        yield f"    see {_link(one)}"
+
+
+def _document(one: CheckOutcome) -> dict[str, Any]:
+    status = "notChecked" if one.not_checked else one.check.severity if one.findings else "ok"
+    return {
+        "code": one.check.code,
+        "title": one.check.title,
+        "status": status,
+        "findings": [{**seen._asdict(), "link": _link(one)} for seen in one.findings],
+        "notChecked": one.not_checked or None,
+    }
+
+
+def _link(one: CheckOutcome) -> str:
+    return f"{RUNBOOK}#{one.check.code}"
