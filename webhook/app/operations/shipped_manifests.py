@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 @cache
 def manifest_files() -> dict[str, list[Json]]:
-    """Return the documents of each YAML file, by its path."""
+    """Return the documents of each YAML file, by its path. Files of the chart are templates."""
     return dict(_parsed(files("manifests"), ""))
 
 
@@ -35,12 +35,13 @@ def identities() -> list[Json]:
 def _parsed(folder: Traversable, prefix: str) -> "list[tuple[str, list[Json]]]":
     found = []
     for entry in folder.iterdir():
-        if entry.is_dir():
+        if entry.is_dir() and entry.name != _CHART:
             found += _parsed(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".yaml"):
+        elif entry.is_file() and entry.name.endswith(".yaml"):
             documents = yaml.load_all(entry.read_text(), _LOADER)
             found.append((f"{prefix}{entry.name}", [one for one in documents if one]))
     return found
 
 
+_CHART = "chart"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

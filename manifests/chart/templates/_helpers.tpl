@@ -1,0 +1,126 @@
+{{/* Labels of an object: (list . NAME) */}}
+{{- define "podgate.labels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ index . 1 }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "podgate.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* Placement of Pods: (list . VALUES NAME), VALUES as .Values.server */}}
+{{- define "podgate.placement" -}}
+{{- $root := index . 0 -}}
+{{- $name := index . 2 -}}
+{{- with index . 1 -}}
+priorityClassName: {{ $root.Values.priorityClassName }}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+{{ toYaml . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+{{ toYaml . }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if and .spreadOver (gt (int .replicas) 1) }}
+topologySpreadConstraints:
+{{- range .spreadOver }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {app.kubernetes.io/name: {{ $name }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Flags of the store, the same for servers and controller. */}}
+{{- define "podgate.storeArgs" -}}
+{{- if eq .Values.store.type "redis" }}
+{{- with .Values.store }}
+- --store={{ .url }}
+{{- with .cluster }}
+- --cluster={{ . }}
+{{- end }}
+{{- with .credentials }}
+{{- if .secretName }}
+{{- with .usernameKey }}
+- --store-username-file=/etc/podgate/store/{{ . }}
+{{- end }}
+- --store-password-file=/etc/podgate/store/{{ .passwordKey }}
+{{- end }}
+{{- end }}
+{{- with .sentinelCredentials }}
+{{- if .secretName }}
+{{- with .usernameKey }}
+- --store-sentinel-username-file=/etc/podgate/store-sentinel/{{ . }}
+{{- end }}
+- --store-sentinel-password-file=/etc/podgate/store-sentinel/{{ .passwordKey }}
+{{- end }}
+{{- end }}
+{{- with .tls }}
+{{- if .secretName }}
+- --store-ca=/etc/podgate/store-tls/ca.crt
+{{- if .clientCertificate }}
+- --store-cert=/etc/podgate/store-tls/tls.crt
+- --store-key=/etc/podgate/store-tls/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Secrets of the store by the name of their volume, as YAML. */}}
+{{- define "podgate.storeSecrets" -}}
+{{- if eq .Values.store.type "redis" -}}
+{{- with .Values.store.credentials.secretName }}
+store: {{ . }}
+{{- end }}
+{{- with .Values.store.sentinelCredentials.secretName }}
+store-sentinel: {{ . }}
+{{- end }}
+{{- with .Values.store.tls.secretName }}
+store-tls: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "podgate.storeMounts" -}}
+{{- range $name, $_ := include "podgate.storeSecrets" . | fromYaml }}
+- {name: {{ $name }}, mountPath: /etc/podgate/{{ $name }}, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "podgate.storeVolumes" -}}
+{{- range $name, $secret := include "podgate.storeSecrets" . | fromYaml }}
+- name: {{ $name }}
+  secret: {secretName: {{ $secret }}, defaultMode: 0440}
+{{- end }}
+{{- end }}
+
+{{/* Flags of the leader: the server with store memory, else the controller. */}}
+{{- define "podgate.leaderArgs" -}}
+{{- if ne .Values.certificates.manager "files" }}
+- --certificates={{ .Values.certificates.manager }}
+{{- end }}
+{{- if and (eq .Values.tokens.issuer "own") (not .Values.reduced.enabled) }}
+- --token-issuer=https://podgate.{{ .Release.Namespace }}.svc
+{{- end }}
+- --webhook-configurations={{ .Values.webhookConfigurations }}
+{{- end }}

@@ -1,0 +1,89 @@
+"""Objects of each way of running: as Helm renders the chart, and as kubectl builds the manifests."""
+
+import json
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.chart.programs import helm
+from tests.cluster.admission_configuration import NAMESPACE
+from tests.cluster.binaries import binaries
+
+Json = dict[str, Any]
+
+CHART = Path(__file__).parents[2] / "manifests" / "chart"
+WAYS = sorted(path for path in Path(__file__).with_name("ways").iterdir() if path.is_dir())
+"""For each way the values of the chart, and a kustomization of the manifests."""
+RELEASE = "podgate"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LABELS_OF_HELM = {
+    *(f"app.kubernetes.io/{name}" for name in ("instance", "managed-by", "version")),
+    "helm.sh/chart",
+}
+
+
+def run_helm(*arguments: str | Path, home: Path, kubeconfig: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run Helm in the chart's namespace, with a home of its own."""
+    variables = {"HOME": str(home), "PATH": os.defpath, "KUBECONFIG": str(kubeconfig or home / "no-kubeconfig")}
+    return subprocess.run(
+        [helm(), "--namespace", NAMESPACE, *arguments], env=variables, check=False, capture_output=True, text=True
+    )
+
+
+def templates(home: Path, *arguments: str | Path) -> str:
+    """Return the rendered templates."""
+    done = run_helm("template", RELEASE, CHART, *arguments, home=home)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refusal(home: Path, *arguments: str | Path) -> str:
+    """Return the error with which Helm refuses values."""
+    done = run_helm("template", RELEASE, CHART, *arguments, home=home)
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+def documents(text: str) -> list[Json]:
+    return [document for document in yaml.load_all(text, _LOADER) if document]
+
+
+@cache
+def kustomized(way: Path) -> tuple[Json, ...]:
+    """Return the objects of the manifests. Helm does not create the namespace of its release."""
+    command = (binaries().kubectl, "kustomize", way)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return tuple(one for one in documents(done.stdout) if one["kind"] != "Namespace")
+
+
+def comparable(objects: list[Json] | tuple[Json, ...]) -> dict[str, Json]:
+    """Return the objects by kind and name, without what may differ between both."""
+    found: dict[str, Json] = {}
+    for document in objects:
+        metadata = document["metadata"]
+        key = f"{document['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+        assert key not in found, f"{key} is rendered twice"
+        found[key] = _normalized(document)
+    return found
+
+
+def _normalized(document: Json) -> Json:
+    """Return an object without Helm's labels, and without the order of what has none."""
+    copy: Json = json.loads(json.dumps(document))
+    labels = copy["metadata"]["labels"]
+    copy["metadata"]["labels"] = {name: text for name, text in labels.items() if name not in _LABELS_OF_HELM}
+    match copy:
+        case {"kind": "Deployment" | "DaemonSet", "spec": {"template": {"spec": {"containers": containers}}}}:
+            for container in containers:
+                container["args"].sort()
+        case {"kind": "ConfigMap", "data": {"identities.yaml": text}}:
+            copy["data"]["identities.yaml"] = yaml.safe_load(text)
+        case {"kind": "NetworkPolicy", "spec": {"ingress": rules}}:
+            pairs = [(peer, port) for rule in rules for peer in rule["from"] for port in rule["ports"]]
+            copy["spec"]["ingress"] = sorted(pairs, key=json.dumps)
+    return copy

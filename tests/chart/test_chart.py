@@ -1,0 +1,170 @@
+"""The chart: equal to the manifests in each way of running, clean for Helm's linter, and strict about values."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.rendering import CHART, RELEASE, WAYS, comparable, documents, kustomized, refusal, run_helm, templates
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+REDIS = ("--set", "store.type=redis,store.url=redis://podgate@redis:6379/0,server.replicas=2")
+CREDENTIALS = (
+    *REDIS,
+    *("--set", "store.credentials.secretName=podgate-store,store.credentials.usernameKey=user"),
+    *("--set", "store.sentinelCredentials.secretName=podgate-sentinels"),
+    *("--set", "store.tls.secretName=podgate-store-tls,store.tls.clientCertificate=true,store.cluster=east"),
+)
+STORE_ARGUMENTS = [
+    "--cluster=east",
+    "--store-ca=/etc/podgate/store-tls/ca.crt",
+    "--store-cert=/etc/podgate/store-tls/tls.crt",
+    "--store-key=/etc/podgate/store-tls/tls.key",
+    "--store-password-file=/etc/podgate/store/password",
+    "--store-sentinel-password-file=/etc/podgate/store-sentinel/password",
+    "--store-username-file=/etc/podgate/store/user",
+    "--store=redis://podgate@redis:6379/0",
+]
+
+
+def test_version_is_the_project_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (PROJECT["version"], PROJECT["version"])
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way.name))
+def test_chart_renders_the_objects_of_the_manifests(tmp_path: Path, way: Path) -> None:
+    rendered = comparable(documents(templates(tmp_path, "--values", way / "values.yaml")))
+    assert rendered == comparable(kustomized(way))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way.name))
+def test_linter_finds_nothing(tmp_path: Path, way: Path) -> None:
+    done = run_helm("lint", "--strict", CHART, "--values", way / "values.yaml", home=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[ERROR]" not in done.stdout
+    assert "[WARNING]" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("values", "place", "reason"),
+    [
+        ("server.replicas=two", "at '/server/replicas'", "got string, want integer"),
+        ("server.replicas=0", "at '/server/replicas'", "minimum"),
+        ("serverr.replicas=1", "at ''", "additional properties 'serverr' not allowed"),
+        ("certificates.manager=vault", "at '/certificates/manager'", "'files', 'own', 'cert-manager'"),
+        ("store.url=http://redis", "at '/store/url'", "does not match pattern"),
+        ("server.extraArgs={replicas=2}", "at '/server/extraArgs/0'", "does not match pattern"),
+        ("server.replicas=2", "server.replicas: 2", "set 1, or use store.type redis"),
+        ("store.type=redis", 'store.url: ""', "redis://redis.podgate-system.svc:6379/0"),
+        ("store.url=redis://redis", "store.url", "only with store.type redis"),
+        ("tokens.issuer=own,certificates.manager=cert-manager", "tokens.issuer: own", "use cluster or file"),
+        ("reduced.enabled=true", "networkPolicy.admissionFrom: []", "the addresses of your API servers"),
+        ("reduced.enabled=true,apiserverFiles.enabled=true", "apiserverFiles.enabled: true", "set false"),
+        ("networkPolicy.enabled=true", "networkPolicy.admissionFrom: []", "no call would arrive"),
+        ("policy.create=true", 'policy.document: ""', "--set-file policy.document=policy.yaml"),
+    ],
+)
+def test_wrong_value_is_refused_with_its_place_and_a_remedy(
+    tmp_path: Path, values: str, place: str, reason: str
+) -> None:
+    message = refusal(tmp_path, "--set", values)
+    assert place in message
+    assert reason in message
+
+
+def test_other_namespace_is_refused(tmp_path: Path) -> None:
+    assert "add --namespace podgate-system" in refusal(tmp_path, "--namespace", "default")
+
+
+def test_store_credentials_are_mounted_into_servers_and_controllers(tmp_path: Path) -> None:
+    objects = comparable(documents(templates(tmp_path, *CREDENTIALS)))
+    for name in ("podgate", "podgate-controller"):
+        pod = objects[f"Deployment podgate-system/{name}"]["spec"]["template"]["spec"]
+        [container] = pod["containers"]
+        assert [one for one in container["args"] if one.startswith(("--store", "--cluster="))] == STORE_ARGUMENTS
+        secrets = {one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+        mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+        for volume, secret in (("", "store"), ("-sentinel", "sentinels"), ("-tls", "store-tls")):
+            assert secrets[f"store{volume}"] == f"podgate-{secret}"
+            assert mounts[f"store{volume}"] == f"/etc/podgate/store{volume}"
+        assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"], "it reads the Secrets' files"
+
+
+def test_several_replicas_are_spread_and_evicted_one_by_one(tmp_path: Path) -> None:
+    objects = comparable(documents(templates(tmp_path, *REDIS)))
+    for name in ("podgate", "podgate-controller"):
+        selector = {"matchLabels": {"app.kubernetes.io/name": name}}
+        spec = objects[f"Deployment podgate-system/{name}"]["spec"]
+        assert spec["selector"] == selector
+        spread = spec["template"]["spec"]["topologySpreadConstraints"]
+        assert [one["topologyKey"] for one in spread] == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+        assert [one["labelSelector"] for one in spread] == [selector] * 2
+        budget = objects[f"PodDisruptionBudget podgate-system/{name}"]["spec"]
+        assert budget == {"maxUnavailable": 1, "selector": selector}
+
+
+def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
+    placement: dict[str, Any] = {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "infra", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}},
+    }
+    values: dict[str, Any] = {
+        "image": {"repository": "registry.internal/podgate", "digest": f"sha256:{'0' * 64}", "pullPolicy": "Always"},
+        "imagePullSecrets": [{"name": "internal"}],
+        "priorityClassName": "mine",
+        **{
+            part: {**placement, "podAnnotations": {"team": part}, "extraArgs": [f"--otlp-endpoint=https://{part}"]}
+            for part in ("server", "controller")
+        },
+    }
+    (tmp_path / "values.yaml").write_text(json.dumps(values))
+    objects = comparable(documents(templates(tmp_path, *REDIS, "--values", tmp_path / "values.yaml")))
+    for part, name in (("server", "podgate"), ("controller", "podgate-controller")):
+        template = objects[f"Deployment podgate-system/{name}"]["spec"]["template"]
+        assert template["metadata"]["annotations"] == {"team": part}
+        pod = template["spec"]
+        assert {key: pod[key] for key in placement} == placement
+        assert pod["imagePullSecrets"] == [{"name": "internal"}]
+        assert pod["priorityClassName"] == "mine"
+        [container] = pod["containers"]
+        assert container["image"] == f"registry.internal/podgate:{PROJECT['version']}@sha256:{'0' * 64}"
+        assert container["imagePullPolicy"] == "Always"
+        assert f"--otlp-endpoint=https://{part}" in container["args"]
+
+
+def test_policy_is_rendered_only_on_request(tmp_path: Path) -> None:
+    assert "ConfigMap podgate-system/podgate-policy" not in comparable(documents(templates(tmp_path)))
+    (tmp_path / "policy.yaml").write_text("kind: Policy\nservices:\n- name: one\n")
+    document = ("--set", "policy.create=true", "--set-file", f"policy.document={tmp_path / 'policy.yaml'}")
+    objects = comparable(documents(templates(tmp_path, *document)))
+    config_map = objects["ConfigMap podgate-system/podgate-policy"]
+    assert yaml.safe_load(config_map["data"]["policy.yaml"]) == {"kind": "Policy", "services": [{"name": "one"}]}
+    assert config_map["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+@pytest.mark.parametrize(
+    ("way", "needed", "not_needed"),
+    [
+        ("memory", ["ConfigMap podgate-jwks", "apiserver-files --out", "--ca pki/ca.crt |"], ["certs bootstrap"]),
+        ("own-certificates", ["podgate certs bootstrap", "podgate-jwks", "--without-ca |"], ["Secrets podgate-tls"]),
+        ("own-certificates-redis", ["--without-ca |"], ["podgate certs bootstrap", "podgate-jwks", "Secrets"]),
+        ("cert-manager", ["--token cluster", "--without-ca |"], ["podgate-jwks", "Secrets podgate-tls"]),
+        ("reduced", ["podgate-reduced-path", "--path-file pki/path |"], ["apiserver-files", "podgate-jwks"]),
+        ("apiserver-files", ["DaemonSet podgate-apiserver-files"], ["apiserver-files --out"]),
+    ],
+)
+def test_notes_name_what_remains_to_be_done(tmp_path: Path, way: str, needed: list[str], not_needed: list[str]) -> None:
+    [folder] = [path for path in WAYS if path.name == way]
+    values = ("--values", folder / "values.yaml")
+    shown = run_helm("install", RELEASE, CHART, *values, "--dry-run=client", home=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    notes = shown.stdout.partition("NOTES:")[2]
+    for text in (*needed, "podgate policy webhooks", "kubectl delete mutatingwebhookconfiguration/podgate"):
+        assert text in notes
+    for text in not_needed:
+        assert text not in notes

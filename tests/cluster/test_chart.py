@@ -1,0 +1,118 @@
+"""The Helm chart on a real API server: accepted strictly in each way of running, installed, upgraded, and removed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chart.rendering import CHART, RELEASE, WAYS, documents, run_helm, templates
+from tests.cluster import manifests
+from tests.cluster.admission_configuration import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.kwok import NODES
+from webhook.core.installation.objects import ObjectReference
+
+NOT_SERVED = ("cert-manager.io/", "monitoring.coreos.com/")
+POLICY = f"/api/v1/namespaces/{NAMESPACE}/configmaps/podgate-policy"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+KINDS = (
+    "customresourcedefinitions,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,configmaps,secrets,"
+    "services,networkpolicies,poddisruptionbudgets,deployments,daemonsets,replicasets,pods"
+)
+REDIS = ("--set", "store.type=redis,store.url=redis://redis:6379/0,server.replicas=2")
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as running:
+        running.add_nodes(*NODES)
+        running.apply_file(manifests.FOLDER / "base/00-namespace.yaml")
+        running.wait(lambda: "serviceaccount/default" in objects(running), "the namespace's default account")
+        yield running
+
+
+def helm(plane: ControlPlane, *arguments: str | Path) -> str:
+    """Run Helm as the administrator."""
+    done = run_helm(*arguments, home=plane.folder, kubeconfig=plane.kubeconfig)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def objects(plane: ControlPlane) -> set[str]:
+    """Return the objects of all kinds that the chart has or causes."""
+    names = plane.kubectl("get", KINDS, "-n", NAMESPACE, "-o", "name").stdout.split()
+    return {name for name in names if not name.startswith("clusterrole") or "podgate" in name}
+
+
+def created_policy(folder: Path) -> tuple[str, ...]:
+    """Return the options for a policy in the release."""
+    path = folder / "policy.yaml"
+    path.write_text(manifests.policy())
+    return ("--set", "policy.create=true", "--set-file", f"policy.document={path}")
+
+
+def deployments(plane: ControlPlane) -> dict[str, Any]:
+    return {one["metadata"]["name"]: one["spec"] for one in plane.api.get(DEPLOYMENTS)["items"]}
+
+
+def policy(plane: ControlPlane) -> str:
+    text: str = plane.api.get(POLICY)["data"]["policy.yaml"]
+    return text
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way.name))
+def test_api_server_accepts_every_field(plane: ControlPlane, way: Path) -> None:
+    query = "dryRun=All&fieldValidation=Strict&fieldManager=helm&force=true"
+    for one in documents(templates(plane.folder, "--values", way / "values.yaml")):
+        if not one["apiVersion"].startswith(NOT_SERVED):
+            path = f"{ObjectReference.of(one).path}?{query}"
+            status, response = plane.api.request("PATCH", path, one, "application/apply-patch+yaml")
+            assert status in {200, 201}, response
+
+
+def test_release_is_installed_upgraded_and_removed(plane: ControlPlane, tmp_path: Path) -> None:
+    """An upgrade changes no policy, and nothing but the policy is left at the end."""
+    before = objects(plane)
+    create = created_policy(tmp_path)
+
+    notes = helm(plane, "install", RELEASE, CHART, *create)
+    assert "kubectl apply --server-side -f -" in notes, "the webhooks remain to be created"
+    assert policy(plane) == manifests.policy()
+    assert {*deployments(plane)} == {"podgate"}
+    assert "clusterrolebinding.rbac.authorization.k8s.io/podgate-in-memory" in objects(plane)
+
+    edited = manifests.policy().replace("payment-api", "edited-by-its-user")
+    plane.kubectl(
+        "patch", "configmap", "podgate-policy", "-n", NAMESPACE, "-p", json.dumps({"data": {"policy.yaml": edited}})
+    )
+    helm(plane, "upgrade", RELEASE, CHART, *create, *REDIS)
+    assert policy(plane) == edited
+    assert {name: spec["replicas"] for name, spec in deployments(plane).items()} == {
+        "podgate": 2,
+        "podgate-controller": 2,
+    }
+    assert "clusterrolebinding.rbac.authorization.k8s.io/podgate-in-memory" not in objects(plane)
+
+    helm(plane, "uninstall", RELEASE, "--wait", "--timeout", "100s")
+    plane.wait(lambda: objects(plane) - before == {"configmap/podgate-policy"}, "the release's objects to be deleted")
+    assert policy(plane) == edited
+    assert before <= objects(plane)
+
+
+def test_release_takes_over_applied_manifests(plane: ControlPlane) -> None:
+    before = objects(plane)
+    plane.kubectl("apply", "-k", str(manifests.FOLDER))
+    helm(plane, "install", RELEASE, CHART, "--take-ownership", "--force-conflicts")
+    helm(plane, "uninstall", RELEASE, "--wait", "--timeout", "100s")
+    plane.wait(lambda: objects(plane) == before, "the release's objects to be deleted")
+
+
+def test_existing_policy_is_not_replaced_by_an_installation(plane: ControlPlane, tmp_path: Path) -> None:
+    live = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "podgate-policy", "namespace": NAMESPACE}}
+    plane.apply({**live, "data": {"policy.yaml": "kind: Policy\n"}})
+    create = created_policy(tmp_path)
+    rendered = documents(helm(plane, "template", RELEASE, CHART, *create, "--dry-run=server"))
+    assert "podgate-policy" not in {one["metadata"]["name"] for one in rendered}
+    assert "podgate-policy" in {one["metadata"]["name"] for one in documents(templates(tmp_path, *create))}
