@@ -3,6 +3,7 @@
 from dataclasses import fields
 from pathlib import Path
 
+from webhook import interceptor
 from webhook.authentication.tokens import jwt
 from webhook.core.kubernetes import pod_size
 from webhook.core.placement import required
@@ -37,6 +38,7 @@ def test_every_bound_of_a_pod_is_documented() -> None:
         "terms of required node affinity": required.MOST_TERMS,
     }
     assert f"above {pod_size.LARGE_BYTES >> 10} KiB" in PAGE
+    assert f"above {interceptor._IN_THREAD_BYTES >> 10} KiB" in PAGE
     assert f"more than {pod_size.LARGE_CONTAINERS} containers or {pod_size.LARGE_ENTRIES:,} entries" in PAGE
     assert f"{active_policy.AT_A_TIME} services at a time" in PAGE
 

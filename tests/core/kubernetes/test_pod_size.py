@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import jsonpatch
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.reviewing import Gate, body, envelope, pod, policy_of
-from webhook.core.admission import stages
+from webhook.core.admission import review, stages
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.mutation import rewrite
@@ -177,6 +178,27 @@ async def test_event_loop_runs_between_counting_and_decoding(gate: Gate, monkeyp
     monkeypatch.setattr("webhook.core.admission.review._in_one_pass", lambda _: order.append("decoded"))
     await gate.mutate(object=pod({"app": "web"}, containers=containers(CONTAINERS_MAX)))
     assert order == ["counted", "another turn", "decoded"]
+
+
+@pytest.mark.parametrize(("name", "in_thread"), [("E" * 100_000, False), ("E" * 600_000, True)])
+async def test_longest_bodies_are_decoded_beside_the_event_loop(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, name: str, *, in_thread: bool
+) -> None:
+    threads = set[bool]()
+
+    def noting(work: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any) -> Any:
+            threads.add(threading.current_thread() is not threading.main_thread())
+            return work(*arguments)
+
+        return noted
+
+    monkeypatch.setattr("webhook.interceptor.measure", noting(pod_size.measure))
+    monkeypatch.setattr("webhook.interceptor.review.decode", noting(review.decode))
+    long = {"name": "c", "env": [{"name": name, "value": ""}]}
+    answer = await gate.mutate(object=pod({"app": "web"}, containers=[long]))
+    assert answer.decision.service == "web"
+    assert threads == {in_thread}
 
 
 @pytest.mark.parametrize(

@@ -83,33 +83,35 @@ _review = msgspec.json.Decoder(_Review)
 def measure(body: bytes) -> PodSize:
     """Return the size of the Pod of a large body, the larger one of an UPDATE."""
     try:
-        request = _review.decode(body).request
+        request = _review.decode(body).request or _Request()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return PodSize(is_large=True)  # reported where the body is decoded
-    pods = () if request is None else tuple(pod for pod in (request.object, request.old_object) if pod is not None)
-    is_large = not pods or any(
-        not 0 < _containers(pod) <= LARGE_CONTAINERS or _entries(pod) > LARGE_ENTRIES  # a workload has none of its own
-        for pod in pods
+    pods = [pod for pod in (request.object, request.old_object) if pod is not None]
+    counts = [_count(pod) for pod in pods]
+    is_large = not counts or any(
+        not 0 < containers <= LARGE_CONTAINERS or entries > LARGE_ENTRIES  # a workload has no containers of its own
+        for containers, entries in counts
     )
-    if request is None or not is_large:
-        return PodSize(is_large)
-    now, before = ("" if pod is None else _beyond(pod) for pod in (request.object, request.old_object))
-    if not now and not before:
+    excesses = [_excess(*count) for count in counts]
+    if not any(excesses):
         return PodSize(is_large)
     has_labels = all(_pairs(pod.metadata.labels) <= ENTRIES_MAX for pod in pods)
-    return PodSize(is_large, OversizedPod(now or before, has_labels, was_before=bool(before)))
+    was_before = request.old_object is not None and bool(excesses[-1])
+    return PodSize(is_large, OversizedPod(excesses[0] or excesses[-1], has_labels, was_before=was_before))
 
 
-def _beyond(pod: _Pod) -> str:
-    if (containers := _containers(pod)) > CONTAINERS_MAX:
+def _count(pod: _Pod) -> tuple[int, int]:
+    """Return the numbers of containers and of entries; the latter is 0 if there are too many containers anyway."""
+    containers = len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
+    return containers, 0 if containers > CONTAINERS_MAX else _entries(pod)
+
+
+def _excess(containers: int, entries: int) -> str:
+    if containers > CONTAINERS_MAX:
         return f"the Pod has {containers} containers, at most {CONTAINERS_MAX} are read: write fewer"
-    if (entries := _entries(pod)) > ENTRIES_MAX:
+    if entries > ENTRIES_MAX:
         return f"the Pod has {entries} entries in {_COUNTED}, at most {ENTRIES_MAX} are read: write fewer"
     return ""
-
-
-def _containers(pod: _Pod) -> int:
-    return len(pod.spec.containers or ()) + len(pod.spec.init_containers or ())
 
 
 def _entries(pod: _Pod) -> int:
