@@ -196,8 +196,8 @@ async def test_longest_bodies_are_decoded_beside_the_event_loop(
     monkeypatch.setattr("webhook.interceptor.measure", noting(pod_size.measure))
     monkeypatch.setattr("webhook.interceptor.review.decode", noting(review.decode))
     long = {"name": "c", "env": [{"name": name, "value": ""}]}
-    answer = await gate.mutate(object=pod({"app": "web"}, containers=[long]))
-    assert answer.decision.service == "web"
+    decision = await gate.mutate(object=pod({"app": "web"}, containers=[long]))
+    assert decision.service == "web"
     assert threads == {in_thread}
 
 
