@@ -1,21 +1,14 @@
 """Backlog: admissions that the store lacks, because it was unavailable or may have lost them."""
 
-from collections import Counter, OrderedDict, deque
-from collections.abc import Collection, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Collection
 from enum import StrEnum
-from sys import intern
 from typing import NamedTuple
 
-from msgspec import Struct
-
-from webhook.core.quota import Acquire, Booking, Cost, CounterPlan
+from webhook.core.quota import Acquire, Booking, CounterPlan
 
 DEBTS_MAX = 100_000
 """About 50 MB. Beyond it the oldest entries are dropped: they are the first to leave their windows."""
-
-RECENT_US = 60_000_000
-RECENT_MAX = 60_000
-"""A thousand Pods per second; beyond it less than the last minute is re-submitted after a loss."""
 
 BOOKED_AT_ONCE = 64
 
@@ -130,49 +123,3 @@ class Backlog:
 
 def _batch_of(debt: BacklogEntry) -> tuple[int, BookingCause, bool]:
     return id(debt.request.plan), debt.cause, debt.is_resize
-
-
-class _Recent(Struct, frozen=True, gc=False):
-    """What a booking needs of an admission: half the memory of its request, and no collection of garbage scans it."""
-
-    plan: CounterPlan
-    namespace: str
-    cost: Cost
-    name: str
-    at_us: int
-
-
-class RecentAdmissions:
-    """This replica's admissions of the last minute, by uid: a store that fails over may lose them."""
-
-    def __init__(self) -> None:
-        self._admitted: dict[str, _Recent] = {}
-        self._order: deque[str] = deque()
-        """Uids in the order of admission; some may have been removed."""
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._admitted
-
-    def add(self, request: Acquire, at_us: int) -> None:
-        if request.uid not in self._admitted:
-            self._order.append(request.uid)
-        namespace = intern(request.namespace)
-        self._admitted[request.uid] = _Recent(request.plan, namespace, request.cost, request.name, at_us)
-        if len(self._order) > RECENT_MAX:
-            self._admitted.pop(self._order.popleft(), None)
-
-    def remove(self, uid: str) -> None:
-        self._admitted.pop(uid, None)
-
-    def sweep(self, now_us: int) -> None:
-        """Forget admissions older than a minute, by the store's time."""
-        while self._order:
-            oldest = self._admitted.get(self._order[0])
-            if oldest is not None and oldest.at_us + RECENT_US >= now_us:
-                return
-            self._admitted.pop(self._order.popleft(), None)
-
-    def all(self) -> Iterator[tuple[Acquire, int]]:
-        """Yield the admissions, as requests without a source, with their time by the store's clock."""
-        for uid, one in self._admitted.items():
-            yield Acquire(one.plan, one.namespace, uid, one.cost, "", name=one.name), one.at_us

@@ -6,8 +6,9 @@ from webhook.core.policy_spec import Mode, WhenStoreUnavailable
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Receipt
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import Clock, SharedStore
-from webhook.store.backlog import BacklogEntry, BookingCause, RecentAdmissions, ServiceKey
+from webhook.store.backlog import BacklogEntry, BookingCause, ServiceKey
 from webhook.store.local_breakers import LocalBreakerDecision, LocalBreakers
+from webhook.store.recent_admissions import RecentAdmissions
 from webhook.store.reconciler import Reconciler
 from webhook.store.replica_share import ReplicaShare
 
