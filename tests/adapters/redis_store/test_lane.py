@@ -59,11 +59,11 @@ def operation(name: str) -> ScriptOperation:
     return ScriptOperation(PLAN, (), (name,))
 
 
-def ask_all(batch: Lane, names: str) -> "list[asyncio.Task[Any]]":
-    return [asyncio.create_task(batch.ask(operation(name))) for name in names]
+def ask_all(batch: Lane, names: str) -> "list[asyncio.Future[Any]]":
+    return [batch.ask(operation(name)) for name in names]
 
 
-async def failure(task: "asyncio.Task[Any]") -> tuple[str, bool]:
+async def failure(task: "asyncio.Future[Any]") -> tuple[str, bool]:
     with pytest.raises(NoStoreAnswerError) as failed:
         await task
     return str(failed.value), failed.value.sent
@@ -91,8 +91,8 @@ async def test_operations_of_one_loop_iteration_share_a_call(server: Server) -> 
 
 async def test_admissions_precede_background_operations_in_one_call(server: Server) -> None:
     batch = server.batch()
-    patient = [asyncio.create_task(batch.ask_patiently(operation(f"p{number}"))) for number in range(100)]
-    urgent = asyncio.create_task(batch.ask(operation("u")))
+    patient = [batch.ask_patiently(operation(f"p{number}")) for number in range(100)]
+    urgent = batch.ask(operation("u"))
     await server.called(1)
     assert server.calls[0] == ["u", *(f"p{number}" for number in range(64))]
     server.answers[0].set_result(None)
@@ -264,7 +264,7 @@ async def test_each_operation_fails_at_its_own_deadline(server: Server) -> None:
         failed.append(name)
         return asyncio.get_running_loop().time() - asked
 
-    patient = asyncio.create_task(batch.ask_patiently(operation("p")))  # its deadline is not first
+    patient = batch.ask_patiently(operation("p"))  # its deadline is not first
     took_seconds = await asyncio.gather(ask_after("b", 0.1), ask_after("a", 0), ask_after("c", 0.2))
     assert failed == ["a", "b", "c"]
     assert min(took_seconds) >= 0.998, "none fails before its deadline"

@@ -28,13 +28,13 @@ from webhook.core.quota import (
 )
 
 _DAY_MS = 86_400_000
-_BREAKER_VALUES = 7
 _ARRAY_16, _ARRAY_32 = 16, 1 << 16
 """The lengths from which MessagePack arrays have longer headers."""
 _REFUSALS = {1: DeniedBy.BREAKER, 2: DeniedBy.QUOTA}
 _NEVER = -1
 _MOVES_AT = {"acquire": 8, "resize": 8, "started": 1, "record_outcomes": 0, "apply_override": 0, "tick": 0}
 _STATES = {state.value: state for state in State}
+_NEW = BreakerView(State.CLOSED, 0, 0)
 _encode = msgspec.msgpack.Encoder().encode
 _encode_text = msgspec.json.Encoder().encode
 
@@ -45,41 +45,60 @@ def stream(values: Sequence[Any]) -> bytes:
     return _encode(values)[1 if count < _ARRAY_16 else 3 if count < _ARRAY_32 else 5 :]  # without its header
 
 
-def as_text(packed: bytes) -> bytes:
-    """Return bytes as a MessagePack string: Redis' MessagePack does not know the binary type."""
-    return b"\xdb" + len(packed).to_bytes(4) + packed
-
-
 def packed_list(values: Sequence[Any]) -> Raw:
-    """Return values as one argument, which the script unpacks as a list."""
-    return Raw(as_text(stream(values)))
+    """Return values as one argument, which the script unpacks as a list.
+
+    It is a MessagePack string: Redis' MessagePack does not know the binary type.
+    """
+    packed = stream(values)
+    return Raw(b"\xdb" + len(packed).to_bytes(4) + packed)
 
 
-def packed_plan(plan: CounterPlan, cluster: str, channel: str) -> bytes:
-    """Return a plan as the script reads it; computed once per plan. `channel` is where transitions are published."""
+def packed_plan(plan: CounterPlan) -> bytes:
+    """Return what the script reads of a plan in each call; computed once per plan."""
     pooled = plan.pool.windows if plan.pool else ()
     longest_ms = max((window.seconds for window in (*plan.windows, *pooled)), default=0) * 1000
     breaker = plan.breaker
+    errors, latency = (breaker.error_rate, breaker.latency) if breaker else (None, None)
+    return stream(
+        (
+            _windows(plan.windows),
+            _windows(pooled) if pooled else False,
+            plan.quota_mode is Mode.ENFORCE,
+            plan.breaker_mode is Mode.ENFORCE,
+            plan.remember_us,
+            # The key expires an hour after the last charge in it has left its window.
+            longest_ms * 66 // 64 + HOUR_US // 1000,
+            plan.service,
+            plan.fleet,
+            packed_list([_encode_text([_counted(plan.windows), _counted(pooled)]).decode()]),
+            _standing(plan.standing) if plan.standing else False,
+            breaker is not None,
+            breaker is not None and breaker.has_outcomes,
+            breaker is not None and breaker.forcing is not None,
+            breaker is not None and breaker.open_max is not None,
+            breaker is not None and breaker.quota is not None,
+            errors.interval_us if errors else False,
+            latency.interval_us if latency else False,
+        )
+    )
+
+
+def packed_details(plan: CounterPlan, cluster: str, channel: str) -> bytes:
+    """Return what the script reads of a plan in few calls. `channel` is where transitions are published."""
+    breaker = plan.breaker
     lasts_ms = (breaker.open_for_us + breaker.probe_timeout_us) // 1000 if breaker else 0
-    values = [
-        plan.service,
-        _windows(plan.windows),
-        _windows(pooled) if pooled else False,
-        plan.quota_mode is Mode.ENFORCE,
-        plan.breaker_mode is Mode.ENFORCE,
-        plan.remember_us,
-        # The key expires an hour after the last charge in it has left its window.
-        longest_ms * 66 // 64 + HOUR_US // 1000,
-        lasts_ms + _DAY_MS,
-        plan.fleet,
-        _encode_text([_counted(plan.windows), _counted(pooled)]).decode(),
-        _standing(plan.standing) if plan.standing else False,
-        cluster,
-        plan.tag,
-        channel,
-        *(_breaker(breaker) if breaker else [False] * _BREAKER_VALUES),
-    ]
-    return as_text(stream(values))
+    quota = breaker.quota if breaker else None
+    return stream(
+        (
+            lasts_ms + _DAY_MS,
+            cluster,
+            plan.tag,
+            channel,
+            (quota.count, quota.within_us, quota.by_controller, quota.reason()) if quota else False,
+            _rules(breaker) if breaker else False,
+        )
+    )
 
 
 def _windows(windows: Sequence[WindowPlan]) -> Raw:
@@ -100,10 +119,9 @@ def _standing(plan: StandingPlan) -> list[Any]:
     ]
 
 
-def _breaker(plan: BreakerPlan) -> list[Any]:
-    """Return a breaker's rules, packed, and what tells whether they are needed."""
-    errors, latency, quota = plan.error_rate, plan.latency, plan.quota
-    rules = [
+def _rules(plan: BreakerPlan) -> list[Any]:
+    errors, latency = plan.error_rate, plan.latency
+    return [
         plan.has_outcomes,
         [errors.percent, errors.interval_us, errors.consecutive, errors.minimum, errors.reason_head]
         if errors
@@ -117,15 +135,6 @@ def _breaker(plan: BreakerPlan) -> list[Any]:
         plan.degrades,
         False if plan.open_max is None else plan.open_max,
         [plan.forcing.state, plan.forcing.until_us, plan.forcing.reason] if plan.forcing else False,
-    ]
-    return [
-        packed_list(rules),
-        plan.has_outcomes,
-        plan.forcing is not None,
-        plan.open_max is not None,
-        packed_list((quota.count, quota.within_us, quota.by_controller, quota.reason())) if quota else False,
-        errors.interval_us if errors else False,
-        latency.interval_us if latency else False,
     ]
 
 
@@ -245,7 +254,10 @@ def uses(plan: CounterPlan, holders: Collection[Holder], figures: Sequence[int])
     )
 
 
-def breaker_view(view: Sequence[Any]) -> BreakerView | None:
+def breaker_view(view: Any) -> BreakerView | None:
+    """Return a view as the script has packed it: true of a breaker without a record."""
+    if view is True:
+        return _NEW
     if not view:  # `false` in Lua
         return None
     state, generation, since_us, open_until_us, reason, leased, succeeded, *tripped = view

@@ -12,7 +12,6 @@ failure, so that a probe that proves less than a call costs one failed call each
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from webhook.adapters.redis_store import error_classes
@@ -47,18 +46,11 @@ class OperationRunner(Protocol):
         """Return if calls would succeed; raise otherwise."""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    operation: ScriptOperation
-    future: "asyncio.Future[Any]"
-    seconds: float
-    due: float
-    """When it fails, by the loop's clock."""
-    sent: bool = False
+_Waiting = tuple[ScriptOperation, "asyncio.Future[Any]", float, float]
+"""An operation, its result, the moment by the loop's clock at which it fails, and after how many seconds that is.
 
-    def fail(self, reason: str) -> None:
-        if not self.future.done():
-            self.future.set_exception(NoStoreAnswerError(reason, sent=self.sent))
+A plain tuple: a class of its own has cost 0.3 us of each acquire.
+"""
 
 
 class Lane:
@@ -93,16 +85,16 @@ class Lane:
         self._failure = Condition(reports.on_trouble, reports.on_over, key=error_classes.word)
         self._reported_at: dict[str, float] = {}
 
-    async def ask(self, operation: ScriptOperation) -> Any:
-        """Return the result of an urgent operation.
+    def ask(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
+        """Ask for the result of an urgent operation.
 
         NoStoreAnswerError at the deadline, or at once while the lane is down or a call is late.
         """
-        return await self._asked(self._urgent, operation, self._deadline_seconds)
+        return self._asked(self._urgent, operation, self._deadline_seconds)
 
-    async def ask_patiently(self, operation: ScriptOperation) -> Any:
-        """Return the result; NoStoreAnswerError after seconds, or at once while the lane is down or a call is late."""
-        return await self._asked(self._patient, operation, max(_PATIENT_SECONDS, self._deadline_seconds))
+    def ask_patiently(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
+        """Ask for the result; NoStoreAnswerError after seconds, or at once while the lane is down or a call is late."""
+        return self._asked(self._patient, operation, max(_PATIENT_SECONDS, self._deadline_seconds))
 
     async def close(self) -> None:
         """Stop probing, and wait for the running call."""
@@ -112,23 +104,21 @@ class Lane:
         if under_way:
             await asyncio.wait(under_way)
 
-    async def _asked(self, queue: list[_Waiting], operation: ScriptOperation, seconds: float) -> Any:
-        if self._down:
-            raise NoStoreAnswerError(self._down, sent=False)
+    def _asked(self, queue: list[_Waiting], operation: ScriptOperation, seconds: float) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        if self._late:
-            raise NoStoreAnswerError(
-                f"{error_classes.TIMEOUT}: no answer for {now - self._called_at:.1f} s", sent=False
-            )
-        waiting = _Waiting(operation, loop.create_future(), seconds, now + seconds)
-        queue.append(waiting)
+        future, now = loop.create_future(), loop.time()
+        if self._down or self._late:
+            late = f"{error_classes.TIMEOUT}: no answer for {now - self._called_at:.1f} s"
+            future.set_exception(NoStoreAnswerError(self._down or late, sent=False))
+            return future
+        due = now + seconds
+        queue.append((operation, future, due, seconds))
         if self._calling is None:
             # The task starts in the next turn of the loop: all operations of this turn share its first call.
             self._calling = asyncio.create_task(self._call_all(), name="store-calls")
-        if waiting.due < self._alarm_due:
-            self._set_alarm(waiting.due)
-        return await waiting.future
+        if due < self._alarm_due:
+            self._set_alarm(due)
+        return future
 
     def _set_alarm(self, due: float) -> None:
         """Check deadlines then. One alarm for all operations, which no result cancels, saves 1 us of each."""
@@ -139,19 +129,20 @@ class Lane:
     def _check_deadlines(self) -> None:
         self._alarm, self._alarm_due = None, math.inf
         now = asyncio.get_running_loop().time()
-        pending = [one for one in (*self._called, *self._urgent, *self._patient) if not one.future.done()]
-        for waiting in pending:
-            if waiting.due <= now + _CLOCK_SECONDS:
-                self._give_up(waiting)
-        due = min((waiting.due for waiting in pending if not waiting.future.done()), default=math.inf)
-        if due < math.inf:
-            self._set_alarm(due)
-
-    def _give_up(self, waiting: _Waiting) -> None:
-        reason = f"{error_classes.TIMEOUT}: no answer within {waiting.seconds * 1000:g} ms"
-        waiting.fail(reason)
-        self._late = True
-        self._failure.enter(reason)
+        next_due = math.inf
+        for queue in (self._called, self._urgent, self._patient):
+            for _, future, due, seconds in queue:
+                if future.done():
+                    continue
+                if due <= now + _CLOCK_SECONDS:
+                    reason = f"{error_classes.TIMEOUT}: no answer within {seconds * 1000:g} ms"
+                    future.set_exception(NoStoreAnswerError(reason, sent=queue is self._called))
+                    self._late = True
+                    self._failure.enter(reason)
+                else:
+                    next_due = min(next_due, due)
+        if next_due < math.inf:
+            self._set_alarm(next_due)
 
     async def _call_all(self) -> None:
         try:
@@ -164,10 +155,8 @@ class Lane:
             self._calling, self._called, self._late = None, (), False
 
     async def _call(self, batch: Sequence[_Waiting]) -> None:
-        for waiting in batch:
-            waiting.sent = True
         try:
-            results = await self._caller.run([waiting.operation for waiting in batch])
+            results = await self._caller.run([operation for operation, *_ in batch])
         except Exception as error:  # noqa: BLE001  a defect must neither leave callers waiting nor end the task
             if error_classes.is_of_the_store(error):
                 self._take_down(error_classes.described(error), batch)
@@ -183,15 +172,16 @@ class Lane:
         server_failure = ""
         for waiting, result in zip(batch, results, strict=True):
             if not isinstance(result, str):
-                if waiting.future.done():
-                    self._on_late(waiting.operation, result)
+                operation, future, _, _ = waiting
+                if future.done():
+                    self._on_late(operation, result)
                 else:
-                    waiting.future.set_result(result)
+                    future.set_result(result)
                 continue
             is_the_servers, reason = error_classes.described_result(result)
             if is_the_servers:
                 server_failure = reason
-                waiting.fail(reason)
+                _fail_all([waiting], reason, sent=True)
             else:
                 self._fail(reason, [waiting])
         if server_failure:
@@ -203,8 +193,7 @@ class Lane:
 
     def _fail(self, reason: str, batch: Sequence[_Waiting]) -> None:
         """Fail only these operations."""
-        for waiting in batch:
-            waiting.fail(reason)
+        _fail_all(batch, reason, sent=True)
         now = asyncio.get_running_loop().time()
         self._reported_at = {text: at for text, at in self._reported_at.items() if now - at < _SAME_AGAIN_SECONDS}
         if reason not in self._reported_at:
@@ -215,8 +204,8 @@ class Lane:
         """Fail all operations, and new ones until a probe succeeds."""
         self._down = reason
         self._failure.enter(reason)
-        for waiting in (*batch, *self._urgent, *self._patient):
-            waiting.fail(reason)
+        _fail_all(batch, reason, sent=True)
+        _fail_all((*self._urgent, *self._patient), reason, sent=False)
         self._urgent.clear()
         self._patient.clear()
         if self._probing is None:
@@ -237,9 +226,15 @@ class Lane:
             self._probing = None
 
 
+def _fail_all(batch: Sequence[_Waiting], reason: str, *, sent: bool) -> None:
+    for _, future, _, _ in batch:
+        if not future.done():
+            future.set_exception(NoStoreAnswerError(reason, sent=sent))
+
+
 def _taken(queue: list[_Waiting], most: int) -> list[_Waiting]:
     """Remove and return the first ones, without those that have timed out."""
-    pending = [waiting for waiting in queue if not waiting.future.done()]
+    pending = [waiting for waiting in queue if not waiting[1].done()]
     queue[:] = pending[most:]
     return pending[:most]
 
@@ -270,8 +265,8 @@ class Lanes:
             self._lanes[name] = lane
         return lane
 
-    async def ask_patiently(self, operation: ScriptOperation) -> Any:
-        return await self.of(operation.planned.plan.tag).ask_patiently(operation)
+    def ask_patiently(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
+        return self.of(operation.planned.plan.tag).ask_patiently(operation)
 
     async def close(self) -> None:
         for lane in self._lanes.values():

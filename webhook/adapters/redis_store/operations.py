@@ -4,7 +4,9 @@ Redis requires all keys of a script before it runs. If they depend on a Pod's re
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
@@ -13,18 +15,13 @@ from webhook.core.breaker import BreakerView
 from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, Booking, Sighting
 
-_FIRST = (0,)
-_RECORD = (1,)
-"""Position of the string among the keys of `_pod_keys`."""
 
-
-class ScriptOperation(NamedTuple):
-    """One operation. `strings`: the positions of the `keys` that hold a string; the others hold hashes and sets."""
+class ScriptOperation(Struct, frozen=True, gc=False):
+    """One operation. `request` is its name and its arguments."""
 
     planned: PreparedPlan
     request: tuple[Any, ...]
     keys: tuple[str, ...] = ()
-    strings: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -34,36 +31,35 @@ class ScriptOperation(NamedTuple):
 
 def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
     scope = planned.plan.scope_of(request.namespace)
-    keys = _pod_keys(planned, scope, request.uid)
-    return ScriptOperation(planned, codec.packed_acquire(request, scope), keys, _RECORD)
+    return ScriptOperation(planned, codec.packed_acquire(request, scope), _pod_keys(planned, scope, request.uid))
 
 
 def book(planned: PreparedPlan, booking: Booking) -> ScriptOperation:
     scope = planned.plan.scope_of(booking.namespace)
     keys = _pod_keys(planned, scope, booking.uid)
-    return ScriptOperation(planned, codec.packed_booking(booking, scope), keys, _RECORD)
+    return ScriptOperation(planned, codec.packed_booking(booking, scope), keys)
 
 
 def observe(planned: PreparedPlan, sighting: Sighting) -> ScriptOperation:
     scope = planned.plan.scope_of(sighting.namespace)
     keys = _pod_keys(planned, scope, sighting.uid)
-    return ScriptOperation(planned, codec.packed_sighting(sighting, scope), keys, _RECORD)
+    return ScriptOperation(planned, codec.packed_sighting(sighting, scope), keys)
 
 
 def record(planned: PreparedPlan, uid: str) -> ScriptOperation:
     """Read the service and the scope under which a Pod was charged."""
-    return ScriptOperation(planned, ("record",), (planned.keys.pod(uid),), _FIRST)
+    return ScriptOperation(planned, ("record",), (planned.keys.pod(uid),))
 
 
 def place(planned: PreparedPlan, uid: str) -> ScriptOperation:
     """Read the namespace, name and service of a Pod."""
-    return ScriptOperation(planned, ("place",), (planned.keys.pod(uid),), _FIRST)
+    return ScriptOperation(planned, ("place",), (planned.keys.pod(uid),))
 
 
 def refund(planned: PreparedPlan, charged: PlanKeys, scope: str, uid: str) -> ScriptOperation:
     """Refund a Pod from the counters that it was charged to."""
     keys = charged.ring_of(scope), charged.pod(uid), charged.home, charged.breaker, charged.live_of(scope)
-    return ScriptOperation(planned, ("refund",), keys, (1, 3))
+    return ScriptOperation(planned, ("refund",), keys)
 
 
 def stop_waiting(planned: PreparedPlan, uid: str, *live: str) -> ScriptOperation:
@@ -122,17 +118,17 @@ def changed(services: Sequence[PreparedPlan], ticked_us: int, fingerprints: Sequ
     """Find the services that are not as their latest tick left them; the newest of the ticks was at `ticked_us`."""
     keys = tuple(key for one in services for key in (one.keys.breaker, one.keys.home))
     request = "changed", ticked_us, codec.packed_list(fingerprints)
-    return ScriptOperation(services[0], request, keys, tuple(range(0, len(keys), 2)))
+    return ScriptOperation(services[0], request, keys)
 
 
 def record_outcomes(planned: PreparedPlan, outcomes: Sequence[Outcomes]) -> ScriptOperation:
     keys = tuple(planned.keys.pod(one.uid) for one in outcomes if one.uid is not None)
-    return ScriptOperation(planned, ("record_outcomes", codec.packed_outcomes(outcomes)), keys, tuple(range(len(keys))))
+    return ScriptOperation(planned, ("record_outcomes", codec.packed_outcomes(outcomes)), keys)
 
 
 def started(planned: PreparedPlan, start: Start) -> ScriptOperation:
     request = "started", start.ok, start.latency_us, start.age_us
-    return ScriptOperation(planned, request, (planned.keys.pod(start.uid),), _FIRST)
+    return ScriptOperation(planned, request, (planned.keys.pod(start.uid),))
 
 
 def suppress_quota_events(planned: PreparedPlan, sources: Sequence[str]) -> ScriptOperation:
@@ -150,5 +146,5 @@ def propose(planned: PreparedPlan, view: BreakerView) -> ScriptOperation:
 def _pod_keys(planned: PreparedPlan, scope: str, uid: str) -> tuple[str, ...]:
     """Return the keys of one Pod: ring, record, live Pods (if these are not limited, the record again)."""
     keys = planned.keys
-    pod = keys.pod(uid)
-    return keys.ring_of(scope), pod, keys.live_of(scope) if planned.plan.standing else pod
+    pod = keys.pods + uid
+    return keys.ring_of(scope) if scope else keys.ring, pod, keys.live_of(scope) if planned.plan.standing else pod

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from msgspec import Raw
+
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.core.quota import CounterPlan
@@ -10,11 +12,13 @@ from webhook.core.quota import CounterPlan
 
 @dataclass(frozen=True, slots=True)
 class PreparedPlan:
-    """A plan with its keys and its encoded form. `longest_us` is its longest window, 0 if it limits nothing."""
+    """A plan with its keys and its encoded forms. `longest_us` is its longest window, 0 if it limits nothing."""
 
     plan: CounterPlan
     keys: PlanKeys
-    packed: bytes
+    packed: Raw
+    details: Raw
+    details_bytes: int
     longest_us: int
 
 
@@ -31,9 +35,10 @@ class PlanCache:
         if known is None or known.plan is not plan:
             longest_us = max((window.seconds for _, window, _ in plan.limits), default=0) * 1_000_000
             keys = self.keys(plan, plan.service, fleet=plan.fleet)
-            known = self._known[id(plan)] = PreparedPlan(
-                plan, keys, codec.packed_plan(plan, self._cluster, self._channel), longest_us
-            )
+            packed = codec.packed_plan(plan)
+            details = codec.packed_details(plan, self._cluster, self._channel)
+            known = PreparedPlan(plan, keys, Raw(packed), Raw(details), len(details), longest_us)
+            self._known[id(plan)] = known
         return known
 
     def keys(self, plan: CounterPlan, service: str, *, fleet: bool) -> PlanKeys:

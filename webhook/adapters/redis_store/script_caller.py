@@ -57,7 +57,8 @@ class ScriptCaller:
 
     async def probe(self, tag: str) -> None:
         """Return if calls with this tag would succeed, raise otherwise: the probe runs the script, and writes."""
-        argument = self._header((), 0) + codec.as_text(codec.stream(("probe", 0, 1)))
+        header = self._header(plans=0, size=4)
+        argument = codec.stream((*header, 0, "probe", 0, 1))
         (result,) = _decode(await self._transport.run([probe_key(self._cluster, tag)], argument))
         if isinstance(result, str):
             raise ResponseError(result)
@@ -65,33 +66,32 @@ class ScriptCaller:
     async def _call(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         keys: dict[str, int] = {}
         numbers: dict[int, int] = {}
-        plans: list[bytes] = []
-        strings: dict[int, None] = {}
-        packed = []
-        for planned, request, own_keys, own_strings in operations:
+        plans: list[Any] = []
+        asked: list[tuple[Any, ...]] = []
+        for operation in operations:
+            planned = operation.planned
             number = numbers.get(id(planned))
             if number is None:
-                number = numbers[id(planned)] = len(plans) + 1
-                plans.append(self._packed(planned, keys, strings))
-            name, *arguments = request
-            own = [keys.setdefault(key, len(keys) + 1) for key in own_keys]
-            for position in own_strings:
-                strings[own[position]] = None
-            packed.append(codec.as_text(codec.stream((name, number, *own, *arguments))))
-        header = self._header(list(strings), len(plans))
-        results: Sequence[Any] = _decode(await self._transport.run(list(keys), b"".join((header, *plans, *packed))))
+                number = numbers[id(planned)] = len(numbers) + 1
+                plans += self._plan(planned, keys)
+            own = [keys.setdefault(key, len(keys) + 1) for key in operation.keys]
+            name, *arguments = operation.request
+            asked.append((name, number, *own, *arguments))
+        values = [*self._header(len(numbers), 1 + len(asked[0])), *plans]
+        for following, one in zip((*asked[1:], ()), asked, strict=True):
+            values += (1 + len(following) if following else 0, *one)
+        results: Sequence[Any] = _decode(await self._transport.run(list(keys), codec.stream(values)))
         return results
 
-    def _header(self, strings: Sequence[int], plans: int) -> bytes:
-        packed_strings = codec.packed_list(strings)
-        return codec.stream((self._clock.given_us(), self._late_us, self._breakers.opened(), packed_strings, plans))
+    def _header(self, plans: int, size: int) -> tuple[Any, ...]:
+        """Return the values before the plans; `size` is the number of values of the first operation."""
+        return self._clock.given_us(), self._late_us, self._breakers.opened(), plans, size
 
-    def _packed(self, planned: PreparedPlan, keys: dict[str, int], strings: dict[int, None]) -> bytes:
+    def _plan(self, planned: PreparedPlan, keys: dict[str, int]) -> tuple[Any, ...]:
         """Return a plan as the script reads it; add its keys to those of the call."""
         own = planned.keys
         named = own.home, own.ring, own.breaker, own.waits, own.live
-        home, index, breaker, waits, live = [keys.setdefault(key, len(keys) + 1) for key in named]
-        strings[breaker] = None
+        numbers = [keys.setdefault(key, len(keys) + 1) for key in named]
         is_counted, settled = self._breakers.counts(planned.plan.key), self._settled.of(planned)
-        values = home, index, breaker, waits, live, len(own.pods) + 1, is_counted, settled
-        return planned.packed + codec.stream(values)
+        uid_at = len(own.pods) + 1
+        return planned.packed, *numbers, uid_at, is_counted, settled, planned.details_bytes, planned.details

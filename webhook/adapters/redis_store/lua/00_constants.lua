@@ -27,8 +27,10 @@ local SETTLED = 13
 -- The guard that denied; `would` is their sum.
 local BY_BREAKER = 1
 local BY_QUOTA = 2
--- Of a plan, in the argument of a call.
-local PLAN_VALUES = 9
+-- Numbers of values in the argument of a call: of its header, of a plan, and of a plan's details.
+local HEADER_VALUES = 5
+local PLAN_VALUES = 26
+local DETAILS_VALUES = 6
 local SURGE_US = 600000000
 local KNOWN_US = 600000000
 local RETURNED_US = 60000000 -- longer than any replica waits for the others

@@ -13,7 +13,7 @@ local function hash_of(key)
     local head = packed and cmsgpack.unpack(packed) or NOTHING
     h = { -- almost every field is here: a table that grows costs more
       key = key, last = head[1] or 0, offset = head[2] or 0, behind = head[3] or false, born = head[4] or 0,
-      windows = head[5] or {}, returned = head[6] or NOTHING, slots = {}, sets = {}, dels = {},
+      windows = head[5] or {}, returned = head[6] or NOTHING, slots = NOTHING, sets = NOTHING, dels = NOTHING,
       settled = false, begins = false, dirty = false, ttl = false,
     }
     hashes[key] = h
@@ -28,6 +28,9 @@ end
 -- Read slots that are not loaded yet, in one command.
 local function load(h, fields)
   local unknown = {}
+  if h.slots == NOTHING then
+    h.slots, h.sets, h.dels = {}, {}, {}
+  end
   for _, field in ipairs(fields) do
     if h.slots[field] == nil then
       unknown[#unknown + 1] = field
@@ -47,11 +50,15 @@ local function settle(h, now)
     return h
   end
   h.settled = true
-  local leaving, owners = {}, {}
+  local leaving, owners = NOTHING, NOTHING
   for seconds, w in pairs(h.windows) do
     local number, head = floor(now / (seconds * BUCKET_US_PER_SECOND)), w[HEAD]
     if number > head then
       h.begins = true
+      if leaving == NOTHING then
+        leaving, owners = {}, {}
+        load(h, leaving)
+      end
       for gone = head - LIVE + 1, min(head - 1, number - LIVE) do
         local field = field_of(seconds, gone)
         leaving[#leaving + 1], owners[field] = field, w
@@ -83,39 +90,4 @@ end
 -- Return the tag's time by its home hash: monotonic.
 local function time_of(home, reading)
   return max(reading + home.offset, home.last)
-end
-
-local function write_hash(h)
-  for seconds, w in pairs(h.begins and h.windows or {}) do
-    local holds = next(w[CURRENT])
-    for _, amount in pairs(w[SUMS]) do
-      holds = holds or amount > 0
-    end
-    h.windows[seconds] = holds and w or nil
-  end
-  local values = {'h', cmsgpack.pack({h.last, h.offset, h.behind, h.born, h.windows, next(h.returned) and h.returned})}
-  for field, amounts in pairs(h.sets) do
-    if next(amounts) then
-      values[#values + 1], values[#values + 2] = field, cmsgpack.pack(amounts)
-    end
-  end
-  if h.resets_changed then
-    values[#values + 1], values[#values + 2] = 'r', cmsgpack.pack(h.resets)
-  end
-  redis.call('HSET', h.key, unpack(values))
-end
-
--- Delete slots, and extend the key's TTL, never shorten it. It only collects garbage: the stored times decide what
--- counts.
-local function clean_hash(h)
-  local gone = {}
-  for field in pairs(h.dels) do
-    gone[#gone + 1] = field
-  end
-  if #gone > 0 then
-    redis.call('HDEL', h.key, unpack(gone))
-  end
-  if h.begins and h.ttl and redis.call('PTTL', h.key) < h.ttl then
-    redis.call('PEXPIRE', h.key, string.format('%.0f', h.ttl))
-  end
 end

@@ -16,6 +16,7 @@ local function breaker_of(key, strings)
       tripped_at = f[13] or 0, tripped_by = f[14] or '', reset_at = reset_at,
       excused = f[16] or NOTHING, asked = f[17] or reset_at, passed = f[18] or 0, alone = f[19] or 0,
       plan = false, home = false, now = 0, changed = false, moved = false, is_glance = false, is_recounted = false,
+      is_stored = packed ~= nil,
     }
     breakers[key] = r
   end
@@ -43,10 +44,13 @@ local function recount(plan, strings)
   end
 end
 
--- Return what callers see: {state, generation, since, open until, reason, pending probes, succeeded probes}. A breaker
+-- Return what callers see: true of a breaker without a record, which is CLOSED; of any other {state, generation, since, open until, reason, pending probes, succeeded probes}. A breaker
 -- that has ever tripped adds {trip time, trip reason, early probes left, failed sources}. If its newest transition was
 -- not the store's decision, it adds {transitions by time alone, decisions of a replica alone before them}.
 local function view_of(r, home, leased, early)
+  if not (r.is_stored or r.moved) then
+    return true
+  end
   local v = {r.state, r.generation, shown(home, r.since), shown(home, r.open_until), r.reason, leased, r.successes}
   if r.tripped_by ~= '' or r.passed > 0 or r.alone > 0 then
     v[8], v[9], v[10], v[11] = shown(home, r.tripped_at), r.tripped_by, early, early > 0 and r.failed or {}

@@ -10,6 +10,14 @@ local function cost_of(text)
   return cost
 end
 
+-- Return what is stored of a Pod: an array of 13 values, and its place.
+local function packed_pod(p, place)
+  if p.record then
+    return cmsgpack.pack(p.record) .. place
+  end
+  return '\157' .. p.charge .. p.windows .. p.origin .. place
+end
+
 -- Return a Pod's record if it counts, and the record even if it has expired or was refunded.
 local function pod_of(key, strings, now)
   local held = pods[key]
@@ -21,14 +29,19 @@ local function pod_of(key, strings, now)
       behind, held.record = cmsgpack.unpack_one(packed)
     end
     pods[key], places[key] = held, behind > 0 and string.sub(packed, behind + 1) or ''
+  elseif held.charge and not held.record then -- charged in this call
+    held.record = cmsgpack.unpack(packed_pod(held, ''))
   end
   local p = held.record
   return p and p[EXPIRES] > now and not p[REFUNDED] and p or nil, p
 end
 
-local function new_record(plan, at, generation, scope, cost_text, source)
+-- Return a new Pod. Its record is packed in parts, which are joined once, with its place: Redis hashes each string.
+local function new_pod(plan, at, now, generation, is_probe, scope, cost_text, source)
+  local expires = at + plan.remember
   return {
-    at + plan.remember, at, generation, false, false, plan.service, scope, plan.fleet, cost_text, false,
-    plan.packed_windows, source, false,
+    expires = expires, now = now, generation = generation, source = source, record = false, windows = plan.packed_windows,
+    charge = cmsgpack.pack(expires, at, generation, is_probe, false, plan.service, scope, plan.fleet, cost_text, false),
+    origin = cmsgpack.pack(source, false),
   }
 end

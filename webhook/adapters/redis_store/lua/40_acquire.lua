@@ -1,13 +1,13 @@
 -- Operation `acquire`, for new Pods: `ledger/operations.py`, on Redis.
 
--- Store the record of a Pod that is no probe. Pods of a call with the same cost share one record, packed once.
-local function remember_shared(plan, b, pod_key, generation, scope, cost_text, source, place)
+-- Return the record of a Pod that is no probe. Pods of a call with the same cost share one.
+local function shared_pod(plan, b, generation, scope, cost_text, source)
   local shared = b.records[cost_text]
-  if not shared or shared.record[GENERATION] ~= generation or shared.record[SOURCE] ~= source then
-    shared = {record = new_record(plan, b.now, generation, scope, cost_text, source), now = b.now}
+  if not shared or shared.generation ~= generation or shared.source ~= source then
+    shared = new_pod(plan, b.now, b.now, generation, false, scope, cost_text, source)
     b.records[cost_text] = shared
   end
-  pods[pod_key], places[pod_key] = shared, place
+  return shared
 end
 
 -- Check one Pod and, unless `peek`, charge it: all or nothing, each uid once.
@@ -18,7 +18,7 @@ local function acquire(plan, reading, strings, own_key, pod_key, live_key, scope
   local home, now = b.home, b.now
   local known = pod_of(pod_key, strings, now)
   local r, moves, breaker, rules = breaker_of(plan.breaker_key, strings), NOTHING, false, false
-  if plan.rules and not is_quiet(r, plan, now) then
+  if plan.has_rules and not is_quiet(r, plan, now) then
     breaker, moves = module('breaker'), {}
     rules = breaker.rules_of(plan)
     r = (known or peek) and breaker.glance(plan.breaker_key, strings) or r
@@ -27,7 +27,7 @@ local function acquire(plan, reading, strings, own_key, pod_key, live_key, scope
   if known then
     return {
       shown(home, now), 0, 0, false, true, judge(b, NOTHING, NOTHING), NOTHING,
-      plan.rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0)), false, home.born,
+      plan.has_rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0)), false, home.born,
     }
   end
 
@@ -47,17 +47,16 @@ local function acquire(plan, reading, strings, own_key, pod_key, live_key, scope
       charge(plan, b, scope, cost, now, used)
       local generation, maker = r.generation, plan.has_outcomes and source or ''
       if breaker and breaker.take_probe(r, rules, now, uid, source, moves) then
-        local p = new_record(plan, now, generation, scope, cost_text, maker)
-        p[PROBE] = true
-        pods[pod_key], places[pod_key] = {record = p, now = now}, place
+        pods[pod_key] = new_pod(plan, now, now, generation, true, scope, cost_text, maker)
       else
-        remember_shared(plan, b, pod_key, generation, scope, cost_text, maker, place)
+        pods[pod_key] = shared_pod(plan, b, generation, scope, cost_text, maker)
       end
+      places[pod_key] = place
       if live then
         live.add(plan, b, uid, cost, used)
       end
       wait_for(plan.waits_key, uid, now)
-    elseif refused == BY_QUOTA and plan.quota and not (breaker and breaker.forced(r, rules, now)) then
+    elseif refused == BY_QUOTA and plan.has_quota and not (breaker and breaker.forced(r, rules, now)) then
       local reason, events = module('refusals').quota_event(r, plan, b, over, source)
       if reason then
         breaker, moves = module('breaker'), moves == NOTHING and {} or moves
@@ -66,7 +65,7 @@ local function acquire(plan, reading, strings, own_key, pod_key, live_key, scope
     end
     r.plan, r.home, r.now = plan, home, now -- they determine its TTL if it has changed
   end
-  local view = plan.rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0))
+  local view = plan.has_rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0))
   local reported = not peek and #moves > 0 and breaker.moved(moves, home)
   return {shown(home, now), refused, would, refused == 0 and not peek, false, used, over, view, reported, home.born}
 end

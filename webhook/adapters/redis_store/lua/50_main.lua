@@ -1,28 +1,30 @@
--- KEYS: those of all operations, each once. ARGV[1]: MessagePack values one after another, because a list of arguments
--- is made in one allocation, and an array in many: now, or false for this server's time; `late`; `opened`; the numbers
--- of the keys that hold strings, packed; the number of plans; PLAN_VALUES of each plan; the operations, packed. They are
--- at most 3,205 for the 320 operations of a call: Lua accepts 8,000.
--- A plan is its packed form; the numbers of its keys: home, index, breaker, Pods not seen yet, live Pods; the offset of
--- the uid in a record's key; whether `opened` counts it; and of a replica that owes nothing {its id, since when at
--- least, when the home hash was created as far as it knows}, or false. An operation is its kind, the number of its plan, the
--- numbers of its own keys, and its arguments.
+-- KEYS: those of all operations, each once. ARGV[1]: MessagePack values one after another: HEADER_VALUES, PLAN_VALUES and
+-- the details of each plan, and the operations. They are unpacked step by step from the one string: Redis 7 and later hash
+-- every byte of each string that a script creates, at 1 ns.
+-- The header: now, or false for this server's time; `late`; `opened`; the number of plans; the number of values of the
+-- first operation. Of a plan: what each call reads; the numbers of its keys: home, index, breaker, Pods not seen yet, live
+-- Pods; the offset of the uid in a record's key; whether `opened` counts it; and of a replica that owes nothing {its id,
+-- since when at least, when the home hash was created as far as it knows}, or false; the length of its details, which
+-- follow. Of an operation: the number of values of the next one, or 0; its kind; the number of its plan; the numbers of
+-- its own keys; its arguments.
 -- The answer is a list of the operations' results in order, or their error messages. Writes are sent at the end: a
 -- Redis that rejects writes (full, a replica) has then accepted none of them.
 
-local function plan_of(packed, home, index, breaker_key, waits_key, live_key, uid_at, is_counted, settled)
-  local service, windows, pool, quota_enforced, breaker_enforced, remember_us, ttl_ms, breaker_ttl_ms, fleet,
-    packed_windows, standing_limits, cluster, tag, channel, rules, has_outcomes, is_forced, is_guarded, quota,
-    errors_length, latency_length = cmsgpack.unpack(packed)
+-- Return a plan, and where its details begin in the argument.
+local function plan_of(
+  at, windows, pool, quota_enforced, breaker_enforced, remember_us, ttl_ms, service, fleet, packed_windows,
+  standing_limits, has_rules, has_outcomes, is_forced, is_guarded, has_quota, errors_length, latency_length, home, index,
+  breaker_key, waits_key, live_key, uid_at, is_counted, settled, details_bytes
+)
   return {
-    service = service, windows = {cmsgpack.unpack(windows)}, pool = pool and {cmsgpack.unpack(pool)},
-    quota_enforced = quota_enforced, breaker_enforced = breaker_enforced, remember = remember_us, ttl = ttl_ms,
-    breaker_ttl = breaker_ttl_ms, fleet = fleet, packed_windows = packed_windows, standing = standing_limits,
-    cluster = cluster, tag = tag, channel = channel, rules = rules, has_outcomes = has_outcomes, is_forced = is_forced,
-    is_guarded = is_guarded, quota = quota, errors_length = errors_length,
+    windows = {cmsgpack.unpack(windows)}, pool = pool and {cmsgpack.unpack(pool)}, quota_enforced = quota_enforced,
+    breaker_enforced = breaker_enforced, remember = remember_us, ttl = ttl_ms, service = service, fleet = fleet,
+    packed_windows = packed_windows, standing = standing_limits, has_rules = has_rules, has_outcomes = has_outcomes,
+    is_forced = is_forced, is_guarded = is_guarded, has_quota = has_quota, errors_length = errors_length,
     latency_length = latency_length, home = KEYS[home], index = KEYS[index], breaker_key = KEYS[breaker_key],
     waits_key = KEYS[waits_key], live_key = KEYS[live_key], uid_at = uid_at, is_counted = is_counted,
-    settled = settled, bound = {}, breaker = false,
-  }
+    settled = settled, details_at = at, details = false, bound = {}, breaker = false,
+  }, at + details_bytes
 end
 
 -- Commands that Redis may reject go first: once one is accepted, all are. Without modules no breaker has changed, and
@@ -36,14 +38,30 @@ local function write()
   end
   for _, h in pairs(hashes) do
     if h.dirty then
-      write_hash(h)
+      for seconds, w in pairs(h.begins and h.windows or NOTHING) do
+        local holds = next(w[CURRENT])
+        for _, amount in pairs(w[SUMS]) do
+          holds = holds or amount > 0
+        end
+        h.windows[seconds] = holds and w or nil
+      end
+      local returned = next(h.returned) and h.returned
+      local values = {'h', cmsgpack.pack({h.last, h.offset, h.behind, h.born, h.windows, returned})}
+      for field, amounts in pairs(h.sets) do
+        if next(amounts) then
+          values[#values + 1], values[#values + 2] = field, cmsgpack.pack(amounts)
+        end
+      end
+      if h.resets_changed then
+        values[#values + 1], values[#values + 2] = 'r', cmsgpack.pack(h.resets)
+      end
+      redis.call('HSET', h.key, unpack(values))
     end
   end
   for key, p in pairs(pods) do
     if p.now then
-      p.packed = p.packed or cmsgpack.pack(p.record)
-      p.lasts_ms = p.lasts_ms or math.ceil((p.record[EXPIRES] - p.now) / 1000) + 1000
-      redis.call('SET', key, p.packed .. places[key], 'PX', p.lasts_ms)
+      local lasts_ms = math.ceil(((p.expires or p.record[EXPIRES]) - p.now) / 1000) + 1000
+      redis.call('SET', key, packed_pod(p, places[key]), 'PX', lasts_ms)
     end
   end
   for key, r in pairs(changed) do
@@ -57,7 +75,16 @@ local function write()
     end
   end
   for key, waited in pairs(waits) do
-    write_waits(key, waited)
+    local values, count = {false, false}, 0
+    for uid, at in pairs(waited) do
+      if at then
+        values[count + 1], values[count + 2] = at, uid
+        count = count + 2
+      end
+    end
+    if count > 0 then
+      redis.call('ZADD', key, unpack(values, 1, count))
+    end
   end
   for index, noted in pairs(notes) do
     for scope, counts_until in pairs(noted) do
@@ -67,7 +94,17 @@ local function write()
   end
   for _, h in pairs(hashes) do
     if h.dirty then
-      clean_hash(h)
+      local gone = {}
+      for field in pairs(h.dels) do
+        gone[#gone + 1] = field
+      end
+      if #gone > 0 then
+        redis.call('HDEL', h.key, unpack(gone))
+      end
+      -- Extend the key's TTL, never shorten it. It only collects garbage: the stored times decide what counts.
+      if h.begins and h.ttl and redis.call('PTTL', h.key) < h.ttl then
+        redis.call('PEXPIRE', h.key, string.format('%.0f', h.ttl))
+      end
     end
   end
   for _, l in pairs(live) do
@@ -77,7 +114,24 @@ local function write()
     end
   end
   for key, waited in pairs(waits) do
-    clear_waits(key, waited)
+    local gone, newest = NOTHING, 0
+    for uid, at in pairs(waited) do
+      if at then
+        newest = max(newest, at)
+      else
+        gone = gone == NOTHING and {} or gone
+        gone[#gone + 1] = uid
+      end
+    end
+    if #gone > 0 then
+      redis.call('ZREM', key, unpack(gone))
+    end
+    if newest > 0 then
+      redis.call('PEXPIRE', key, WAITED_TTL_MS)
+      if expiring[key] then
+        redis.call('ZREMRANGEBYSCORE', key, '-inf', newest - WAITED_US - LONG_US)
+      end
+    end
   end
   for _, r in pairs(changed) do
     if r.moved then
@@ -86,7 +140,10 @@ local function write()
   end
 end
 
-local function carried_out(plans, reading, strings, kind, number, ...)
+local position, size -- of the next operation, in the argument
+
+local function carried_out(plans, reading, strings, at, next_size, kind, number, ...)
+  position, size = at, next_size
   local plan = plans[number]
   if kind == 'acquire' then
     return acquire(plan, reading, strings, ...)
@@ -97,33 +154,30 @@ local function carried_out(plans, reading, strings, kind, number, ...)
 end
 
 local function execute(argument)
-  local values = {cmsgpack.unpack(argument)}
-  local reading, plans, results = values[1], {}, {}
-  late, opened = values[2], values[3]
+  local plans, results, at, reading, count = {}, {}
+  at, reading, late, opened, count, size = cmsgpack.unpack_limit(argument, HEADER_VALUES, 0)
   if not reading then
     local time = redis.call('TIME')
     reading = tonumber(time[1]) * 1000000 + tonumber(time[2])
   end
-  local keys, strings = {cmsgpack.unpack(values[4])}, {}
-  for index, number in ipairs(keys) do
-    keys[index] = KEYS[number]
-  end
-  if #keys > 0 then
-    for index, value in ipairs(redis.call('MGET', unpack(keys))) do
-      strings[keys[index]] = value
+  local strings = {}
+  for index, value in ipairs(redis.call('MGET', unpack(KEYS))) do
+    if value then -- false for hashes and sets, too
+      strings[KEYS[index]] = value
     end
   end
-  local first = 6
-  for index = 1, values[5] do
-    local plan = plan_of(unpack(values, first, first + PLAN_VALUES - 1))
-    plans[index], first = plan, first + PLAN_VALUES
+  for index = 1, count do
+    local plan
+    plan, at = plan_of(cmsgpack.unpack_limit(argument, PLAN_VALUES, at))
+    plans[index] = plan
     if plan.is_guarded then
       recount(plan, strings)
     end
   end
-  for index = first, #values do
-    local fine, result = pcall(carried_out, plans, reading, strings, cmsgpack.unpack(values[index]))
-    results[index - first + 1] = fine and result or module('operations').words_of(result)
+  position = at
+  while size > 0 do
+    local fine, result = pcall(carried_out, plans, reading, strings, cmsgpack.unpack_limit(argument, size, position))
+    results[#results + 1] = fine and result or module('operations').words_of(result)
   end
   for _, plan in ipairs(plans) do
     local home = plan.settled and hashes[plan.home]

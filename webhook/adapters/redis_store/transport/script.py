@@ -23,13 +23,13 @@ def _parts(folder: Traversable) -> list[str]:
 
 
 def _modules() -> str:
-    """Return a Lua function that returns functions, each of which defines a module.
+    """Return a Lua function that returns functions, each of which defines a module, after what all modules need.
 
     One function around them all: it alone looks up the outer locals of every module at each call.
     """
     heads = {"refusals": "", "live": "", "breaker": lua_constants.rendered(), "operations": ""}
     texts = ["\n".join([f"{name} = function()", head, *_parts(_FOLDER / name), "end,"]) for name, head in heads.items()]
-    return "\n".join(["function define_modules()", "return {", *texts, "}", "end"])
+    return "\n".join(["function define_modules()", *_parts(_FOLDER / "modules"), "return {", *texts, "}", "end"])
 
 
 def _text() -> str:

@@ -2,10 +2,11 @@
 
 -- Return a plan's breaker, decoded once.
 local function rules_of(plan)
-  if plan.rules and not plan.breaker then
+  local rules = details_of(plan).rules
+  if rules and not plan.breaker then
     local b = {home = plan.home}
     b.has_outcomes, b.error_rate, b.latency, b.open_for, b.probes, b.probe_timeout, b.degrades, b.open_max,
-      b.forcing = cmsgpack.unpack(plan.rules)
+      b.forcing = unpack(rules)
     plan.breaker = b
   end
   return plan.breaker

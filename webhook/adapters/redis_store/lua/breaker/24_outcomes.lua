@@ -128,6 +128,7 @@ local function seen(r, plan, home, now)
   if not held or not rules.forcing or now >= until_of(rules) then
     return view_of(r, home, live_count(r, now), early_left(r, rules))
   end
+  r.is_stored = true
   local v = view_of(r, home, 0, 0)
   v[1], v[3], v[4], v[5], v[7] =
     held, shown(home, r.state == held and r.since or now), shown(home, until_of(rules)), rules.forcing[3], 0
@@ -144,8 +145,9 @@ end
 -- Publish a breaker's state. A subscriber that misses it polls each second.
 local function announce(r)
   local plan = r.plan
-  if plan.rules and plan.channel ~= '' then
-    local message = {plan.tag, plan.service, shown(r.home, r.now), seen(r, plan, r.home, r.now)}
-    redis.pcall('PUBLISH', plan.channel, cmsgpack.pack(message))
+  local details = details_of(plan)
+  if plan.has_rules and details.channel ~= '' then
+    local message = {details.tag, plan.service, shown(r.home, r.now), seen(r, plan, r.home, r.now)}
+    redis.pcall('PUBLISH', details.channel, cmsgpack.pack(message))
   end
 end

@@ -27,7 +27,7 @@ end
 
 local function is_known(plan, now)
   if plan.known == nil then
-    local at = redis.call('HGET', plan.live_key, 'c:' .. plan.cluster)
+    local at = redis.call('HGET', plan.live_key, 'c:' .. details_of(plan).cluster)
     plan.known = at and now - tonumber(at) < KNOWN_US
   end
   return plan.known

@@ -2,7 +2,7 @@
 
 local function bind(b, plan, live_key)
   b.live, b.known, b.standing = live_of(live_key), is_known(plan, b.now), plan.standing
-  b.live.cluster, b.live.index, b.live.scope = plan.cluster, plan.live_key, string.sub(live_key, #plan.live_key + 2)
+  b.live.cluster, b.live.index, b.live.scope = details_of(plan).cluster, plan.live_key, string.sub(live_key, #plan.live_key + 2)
 end
 
 -- Check `live_cost` against the limits on live Pods; extends `used` and `over`.

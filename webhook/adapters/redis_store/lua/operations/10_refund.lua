@@ -153,7 +153,7 @@ local function book(plan, operation, reading, strings)
   local cost, used = cost_of(cost_text), judge(b, NOTHING, NOTHING)
   charge(plan, b, scope, cost, at, used)
   local generation = breaker_of(plan.breaker_key, strings).generation
-  remember(pod_key, new_record(plan, at, generation, scope, cost_text, ''), now, place)
+  pods[pod_key], places[pod_key] = new_pod(plan, at, now, generation, false, scope, cost_text, ''), place
   local uid = uid_of(plan, pod_key)
   if b.live then
     module('live').add(plan, b, uid, cost, used)

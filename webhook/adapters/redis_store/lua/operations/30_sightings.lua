@@ -40,7 +40,7 @@ local function observe_pod(plan, operation, reading, strings)
     if at + plan.remember > now then
       charge(plan, b, scope, cost, at, judge(b, NOTHING, NOTHING))
       local generation = breaker_of(plan.breaker_key, strings).generation
-      remember(pod_key, new_record(plan, at, generation, scope, cost_text, ''), now, place)
+      pods[pod_key], places[pod_key] = new_pod(plan, at, now, generation, false, scope, cost_text, ''), place
       charged = true
     end
   end
@@ -90,7 +90,7 @@ end
 -- Enforce limits on live Pods from now on: the list of the cluster's Pods is complete.
 local function mark_complete(plan, operation, reading)
   local now = time_of(hash_of(plan.home), reading)
-  redis.call('HSET', plan.live_key, 'c:' .. plan.cluster, string.format('%.0f', now))
+  redis.call('HSET', plan.live_key, 'c:' .. details_of(plan).cluster, string.format('%.0f', now))
   redis.call('PEXPIRE', plan.live_key, LIVE_TTL_MS)
   for index = 3, #operation do
     redis.call('PEXPIRE', KEYS[operation[index]], LIVE_TTL_MS)
@@ -125,7 +125,7 @@ local function page(plan, operation, reading)
   local uids = {}
   for index = 1, #found[2], 2 do
     local _, cluster = cmsgpack.unpack(found[2][index + 1])
-    if cluster == plan.cluster then
+    if cluster == details_of(plan).cluster then
       uids[#uids + 1] = string.sub(found[2][index], 3)
     end
   end

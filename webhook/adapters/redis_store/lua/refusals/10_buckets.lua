@@ -29,7 +29,7 @@ local function free_at(h, seconds, resource, hard, asked)
     return 0
   end
   h.fields = h.fields or {}
-  local first, slots, fields = w[HEAD] - LIVE + 1, h.slots, h.fields[seconds]
+  local first, fields = w[HEAD] - LIVE + 1, h.fields[seconds]
   if not fields then
     fields = {}
     for number = first, w[HEAD] - 1 do
@@ -39,7 +39,7 @@ local function free_at(h, seconds, resource, hard, asked)
     h.fields[seconds] = fields
   end
   for index = 1, LIVE - 1 do
-    local held = slots[fields[index]]
+    local held = h.slots[fields[index]]
     if held then
       excess = excess - (held[resource] or 0)
       if excess <= 0 then

@@ -35,7 +35,7 @@ local function quota_event(r, plan, b, over, source)
   if r.state ~= 'CLOSED' or not is_of_its_own(b, over) or is_excused(r, source, now) then
     return false
   end
-  local count, within, by_controller, reason = cmsgpack.unpack(plan.quota)
+  local count, within, by_controller, reason = unpack(details_of(plan).quota)
   local events, is_counted = {}, false
   for _, event in ipairs(r.events) do
     if event[1] > now - within then
@@ -56,7 +56,7 @@ local function quota_event(r, plan, b, over, source)
 end
 
 local function lasts_ms(r)
-  return math.max(r.plan.breaker_ttl, (r.open_until - r.now) / 1000 + DAY_MS)
+  return math.max(details_of(r.plan).breaker_ttl, (r.open_until - r.now) / 1000 + DAY_MS)
 end
 
 local function write_breaker(key, r)
