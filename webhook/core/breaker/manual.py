@@ -9,7 +9,7 @@ from webhook.core.breaker.plans import BreakerPlan
 from webhook.core.breaker.record import ALONE, EVERY_SOURCE, BreakerEnvironment, BreakerStep, Excuse, Record
 from webhook.core.breaker.states import State, TransitionCause
 from webhook.core.breaker.transitions import move
-from webhook.core.breaker.triggers import EMPTY, QuotaEvent, Windows
+from webhook.core.breaker.triggers import EMPTY, Windows
 
 EXCUSED_US = 600_000_000
 """Duration for which a source's quota events are suppressed after it lost Pods: it creates replacements."""
@@ -63,7 +63,7 @@ def suppress_quota_events(record: Record, sources: Sequence[str], now_us: int) -
     if len(excused) > EXCUSED_MAX:
         excused = (Excuse(EVERY_SOURCE, until_us),)
     windows = record.windows
-    events: tuple[QuotaEvent, ...] = tuple(event for event in windows.quota_events if event.source not in asked)
-    if len(events) != len(windows.quota_events):
+    events = windows.quota_events.without(asked)
+    if events is not windows.quota_events:
         windows = Windows(windows.errors, windows.latency, events)
     return replace(record, excused=excused, windows=windows)

@@ -60,5 +60,5 @@ def quota_event(
         return BreakerStep(record, transitions)
     windows, trip = count_quota_event(record.windows, plan, now_us, source)
     if trip is None:
-        return BreakerStep(replace(record, windows=windows), transitions)
+        return BreakerStep(record if windows is record.windows else replace(record, windows=windows), transitions)
     return then(transitions, tripped(record, plan, trip, environment))

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.breaker.plans import BreakerPlan, ErrorRatePlan, LatencyPlan
+from webhook.core.breaker.quota_events import NO_EVENTS, QuotaEvent, QuotaEvents
 from webhook.core.breaker.states import TransitionCause
 
 FAILED_MAX = 16
@@ -52,17 +53,12 @@ IDLE = Run(0, 0, 0, 0, 0)
 """The one value for no current interval and no streak, however long the run was idle."""
 
 
-class QuotaEvent(NamedTuple):
-    at_us: int
-    source: str
-
-
 class Windows(Struct, frozen=True):
     """State of all triggers."""
 
     errors: Run = IDLE
     latency: Run = IDLE
-    quota_events: tuple[QuotaEvent, ...] = ()
+    quota_events: QuotaEvents = NO_EVENTS
 
 
 EMPTY = Windows()
@@ -177,11 +173,12 @@ def count_quota_event(windows: Windows, plan: BreakerPlan, now_us: int, source: 
     rule = plan.quota
     if rule is None:
         return windows, None
-    within = tuple(event for event in windows.quota_events if event.at_us > now_us - rule.within_us)
-    if not rule.by_controller or all(event.source != source for event in within):
-        within = (*within, QuotaEvent(now_us, source))
+    within = windows.quota_events.after(now_us - rule.within_us)
+    if not rule.by_controller or not within.has(source):
+        within = within.adding(QuotaEvent(now_us, source))
         if len(within) >= rule.count:
-            return EMPTY, Trip(
-                now_us, rule.cause, rule.reason(), known(dict.fromkeys(event.source for event in within))
-            )
+            failed = known(dict.fromkeys(event.source for event in within))
+            return EMPTY, Trip(now_us, rule.cause, rule.reason(), failed)
+    if within is windows.quota_events:
+        return windows, None
     return Windows(windows.errors, windows.latency, within), None
