@@ -137,6 +137,14 @@ def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
         assert f"--otlp-endpoint=https://{part}" in container["args"]
 
 
+def test_monitors_and_rules_have_the_labels_that_prometheus_selects(tmp_path: Path) -> None:
+    values = "monitoring.monitors=true,monitoring.rules=true,monitoring.labels.release=prometheus"
+    rendered = documents(templates(tmp_path, "--set", values))
+    labels = {one["kind"]: one["metadata"]["labels"] for one in rendered if "monitoring.coreos" in one["apiVersion"]}
+    assert {*labels} == {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+    assert {one["release"] for one in labels.values()} == {"prometheus"}
+
+
 def test_policy_is_rendered_only_on_request(tmp_path: Path) -> None:
     assert "ConfigMap podgate-system/podgate-policy" not in comparable(documents(templates(tmp_path)))
     (tmp_path / "policy.yaml").write_text("kind: Policy\nservices:\n- name: one\n")
