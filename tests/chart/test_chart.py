@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,21 @@ import pytest
 import yaml
 
 from tests.chart.rendering import CHART, RELEASE, WAYS, comparable, documents, kustomized, refusal, run_helm, templates
+from webhook import settings
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 REDIS = ("--set", "store.type=redis,store.url=redis://podgate@redis:6379/0,server.replicas=2")
+STORE_URL = "rediss+sentinel://sentinel:26379/main/0"
 CREDENTIALS = (
-    *REDIS,
+    *("--set", f"store.type=redis,store.url={STORE_URL},store.cluster=east"),
     *("--set", "store.credentials.secretName=podgate-store,store.credentials.usernameKey=user"),
     *("--set", "store.sentinelCredentials.secretName=podgate-sentinels"),
-    *("--set", "store.tls.secretName=podgate-store-tls,store.tls.clientCertificate=true,store.cluster=east"),
+    *("--set", "store.tls.secretName=podgate-store-tls,store.tls.clientCertificate=true"),
+)
+OWN = ("--set", "certificates.manager=own,tokens.issuer=own")
+REDUCED_OWN = (
+    *("--values", next(way for way in WAYS if way.name == "reduced") / "values.yaml"),
+    *("--set", "certificates.manager=own"),
 )
 STORE_ARGUMENTS = [
     "--cluster=east",
@@ -26,7 +34,7 @@ STORE_ARGUMENTS = [
     "--store-password-file=/etc/podgate/store/password",
     "--store-sentinel-password-file=/etc/podgate/store-sentinel/password",
     "--store-username-file=/etc/podgate/store/user",
-    "--store=redis://podgate@redis:6379/0",
+    f"--store={STORE_URL}",
 ]
 
 
@@ -61,6 +69,12 @@ def test_linter_finds_nothing(tmp_path: Path, way: Path) -> None:
         ("server.replicas=2", "server.replicas: 2", "set 1, or use store.type redis"),
         ("store.type=redis", 'store.url: ""', "redis://redis.podgate-system.svc:6379/0"),
         ("store.url=redis://redis", "store.url", "only with store.type redis"),
+        ("store.type=redis,store.url=redis://r,store.tls.secretName=s", "store.tls.secretName", "rediss"),
+        (
+            "store.type=redis,store.url=redis://r,store.sentinelCredentials.secretName=s",
+            "sentinelCredentials",
+            "+sentinel",
+        ),
         ("tokens.issuer=own,certificates.manager=cert-manager", "tokens.issuer: own", "use cluster or file"),
         ("reduced.enabled=true", "networkPolicy.admissionFrom: []", "the addresses of your API servers"),
         ("reduced.enabled=true,apiserverFiles.enabled=true", "apiserverFiles.enabled: true", "set false"),
@@ -78,6 +92,39 @@ def test_wrong_value_is_refused_with_its_place_and_a_remedy(
 
 def test_other_namespace_is_refused(tmp_path: Path) -> None:
     assert "add --namespace podgate-system" in refusal(tmp_path, "--namespace", "default")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(pytest.param(("--values", way / "values.yaml"), id=way.name) for way in WAYS),
+        pytest.param(CREDENTIALS, id="credentials"),
+        pytest.param((*CREDENTIALS, *OWN), id="credentials and own certificates"),
+        pytest.param(REDUCED_OWN, id="reduced, with own certificates"),
+    ],
+)
+def test_processes_accept_their_arguments_and_mount_the_files_that_they_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: tuple[str | Path, ...]
+) -> None:
+    (token := tmp_path / "account-token").touch()
+    monkeypatch.setattr("webhook.settings.parsing._SERVICE_ACCOUNT_TOKEN", token)
+    kinds = {"serve": settings.Settings, "controller": settings.ControllerSettings}
+    deployments = [one for one in documents(templates(tmp_path, *values)) if one["kind"] == "Deployment"]
+    for pod in (one["spec"]["template"]["spec"] for one in deployments):
+        [container] = pod["containers"]
+        mounts = {one["mountPath"] for one in container.get("volumeMounts", ())}
+        given = dict(argument.split("=", 1) for argument in container["args"])
+        for flag, text in given.items():
+            if text.startswith("/"):
+                assert str(Path(text).parent) in mounts, f"{flag} is not mounted"
+                path = tmp_path / text.removeprefix("/")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("file")
+                given[flag] = str(path)
+        flags = {item.name: given.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
+        assert given == {}, "there are no such flags"
+        kind = kinds[container["command"][1]]
+        settings.parse_as(kind, flags, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 
 
 def test_store_credentials_are_mounted_into_servers_and_controllers(tmp_path: Path) -> None:

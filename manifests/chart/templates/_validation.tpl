@@ -11,6 +11,12 @@
 {{- if and (eq .type "memory") .url }}
 {{- fail (printf "store.url: %q: only with store.type redis" .url) }}
 {{- end }}
+{{- if and .tls.secretName (not (hasPrefix "rediss" .url)) }}
+{{- fail (printf "store.tls.secretName: %q: only with TLS: write rediss instead of redis in store.url" .tls.secretName) }}
+{{- end }}
+{{- if and .sentinelCredentials.secretName (not (contains "+sentinel:" .url)) }}
+{{- fail (printf "store.sentinelCredentials.secretName: %q: only for Sentinels: write redis+sentinel://... in store.url" .sentinelCredentials.secretName) }}
+{{- end }}
 {{- if and (eq .type "memory") (gt (int $values.server.replicas) 1) }}
 {{- fail (printf "server.replicas: %d: in memory only one server may count: set 1, or use store.type redis" (int $values.server.replicas)) }}
 {{- end }}
