@@ -29,8 +29,8 @@ demo: setup
 test: setup
 	$(BIN)/python -m tests.cluster build
 	$(BIN)/python -m tests.bench.programs
-	$(BIN)/python -m tests.monitoring.programs
 	$(BIN)/python -m tests.chart.programs
+	$(BIN)/python -m tests.monitoring
 	$(BIN)/pytest -n $(WORKERS) --all-tiers --junitxml=$(RESULTS)/test.xml
 
 # A tenth of the examples, and of the stores only the one in memory.

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
@@ -19,8 +20,9 @@ from tests.cluster.server import Server
 from tests.harness.identity import Pki
 from tests.harness.server_process import Files
 from tests.monitoring.dashboards import queries
+from tests.monitoring.operator_crds import operator_crds
 from tests.monitoring.prometheus_server import RATE_INTERVAL, SCRAPE_SECONDS, PrometheusServer
-from tests.monitoring.rule_files import alerts, rules
+from tests.monitoring.rule_files import FOLDER, alerts, rules
 from tests.redis_servers import RedisServer
 from tests.timeouts import HANG_SECONDS
 
@@ -192,3 +194,20 @@ def has_data(prometheus: PrometheusServer, query: str) -> bool:
     expression = query.replace("$__rate_interval", RATE_INTERVAL)
     services = SERVICES if "$service" in expression else [""]
     return any(prometheus.query(expression.replace("$service", service)) for service in services)
+
+
+def test_api_server_accepts_the_objects_of_the_operator(plane: ControlPlane) -> None:
+    definitions = operator_crds()
+    for path in definitions:
+        plane.kubectl("apply", "--server-side", "-f", str(path))
+    flags = ("--server-side", "--dry-run=server", "--validate=strict")
+    plane.kubectl("create", "namespace", NAMESPACE, check=False)
+    try:
+        for path in definitions:
+            plane.kubectl("wait", "--for=condition=Established", "-f", str(path), "--timeout=60s")
+        applied = plane.kubectl("apply", "-k", str(FOLDER), *flags).stdout.splitlines()
+    finally:
+        for path in definitions:
+            plane.kubectl("delete", "-f", str(path), "--wait=false")
+    kinds = {line.partition("/")[0].partition(".")[0] for line in applied}
+    assert kinds == {"configmap", "podmonitor", "prometheusrule", "servicemonitor"}

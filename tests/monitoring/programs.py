@@ -63,7 +63,3 @@ def _apt(folder: Path, *arguments: str) -> bool:
         return subprocess.run(command, cwd=folder, check=False, stdout=subprocess.DEVNULL).returncode == 0
     except FileNotFoundError:
         raise BuildError("there is no apt-get here: install prometheus and promtool") from None
-
-
-if __name__ == "__main__":
-    programs()
