@@ -275,3 +275,64 @@ def test_uninstallation_with_a_dead_server_of_failure_mode_closed_leaves_nothing
     assert installed.create_pod()[0] == 201
     again = installed.uninstall()
     assert (again.code, again.out.splitlines()[-1]) == (0, "nothing of Podgate is in this cluster")
+
+
+WAYS = {
+    "memory": (),
+    "redis": ("--store", "redis://redis.podgate-system.svc:6379/0", "--replicas", "3"),
+    "files": ("--certificates", "files", "--apiserver-files"),
+    "reduced": ("--reduced",),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_in_the_cluster_can_be_installed_again_and_removed(cluster: Cluster, way: str, tmp_path: Path) -> None:
+    """No node runs the servers here, so the command ends with what delays them."""
+    if cluster.plane.api.get(RECORD.path) is not None:
+        assert cluster.uninstall().code == 0
+    common = ("--kubeconfig", cluster.plane.kubeconfig, "--pki", tmp_path / "pki", "--wait", "1s", "-o", "json")
+    for attempt in ("first", "again"):
+        done = podgate("install", *common, *WAYS[way])
+        assert done.code == 1, done.err
+        document = json.loads(done.out)
+        assert document["proof"].startswith("the servers are not ready: deployment.apps/podgate: 0 of ")
+        assert document["called"] is False
+        results = {one["result"] for one in document["objects"]}
+        assert (results == {"unchanged"}) == (attempt == "again"), results
+    assert cluster.plane.api.get(RECORD.path)["data"]["mode"] == (way if way != "files" else "memory")
+    other = podgate("install", *common, "--certificates", "cert-manager")
+    assert other.code == 2
+    assert "Podgate is installed in another way" in other.error
+    removed = cluster.uninstall()
+    assert removed.code == 0, removed.err
+    assert cluster.objects() == cluster.before
+
+
+def test_missing_cert_manager_is_named(cluster: Cluster) -> None:
+    if cluster.plane.api.get(RECORD.path) is not None:
+        assert cluster.uninstall().code == 0
+    options = ("--kubeconfig", cluster.plane.kubeconfig, "--certificates", "cert-manager")
+    try:
+        done = podgate("install", *options)
+        assert done.code == 2
+        assert done.error.startswith("issuer.cert-manager.io/podgate-")
+        assert "kubectl api-resources" in done.error
+    finally:
+        assert cluster.uninstall().code == 0
+
+
+def test_users_without_rights_read_which_right_they_need(cluster: Cluster) -> None:
+    kubeconfig = cluster.plane.kubeconfig_for("a-developer")
+    for command, verb in (("install", "get"), ("uninstall", "get")):
+        done = podgate(command, "--kubeconfig", kubeconfig)
+        assert done.code == 2
+        assert f"namespace/podgate-system: cannot {verb}: HTTP 403" in done.error
+        assert f"grant the right to {verb} namespaces" in done.error
+
+
+def test_unreachable_cluster_is_named(cluster: Cluster) -> None:
+    kubeconfig = cluster.plane.kubeconfig_for("nobody", server="https://127.0.0.1:1")
+    done = podgate("uninstall", "--kubeconfig", kubeconfig)
+    assert done.code == 2
+    assert "namespace/podgate-system: cannot get" in done.error
+    assert "check the cluster and the kubeconfig" in done.error

@@ -91,9 +91,19 @@ class CertificateController:
 
 async def bootstrap(settings: ControllerSettings) -> BootstrapResult:
     """Run the leader's tasks once, for a cluster that has no leader yet."""
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    client = await kubernetes.connect(settings.kubeconfig)
+    try:
+        return await bootstrap_with(client, settings)
+    finally:
+        await client.close()
+
+
+async def bootstrap_with(client: "ApiClient", settings: ControllerSettings) -> BootstrapResult:
+    """Do so with a client; the settings' kubeconfig is not used."""
     from certs.cluster import loop  # noqa: PLC0415  as above
     from certs.cluster.api import Api  # noqa: PLC0415  as above
-    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
     done: list[str] = []
     reports = loop.TaskReports(
@@ -101,11 +111,7 @@ async def bootstrap(settings: ControllerSettings) -> BootstrapResult:
         *(lambda _: None, lambda _: None, lambda _: None),
         lambda: None,
     )
-    client = await kubernetes.connect(settings.kubeconfig)
-    try:
-        errors = await loop.reconcile(Api(client, lambda: True), _beginning(settings), reports)
-    finally:
-        await client.close()
+    errors = await loop.reconcile(Api(client, lambda: True), _beginning(settings), reports)
     return BootstrapResult(tuple(done), errors)
 
 

@@ -30,7 +30,8 @@ _FILES = {
     "--pki",
     type=click.Path(path_type=Path),
     help="folder that `podgate install --server-url` has filled: the default of --tls-cert, --tls-key, --serving-ca,"
-    " --client-ca, --jwks and --identities; --kubeconfig is then by default KUBECONFIG, else ~/.kube/config",
+    " --client-ca, --jwks and --identities; --kubeconfig is then by default KUBECONFIG, else ~/.kube/config, and"
+    " --webhook-configurations keep",
 )
 @options_of(settings.Settings)
 def serve(*, pki: Path | None, **flags: str | None) -> None:
@@ -48,6 +49,7 @@ def _defaults(pki: Path, flags: dict[str, str | None]) -> dict[str, str]:
     """Return the files of a folder for the settings that are not given, and the user's kubeconfig."""
     found = {name: str(pki / file) for name, file in _FILES.items()}
     if flags["policy"] is None and settings.variable_of("policy") not in os.environ:
+        found["webhook_configurations"] = str(settings.WebhookConfigurationMode.KEEP)
         found["kubeconfig"] = os.environ.get("KUBECONFIG") or str(KUBECONFIG.expanduser())
     return {
         name: text

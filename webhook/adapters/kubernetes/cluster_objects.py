@@ -1,5 +1,6 @@
 """Objects of any kind: read, applied, created and deleted with the rights of a kubeconfig's user."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,10 @@ _STRICT = (("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"))
 _DRY_RUN = (("dryRun", "All"),)
 _BACKGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 """The object itself is gone at once, its Pods follow: a webhook configuration must not stay until they have."""
+
+_MANAGER = re.compile(r'conflicts? with "([^"]+)"')
+_OWN_MANAGERS = frozenset({"podgate-webhooks"})
+"""Field managers that follow what is applied: the controller writes the webhooks of the policy too."""
 
 
 class ClusterObjects:
@@ -49,6 +54,8 @@ class ClusterObjects:
         try:
             return await self._request("PATCH", reference.path, query, document)
         except ApiError as error:
+            if not is_forced and _is_with_podgate(error):
+                return await self.apply(document, is_dry=is_dry, is_forced=True)
             raise _failure("patch", reference, error) from None
 
     async def create(self, document: Json, *, is_dry: bool = False) -> Json:
@@ -92,6 +99,12 @@ class ClusterObjects:
         return decoded(await answer(self._client, method, path, self._seconds, query, body), dict[str, Any])
 
 
+def _is_with_podgate(error: ApiError) -> bool:
+    """Return whether an apply conflicts with fields of Podgate's own controller only."""
+    managers = _MANAGER.findall(str(error)) if isinstance(error, RefusedError) and error.status == CONFLICT else []
+    return bool(managers) and {*managers} <= _OWN_MANAGERS
+
+
 def _failure(verb: str, reference: ObjectReference, error: ApiError) -> UserError:
     where = f" in {reference.namespace}" if reference.namespace else ""
     right = f"{verb} {reference.resource}{where}"
@@ -101,6 +114,8 @@ def _failure(verb: str, reference: ObjectReference, error: ApiError) -> UserErro
 def _remedy(error: ApiError) -> str:
     if isinstance(error, UnreachedError):
         return "check the cluster and the kubeconfig: kubectl get --raw /readyz"
+    if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+        return "install what defines this kind first: kubectl api-resources shows the kinds of the cluster"
     if isinstance(error, RefusedError) and error.status == CONFLICT:
         return "undo the other manager's change, or give --force-conflicts to take these fields over"
     return ""

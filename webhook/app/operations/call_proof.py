@@ -72,7 +72,7 @@ class CallProver:
         answer = await self._cluster.attempt("POST", pod.reference.collection, pod.pod)
         where = f"a Pod of service {pod.service} in namespace {pod.reference.namespace}"
         if isinstance(answer, str):
-            self._reason = probe.failed_call(answer)
+            self._reason = self._shown(probe.failed_call(answer))
             return f"{where} was denied in a dry run" if probe.is_denied_by_podgate(answer) else ""
         return f"{where} came back rewritten from a dry run" if pod.is_rewritten(answer) else ""
 
@@ -101,11 +101,15 @@ class CallProver:
             while asyncio.get_running_loop().time() < end_seconds:
                 answer = await self._cluster.attempt("POST", ObjectReference.of(pod).collection, pod)
                 if isinstance(answer, str) and (reason := probe.failed_call(answer)):
-                    return reason
+                    return self._shown(reason)
                 await asyncio.sleep(_POLL_SECONDS)
         finally:
             await self._delete(webhooks)
         return ""
+
+    def _shown(self, reason: str) -> str:
+        """Return an error of the API server, whose URL has the secret path of reduced mode, without that."""
+        return reason.replace(self._client.secret, "<path>") if self._client.secret else reason
 
     async def _delete(self, webhooks: tuple[dict[str, object], ...]) -> None:
         for one in webhooks:

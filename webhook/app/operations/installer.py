@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from webhook.app.operations.call_proof import CallProof, CallProver
 from webhook.core.document import configmap
 from webhook.core.installation import plan as plans
+from webhook.core.installation import rollout
 from webhook.core.installation.objects import Json, ObjectReference, differs
 from webhook.core.installation.plan import InstallPlan, LiveState, Obstacle
 from webhook.core.installation.record import RECORD, InstallationRecord
@@ -80,10 +81,24 @@ class Installer:
         for one in rendered:
             await self._put(one)
 
-    async def prove(self, policy: LoadedPolicy, client: ClientConfig) -> CallProof:
-        """Prove that the API server calls Podgate."""
+    async def prove(self, policy: LoadedPolicy, client: ClientConfig, seconds: float = _PROOF_SECONDS) -> CallProof:
+        """Prove that the API server calls Podgate, within some seconds."""
         self._progress.on_wait("the API server to call Podgate in a dry run")
-        return await CallProver(self._cluster, policy, client).prove(_PROOF_SECONDS)
+        return await CallProver(self._cluster, policy, client).prove(seconds)
+
+    async def roll_out(self, reference: ObjectReference) -> str:
+        """Wait until a Deployment has been rolled out; return what delays it if that takes too long, else ""."""
+        self._progress.on_wait(f"{reference} to be rolled out")
+        end_seconds = asyncio.get_running_loop().time() + self._terms.wait_seconds
+        while True:
+            live = await self._cluster.get(reference)
+            if live is not None and rollout.is_complete(live):
+                return ""
+            if asyncio.get_running_loop().time() >= end_seconds:
+                pods = ObjectReference("v1", "Pod", "", reference.namespace)
+                selected = await self._cluster.items(pods, f"app.kubernetes.io/name={reference.name}")
+                return f"{reference}: {rollout.delays(live, selected) if live is not None else 'deleted'}"
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _put(self, document: Json) -> None:
         reference = ObjectReference.of(document)

@@ -1,17 +1,22 @@
-"""Folder with the files of a server outside the cluster: certificates, token, key set and identities."""
+"""Folder with the credentials that the user manages, and the Secrets with its content."""
 
-from collections.abc import Iterator
+import base64
+import secrets
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from certs import CertsError, ServerFolder, TokenClaims, read, write
 from webhook.app.operations.shipped_manifests import identities
+from webhook.authentication.secret_path_file import read_paths
 from webhook.core.document.configmap import NAMESPACE
 from webhook.errors import UserError
 
 _SERVICE_HOST = f"podgate.{NAMESPACE}.svc"
-_IDENTITIES = "identities.yaml"
+_IDENTITIES, _SECRET_PATH = "identities.yaml", "path"
+_SECRET_BYTES = 32
 
 
 def issue_missing(folder: Path, host: str, *, is_dry: bool) -> list[str]:
@@ -20,6 +25,49 @@ def issue_missing(folder: Path, host: str, *, is_dry: bool) -> list[str]:
         return list(_issue_missing(folder, host, is_dry=is_dry))
     except CertsError as error:
         raise UserError(str(error), error.remedy) from None
+
+
+def issue_for_service(folder: Path, *, is_reduced: bool, is_dry: bool) -> list[str]:
+    """Issue what servers in the cluster lack; in reduced mode with a secret path. Return the paths of the files."""
+    issued = issue_missing(folder, _SERVICE_HOST, is_dry=is_dry)
+    path = folder / _SECRET_PATH
+    if is_reduced and not path.exists():
+        if not is_dry:
+            write(path, secrets.token_hex(_SECRET_BYTES).encode(), secret=True)
+        issued.append(str(path))
+    return issued
+
+
+def secret_path(folder: Path) -> str:
+    """Return the path that the API server calls in reduced mode; "" before it has been created."""
+    path = folder / _SECRET_PATH
+    return read_paths(read(path), path)[0] if path.exists() else ""
+
+
+def credentials(folder: Path, *, is_reduced: bool) -> list[dict[str, Any]]:
+    """Return the Secrets and the key set with the content of the folder; nothing before they have been issued."""
+    if not (folder / "ca.crt").exists():
+        return []
+    serving = {"tls.crt": "server.crt", "tls.key": "server.key", "serving-ca.crt": "ca.crt"}
+    if is_reduced:
+        return [
+            _secret("podgate-tls", folder, serving),
+            _secret("podgate-reduced-path", folder, {"path": _SECRET_PATH}),
+        ]
+    caller = {"tls.crt": "kube-apiserver.crt", "tls.key": "kube-apiserver.key", "ca.crt": "ca.crt", "token": "token"}
+    key_set = _object("ConfigMap", "podgate-jwks", {"jwks.json": read(folder / "jwks.json").decode()})
+    tls = _secret("podgate-tls", folder, {**serving, "ca.crt": "ca.crt"})
+    return [tls, _secret("podgate-apiserver", folder, caller), key_set]
+
+
+def _secret(name: str, folder: Path, files: Mapping[str, str]) -> dict[str, Any]:
+    data = {key: base64.b64encode(read(folder / file)).decode() for key, file in files.items()}
+    return {**_object("Secret", name, data), "type": "Opaque"}
+
+
+def _object(kind: str, name: str, data: Mapping[str, str]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/name": "podgate"}}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": dict(data)}
 
 
 def ca_bundle(folder: Path) -> bytes:

@@ -1,0 +1,204 @@
+"""Options of `podgate install` for the way to run Podgate."""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from webhook.cli.options.cluster_options import ClusterLocation
+from webhook.cli.options.urls import base_url
+from webhook.core.installation import ways
+from webhook.core.installation.kustomization import objects
+from webhook.core.installation.plan import InstallPlan, outside
+from webhook.core.installation.record import InstallationRecord
+from webhook.core.webhook_configurations import ClientConfig
+from webhook.errors import UserError
+from webhook.ports.store_url import MEMORY, StoreUrl
+from webhook.support.redaction import masked
+
+if TYPE_CHECKING:
+    from webhook.app.operations.call_proof import CallProof
+    from webhook.app.operations.installer import InstallProgress, InstallTerms
+
+_ADMISSION_PORT, _PLAIN_PORT = 8443, 8081
+_URL = "https://HOST:PORT"
+_FROM_DAEMON = "Run a DaemonSet that writes kube-apiserver's credentials on control plane nodes."
+
+
+@dataclass(frozen=True, slots=True)
+class InstallOptions:
+    """The way to run Podgate, as given."""
+
+    store: str
+    certificates: str | None
+    is_reduced: bool
+    server_url: str | None
+    status_url: str | None
+    pki: Path
+    image: str | None
+    replicas: int | None
+    writes_node_files: bool
+
+    async def install(
+        self, where: ClusterLocation, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
+    ) -> "CallProof | None":
+        """Install in this way; UserError for options that do not fit."""
+        self._check_store()
+        if self.server_url is not None:
+            return await self._outside(self.server_url, where, policy, terms, progress)
+        return await self._in_cluster(where, policy, terms, progress)
+
+    async def _outside(
+        self,
+        server_url: str,
+        where: ClusterLocation,
+        policy: str | None,
+        terms: "InstallTerms",
+        progress: "InstallProgress",
+    ) -> "CallProof | None":
+        from webhook.app.operations import outside_server, pki_folder  # noqa: PLC0415  load slowly
+
+        self._check_outside()
+        address = base_url("--server-url", server_url)
+        host, port = address.hostname or "", address.port or 443
+        plain_url = (self.status_url or f"http://{_bracketed(host)}:{_PLAIN_PORT}").rstrip("/")
+        plain_port = base_url("--status-url", plain_url, "http").port or 80
+        mode = self._mode()
+        record = InstallationRecord(version("podgate"), mode, ways.FILES, server_url.rstrip("/"), plain_url)
+        plan = self._plan(record, policy)
+        for file in pki_folder.issue_missing(self.pki, host, is_dry=terms.is_dry):
+            progress.on_object(file, "issued")
+        client = ClientConfig(server_url, pki_folder.ca_bundle(self.pki))
+        server = outside_server.OutsideServer(client, plain_url, self._serve_command(port, plain_port))
+        return await outside_server.install_outside(where.kubeconfig, where.context, plan, server, terms, progress)
+
+    async def _in_cluster(
+        self, where: ClusterLocation, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
+    ) -> "CallProof | None":
+        from webhook.app.operations import cluster_server  # noqa: PLC0415  loads slowly
+
+        if self.status_url is not None:
+            raise UserError(
+                "--status-url: is for a server outside the cluster", "give --server-url too, or leave it out"
+            )
+        certificates = self.certificates or (ways.FILES if self.is_reduced else ways.OWN)
+        plan = self._plan(InstallationRecord(version("podgate"), self._mode(), certificates), policy)
+        servers = cluster_server.ClusterServers(where.kubeconfig, certificates, self.pki, self.is_reduced)
+        return await cluster_server.install_in_cluster(where.context, plan, servers, terms, progress)
+
+    def _plan(self, record: InstallationRecord, policy: str | None) -> InstallPlan:
+        from webhook.app.operations import shipped_manifests  # noqa: PLC0415  loads slowly
+
+        files = shipped_manifests.manifest_files()
+        folder = ways.folder(record.mode, record.certificates)
+        if folder is None:
+            remedy = "reduced mode has counters in memory, and certificates that you manage: leave the others out"
+            raise UserError(f"--reduced: not with --certificates {record.certificates}", remedy)
+        documents = objects(files, folder)
+        if self.writes_node_files:
+            issuer = "cluster" if record.certificates == ways.CERT_MANAGER else "own"
+            documents += ways.with_tokens_of(objects(files, "apiserver"), issuer)
+        if record.server_url:
+            documents = list(outside(documents))
+        store = self.store if record.mode == ways.REDIS else None
+        documents = ways.chosen(documents, store=store, image=self.image, replicas=self.replicas)
+        return InstallPlan(record, tuple(documents), policy or shipped_manifests.example_policy(), policy is not None)
+
+    def _mode(self) -> str:
+        if self.is_reduced:
+            return ways.REDUCED
+        return ways.MEMORY if self.store == MEMORY else ways.REDIS
+
+    def _check_store(self) -> None:
+        if self.store == MEMORY:
+            if (self.replicas or 1) > 1:
+                remedy = "give --store the URL of a Redis that the servers share, or --replicas 1"
+                raise UserError(f"--replicas {self.replicas}: counters in memory are one server's", remedy)
+            return
+        if self.is_reduced:
+            raise UserError(f"--store {masked(self.store)!r}: not with --reduced", "leave one of the two out")
+        try:
+            url = StoreUrl.parse(self.store)
+        except ValueError as error:
+            raise UserError(f"--store {masked(self.store)!r}", str(error)) from None
+        if url.password:
+            remedy = "leave it out; put it into a Secret, and name its file with --store-password-file: docs/redis.md"
+            raise UserError(f"--store {masked(self.store)!r}: everybody who reads Pods could read the password", remedy)
+
+    def _check_outside(self) -> None:
+        """Reject options that are for servers in the cluster."""
+        given = {
+            "--certificates": self.certificates not in {None, ways.FILES},
+            "--reduced": self.is_reduced,
+            "--image": self.image is not None,
+            "--replicas": self.replicas is not None,
+            "--apiserver-files": self.writes_node_files,
+        }
+        for flag, is_given in given.items():
+            if is_given:
+                raise UserError(f"{flag}: not with --server-url, where no server is in the cluster", "leave it out")
+
+    def _serve_command(self, port: int, plain_port: int) -> str:
+        """Return the command that starts the server, without options that have their default."""
+        options = [f"--listen 0.0.0.0:{port}"] if port != _ADMISSION_PORT else []
+        options += [f"--plain-listen 0.0.0.0:{plain_port}"] if plain_port != _PLAIN_PORT else []
+        options += [f"--store {shlex.quote(self.store)}"] if self.store != MEMORY else []
+        return " ".join(("podgate serve --pki", shlex.quote(str(self.pki)), *options))
+
+
+def installation(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the way to run Podgate, passed as `options`."""
+
+    @click.option("--store", default=MEMORY, show_default=True, metavar="memory|redis://...", help="Counters.")
+    @click.option(
+        "--certificates",
+        type=click.Choice(ways.CERTIFICATES),
+        help="Manager of the certificates: you (in --pki), Podgate itself, or cert-manager."
+        "  [default: own; with --server-url and --reduced: files]",
+    )
+    @click.option(
+        "--reduced", is_flag=True, help="Accept callers without credentials; read docs/reduced-mode.md first."
+    )
+    @click.option(
+        "--server-url", metavar=_URL, help="Address of a server outside the cluster, instead of servers in it."
+    )
+    @click.option(
+        "--status-url", metavar="http://HOST:PORT", help="Its plain port.  [default: the same host, port 8081]"
+    )
+    @click.option(
+        "--pki",
+        type=click.Path(path_type=Path),
+        default="pki",
+        show_default=True,
+        help="Folder of certificates that you manage; what is missing is issued.",
+    )
+    @click.option("--image", help="Image of the servers.  [default: that of the manifests]")
+    @click.option("--replicas", type=click.IntRange(1), help="Number of servers.  [default: 1; 2 with Redis]")
+    @click.option("--apiserver-files", "node_files", is_flag=True, help=_FROM_DAEMON)
+    @wraps(command)
+    def run(  # noqa: PLR0913  one argument an option
+        *,
+        store: str,
+        certificates: str | None,
+        reduced: bool,
+        server_url: str | None,
+        status_url: str | None,
+        pki: Path,
+        image: str | None,
+        replicas: int | None,
+        node_files: bool,
+        **rest: Any,
+    ) -> None:
+        options = InstallOptions(store, certificates, reduced, server_url, status_url, pki, image, replicas, node_files)
+        command(options=options, **rest)
+
+    return run
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
