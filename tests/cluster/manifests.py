@@ -6,6 +6,9 @@ from typing import Any
 
 import yaml
 
+from webhook.app.operations.shipped_manifests import manifest_files
+from webhook.core.installation.kustomization import objects as kustomize
+
 FOLDER = Path(__file__).parents[2] / "manifests"
 WEBHOOKS = FOLDER / "50-webhooks.yaml"
 PLACEHOLDER = b"PLACEHOLDER: podgate policy webhooks --ca FILE puts your CA here"
@@ -14,6 +17,19 @@ PLACEHOLDER = b"PLACEHOLDER: podgate policy webhooks --ca FILE puts your CA here
 def objects(name: str) -> list[dict[str, Any]]:
     """Return the objects of one file."""
     return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def built(kustomization: str) -> list[dict[str, Any]]:
+    """Return the objects of a kustomization."""
+    return kustomize(manifest_files(), kustomization)
+
+
+def deployment(kustomization: str) -> dict[str, Any]:
+    """Return the server's Deployment of a kustomization."""
+    [found] = [
+        one for one in built(kustomization) if (one["kind"], one["metadata"]["name"]) == ("Deployment", "podgate")
+    ]
+    return found
 
 
 def policy() -> str:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from certs.authority import server_names
 from certs.files import write_key_pair
@@ -44,7 +42,7 @@ services:
 """
 CLOSED, LIMITED, OPEN = NAMESPACES = ("reduced-closed", "reduced-limited", "reduced-open")
 REFUSED = ("podgate_refused_calls_total", 'reason="authentication_path"')
-FOLDER = manifests.FOLDER / "reduced"
+REDUCED = "overlays/reduced"
 PAGE = manifests.FOLDER.parent / "docs/reduced-mode.md"
 
 
@@ -174,15 +172,10 @@ def test_during_an_outage_the_api_server_discloses_the_path_in_its_error(site: R
 # --- shipped manifests and documentation ---
 
 
-def deployment(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load(path.read_text())
-    return document
-
-
 def test_deployment_differs_from_the_default_only_in_caller_identity() -> None:
     reduced_deployment, default_deployment = (
-        deployment(FOLDER / "30-deployment.yaml"),
-        deployment(manifests.FOLDER / "base/30-deployment.yaml"),
+        manifests.deployment(REDUCED),
+        manifests.deployment("base"),
     )
     caller_flags = ("--client-ca=", "--jwks", "--cluster-keys", "--identities=", "--denied-tokens=", "--token-binding=")
     spec, default_spec = (one["spec"]["template"]["spec"] for one in (reduced_deployment, default_deployment))
@@ -202,8 +195,8 @@ def test_deployment_differs_from_the_default_only_in_caller_identity() -> None:
 
 
 def test_network_policy_names_the_server_ports_and_admits_no_wide_range() -> None:
-    [policy] = yaml.safe_load_all((FOLDER / "35-networkpolicy.yaml").read_text())
-    spec = deployment(FOLDER / "30-deployment.yaml")["spec"]
+    [policy] = [one for one in manifests.built(REDUCED) if one["kind"] == "NetworkPolicy"]
+    spec = manifests.deployment(REDUCED)["spec"]
     assert policy["spec"]["podSelector"] == spec["selector"]
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     ports = [port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]]
@@ -216,11 +209,13 @@ def test_network_policy_names_the_server_ports_and_admits_no_wide_range() -> Non
 
 
 def test_api_server_accepts_the_reduced_manifests(plane: ControlPlane) -> None:
-    printed = plane.kubectl("apply", "--dry-run=server", "-k", str(FOLDER)).stdout.splitlines()
-    assert {line.split()[0] for line in printed} == {
-        "deployment.apps/podgate",
-        "networkpolicy.networking.k8s.io/podgate-reduced",
-    }
+    overlay = str(manifests.FOLDER / REDUCED)
+    printed = plane.kubectl("apply", "--server-side", "--dry-run=server", "-k", overlay).stdout.splitlines()
+    names = {line.split()[0] for line in printed}
+    assert "deployment.apps/podgate" in names
+    assert {name for name in names if name.startswith("networkpolicy.")} == {
+        "networkpolicy.networking.k8s.io/podgate-reduced"
+    }, "another one would admit all callers"
 
 
 def test_documented_steps_install_it_and_change_the_path(plane: ControlPlane, tmp_path: Path) -> None:
@@ -229,6 +224,7 @@ def test_documented_steps_install_it_and_change_the_path(plane: ControlPlane, tm
     certificates, server, webhooks = (textwrap.dedent(block) for block in blocks)
     change = re.search(r"`(\(umask 077; printf .+?\))`.+?`(kubectl create secret .+?)`\.", PAGE.read_text(), re.DOTALL)
     assert change is not None
+    plane.delete("/api/v1/namespaces/podgate-system/configmaps/podgate-policy")  # of another test: it is never replaced
     with LoadBalancers() as load_balancers:
         readme_site = ReadmeSite(plane, tmp_path, load_balancers.open())
         (tmp_path / "policy.yaml").write_text(POLICY)
@@ -261,7 +257,7 @@ def paths_in_webhooks(plane: ControlPlane) -> tuple[str, ...]:
 
 def test_deployment_flags_are_parsed_by_the_server(tmp_path: Path) -> None:
     files = Reduced.at(tmp_path)
-    [container] = deployment(FOLDER / "30-deployment.yaml")["spec"]["template"]["spec"]["containers"]
+    [container] = manifests.deployment(REDUCED)["spec"]["template"]["spec"]["containers"]
     flags = dict(argument.split("=", 1) for argument in container["args"])
     local_paths = {
         "--tls-cert": files.pki.paths.certificate,

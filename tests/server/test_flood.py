@@ -16,9 +16,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.authentication.test_secret_path import SECRET, Reduced, reduced
+from tests.cluster.manifests import deployment
 from tests.harness.attackers import Attack, attacking
 from tests.harness.identity import Signer
 from tests.harness.raw_http import BODY, eventually, head, line, sized, status
@@ -222,9 +222,7 @@ def peak_rss_bytes(server: Serving) -> int:
 
 
 def memory_limit_bytes(mode: str) -> int:
-    folder = Path(__file__).parents[2] / "manifests" / ("base" if mode == MUTUAL else "reduced")
-    [deployment] = yaml.safe_load_all((folder / "30-deployment.yaml").read_text())
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    [container] = deployment("base" if mode == MUTUAL else "overlays/reduced")["spec"]["template"]["spec"]["containers"]
     return int(container["resources"]["limits"]["memory"].removesuffix("Mi")) << 20
 
 

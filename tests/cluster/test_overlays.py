@@ -1,0 +1,55 @@
+"""The shipped kustomizations: built by `podgate install` as by kubectl, and accepted by a real API server."""
+
+import subprocess
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster import manifests
+from tests.cluster.binaries import binaries
+from tests.cluster.controlplane import ControlPlane
+from webhook.core.installation.objects import ObjectReference, is_namespaced
+
+OVERLAYS = sorted(f"overlays/{path.name}" for path in (manifests.FOLDER / "overlays").iterdir())
+KUSTOMIZATIONS = [".", *OVERLAYS, "apiserver"]
+
+
+def by_reference(objects: Iterable[dict[str, Any]]) -> dict[ObjectReference, dict[str, Any]]:
+    return {ObjectReference.of(one): one for one in objects}
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_install_builds_what_kubectl_builds(kustomization: str) -> None:
+    command = [binaries().kubectl, "kustomize", manifests.FOLDER / kustomization]
+    printed = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert by_reference(manifests.built(kustomization)) == by_reference(yaml.safe_load_all(printed))
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_no_kustomization_has_the_policy(kustomization: str) -> None:
+    assert "podgate-policy" not in {one["metadata"]["name"] for one in manifests.built(kustomization)}
+
+
+@pytest.mark.parametrize("kustomization", KUSTOMIZATIONS)
+def test_each_namespaced_object_names_its_namespace(kustomization: str) -> None:
+    for one in manifests.built(kustomization):
+        assert is_namespaced(one) == ("namespace" in one["metadata"]), ObjectReference.of(one)
+
+
+@pytest.mark.parametrize("overlay", [".", *(name for name in OVERLAYS if "cert-manager" not in name)])
+def test_api_server_accepts_the_overlay(plane: ControlPlane, overlay: str) -> None:
+    command = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict")
+    plane.kubectl(*command, "-k", str(manifests.FOLDER / overlay))
+
+
+def test_several_servers_are_spread_and_survive_a_drain() -> None:
+    objects = manifests.built("overlays/redis")
+    deployments = [one for one in objects if one["kind"] == "Deployment"]
+    budgets = [one["spec"]["selector"] for one in objects if one["kind"] == "PodDisruptionBudget"]
+    assert [one["spec"]["selector"] for one in deployments] == budgets
+    for one in deployments:
+        assert one["spec"]["replicas"] > 1
+        keys = {spread["topologyKey"] for spread in one["spec"]["template"]["spec"]["topologySpreadConstraints"]}
+        assert keys == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
