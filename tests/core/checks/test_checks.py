@@ -14,13 +14,14 @@ from webhook.core.breaker import State
 from webhook.core.checks import SECTIONS, ClusterCheck, ClusterFacts, judged
 from webhook.core.checks.calls import probes_of
 from webhook.core.checks.check import result
-from webhook.core.checks.facts import CertificateFact, ProbeFact
+from webhook.core.checks.facts import CertificateFact, ProbeFact, RightFact
 from webhook.core.checks.objects import (
     BudgetObject,
     ClusterMetadata,
     ClusterObject,
     LeaseHolderObject,
     LeaseHolding,
+    NetworkPolicyObject,
     PodObject,
 )
 from webhook.core.checks.rights import Right, expected_rights
@@ -73,7 +74,7 @@ def test_each_code_is_used_once() -> None:
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.code)
 def test_check_needs_facts_that_exist_and_has_an_entry_in_the_runbook(check: ClusterCheck) -> None:
-    assert {*check.needs} <= {field.name for field in fields(ClusterFacts)}
+    assert {*check.needs} <= {field.name for field in fields(ClusterFacts)} | {"policy", "webhooks"}
     assert re.fullmatch(r"[a-z]+(-[a-z]+)+", check.code)
     assert f"\n### {check.code}\n" in RUNBOOK.read_text()
 
@@ -290,6 +291,48 @@ def test_override_is_found_a_day_after_its_end(ended_us: int, count: int) -> Non
     facts = replace(FACTS, overrides_map=ConfigMap(data={OVERRIDES_KEY: text}))
     assert len(values("overrides-ended", facts)) == count
     assert values("overrides-invalid", facts) == []
+
+
+def test_reduced_mode_wants_a_network_policy() -> None:
+    facts = replace(FACTS, status={**FACTS.status, "clientIdentity": "reduced"})
+    assert len(values("reduced-unprotected", facts)) == 1
+    policy = decoded(NetworkPolicyObject, {"metadata": {}, "spec": {"podSelector": {"matchLabels": SERVER_LABELS}}})
+    assert values("reduced-unprotected", replace(facts, network_policies=[policy])) == []
+    assert values("reduced-unprotected", FACTS) == []
+
+
+SERVER_LABELS = {"app.kubernetes.io/name": "podgate"}
+
+
+@pytest.mark.parametrize(
+    ("command", "count"),
+    [
+        (["kube-apiserver", "--admission-control-config-file=/etc/x.yaml"], 0),
+        (["kube-apiserver", "--admission-control-config-file", "/etc/x.yaml"], 0),
+        (["kube-apiserver", "--etcd-servers=x"], 1),
+    ],
+)
+def test_kube_apiserver_without_credentials_is_found(command: list[str], count: int) -> None:
+    metadata = {"name": "kube-apiserver-a", "namespace": "kube-system", "labels": {"component": "kube-apiserver"}}
+    static = decoded(PodObject, {"metadata": metadata, "spec": {"containers": [{"command": command}]}})
+    assert len(values("apiserver-flag-missing", replace(FACTS, workload_pods=[static]))) == count
+    reduced = {**FACTS.status, "clientIdentity": "reduced"}
+    assert values("apiserver-flag-missing", replace(FACTS, workload_pods=[static], status=reduced)) == []
+
+
+def test_what_depends_on_an_absent_policy_or_configuration_is_not_ticked() -> None:
+    assert result(CHECKS["no-node-fits"], FACTS).not_checked == "there is no valid policy"
+    assert (
+        result(CHECKS["webhooks-stale"], FACTS).not_checked
+        == "there are no webhook configurations; there is no valid policy"
+    )
+    assert not result(CHECKS["webhooks-missing"], FACTS).not_checked
+
+
+def test_missing_rights_are_one_finding_for_each_account() -> None:
+    rights = [RightFact("podgate", f"get {number}", is_granted=False) for number in range(7)]
+    facts = replace(FACTS, rights=[*rights, RightFact("podgate-controller", "list pods", is_granted=True)])
+    assert values("right-missing", facts) == ["may not get 0; get 1; get 2; get 3; get 4, and 2 more"]
 
 
 # --- rights ---

@@ -7,7 +7,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.checks.check import Observation, Section
 from webhook.core.checks.facts import ClusterFacts, labels_of
 from webhook.core.checks.objects import PodObject
-from webhook.core.installation.diagnosis import remedy
+from webhook.core.installation.diagnosis import FLAG, remedy
 from webhook.core.installation.probe import PodProbe, failed_call, is_denied_by_podgate, pod_probes
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.policy.matching import Matcher
@@ -78,7 +78,20 @@ def calls_refused(facts: ClusterFacts) -> Iterator[Observation]:
         yield Observation(facts.server, f"podgate_refused_calls_total{{reason={reason}}}", f"{count} more", advice)
 
 
-@SECTION.check("pods-unjudged", "existing Pods of services were judged", "workload_pods", "namespaces", "policy_map")
+@SECTION.check("apiserver-flag-missing", "kube-apiserver has credentials for webhooks", "workload_pods", "status")
+def apiserver_flag_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    """Read the static Pods of kube-apiserver, where it runs in Pods (kubeadm)."""
+    for pod in facts.workload_pods if facts.status["clientIdentity"] != "reduced" else ():
+        if pod.metadata.namespace != "kube-system" or pod.labels.get("component") != "kube-apiserver":
+            continue
+        words = [word for one in pod.spec.containers or () for word in (*(one.command or ()), *(one.args or ()))]
+        if not any(word.partition("=")[0] == FLAG for word in words):
+            yield Observation(
+                f"Pod kube-system/{pod.name}", FLAG, "absent: it sends no certificate, no token", remedy("")
+            )
+
+
+@SECTION.check("pods-unjudged", "existing Pods of services were judged", "workload_pods", "namespaces", "policy")
 def pods_unjudged(facts: ClusterFacts) -> Iterator[Observation]:
     """Report recent Pods without the annotation, one by namespace; older ones may be older than their service."""
     for namespace, pods in _owned_pods(facts).items():
@@ -92,7 +105,9 @@ def pods_unjudged(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(f"Pods in {namespace}", f"metadata.annotations[{HASH_ANNOTATION}]", value, advice)
 
 
-@SECTION.check("nobody-asks", "reviews arrive while Pods are created", "status", "workload_pods", "namespaces")
+@SECTION.check(
+    "nobody-asks", "reviews arrive while Pods are created", "status", "workload_pods", "namespaces", "policy"
+)
 def nobody_asks(facts: ClusterFacts) -> Iterator[Observation]:
     """Compare the last review with the newest Pod. With several servers, the one that answers may get no calls."""
     if "lastReviewAt" not in facts.status or facts.status["replicas"]["count"] > 1:

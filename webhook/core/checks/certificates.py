@@ -50,7 +50,7 @@ def serving_certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(facts.server, f"status.certificates[{one['name']}].notAfter", value, _REMEDY[SERVING])
 
 
-@SECTION.check("serving-certificate-names", "the serving certificate has the webhooks' host", "secrets", "mutating")
+@SECTION.check("serving-certificate-names", "the serving certificate has the webhooks' host", "secrets", "webhooks")
 def serving_certificate_names(facts: ClusterFacts) -> Iterator[Observation]:
     hosts = dict.fromkeys(_host(webhook["clientConfig"]) for _, webhook in webhooks_of(facts))
     for one in facts.secrets.get(SERVING, ()):

@@ -29,7 +29,7 @@ Judge = Callable[[ClusterFacts], Iterable[Observation]]
 
 @dataclass(frozen=True, slots=True)
 class ClusterCheck:
-    """One judgement. `needs`: the facts that it reads, by their name in `ClusterFacts`."""
+    """One judgement. `needs`: the facts that it reads, by their attribute of `ClusterFacts`."""
 
     code: str
     title: str
@@ -68,7 +68,7 @@ class CheckOutcome:
 
 def result(check: ClusterCheck, facts: ClusterFacts) -> CheckOutcome:
     """Return the outcome of one check; it is not judged if a fact that it needs could not be read."""
-    reasons = dict.fromkeys(facts.unread[name] for name in check.needs if name in facts.unread)
+    reasons = dict.fromkeys(filter(None, map(facts.why_unknown, check.needs)))
     if reasons:
         return CheckOutcome(check, not_checked="; ".join(reasons))
     return CheckOutcome(check, tuple(check.judge(facts)))

@@ -10,6 +10,7 @@ from webhook.core.kubernetes.timestamps import microseconds
 SECTION = Section("leader and rights")
 _LEASE = "podgate-leader"
 _SECOND_US = 1_000_000
+_RIGHTS_SHOWN = 5
 
 
 @SECTION.check("leader-missing", "a leader renews its Lease", "leases")
@@ -28,7 +29,14 @@ def leader_missing(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("right-missing", "service accounts have the rights of the manifests", "rights")
 def right_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    missing: dict[str, list[str]] = {}
     for fact in facts.rights:
         if not fact.is_granted:
-            remedy = "kubectl apply -f manifests/base/10-rbac.yaml (and those of redis/, certificates/)"
-            yield Observation(f"ServiceAccount {NAMESPACE}/{fact.account}", "rights", f"may not {fact.right}", remedy)
+            missing.setdefault(fact.account, []).append(fact.right)
+    for account, rights in missing.items():
+        more = f", and {len(rights) - _RIGHTS_SHOWN} more" if len(rights) > _RIGHTS_SHOWN else ""
+        remedy = (
+            "kubectl apply -f manifests/base/10-rbac.yaml -f manifests/base/11-rbac-webhooks.yaml (and those of redis/)"
+        )
+        value = f"may not {'; '.join(rights[:_RIGHTS_SHOWN])}{more}"
+        yield Observation(f"ServiceAccount {NAMESPACE}/{account}", "rights", value, remedy)

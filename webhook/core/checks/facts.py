@@ -12,6 +12,7 @@ from webhook.core.checks.objects import (
     EndpointSliceObject,
     FailureEvent,
     LeaseHolderObject,
+    NetworkPolicyObject,
     PodObject,
     ReplicasObject,
     ServiceObject,
@@ -19,6 +20,7 @@ from webhook.core.checks.objects import (
 from webhook.core.document import DocumentError, Purpose, configmap, load
 from webhook.core.policy.matching import NAME_LABEL, Matcher
 from webhook.core.policy.model import LoadedPolicy, Service
+from webhook.core.webhook_configurations import NAMES, ConfigurationName
 
 Json = dict[str, Any]
 
@@ -82,6 +84,7 @@ class ClusterFacts:
     pods: Sequence[PodObject] = ()
     """Podgate's own."""
     budgets: Sequence[BudgetObject] = ()
+    network_policies: Sequence[NetworkPolicyObject] = ()
     leases: Sequence[LeaseHolderObject] = ()
     workload_pods: Sequence[PodObject] = ()
     """Of all namespaces."""
@@ -119,6 +122,27 @@ class ClusterFacts:
     @property
     def policy_problems(self) -> tuple[str, ...]:
         return self._read_policy[1]
+
+    @cached_property
+    def webhooks(self) -> Mapping[ConfigurationName, Json]:
+        """Podgate's live webhook configurations."""
+        by_kind = {"Mutating": self.mutating, "Validating": self.validating}
+        named = {
+            ConfigurationName(f"{kind}WebhookConfiguration", one["metadata"]["name"]): one
+            for kind, configurations in by_kind.items()
+            for one in configurations
+        }
+        return {name: named[name] for name in NAMES if name in named}
+
+    def why_unknown(self, fact: str) -> str:
+        """Return why a fact is not known, "" if it is: it could not be read, or there is none."""
+        match fact:
+            case "policy":
+                return self.why_unknown("policy_map") or ("" if self.policy else "there is no valid policy")
+            case "webhooks":
+                unread = self.why_unknown("mutating") or self.why_unknown("validating")
+                return unread or ("" if self.webhooks else "there are no webhook configurations")
+        return self.unread.get(fact, "")
 
     @cached_property
     def owners(self) -> Mapping[str, tuple[Service, ...]]:

@@ -73,6 +73,7 @@ class ConditionObject(Struct, frozen=True):
 class ContainerSpecObject(Struct, frozen=True):
     name: str = ""
     image: str = ""
+    command: tuple[str, ...] | None = None
     args: tuple[str, ...] | None = None
 
 
@@ -140,6 +141,14 @@ class BudgetObject(ClusterObject, frozen=True):
 
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
+
+
+class NetworkPolicySpec(Struct, frozen=True, rename="camel"):
+    pod_selector: LabelSelector = LabelSelector()
+
+
+class NetworkPolicyObject(ClusterObject, frozen=True):
+    spec: NetworkPolicySpec = NetworkPolicySpec()
 
 
 class LeaseHolding(Struct, frozen=True, rename="camel"):

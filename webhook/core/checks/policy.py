@@ -28,7 +28,7 @@ def policy_invalid(facts: ClusterFacts) -> Iterator[Observation]:
         yield Observation(_POLICY, f"data[{configmap.KEY}]", problem, _LINT)
 
 
-@SECTION.check("policy-not-in-force", "the server applies it", "policy_map", "status")
+@SECTION.check("policy-not-in-force", "the server applies it", "policy", "status")
 def policy_not_in_force(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.policy is not None and facts.status["policy"]["hash"] != facts.policy.hash:
         value = f"{facts.status['policy']['hash'] or 'none'}, the live policy is {facts.policy.hash}"
@@ -55,7 +55,7 @@ def overrides_ended(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(_OVERRIDES, f"entry of {entry.service}", f"ended {rfc3339(entry.until_us)}", remedy)
 
 
-@SECTION.check("override-unknown", "each is of a service", "overrides_map", "policy_map", severity=Severity.WARNING)
+@SECTION.check("override-unknown", "each is of a service", "overrides_map", "policy", severity=Severity.WARNING)
 def override_unknown(facts: ClusterFacts) -> Iterator[Observation]:
     names = {service.name for service in facts.policy.policy.services} if facts.policy is not None else set[str]()
     for entry in _valid_overrides(facts).entries if names else ():

@@ -12,6 +12,7 @@ from webhook.core.kubernetes.selector_match import selects
 
 SECTION = Section("servers")
 _SERVER, _CONTAINER = "podgate", "podgate"
+_NAME_LABEL = "app.kubernetes.io/name"
 _WAITING = {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "InvalidImageName"}
 _OLDEST = (1, 30)
 _PODS = f"kubectl get pods -n {NAMESPACE}"
@@ -71,7 +72,23 @@ def store_away(facts: ClusterFacts) -> Iterator[Observation]:
         yield Observation(facts.server, f"status.store.error ({store['kind']})", store["error"], remedy)
 
 
-@SECTION.check("deployment-missing", "the Deployment exists", "deployments", "services", "mutating")
+@SECTION.check(
+    "reduced-unprotected",
+    "it authenticates callers, or a NetworkPolicy restricts them",
+    "status",
+    "network_policies",
+    severity=Severity.WARNING,
+)
+def reduced_unprotected(facts: ClusterFacts) -> Iterator[Observation]:
+    labels = {_NAME_LABEL: _SERVER}
+    is_protected = any(selects(one.spec.pod_selector, labels) for one in facts.network_policies)
+    if facts.status["clientIdentity"] == "reduced" and not is_protected:
+        value = "reduced: every client that knows the path can call, and no NetworkPolicy selects the servers"
+        remedy = "put your addresses into manifests/reduced/35-networkpolicy.yaml and apply it (docs/reduced-mode.md)"
+        yield Observation(facts.server, "status.clientIdentity", value, remedy)
+
+
+@SECTION.check("deployment-missing", "the Deployment exists", "deployments", "services", "webhooks")
 def deployment_missing(facts: ClusterFacts) -> Iterator[Observation]:
     """Not needed for a server outside the cluster: the webhooks have a URL, or a Service without a selector."""
     named = {(webhook["clientConfig"].get("service") or {}).get("name") for _, webhook in webhooks_of(facts)}
@@ -159,11 +176,11 @@ def images_differ(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 def _servers(facts: ClusterFacts) -> list[ReplicasObject]:
-    return [one for one in facts.deployments if one.labels.get("app.kubernetes.io/name", one.name) == _SERVER]
+    return [one for one in facts.deployments if one.labels.get(_NAME_LABEL, one.name) == _SERVER]
 
 
 def _is_podgate(pod: PodObject) -> bool:
-    return pod.labels.get("app.kubernetes.io/name", "").startswith("podgate")
+    return pod.labels.get(_NAME_LABEL, "").startswith("podgate")
 
 
 def _has_redis(deployment: ReplicasObject) -> bool:

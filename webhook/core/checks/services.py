@@ -23,7 +23,7 @@ def _services(facts: ClusterFacts) -> tuple[Service, ...]:
 
 
 @SECTION.check(
-    "service-owns-nothing", "each service has a namespace", "policy_map", "namespaces", severity=Severity.WARNING
+    "service-owns-nothing", "each service has a namespace", "policy", "namespaces", severity=Severity.WARNING
 )
 def service_owns_nothing(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.policy is None:
@@ -38,7 +38,7 @@ def service_owns_nothing(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 @SECTION.check(
-    "namespace-exempt", "no namespace of a service is exempt", "policy_map", "namespaces", severity=Severity.WARNING
+    "namespace-exempt", "no namespace of a service is exempt", "policy", "namespaces", severity=Severity.WARNING
 )
 def namespace_exempt(facts: ClusterFacts) -> Iterator[Observation]:
     """Report namespaces that a service names; a service of all namespaces or of labels includes exempt ones anyway."""
@@ -54,7 +54,7 @@ def namespace_exempt(facts: ClusterFacts) -> Iterator[Observation]:
                 )
 
 
-@SECTION.check("priority-class-missing", "PriorityClasses exist", "policy_map", "priority_classes")
+@SECTION.check("priority-class-missing", "PriorityClasses exist", "policy", "priority_classes")
 def priority_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
     names = {one.name for one in facts.priority_classes}
     for service, plan in _plans(facts):
@@ -65,7 +65,7 @@ def priority_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
             )
 
 
-@SECTION.check("runtime-class-missing", "RuntimeClasses exist", "policy_map", "runtime_classes")
+@SECTION.check("runtime-class-missing", "RuntimeClasses exist", "policy", "runtime_classes")
 def runtime_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
     names = {one.name for one in facts.runtime_classes}
     for service, plan in _plans(facts):
@@ -76,7 +76,7 @@ def runtime_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
             )
 
 
-@SECTION.check("no-node-fits", "some Node has each service's labels", "policy_map", "nodes", severity=Severity.WARNING)
+@SECTION.check("no-node-fits", "some Node has each service's labels", "policy", "nodes", severity=Severity.WARNING)
 def no_node_fits(facts: ClusterFacts) -> Iterator[Observation]:
     for service, plan in _plans(facts):
         for key, value in plan.node_selector.items():

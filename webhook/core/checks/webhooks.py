@@ -23,20 +23,9 @@ _FOLLOW = f"{_RENDER}; or let the leader do it: --webhook-configurations=keep"
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 2, 10
 
 
-def live(facts: ClusterFacts) -> dict[ConfigurationName, Json]:
-    """Return Podgate's live configurations."""
-    by_kind = {"Mutating": facts.mutating, "Validating": facts.validating}
-    named = {
-        ConfigurationName(f"{kind}WebhookConfiguration", one["metadata"]["name"]): one
-        for kind, configurations in by_kind.items()
-        for one in configurations
-    }
-    return {name: named[name] for name in NAMES if name in named}
-
-
 def webhooks_of(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
     """Yield each of Podgate's live webhooks, with the name of its configuration."""
-    for name, configuration in live(facts).items():
+    for name, configuration in facts.webhooks.items():
         for webhook in configuration.get("webhooks") or ():
             yield str(name), webhook
 
@@ -46,7 +35,7 @@ def _wanted(facts: ClusterFacts) -> Mapping[ConfigurationName, Sequence[Json]]:
     if facts.policy is None:
         return {}
     try:
-        return wanted_webhooks(facts.policy, all_calls=leaves_out_no_call(live(facts)))
+        return wanted_webhooks(facts.policy, all_calls=leaves_out_no_call(facts.webhooks))
     except TooManyEntriesError:
         return {}
 
@@ -54,16 +43,16 @@ def _wanted(facts: ClusterFacts) -> Mapping[ConfigurationName, Sequence[Json]]:
 @SECTION.check("webhooks-missing", "all three configurations exist", "mutating", "validating")
 def webhooks_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for name in NAMES:
-        configuration = live(facts).get(name)
+        configuration = facts.webhooks.get(name)
         if configuration is None or not configuration.get("webhooks"):
             value = "absent" if configuration is None else "none"
             yield Observation(str(name), "webhooks", value, f"render and apply them: {_RENDER}")
 
 
-@SECTION.check("webhooks-stale", "they are rendered from the live policy", "mutating", "validating", "policy_map")
+@SECTION.check("webhooks-stale", "they are rendered from the live policy", "webhooks", "policy")
 def webhooks_stale(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in outdated(_wanted(facts), live(facts)):
-        if one.name in live(facts):
+    for one in outdated(_wanted(facts), facts.webhooks):
+        if one.name in facts.webhooks:
             value = "; ".join(one.differences)
             yield Observation(str(one.name), "webhooks", value, f"render and apply them again: {_FOLLOW}")
 
@@ -76,7 +65,7 @@ def webhooks_not_compared(facts: ClusterFacts) -> Iterator[Observation]:
         yield Observation(facts.server, "status.webhooks.error", error, remedy)
 
 
-@SECTION.check("failure-policy", "failurePolicy is the policy's", "mutating", "validating", "policy_map")
+@SECTION.check("failure-policy", "failurePolicy is the policy's", "webhooks", "policy")
 def failure_policy(facts: ClusterFacts) -> Iterator[Observation]:
     wanted = {
         (str(name), one["name"]): one["failurePolicy"] for name, webhooks in _wanted(facts).items() for one in webhooks
@@ -94,12 +83,12 @@ def failure_policy(facts: ClusterFacts) -> Iterator[Observation]:
     "mutating",
     "validating",
     "namespaces",
-    "policy_map",
+    "policy",
 )
 def namespaces_left_out(facts: ClusterFacts) -> Iterator[Observation]:
     labels = {one.name: labels_of(one) for one in facts.namespaces}
     for name, prefix in ((MUTATING, "mutate"), (VALIDATING, "validate")):
-        configuration = live(facts).get(name)
+        configuration = facts.webhooks.get(name)
         webhooks = configuration.get("webhooks") or () if configuration is not None else ()
         selectors = [selector_of(one, "namespaceSelector") for one in webhooks if one["name"].startswith(prefix)]
         for namespace, services in facts.owners.items() if selectors else ():
@@ -108,7 +97,7 @@ def namespaces_left_out(facts: ClusterFacts) -> Iterator[Observation]:
                 yield Observation(str(name), "webhooks[].namespaceSelector", value, f"apply them again: {_RENDER}")
 
 
-@SECTION.check("own-namespace-selected", "they spare podgate-system and kube-system", "mutating", "validating")
+@SECTION.check("own-namespace-selected", "they spare podgate-system and kube-system", "webhooks")
 def own_namespace_selected(facts: ClusterFacts) -> Iterator[Observation]:
     for name, webhook in webhooks_of(facts):
         for namespace in (configmap.NAMESPACE, "kube-system"):
@@ -119,9 +108,7 @@ def own_namespace_selected(facts: ClusterFacts) -> Iterator[Observation]:
                 yield Observation(name, field, value, f"apply them again: {_RENDER}")
 
 
-@SECTION.check(
-    "webhook-timeout", "timeouts suit the path of a Pod", "mutating", "validating", severity=Severity.WARNING
-)
+@SECTION.check("webhook-timeout", "timeouts suit the path of a Pod", "webhooks", severity=Severity.WARNING)
 def webhook_timeout(facts: ClusterFacts) -> Iterator[Observation]:
     for name, webhook in webhooks_of(facts):
         seconds = webhook.get("timeoutSeconds", _LONGEST_SECONDS)
@@ -132,7 +119,7 @@ def webhook_timeout(facts: ClusterFacts) -> Iterator[Observation]:
             )
 
 
-@SECTION.check("ca-bundle", "caBundle verifies the serving certificate", "trust", "mutating", "validating")
+@SECTION.check("ca-bundle", "caBundle verifies the serving certificate", "trust", "webhooks")
 def ca_bundle(facts: ClusterFacts) -> Iterator[Observation]:
     for fact in facts.trust:
         if fact.error:
@@ -140,7 +127,7 @@ def ca_bundle(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(fact.object, f"webhooks[{fact.webhook}].clientConfig.caBundle", fact.error, remedy)
 
 
-@SECTION.check("webhook-port", "their Service exists and has their port", "mutating", "validating", "services")
+@SECTION.check("webhook-port", "their Service exists and has their port", "webhooks", "services")
 def webhook_port(facts: ClusterFacts) -> Iterator[Observation]:
     services = {one.name: one for one in facts.services}
     seen = set[str]()
@@ -161,7 +148,7 @@ def webhook_port(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(name, f"webhooks[{webhook['name']}].clientConfig.service", value, remedy)
 
 
-@SECTION.check("no-endpoints", "their Service has ready endpoints", "mutating", "services", "endpoint_slices")
+@SECTION.check("no-endpoints", "their Service has ready endpoints", "webhooks", "services", "endpoint_slices")
 def no_endpoints(facts: ClusterFacts) -> Iterator[Observation]:
     named = {(one["clientConfig"].get("service") or {}).get("name") for _, one in webhooks_of(facts)}
     for service in facts.services:

@@ -1,0 +1,136 @@
+"""Facts from Secrets, certificates and metrics, as `podgate check` reads them."""
+
+import base64
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from socket import create_server
+from threading import Thread
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from certs.authority import Authority, KeyPair, server_names
+from tests.harness.identity import Pki, Signer
+from webhook.adapters.kubernetes.cluster_facts import chain_of, refused_counts, secret_facts, served_at, trust_facts
+from webhook.adapters.kubernetes.cluster_facts.probing import _FAIL_OPEN, _counted
+
+HOST = "podgate.podgate-system.svc"
+
+
+def encoded(*parts: bytes) -> str:
+    return base64.b64encode(b"".join(parts)).decode()
+
+
+def pem(credentials: KeyPair) -> bytes:
+    return credentials.certificate.public_bytes(Encoding.PEM)
+
+
+def error(bundle: str, chain: bytes) -> str:
+    webhook = {"name": "mutate.podgate.io", "clientConfig": {"caBundle": bundle}}
+    [fact] = trust_facts([("x", webhook)], chain_of({"tls.crt": encoded(chain)}))
+    return fact.error
+
+
+@pytest.fixture(scope="module")
+def authorities() -> tuple[Authority, Authority]:
+    return Authority.create("one"), Authority.create("two")
+
+
+def test_serving_certificate_verifies_by_a_bundle_with_its_ca(authorities: tuple[Authority, Authority]) -> None:
+    own, other = authorities
+    leaf = pem(own.issue_server(HOST, server_names(HOST)))
+    assert error(encoded(pem(own.key_pair)), leaf) == ""
+    assert error(encoded(pem(other.key_pair), pem(own.key_pair)), leaf) == ""
+    assert f"which {own.key_pair.certificate.subject.rfc4514_string()} has signed" in error(
+        encoded(pem(other.key_pair)), leaf
+    )
+    assert error(encoded(leaf), leaf) == "", "a certificate that is trusted itself"
+
+
+def test_intermediates_in_the_secret_are_followed(authorities: tuple[Authority, Authority]) -> None:
+    root, other = authorities
+    middle = intermediate(root)
+    leaf = pem(middle.issue_server(HOST, server_names(HOST)))
+    bundle = encoded(pem(root.key_pair))
+    assert error(bundle, leaf + pem(middle.key_pair)) == ""
+    assert error(bundle, leaf) != ""
+    assert error(encoded(pem(other.key_pair)), leaf + pem(middle.key_pair)) != ""
+
+
+def intermediate(root: Authority) -> Authority:
+    """Return a CA that another one has signed."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "middle")]))
+        .issuer_name(root.key_pair.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(root.key_pair.key, hashes.SHA256())
+    )
+    return Authority(KeyPair(certificate, key))
+
+
+@pytest.mark.parametrize("bundle", ["", encoded(b"PLACEHOLDER"), "not base64"])
+def test_bundle_without_a_certificate_is_found_without_the_serving_certificate(bundle: str) -> None:
+    assert error(bundle, b"") == "holds no certificate: no call can succeed"
+
+
+def test_secret_has_the_names_and_lifetimes_of_certificate_and_token(authorities: tuple[Authority, Authority]) -> None:
+    leaf = authorities[0].issue_server(HOST, server_names(HOST))
+    token = Signer().token(now=1_800_000_000)
+    facts = secret_facts("podgate-tls", {"tls.crt": encoded(pem(leaf)), "token": encoded(token.encode())})
+    certificate, jwt = facts
+    assert HOST in certificate.names
+    assert certificate.not_after_us == int(leaf.certificate.not_valid_after_utc.timestamp()) * 1_000_000
+    assert (jwt.not_before_us, jwt.not_after_us) == (1_800_000_000_000_000, 1_800_003_600_000_000)
+    assert secret_facts("x", {"tls.crt": "%", "token": encoded(b"a.b.c")}) == ()
+
+
+@contextmanager
+def tls_server(pki: Pki) -> Iterator[str]:
+    """Serve one handshake; the server wants a client certificate, as Podgate does."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki.paths.certificate, pki.paths.key)
+    context.load_verify_locations(pki.folder / "ca.crt")
+    context.verify_mode = ssl.CERT_REQUIRED
+    with create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            with accepted, pytest.raises(ssl.SSLError):
+                context.wrap_socket(accepted, server_side=True)
+
+        thread = Thread(target=serve)
+        thread.start()
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}/mutate"
+        thread.join()
+
+
+def test_certificate_of_a_server_outside_the_cluster_is_read_from_its_port(tmp_path: Path) -> None:
+    pki = Pki.create(tmp_path / "pki")
+    with tls_server(pki) as url:
+        [served] = served_at(url)
+    assert served == x509.load_pem_x509_certificate(pki.paths.certificate.read_bytes())
+
+
+def test_counters_are_read_from_metrics() -> None:
+    text = b"""\
+# HELP apiserver_admission_webhook_fail_open_count x
+apiserver_admission_webhook_fail_open_count{name="mutate.podgate.io",type="admitting"} 3
+apiserver_admission_webhook_fail_open_count{name="validate-open.podgate.io",type="validating"} 2
+podgate_refused_calls_total{reason="authentication_no_token"} 4
+podgate_refused_calls_total{reason="handshake_cut"} 5
+podgate_refused_calls_total{reason="body_timeout"} 6
+"""
+    assert _counted(_FAIL_OPEN, text) == {"mutate.podgate.io": 3, "validate-open.podgate.io": 2}
+    assert refused_counts(text) == {"authentication_no_token": 4}
