@@ -124,8 +124,8 @@ def cut(request: bytes, after: int | None) -> list[bytes]:
     return [request[:at], request[at:]]
 
 
-class Forgetting(dict[bytes, RequestHead]):
-    def __setitem__(self, key: bytes, head: RequestHead) -> None: ...
+class Forgetting(dict[tuple[bytes, bytes], RequestHead]):
+    def __setitem__(self, key: tuple[bytes, bytes], head: RequestHead) -> None: ...
 
 
 @pytest.mark.parametrize("second_cut", [None, 0, 100], ids=str)

@@ -27,8 +27,10 @@ Found = tuple[Sequence[Parsed], bool]
 _NOTHING: Found = (), False
 
 
-_Framed = tuple[bytes, int, int]
-"""A header without the value of Content-Length, that value, and where the body begins."""
+_Frame = tuple[bytes, bytes]
+"""A header: what precedes the value of Content-Length, and what follows it."""
+_Framed = tuple[_Frame, int, int]
+"""A header, the value of Content-Length, and where the body begins."""
 
 
 class RequestParser:
@@ -42,7 +44,7 @@ class RequestParser:
         self._protocol = protocol
         self._parser = parser
         self._buffer_bytes = buffer_bytes
-        self._known: dict[bytes, RequestHead] = {}
+        self._known: dict[_Frame, RequestHead] = {}
         self._body: StreamReader | None = None
         """The body of a request with a known header, while it is arriving."""
         self._rest_bytes = 0
@@ -62,20 +64,33 @@ class RequestParser:
             self._rest_bytes -= len(data)
             return self._parse(data)
         begun, self._begun = self._begun, b""
-        whole = begun + data
-        framed = _frame(whole)
-        if framed is not None and not begun:
-            key, length_bytes, body_at = framed
-            head = self._known.get(key)
-            if head is not None and len(data) <= body_at + length_bytes:
-                return self._with_known_header(head, length_bytes, data[body_at:])
+        known = None if begun else self._recognize(data)
+        if known is not None:
+            return self._with_known_header(*known)
         found = self._parse(data)
-        self._follow(whole, framed, found)
+        self._follow(begun + data, found)
         return found
 
     def pause_reading(self) -> None:
         if self._body is None:  # its own data is only appended to a buffer
             self._parser.pause_reading()
+
+    def _recognize(self, data: bytes) -> tuple[RequestHead, int, bytes] | None:
+        """Return header, length and what is here of the body, if `data` is one request, or its begin, as known.
+
+        To compare with the known headers takes 0.4 us, where to frame and to hash one takes 1.5.
+        """
+        for (before, after), head in self._known.items():
+            if data.startswith(before):
+                start = len(before)
+                stop = data.find(b"\r\n", start, start + _LENGTH_DIGITS_MAX + 2)
+                body_at = stop + len(after)
+                digits = data[start:stop]
+                if not data.startswith(after, stop) or not digits.isdigit() or stop < 0:
+                    continue
+                length_bytes = int(digits)
+                return (head, length_bytes, data[body_at:]) if len(data) <= body_at + length_bytes else None
+        return None
 
     def _with_known_header(self, head: RequestHead, length_bytes: int, body: bytes) -> Found:
         if len(body) == length_bytes <= self._buffer_bytes:
@@ -105,27 +120,28 @@ class RequestParser:
                 parsed.append((RequestHead.of(message), _content_length(message.headers), body))
         return parsed, is_upgraded
 
-    def _follow(self, data: bytes, framed: _Framed | None, found: Found) -> None:
+    def _follow(self, data: bytes, found: Found) -> None:
         """Note where the request at the beginning of `data` ends, and remember its header."""
         requests, is_upgraded = found
+        framed = _framed(data)
         if framed is None and not requests and _END not in data and len(data) <= _HEADER_MAX_BYTES:
             self._begun = data
             return
         self._rest_bytes = -1
         if framed is None or len(requests) != 1 or is_upgraded:
             return
-        key, length_bytes, body_at = framed
+        frame, length_bytes, body_at = framed
         ((head, parsed_bytes, _),) = requests
         if isinstance(head, MalformedRequest) or not head.keep_alive or parsed_bytes != length_bytes:
             return
         self._rest_bytes = body_at + length_bytes - len(data)
-        if head.is_repeatable and len(key) <= _HEADER_MAX_BYTES:
+        if head.is_repeatable and sum(map(len, frame)) <= _HEADER_MAX_BYTES:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            self._known[key] = head
+            self._known[frame] = head
 
 
-def _frame(data: bytes) -> _Framed | None:
+def _framed(data: bytes) -> _Framed | None:
     """Return the header at the beginning of `data` if it is complete and has a plain Content-Length."""
     end = data.find(_END)
     if end < 0:
@@ -138,7 +154,8 @@ def _frame(data: bytes) -> _Framed | None:
     digits = data[start:stop]
     if not digits.isdigit() or len(digits) > _LENGTH_DIGITS_MAX:
         return None
-    return data[:start] + data[stop:end], int(digits), end + len(_END)
+    body_at = end + len(_END)
+    return (data[:start], data[stop:body_at]), int(digits), body_at
 
 
 def _content_length(headers: Headers) -> int | None:
