@@ -26,9 +26,9 @@ def acquire(evaluation: Evaluation) -> Acquire:
         pod.metadata.uid,
         taken,
         event_source(evaluation),
-        peek=request.dry_run,
-        resize_from=before,
-        name=pod.metadata.name,
+        request.dry_run,
+        before,
+        pod.metadata.name,
     )
 
 

@@ -189,10 +189,10 @@ def _receipt(  # noqa: PLR0913  the parts of a receipt
     charged: bool = False,
 ) -> Receipt:
     return Receipt(
-        at_us=now_us,
-        refused=refused,
-        would_refuse=would_refuse,
-        charged=charged,
+        now_us,
+        refused,
+        would_refuse,
+        charged,
         used=tuple(used),
         over=tuple(over),
         free_at_us=all_free_at_us(over),

@@ -1,0 +1,78 @@
+"""A decision holds each field of its evaluation under the right name."""
+
+from typing import Any, cast
+
+import msgspec
+
+from tests.core.reviewing import policy_of
+from webhook.core.admission.decision import Decision, Dependence, Finding, Half, StageNote, Verdict, WouldWrite
+from webhook.core.admission.evaluation import Evaluation, conclude
+from webhook.core.admission.review import Request
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.findings import Code
+from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
+from webhook.core.patch import Patch, add
+from webhook.core.policy_spec import Mode
+from webhook.core.quota import Receipt
+
+COMPILED = CompiledPolicy(policy_of("- {name: web, match: {namespaces: [shop]}, placement: {schedulerName: fast}}"))
+POD = Pod(PodMetadata(name="web-1", uid="pod-uid"), PodSpec())
+REQUEST = Request("uid", "CREATE", "pods", "resize", "shop", "alice", dry_run=True, pod=POD, old_pod=None)
+FINDINGS = (Finding(Code.IMMUTABLE, "placement", Mode.WARN, "a finding"),)
+EVALUATED: dict[str, Any] = {
+    "verdict": Verdict.QUEUE,
+    "exemption": "mirror",
+    "degraded": "breaker OPEN",
+    "would_degrade": True,
+    "would_write": (WouldWrite("placement", Mode.AUDIT, ("spec.x",)),),
+    "depends_on": (Dependence("web"),),
+    "patch": Patch([add("x", "spec")]),
+    "receipt": Receipt(1),
+    "uncounted": True,
+}
+MADE: dict[str, Any] = {
+    "half": Half.VALIDATE,
+    "review_uid": "uid",
+    "operation": "CREATE",
+    "sub_resource": "resize",
+    "dry_run": True,
+    "user": "alice",
+    "namespace": "shop",
+    "pod": "web-1",
+    "pod_uid": "pod-uid",
+    "workload": "",
+    "service": "web",
+    "policy_hash": COMPILED.hash,
+    "findings": FINDINGS,
+    "warnings": (str(FINDINGS[0]), "overwritten"),
+    "steps": (StageNote("own", "service web"),),
+}
+
+
+def evaluation(**changed: Any) -> Evaluation:
+    return Evaluation(
+        Half.VALIDATE,
+        REQUEST,
+        COMPILED,
+        service=COMPILED.services["web"],
+        findings=list(FINDINGS),
+        overwritten=("overwritten",),
+        steps=[StageNote("own", "service web")],
+        **changed,
+    )
+
+
+def test_decision_has_each_field_of_its_evaluation() -> None:
+    decision = conclude(evaluation(**EVALUATED), "prod-eu-1")
+    expected = EVALUATED | MADE
+    assert set(Decision.__struct_fields__) == set(expected) | {"status", "audit"}
+    assert {name: getattr(decision, name) for name in expected} == expected
+    assert decision.allowed
+    assert decision.audit["client-id"] == "prod-eu-1"
+
+
+def test_each_field_changes_only_its_own() -> None:
+    plain = msgspec.structs.asdict(conclude(evaluation(), ""))
+    for name, value in EVALUATED.items():
+        decision = cast("dict[str, Any]", msgspec.structs.asdict(conclude(evaluation(**{name: value}), "")))
+        assert {key for key in decision if decision[key] != plain[key]} - {"audit"} == {name}
