@@ -16,6 +16,7 @@ from urllib.request import urlopen
 
 from tests.cluster.processes import Processes
 from tests.compose import sources
+from tests.compose.local_prometheus import LocalPrometheus
 from tests.compose.sources import Service
 from tests.redis_servers import RedisServer, program
 from tests.timeouts import HANG_SECONDS
@@ -33,6 +34,7 @@ class Composition:
         self._processes = Processes(folder / "processes")
         self._processes.folder.mkdir(parents=True)
         self._redis = _redis(self._services["redis"], folder / "redis")
+        self._prometheus = LocalPrometheus(self._services["prometheus"], self._processes, self.plain_addresses)
         self._is_set_up = False
         self._addresses: dict[tuple[str, int], str] = {}
 
@@ -58,6 +60,8 @@ class Composition:
                 self._addresses[name, _REDIS_PORT] = f"127.0.0.1:{self._redis.port}"
             case "setup":
                 self.set_up()
+            case "prometheus":
+                self._prometheus.start()
             case _:
                 self._processes.start(name, self._command(service, service.command))
                 self._learn_addresses(service)
@@ -95,6 +99,18 @@ class Composition:
         with urlopen(f"http://{self._addresses[name, 8081]}{path}", timeout=HANG_SECONDS) as response:
             body: bytes = response.read()
         return body.decode()
+
+    def plain_addresses(self) -> list[str]:
+        """Return the address of each running server's plain port."""
+        return [address for (name, port), address in self._addresses.items() if port == 8081 and self._is_up(name)]
+
+    def query(self, expression: str) -> float:
+        """Return the value of a query to Prometheus; 0 if it has no series."""
+        return self._prometheus.query(expression)
+
+    def rules(self) -> dict[str, str]:
+        """Return the health of each of Prometheus' rules by its name."""
+        return self._prometheus.rules()
 
     def keys_in_redis(self) -> int:
         return int(self._redis.cli("DBSIZE"))

@@ -39,7 +39,7 @@ class Service:
     def command(self) -> list[str]:
         """The command of its container: `entrypoint`, or that of our image, and `command`; `$$` is `$`."""
         before = self.given.get("entrypoint", last("ENTRYPOINT").listed if self.is_ours else [])
-        return [str(word).replace("$$", "$") for word in (*before, *self.given["command"])]
+        return [str(word).replace("$$", "$") for word in (*before, *self.given.get("command", []))]
 
     @property
     def environment(self) -> dict[str, str]:

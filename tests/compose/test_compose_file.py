@@ -12,6 +12,7 @@ from typing import Any
 import click
 import jsonschema
 import pytest
+import yaml
 
 from tests.cluster.manifests import arguments, pod_spec
 from tests.compose import sources
@@ -82,7 +83,7 @@ def test_services_volumes_and_files_of_a_service_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", sources.services())
 def test_images_have_a_version_and_no_registry(name: str) -> None:
-    assert re.fullmatch(r"[a-z]+(/[a-z]+)?:\d+\.\d+(\.\d+)?(-[a-z]+)?", sources.services()[name].image)
+    assert re.fullmatch(r"[a-z]+(/[a-z]+)?:v?\d+\.\d+(\.\d+)?(-[a-z]+)?", sources.services()[name].image)
 
 
 # --- the command line ---
@@ -143,12 +144,12 @@ def test_server_has_the_grace_period_and_privileges_of_the_deployment(name: str)
     assert service.given["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_only_one_server_publishes_its_ports_and_only_on_loopback() -> None:
+def test_only_one_server_and_the_views_publish_ports_and_only_on_loopback() -> None:
     published = {
         name: service.given["ports"] for name, service in sources.services().items() if "ports" in service.given
     }
-    ports = sources.services()["podgate"].listens.values()
-    assert published == {"podgate": [f"127.0.0.1:{port}:{port}" for port in ports]}
+    ports = {"podgate": sources.services()["podgate"].listens.values(), "prometheus": [9090], "grafana": [3000]}
+    assert published == {name: [f"127.0.0.1:{port}:{port}" for port in each] for name, each in ports.items()}
 
 
 def test_replica_differs_only_in_ports_profiles_and_networks() -> None:
@@ -189,3 +190,41 @@ def test_pod_of_the_traffic_equals_the_output_of_the_mutating_webhook(*, refresh
     assert pod["metadata"].pop("name").startswith(pod["metadata"]["generateName"])
     assert re.fullmatch("[0-]+", pod["metadata"].pop("uid")), "the traffic sets the UID of each Pod"
     assert pod == expected
+
+
+# --- monitoring ---
+
+
+def test_prometheus_reads_the_shipped_rules_and_finds_each_server_by_name() -> None:
+    service = sources.services()["prometheus"]
+    [flag] = [word for word in service.command if word.startswith("--config.file=")]
+    document = yaml.safe_load((EXAMPLES / flag.partition("=/examples/")[2]).read_text())
+    assert service.mounts["/monitoring"] == "./manifests/monitoring"
+    assert [mounted(service, path).is_file() for path in document["rule_files"]] == [True]
+    [job] = document["scrape_configs"]
+    [search] = job["dns_sd_configs"]
+    assert search["names"] == ["podgate"]
+    assert search["port"] == sources.services()["podgate"].listens["--plain-listen"]
+
+
+def test_grafana_has_the_shipped_dashboards_and_asks_prometheus() -> None:
+    service = sources.services()["grafana"]
+    folder = mounted(service, service.environment["GF_PATHS_PROVISIONING"])
+    [source], [provider] = (
+        yaml.safe_load((folder / path).read_text())[key]
+        for path, key in (("datasources/prometheus.yaml", "datasources"), ("dashboards/podgate.yaml", "providers"))
+    )
+    prometheus = sources.services()["prometheus"]
+    [listen] = [word for word in prometheus.command if word.startswith("--web.listen-address=")]
+    assert source["url"] == f"http://prometheus:{listen.rpartition(':')[2]}"
+    dashboards = [json.loads(path.read_text()) for path in mounted(service, provider["options"]["path"]).glob("*.json")]
+    assert len(dashboards) == 3
+    variables = [variable for board in dashboards for variable in board["templating"]["list"]]
+    assert source["type"] in {variable["query"] for variable in variables if variable["type"] == "datasource"}
+    assert mounted(service, service.environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]).is_file()
+
+
+def mounted(service: sources.Service, path: str) -> Path:
+    """Return the file or folder of the project that a container sees at a path."""
+    [(inside, outside)] = [(inside, outside) for inside, outside in service.mounts.items() if path.startswith(inside)]
+    return sources.ROOT / outside / path.removeprefix(inside).lstrip("/")

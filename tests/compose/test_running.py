@@ -51,6 +51,17 @@ def test_replica_without_requests_shows_the_same_breaker(composition: Compositio
     assert composition.keys_in_redis() > 0
 
 
+def test_prometheus_scrapes_all_servers_and_evaluates_the_shipped_rules(composition: Composition) -> None:
+    composition.up("replica")
+    composition.up("prometheus")
+    servers = len(composition.plain_addresses())
+    assert servers == 2
+    composition.wait(lambda: composition.query('sum(up{job="podgate"})') == servers, "scrapes", "prometheus")
+    opened = 'podgate_breaker_state{service="payment-api",state="OPEN"}'
+    composition.wait(lambda: composition.query(f"count({opened})") == servers, "the breaker's series", "prometheus")
+    composition.wait(lambda: set(composition.rules().values()) == {"ok"}, "the rules", "prometheus")
+
+
 def test_second_setup_keeps_ca_and_signing_key_and_the_traffic_continues(composition: Composition) -> None:
     kept_files, renewed_files = (
         ("ca.crt", "ca.key", "token.key", "jwks.json"),
