@@ -229,8 +229,10 @@ def test_every_accepted_algorithm_is_verified(pki: Pki, tmp_path: Path, clock: S
     path = tmp_path / "keys.json"
     path.write_text(jwks(issuer))
     authenticator = Authenticator(identities(), key_union(path), clock)
-    caller = authenticator.authenticate(der(pki.client()), [f"Bearer {issuer.token()}"])
-    assert caller == Caller("apiserver", "kube-apiserver", "kube-apiserver", "kube-apiserver", "kube-apiserver")
+    client, now = pki.client(), time.time()
+    caller = authenticator.authenticate(der(client), [f"Bearer {issuer.token(now)}"])
+    expiry = int(now) + 3600, int(client.certificate.not_valid_after_utc.timestamp())
+    assert caller == Caller("apiserver", *["kube-apiserver"] * 4, *expiry)
 
 
 def test_a_verified_token_is_not_accepted_after_its_exp(

@@ -15,7 +15,7 @@ from webhook.core.policy_spec import Mode
 from webhook.core.quota import DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.ports import Caller, Review
 
-CALLER = Caller("apiserver", "prod-eu-1", "issuer", "subject", "CN=kube-apiserver")
+CALLER = Caller("apiserver", "prod-eu-1", "issuer", "subject", "CN=kube-apiserver", 1_800_003_600, 1_801_000_000)
 AT_NS = 1_800_000_000_123_000_000
 AT_US = AT_NS // 1000
 

@@ -151,7 +151,8 @@ class Authenticator:
         for identity in self._identities.value.callers:
             if _fits(identity, certificate, claims):
                 client_id = _client_id(identity, certificate, claims)
-                return Caller(identity.role, client_id, claims.issuer, claims.subject, certificate.name)
+                expiry = claims.expires_at_seconds, int(certificate.expires_at_seconds)
+                return Caller(identity.role, client_id, claims.issuer, claims.subject, certificate.name, *expiry)
         raise AuthenticationError(
             AuthFailure.IDENTITY_MISMATCH,
             f"no identity joins the certificate {certificate.name!r} with iss {claims.issuer!r}, "

@@ -17,6 +17,9 @@ class Caller(Struct, frozen=True):
     issuer: str
     subject: str
     certificate: str
+    token_expires_at_seconds: int = 0
+    certificate_expires_at_seconds: int = 0
+    """Since the Unix epoch; both are 0 in reduced mode, which verifies neither."""
 
 
 class TokenKey(Struct, frozen=True):

@@ -253,6 +253,7 @@ class Metrics:
             *self._overrides.rows(self._of_policy),
             (families.KUBERNETES_CONTACT, [((name,), at) for name, at in self._contact_seconds.items()]),
             (families.CERTIFICATE_EXPIRY, expiry),
+            (families.CREDENTIAL_EXPIRY, self._decisions.credentials()),
             *self.kept_certificates.rows(),
             *self.webhooks.rows(),
             (families.REDUCED_MODE, [((), float(on))] if (on := self._is_reduced) is not None else []),

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.accumulators import OTHER, Durations, Totals
+from webhook.adapters.metrics.accumulators import OTHER, Durations, Row, Totals
 from webhook.adapters.metrics.families import Family
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.breaker import State
 from webhook.core.findings import Code
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import DeniedBy, Receipt
-from webhook.ports import Review
+from webhook.ports import Caller, Review
 
 _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 _BREAKER_CODES = frozenset({Code.BREAKER_OPEN, Code.BREAKER_PROBING})
@@ -30,6 +30,8 @@ class Decisions:
         self._workloads = Totals(families.WORKLOADS)
         self._workload_warnings = Totals(families.WORKLOAD_WARNINGS)
         self._calls = Totals(families.CALLS)
+        self._callers: dict[str, Caller] = {}
+        """The newest credentials of each client."""
         self._findings = Totals(families.FINDINGS)
         self._would_deny = Totals(families.WOULD_DENY)
         self._would_rewrite = Totals(families.WOULD_REWRITE)
@@ -52,6 +54,8 @@ class Decisions:
         operation = decision.operation if decision.operation in _OPERATIONS else OTHER
         if review.caller is not None:
             self._calls.add(review.caller.client_id, review.caller.role)
+            if review.caller.client_id in self._callers or len(self._callers) < families.CLIENTS_MAX:
+                self._callers[review.caller.client_id] = review.caller
         if decision.workload:
             self._advised(decision, service, operation)
             return
@@ -73,6 +77,13 @@ class Decisions:
             (families.DURATION, [((half,), series) for half, series in self.durations.items()]),
             (families.CHARGE_DURATION, [((), self.charges)]),
         ]
+
+    def credentials(self) -> list[Row]:
+        """Return when the token and the certificate expire that each client has used last."""
+        callers = list(self._callers.values())
+        ends = [((one.client_id, "token"), float(one.token_expires_at_seconds)) for one in callers]
+        ends += [((one.client_id, "certificate"), float(one.certificate_expires_at_seconds)) for one in callers]
+        return [(labels, at) for labels, at in ends if at]
 
     def _advised(self, decision: Decision, service: str, operation: str) -> None:
         """Count the review of a workload's Pod template, apart from reviews of Pods: it has no Pod yet."""

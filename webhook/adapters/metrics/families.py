@@ -192,6 +192,9 @@ RECORDED = _counter("recorded_events_total", "result", "Events for the file of -
 TRACE_PARENTS = _counter("trace_parents_total", "result", "Reviews whose caller requested a trace, by result.")
 REDUCED_MODE = _gauge("reduced_mode", "", "1 if callers are not authenticated (reduced mode), else 0.")
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
+CREDENTIAL_EXPIRY = _gauge(
+    "credential_expiry_timestamp_seconds", "client_id credential", "When a caller's credential expires."
+)
 CERTIFICATES_MADE = _counter("certificate_renewals_total", "secret", "CAs and certificates issued in the cluster.")
 TRUST_MENDED = _counter("ca_bundle_mended_total", "place", "CA bundles restored after a foreign change.")
 CERTIFICATE_TROUBLES = _counter(
@@ -222,9 +225,18 @@ FAMILIES = (
     *(OUTCOMES, OUTCOMES_DROPPED, OUTCOMES_REFUSED),
     *(POLICY_INFO, POLICY_RELOADS, POLICY_REVIEWS, POLICY_LAST_GOOD, OVERRIDE_UNTIL, OVERRIDES_LAST_GOOD),
     *(KUBERNETES_FAILURES, KUBERNETES_CONTACT),
-    *(EVENTS, REPLICAS, READY, LEADER),
+    *(EVENTS, REPLICAS, READY, LEADER, BUILD_INFO),
     *(KEY_FETCHES, KEYS_FETCHED, KEYS),
-    *(FILE_RELOADS, FILE_LOADED, FILE_GOOD, RECORDED, TRACE_PARENTS, REDUCED_MODE, CERTIFICATE_EXPIRY, BUILD_INFO),
+    *(
+        FILE_RELOADS,
+        FILE_LOADED,
+        FILE_GOOD,
+        RECORDED,
+        TRACE_PARENTS,
+        REDUCED_MODE,
+        CERTIFICATE_EXPIRY,
+        CREDENTIAL_EXPIRY,
+    ),
     *(WEBHOOKS_STALE, WEBHOOKS_WRITTEN, WEBHOOKS_FAILED),
     *(CERTIFICATES_MADE, TRUST_MENDED, CERTIFICATE_TROUBLES, KEPT_EXPIRY),
 )
