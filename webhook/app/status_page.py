@@ -76,7 +76,12 @@ class StatusPage:
             ),
             plans=compiled.plans if compiled else {},
             snapshots=await self._snapshots(),
-            store=StoreStatus(self._store.kind, self._telemetry.store_trouble, self._telemetry.store_mode),
+            store=StoreStatus(
+                self._store.kind,
+                self._telemetry.store_trouble,
+                self._telemetry.store_mode,
+                await self._store.servers(),
+            ),
             replicas=self._telemetry.replicas,
             watches=dict(self._telemetry.watches),
             certificates={name: int(at) * 1_000_000 for name, at in self._certificates().items()},

@@ -8,7 +8,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.quota import Acquire
-from webhook.core.reporting.status import ReplicaAssignment
+from webhook.core.reporting.status import ReplicaAssignment, StoreServers
 from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger
 from webhook.settings import MEMORY, Settings
 from webhook.store import StoreFallback
@@ -24,6 +24,11 @@ class Ledger(CounterStore, PodLedger, BreakerLedger, Protocol):
     """All operations of a store, without the fallback: for the controller."""
 
 
+async def _no_servers() -> StoreServers:
+    """Return no server: the counters are in this process."""
+    return StoreServers()
+
+
 @dataclass(frozen=True, slots=True)
 class StoreBackend:
     """The counters. `kind` is for display; `loops` run until shutdown, and `close` is the last call."""
@@ -35,6 +40,7 @@ class StoreBackend:
     loops: tuple[Loop, ...] = ()
     book_later: Callable[[Acquire], None] = lambda _: None
     """Receives each Pod that is admitted uncounted; a store in this process always answers."""
+    servers: Callable[[], Awaitable[StoreServers]] = _no_servers
 
 
 def open_store(
@@ -77,7 +83,7 @@ def open_store(
         await fallback.close()
         await redis.close()
 
-    return StoreBackend(_REDIS, fallback, close, redis, (redis.follow,), fallback.book_later)
+    return StoreBackend(_REDIS, fallback, close, redis, (redis.follow,), fallback.book_later, redis.servers)
 
 
 async def _nothing() -> None:

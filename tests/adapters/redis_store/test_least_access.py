@@ -206,6 +206,7 @@ async def test_missing_right_to_identify_the_server_is_reported_once_and_countin
             assert (await store.acquire(Acquire(PLANS[0], "x", uid, {"pods": 1}, "x"))).charged
             with pytest.raises(StoreUnavailableError):
                 await store.tick(PLANS)
+        assert (await store.servers()).error.startswith("authentication: ")
         (trouble,) = troubles
         assert trouble.startswith("script: the server process is not known, so that a loss of data goes unnoticed: ")
     finally:

@@ -27,7 +27,14 @@ from webhook.core.checks.objects import (
 from webhook.core.checks.rights import Right, expected_rights
 from webhook.core.document.configmap import KEY, OVERRIDES_KEY, ConfigMap
 from webhook.core.kubernetes.timestamps import rfc3339
-from webhook.core.reporting.status import ServerStatus, StoreStatus, WatchStatus, server_document
+from webhook.core.reporting.status import (
+    ServerStatus,
+    StoreServer,
+    StoreServers,
+    StoreStatus,
+    WatchStatus,
+    server_document,
+)
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 CHECKS = {check.code: check for section in SECTIONS for check in section.checks}
@@ -105,6 +112,15 @@ def test_status_of_a_healthy_server_has_no_finding() -> None:
     assert {code for code in codes(FACTS) if "status" in CHECKS[code].needs} == set()
 
 
+def redis(version: str, eviction_policy: str, latency_us: int) -> StoreStatus:
+    return StoreStatus("redis", servers=StoreServers([StoreServer("", version, eviction_policy, latency_us)]))
+
+
+def test_redis_as_recommended_has_no_finding() -> None:
+    status = document(store=redis("6.2.14", "noeviction", 25_000))
+    assert codes(replace(FACTS, status=status)) == codes(FACTS)
+
+
 @pytest.mark.parametrize(
     ("code", "status", "value"),
     [
@@ -112,6 +128,9 @@ def test_status_of_a_healthy_server_has_no_finding() -> None:
         ("watch-fails", {"watches": {"overrides": WatchStatus(error="HTTP 403")}}, "HTTP 403"),
         ("file-rejected", {"files": {"jwks": "no key"}}, "no key"),
         ("store-away", {"store": StoreStatus("redis", "timeout")}, "timeout"),
+        ("redis-evicts", {"store": redis("7.2.4", "allkeys-lru", 1000)}, "allkeys-lru"),
+        ("redis-version", {"store": redis("6.0.16", "noeviction", 1000)}, "6.0.16"),
+        ("redis-slow", {"store": redis("7.2.4", "noeviction", 26_000)}, "26 ms"),
         ("serving-certificate-expired", {"certificates": {"serving": NOW_US - HOUR_US}}, "EXPIRED"),
     ],
 )

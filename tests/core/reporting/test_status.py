@@ -138,7 +138,14 @@ def test_document_contains_the_whole_status() -> None:
             "errors": [],
         },
         "overrides": {"source": None, "errors": [], "entries": []},
-        "store": {"kind": "memory", "healthy": True, "error": None, "mode": None},
+        "store": {
+            "kind": "memory",
+            "healthy": True,
+            "error": None,
+            "mode": None,
+            "servers": [],
+            "serversError": None,
+        },
         "replicas": {"count": 1, "ordinal": 0, "source": "default"},
         "watches": [
             {"resource": "configmaps", "lastContact": "2027-01-15T07:59:55.000Z", "error": "cut"},
@@ -329,6 +336,8 @@ def test_unavailable_store_leaves_usage_unknown_and_limits_known() -> None:
         "healthy": False,
         "error": "no answer within 50ms",
         "mode": "Local since 07:59",
+        "servers": [],
+        "serversError": None,
     }
     payment, [pool] = services(document)["payment-api"], document["pools"]
     assert (payment["known"], payment["breaker"], pool["known"]) == (False, None, False)

@@ -12,6 +12,7 @@ from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.plans import PlanCache
 from webhook.adapters.redis_store.pod_ledger import RedisPodLedger
 from webhook.adapters.redis_store.script_caller import ScriptCaller
+from webhook.adapters.redis_store.server_status import server_status
 from webhook.adapters.redis_store.settled_mark import SettledMark
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.adapters.redis_store.ticker import RedisTicker
@@ -29,6 +30,7 @@ from webhook.core.quota import (
     Sighting,
     UnseenPod,
 )
+from webhook.core.reporting.status import StoreServers
 from webhook.ports import Clock, WatchReports
 
 _OWN = Holder.SERVICE, Holder.STANDING
@@ -123,6 +125,10 @@ class RedisStore:
     def now_us(self) -> int:
         """Return the store's time, estimated between its answers."""
         return self._clock.now_us()
+
+    async def servers(self) -> StoreServers:
+        """Return the status of the servers, for operators."""
+        return await server_status(self._transport)
 
     async def ping(self) -> None:
         """Return if all servers answer; StoreUnavailableError otherwise."""

@@ -5,7 +5,17 @@ To add one, write a function that yields what it has seen, register it with its 
 
 from collections.abc import Iterator
 
-from webhook.core.checks import calls, certificates, controller, other_webhooks, policy, servers, services, webhooks
+from webhook.core.checks import (
+    calls,
+    certificates,
+    controller,
+    other_webhooks,
+    policy,
+    servers,
+    services,
+    store,
+    webhooks,
+)
 from webhook.core.checks.check import CheckOutcome, ClusterCheck, Observation, Section, Severity, result
 from webhook.core.checks.facts import ClusterFacts
 
@@ -16,6 +26,7 @@ SECTIONS = (
     webhooks.SECTION,
     other_webhooks.SECTION,
     servers.SECTION,
+    store.SECTION,
     certificates.SECTION,
     policy.SECTION,
     services.SECTION,

@@ -1,4 +1,4 @@
-"""Checks of servers: reachable, ready, available, and their store."""
+"""Checks of servers: reachable, ready, available, and not alone."""
 
 import re
 from collections.abc import Iterator
@@ -62,14 +62,6 @@ def file_rejected(facts: ClusterFacts) -> Iterator[Observation]:
         if file["error"]:
             remedy = "correct it: the last valid content is in use, and the next start fails"
             yield Observation(facts.server, f"status.files[{file['name']}].error", file["error"], remedy)
-
-
-@SECTION.check("store-away", "its store answers", "status")
-def store_away(facts: ClusterFacts) -> Iterator[Observation]:
-    store = facts.status["store"]
-    if store["error"]:
-        remedy = "restore Redis; until then whenStoreUnavailable of each service applies (docs/redis.md)"
-        yield Observation(facts.server, f"status.store.error ({store['kind']})", store["error"], remedy)
 
 
 @SECTION.check(

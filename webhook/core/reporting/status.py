@@ -20,12 +20,31 @@ CONTROLLER = "controller"
 
 
 @dataclass(frozen=True, slots=True)
+class StoreServer:
+    """A Redis server: its address in a Cluster, what it says of itself ("" for nothing), and the time it took."""
+
+    name: str
+    version: str
+    eviction_policy: str
+    latency_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreServers:
+    """The servers of a store; the error if they did not tell."""
+
+    servers: Sequence[StoreServer] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStatus:
     """The kind of store, its error ("" for none), and the rules that apply to services meanwhile."""
 
     kind: str
     error: str = ""
     mode: str = ""
+    servers: StoreServers = StoreServers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +182,16 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
             "healthy": not status.store.error,
             "error": status.store.error or None,
             "mode": status.store.mode or None,
+            "servers": [
+                {
+                    "name": one.name or None,
+                    "version": one.version or None,
+                    "evictionPolicy": one.eviction_policy or None,
+                    "latencySeconds": one.latency_us / 1_000_000,
+                }
+                for one in status.store.servers.servers
+            ],
+            "serversError": status.store.servers.error or None,
         },
         "replicas": {
             "count": status.replicas.count,

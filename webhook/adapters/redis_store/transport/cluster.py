@@ -85,6 +85,11 @@ class ClusterTransport:
             _raise_first(found)
         return names
 
+    async def infos(self) -> Mapping[str, bytes]:
+        found = await self._of_each(lambda connection: connection.ask(("INFO",)))
+        _raise_first(found)
+        return {str(address): info for address, info in found.items()}
+
     async def ping(self) -> None:
         _raise_first(await self._of_each(lambda connection: connection.ask(("PING",))))
 

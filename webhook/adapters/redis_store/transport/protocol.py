@@ -33,6 +33,9 @@ class Transport(Protocol):
         A new one is a new process, which may lack writes that the former one had acknowledged.
         """
 
+    async def infos(self) -> Mapping[str, bytes]:
+        """Return the answer of each server to INFO, by lane."""
+
     async def ping(self) -> None:
         """Return if all servers answer; raise otherwise."""
 

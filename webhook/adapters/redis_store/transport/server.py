@@ -13,6 +13,7 @@ from webhook.adapters.redis_store.transport.script import Script
 from webhook.adapters.redis_store.transport.stream import RespStream
 
 _KEYS_A_SCAN = 1000
+_INFO = ("INFO",)
 
 
 class ServerTransport:
@@ -34,6 +35,9 @@ class ServerTransport:
 
     async def run_ids(self) -> Mapping[str, str]:
         return {"": await run_id(self._connection)}
+
+    async def infos(self) -> Mapping[str, bytes]:
+        return {"": await self._connection.ask(_INFO)}
 
     async def ping(self) -> None:
         await self._connection.ask(("PING",))

@@ -1,0 +1,52 @@
+"""Checks of the store: whether it answers, and what its Redis servers say of themselves."""
+
+import re
+from collections.abc import Iterator
+
+from webhook.core.checks.check import Observation, Section, Severity
+from webhook.core.checks.facts import ClusterFacts, Json
+
+SECTION = Section("store")
+_OLDEST = (6, 2)
+_SLOW_SECONDS = 0.025
+"""Half of the time that an admission waits."""
+
+
+@SECTION.check("store-away", "it answers", "status")
+def store_away(facts: ClusterFacts) -> Iterator[Observation]:
+    store = facts.status["store"]
+    if store["error"]:
+        remedy = "restore Redis; until then whenStoreUnavailable of each service applies (docs/redis.md)"
+        yield Observation(facts.server, f"status.store.error ({store['kind']})", store["error"], remedy)
+
+
+@SECTION.check("redis-evicts", "Redis evicts no keys", "status")
+def redis_evicts(facts: ClusterFacts) -> Iterator[Observation]:
+    for place, server in _servers(facts):
+        policy = server["evictionPolicy"]
+        if policy and policy != "noeviction":
+            value = f"{policy}: a full Redis loses counters, and Pods pass beyond the limits"
+            yield Observation(place, "maxmemory-policy", value, "redis-cli CONFIG SET maxmemory-policy noeviction")
+
+
+@SECTION.check("redis-version", "Redis is 6.2 or newer", "status")
+def redis_version(facts: ClusterFacts) -> Iterator[Observation]:
+    for place, server in _servers(facts):
+        found = re.match(r"(\d+)\.(\d+)", server["version"] or "")
+        if found is not None and (int(found[1]), int(found[2])) < _OLDEST:
+            yield Observation(place, "redis_version", server["version"], "upgrade it: the script needs 6.2")
+
+
+@SECTION.check("redis-slow", "Redis answers in time", "status", severity=Severity.WARNING)
+def redis_slow(facts: ClusterFacts) -> Iterator[Observation]:
+    for place, server in _servers(facts):
+        if server["latencySeconds"] > _SLOW_SECONDS:
+            value = f"{server['latencySeconds'] * 1000:.0f} ms: an admission waits at most 50 ms"
+            remedy = "redis-cli --latency from the server's Node; SLOWLOG GET; see podgate_charge_duration_seconds"
+            yield Observation(place, "latency", value, remedy)
+
+
+def _servers(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
+    """Yield the servers by name; an older server of ours does not list them."""
+    for server in facts.status["store"].get("servers", ()):
+        yield f"Redis {server['name'] or ''}".rstrip(), server
