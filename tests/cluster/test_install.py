@@ -176,6 +176,15 @@ def test_second_installation_changes_nothing(installed: Cluster) -> None:
     assert set(results.values()) == {"unchanged"}
 
 
+def test_the_owner_of_the_policy_can_apply_another_one(installed: Cluster) -> None:
+    live = installed.plane.api.get(POLICY.path)
+    document = {key: live[key] for key in ("apiVersion", "kind", "data")}
+    document["metadata"] = {"name": NAME, "namespace": NAMESPACE}
+    document["data"] = {KEY: f"{live['data'][KEY]}# by its owner\n"}
+    command = ("apply", "--server-side", "--dry-run=server", "-f", "-")
+    assert "serverside-applied" in installed.plane.kubectl(*command, input=json.dumps(document)).stdout
+
+
 def test_live_policy_is_never_replaced(installed: Cluster, tmp_path: Path) -> None:
     (other := tmp_path / "other.yaml").write_text(ENFORCING.replace("ssd", "hdd"))
     done = installed.install("--policy", other)

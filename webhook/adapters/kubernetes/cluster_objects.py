@@ -19,7 +19,7 @@ from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.core.installation.objects import FIELD_MANAGER, Json, ObjectReference
 from webhook.errors import UserError
 
-_STRICT = (("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"))
+_STRICT = ("fieldValidation", "Strict")
 _DRY_RUN = (("dryRun", "All"),)
 _BACKGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 """The object itself is gone at once, its Pods follow: a webhook configuration must not stay until they have."""
@@ -47,9 +47,11 @@ class ClusterObjects:
         found = await self._found("list", "GET", reference, reference.collection, query)
         return [] if found is None else found.get("items") or []
 
-    async def apply(self, document: Json, *, is_dry: bool, is_forced: bool = False) -> Json:
+    async def apply(
+        self, document: Json, manager: str = FIELD_MANAGER, *, is_dry: bool, is_forced: bool = False
+    ) -> Json:
         """Apply server-side with strict field validation; return the result."""
-        query = (*_STRICT, ("force", str(is_forced).lower()), *(_DRY_RUN if is_dry else ()))
+        query = (("fieldManager", manager), _STRICT, ("force", str(is_forced).lower()), *(_DRY_RUN if is_dry else ()))
         reference = ObjectReference.of(document)
         try:
             return await self._request("PATCH", reference.path, query, document)
@@ -60,7 +62,7 @@ class ClusterObjects:
 
     async def create(self, document: Json, *, is_dry: bool = False) -> Json:
         reference = ObjectReference.of(document)
-        query = (*_STRICT, *(_DRY_RUN if is_dry else ()))
+        query = (("fieldManager", FIELD_MANAGER), _STRICT, *(_DRY_RUN if is_dry else ()))
         try:
             return await self._request("POST", reference.collection, query, document)
         except ApiError as error:

@@ -8,7 +8,7 @@ from webhook.app.operations.call_proof import CallProof, CallProver
 from webhook.core.document import configmap
 from webhook.core.installation import plan as plans
 from webhook.core.installation import rollout
-from webhook.core.installation.objects import Json, ObjectReference, differs
+from webhook.core.installation.objects import FIELD_MANAGER, OWNER_FIELD_MANAGER, Json, ObjectReference, differs
 from webhook.core.installation.plan import InstallPlan, LiveState, Obstacle
 from webhook.core.installation.record import RECORD, InstallationRecord
 from webhook.core.policy.model import LoadedPolicy
@@ -107,7 +107,11 @@ class Installer:
             is_same = live.get("data") == document["data"]
             self._progress.on_object(reference, UNCHANGED if is_same else KEPT)
             return
-        applied = await self._cluster.apply(document, is_dry=self._terms.is_dry, is_forced=self._terms.is_forced)
+        is_theirs = reference.kind == "ConfigMap" and reference.name in plans.KEPT
+        manager = OWNER_FIELD_MANAGER if is_theirs else FIELD_MANAGER
+        applied = await self._cluster.apply(
+            document, manager, is_dry=self._terms.is_dry, is_forced=self._terms.is_forced
+        )
         result = CREATED if live is None else CHANGED if differs(live, applied) else UNCHANGED
         self._progress.on_object(reference, result)
 

@@ -7,6 +7,8 @@ from typing import Any
 Json = dict[str, Any]
 
 FIELD_MANAGER = "podgate-install"
+OWNER_FIELD_MANAGER = "kubectl"
+"""Manager of what belongs to the user, such as the policy: `kubectl apply --server-side` is then no conflict."""
 
 ORDER = (
     *("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount"),
