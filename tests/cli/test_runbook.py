@@ -18,10 +18,9 @@ NO_DENIALS = {Code.REWRITTEN, Code.WOULD_REWRITE}
 
 def commands() -> list[str]:
     """Return the `podgate` commands of the page, in code spans and blocks."""
-    spans = re.findall(r"`(podgate [^`]+)`", RUNBOOK)
-    lines = re.findall(r"^\$? ?(podgate .+)$", RUNBOOK, re.MULTILINE)
-    found = [part.split("|")[-1].strip() for part in (*spans, *lines, *re.findall(r"\| (podgate [^`]+)`", RUNBOOK))]
-    return sorted({" ".join(one.split()) for one in found})
+    lines = [*re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", RUNBOOK), *RUNBOOK.splitlines()]
+    parts = (" ".join(part.split()).removeprefix("$ ") for line in lines for part in re.split(r"(?<!\w)\\?\|", line))
+    return sorted({part.strip("`") for part in parts if re.match(r"podgate [a-z]+", part) and "`" not in part})
 
 
 def test_each_denial_has_an_entry_that_begins_with_a_command() -> None:
