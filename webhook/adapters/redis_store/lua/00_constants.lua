@@ -24,6 +24,10 @@ local HIGH = 10
 local WINDOWS = 11
 local SOURCE = 12
 local SETTLED = 13
+-- Of a breaker's record with many quota events: its first and third byte, and from how many events on it has this form.
+local LONG_RECORD = 220
+local LONG_FIELDS = 20
+local LONG_EVENTS = 16
 -- The guard that denied; `would` is their sum.
 local BY_BREAKER = 1
 local BY_QUOTA = 2

@@ -6,8 +6,12 @@
 local function breaker_of(key, strings)
   local r = breakers[key]
   if not r then
-    local packed = strings[key]
-    local f = packed and cmsgpack.unpack(packed) or NOTHING
+    local packed, f, long = strings[key], NOTHING, false
+    if packed and string.byte(packed, 1) == LONG_RECORD and string.byte(packed, 3) == LONG_FIELDS then
+      f, long = module('refusals').long_record(packed)
+    elseif packed then
+      f = cmsgpack.unpack(packed)
+    end
     local reset_at = f[15] or 0
     r = { -- every field is here: a table that grows costs more
       state = f[1] or 'CLOSED', generation = f[2] or 0, since = f[3] or 0, open_until = f[4] or 0, reason = f[5] or '',
@@ -16,7 +20,7 @@ local function breaker_of(key, strings)
       tripped_at = f[13] or 0, tripped_by = f[14] or '', reset_at = reset_at,
       excused = f[16] or NOTHING, asked = f[17] or reset_at, passed = f[18] or 0, alone = f[19] or 0,
       plan = false, home = false, now = 0, changed = false, moved = false, is_glance = false, is_recounted = false,
-      is_stored = packed ~= nil,
+      is_stored = packed ~= nil, long = long,
     }
     breakers[key] = r
   end
@@ -44,9 +48,10 @@ local function recount(plan, strings)
   end
 end
 
--- Return what callers see: true of a breaker without a record, which is CLOSED; of any other {state, generation, since, open until, reason, pending probes, succeeded probes}. A breaker
--- that has ever tripped adds {trip time, trip reason, early probes left, failed sources}. If its newest transition was
--- not the store's decision, it adds {transitions by time alone, decisions of a replica alone before them}.
+-- Return what callers see: true of a breaker without a record, which is CLOSED. Of any other {state, generation, since,
+-- open until, reason, pending probes, succeeded probes}. A breaker that has ever tripped adds {trip time, trip reason,
+-- early probes left, failed sources}. If its newest transition was not the store's decision, it adds {transitions by time
+-- alone, decisions of a replica alone before them}.
 local function view_of(r, home, leased, early)
   if not (r.is_stored or r.moved) then
     return true

@@ -23,7 +23,7 @@ local function glance(key, strings)
 end
 
 local function forget_windows(r)
-  r.errors, r.latency, r.events = false, false, {}
+  r.errors, r.latency, r.events, r.long = false, false, {}, false
 end
 
 local function is_forced(state)

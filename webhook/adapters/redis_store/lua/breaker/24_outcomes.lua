@@ -59,7 +59,7 @@ end
 -- Reset a breaker that the policy removed, once.
 local function reset_removed(r)
   local fresh = r.state == 'CLOSED' and r.since == 0 and r.reason == '' and not r.errors and not r.latency
-    and #r.events == 0 and r.tripped_at == 0 and r.reset_at == 0 and #r.excused == 0
+    and #r.events == 0 and not r.long and r.tripped_at == 0 and r.reset_at == 0 and #r.excused == 0
   if not fresh then
     r.state, r.generation, r.since, r.open_until, r.reason = 'CLOSED', r.generation + 1, 0, 0, ''
     r.successes, r.leases, r.failed, r.early, r.passed, r.alone = 0, {}, {}, 0, 0, 0
@@ -113,7 +113,7 @@ local function suppress_source_events(r, sources, now)
   if #excused > EXCUSED_MAX then
     excused = {{EVERY_SOURCE, now + EXCUSED_US}}
   end
-  for _, event in ipairs(r.events) do
+  for _, event in ipairs(module('refusals').events_of(r)) do
     if not asked[event[2]] then
       events[#events + 1] = event
     end
