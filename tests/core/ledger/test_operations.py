@@ -253,7 +253,7 @@ def test_open_breaker_denies_before_quota_and_charges_nothing() -> None:
         receipt = service.ask()
         assert (receipt.refused, receipt.charged, receipt.over) == (DeniedBy.BREAKER, False, ())
     assert service.used() == [1]
-    assert service.state.breaker(service.plan.service).windows.quota_events == ()
+    assert not list(service.state.breaker(service.plan.service).windows.quota_events)
 
 
 def test_quota_denials_trip_the_breaker_and_the_receipt_shows_the_new_state() -> None:
