@@ -62,7 +62,9 @@ def test_exit_code_is_that_of_the_findings(
 
 def test_finding_has_object_field_value_remedy_and_link(given: Callable[..., list[int]]) -> None:
     given(ERROR)
-    lines = podgate("check").out.splitlines()
+    done = podgate("check")
+    assert done.err == "server: server\n"
+    lines = done.out.splitlines()
     at = lines.index(
         "xx leader-missing: Lease podgate-system/podgate-leader: metadata.name: absent: nothing is refunded or repaired"
     )
@@ -82,6 +84,7 @@ def test_json_has_every_check_with_its_status(given: Callable[..., list[int]]) -
     given(replace(ERROR, version="0.2.0"))
     document = json.loads(podgate("check", "-o", "json").out)
     assert (document["errors"], document["warnings"]) == (1, 1)
+    assert (document["server"], document["version"]) == ("server", "0.2.0")
     by_code = {one["code"]: one for section in document["sections"] for one in section["checks"]}
     assert by_code.keys() == {one.code for section in SECTIONS for one in section.checks}
     assert (by_code["leader-missing"]["status"], by_code["server-version"]["status"]) == ("error", "warning")

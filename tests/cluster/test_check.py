@@ -305,8 +305,8 @@ def test_faults_of_policy_and_overrides_are_found(healthy: Installation) -> None
     """Plant them without the webhook that would refuse them."""
     plane = healthy.plane
     plane.delete(f"{_ADMISSION}/validatingwebhookconfigurations/podgate-policy")
-    plane.apply(document(configmap.NAME, configmap.KEY, "kind: Policy\n"))
-    plane.apply(document(configmap.OVERRIDES, configmap.OVERRIDES_KEY, "- {service: web}\n"))
+    plant(plane, configmap.NAME, configmap.KEY, "kind: Policy\n")
+    plant(plane, configmap.OVERRIDES, configmap.OVERRIDES_KEY, "- {service: web}\n")
     findings = finds(healthy, "policy-invalid", "overrides-invalid", "webhooks-missing")
     assert "apiVersion" in " ".join(one["value"] for one in findings["policy-invalid"])
     plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (configmap.NAME, configmap.OVERRIDES)))
@@ -328,14 +328,12 @@ def test_policy_that_does_not_fit_the_cluster_is_found(healthy: Installation, mo
     healthy.change_policy(unfit)
     plane.delete(f"{_ADMISSION}/validatingwebhookconfigurations/podgate-policy")
     until = "until: 2100-01-01T00:00:00Z, reason: INC-1"
-    plane.apply(
-        document(configmap.OVERRIDES, configmap.OVERRIDES_KEY, f"- {{service: webb, quotaFactor: 2, {until}}}\n")
-    )
+    plant(plane, configmap.OVERRIDES, configmap.OVERRIDES_KEY, f"- {{service: webb, quotaFactor: 2, {until}}}\n")
     plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=3", "-n", WEB)
     healthy.create_pod(SHOP, "unseen", schedulerName="nowhere")
     codes = (
         *("service-owns-nothing", "namespace-exempt", "priority-class-missing", "runtime-class-missing"),
-        *("no-node-fits", "replicaset-held", "override-unknown"),
+        *("no-node-fits", "replicaset-held", "override-unknown", "service-selects-no-pod"),
     )
     findings = finds(healthy, *codes)
     assert "QuotaExceeded" in findings["replicaset-held"][0]["value"]
@@ -354,9 +352,13 @@ def test_policy_that_does_not_fit_the_cluster_is_found(healthy: Installation, mo
     plane.apply(*rendered(healthy))
 
 
-def document(name: str, key: str, text: str) -> dict[str, Any]:
+def plant(plane: ControlPlane, name: str, key: str, text: str) -> None:
+    """Store a document once the API server has noticed that the webhook that would refuse it is deleted."""
     metadata = {"name": name, "namespace": NAMESPACE}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}}
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}}
+    path = f"{_CONFIG_MAPS}/{name}?fieldManager=kubectl&force=true"
+    kind = "application/apply-patch+yaml"
+    plane.wait(lambda: plane.api.request("PATCH", path, document, kind)[0] in {200, 201}, f"{name} to be stored")
 
 
 def test_what_may_not_be_read_is_not_ticked(healthy: Installation) -> None:

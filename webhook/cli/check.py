@@ -11,7 +11,7 @@ from webhook.app.operations.cluster_check import gather_facts
 from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options.durations import seconds
 from webhook.cli.options.server_options import server_options
-from webhook.core.checks import Severity, judged
+from webhook.core.checks import ClusterFacts, Severity, judged
 from webhook.offline.output.check_page import Outcome, check_document, check_page, severities
 
 _AGAIN_SECONDS = 2.0
@@ -35,12 +35,15 @@ def check(*, where: ServerLocation, output: str, wait: str | None, strict: bool)
     Exit code: 0 no error (with --strict: no finding), 1 findings, 2 the API server cannot be asked.
     """
     end_seconds = time.monotonic() + (0.0 if wait is None else seconds("--wait", wait))
-    outcome = _outcome(where)
+    facts, outcome = _checked(where)
     while severities(outcome)[Severity.ERROR] and time.monotonic() < end_seconds - _AGAIN_SECONDS:
         time.sleep(_AGAIN_SECONDS)
-        outcome = _outcome(where)
+        facts, outcome = _checked(where)
+    if where.url is None and facts.server:
+        click.echo(f"server: {facts.server}", err=True)
     if output == "json":
-        click.echo(json.dumps(check_document(outcome), indent=2, ensure_ascii=False))
+        read_from = {"server": facts.server or None, "version": facts.version, "kubernetes": facts.kubernetes}
+        click.echo(json.dumps({**read_from, **check_document(outcome)}, indent=2, ensure_ascii=False))
     else:
         is_unicode = sys.stdout.isatty() and "utf" in (sys.stdout.encoding or "").lower()
         click.echo("\n".join(check_page(outcome, is_unicode=is_unicode)))
@@ -49,5 +52,6 @@ def check(*, where: ServerLocation, output: str, wait: str | None, strict: bool)
         sys.exit(1)
 
 
-def _outcome(where: ServerLocation) -> Outcome:
-    return tuple(judged(asyncio.run(gather_facts(where))))
+def _checked(where: ServerLocation) -> tuple[ClusterFacts, Outcome]:
+    facts = asyncio.run(gather_facts(where))
+    return facts, tuple(judged(facts))

@@ -268,6 +268,14 @@ def test_no_pod_is_created_where_a_call_changes_nothing() -> None:
 # --- objects ---
 
 
+def test_selector_that_selects_none_of_the_pods_is_found() -> None:
+    facts = replace(FACTS, policy_map=policy_map(WEB), namespaces=[NAMESPACE])
+    assert values("service-selects-no-pod", facts) == []
+    other = pod(1, metadata={"labels": {"app": "other"}})
+    assert values("service-selects-no-pod", replace(facts, workload_pods=[other])) == ["selects none of 1 Pods in web"]
+    assert values("service-selects-no-pod", replace(facts, workload_pods=[other, pod(1)])) == []
+
+
 def test_old_kubernetes_is_found() -> None:
     assert values("kubernetes-version", replace(FACTS, kubernetes="v1.29.15")) == ["v1.29.15"]
     assert values("kubernetes-version", replace(FACTS, kubernetes="v1.30.0")) == []

@@ -6,6 +6,7 @@ from webhook.core.admission.exemptions import is_exempt_namespace
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, labels_of
 from webhook.core.checks.objects import PodObject
+from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.placement import PlacementPlan
 from webhook.core.policy.matching import Matcher
@@ -35,6 +36,25 @@ def service_owns_nothing(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(
                 f"service {service.name}", "match", value, "correct names and labels: kubectl get ns --show-labels"
             )
+
+
+@SECTION.check(
+    "service-selects-no-pod",
+    "each podSelector selects some Pod, where there are any",
+    "policy",
+    "namespaces",
+    "workload_pods",
+    severity=Severity.WARNING,
+)
+def service_selects_no_pod(facts: ClusterFacts) -> Iterator[Observation]:
+    for service in _services(facts):
+        found = [namespace for namespace, owners in facts.owners.items() if service in owners]
+        pods = [pod for pod in facts.workload_pods if pod.metadata.namespace in found]
+        selector = service.match.pod_selector
+        if selector is not None and pods and not any(selects(selector, pod.labels) for pod in pods):
+            value = f"selects none of {len(pods)} Pods in {', '.join(found)}"
+            remedy = f"compare kubectl get pods -n {found[0]} --show-labels"
+            yield Observation(f"service {service.name}", "match.podSelector", value, remedy)
 
 
 @SECTION.check(
