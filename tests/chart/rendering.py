@@ -16,10 +16,19 @@ from tests.cluster.binaries import binaries
 Json = dict[str, Any]
 
 CHART = Path(__file__).parents[2] / "manifests" / "chart"
-WAYS = sorted(path for path in Path(__file__).with_name("ways").iterdir() if path.is_dir())
-"""For each way the values of the chart, and a kustomization of the manifests."""
+_VALUES = Path(__file__).with_name("ways")
+_OVERLAYS = sorted(path.name for path in (CHART.parent / "overlays").iterdir())
+WAYS = {
+    "memory": ("base",),
+    "apiserver-files": ("base", "apiserver"),
+    "monitoring": ("base", "monitoring"),
+    **{name: (f"overlays/{name}",) for name in _OVERLAYS},
+}
+"""The kustomizations of the manifests for each way."""
 RELEASE = "podgate"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_EVERYBODY: list[Json] = [{}]
+_PORTS = {"admission": 8443, "plain": 8081}
 _LABELS_OF_HELM = {
     *(f"app.kubernetes.io/{name}" for name in ("instance", "managed-by", "version")),
     "helm.sh/chart",
@@ -52,16 +61,25 @@ def documents(text: str) -> list[Json]:
     return [document for document in yaml.load_all(text, _LOADER) if document]
 
 
-@cache
-def kustomized(way: Path) -> tuple[Json, ...]:
+def values(way: str) -> tuple[str | Path, ...]:
+    """Return Helm's options for a way."""
+    return ("--values", _VALUES / f"{way}.yaml")
+
+
+def kustomized(way: str) -> list[Json]:
     """Return the objects of the manifests. Helm does not create the namespace of its release."""
-    command = (binaries().kubectl, "kustomize", way)
+    return [one for folder in WAYS[way] for one in _kustomized(folder) if one["kind"] != "Namespace"]
+
+
+@cache
+def _kustomized(folder: str) -> list[Json]:
+    command = (binaries().kubectl, "kustomize", CHART.parent / folder)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return tuple(one for one in documents(done.stdout) if one["kind"] != "Namespace")
+    return documents(done.stdout)
 
 
-def comparable(objects: list[Json] | tuple[Json, ...]) -> dict[str, Json]:
+def comparable(objects: list[Json]) -> dict[str, Json]:
     """Return the objects by kind and name, without what may differ between both."""
     found: dict[str, Json] = {}
     for document in objects:
@@ -84,6 +102,9 @@ def _normalized(document: Json) -> Json:
         case {"kind": "ConfigMap", "data": {"identities.yaml": text}}:
             copy["data"]["identities.yaml"] = yaml.safe_load(text)
         case {"kind": "NetworkPolicy", "spec": {"ingress": rules}}:
-            pairs = [(peer, port) for rule in rules for peer in rule["from"] for port in rule["ports"]]
-            copy["spec"]["ingress"] = sorted(pairs, key=json.dumps)
+            ports = [(rule.get("from", _EVERYBODY), port) for rule in rules for port in rule["ports"]]
+            numbered = [(peers, {**port, "port": _PORTS.get(port["port"], port["port"])}) for peers, port in ports]
+            copy["spec"]["ingress"] = sorted(
+                [[port, peer] for peers, port in numbered for peer in peers], key=json.dumps
+            )
     return copy

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.rendering import CHART, RELEASE, WAYS, comparable, documents, kustomized, refusal, run_helm, templates
+from tests.chart.rendering import (
+    CHART,
+    RELEASE,
+    WAYS,
+    comparable,
+    documents,
+    kustomized,
+    refusal,
+    run_helm,
+    templates,
+    values,
+)
 from webhook import settings
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -23,7 +34,7 @@ CREDENTIALS = (
 )
 OWN = ("--set", "certificates.manager=own,tokens.issuer=own")
 REDUCED_OWN = (
-    *("--values", next(way for way in WAYS if way.name == "reduced") / "values.yaml"),
+    *values("reduced"),
     *("--set", "certificates.manager=own"),
 )
 STORE_ARGUMENTS = [
@@ -43,22 +54,22 @@ def test_version_is_the_project_version() -> None:
     assert (chart["version"], chart["appVersion"]) == (PROJECT["version"], PROJECT["version"])
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way.name))
-def test_chart_renders_the_objects_of_the_manifests(tmp_path: Path, way: Path) -> None:
-    rendered = comparable(documents(templates(tmp_path, "--values", way / "values.yaml")))
+@pytest.mark.parametrize("way", WAYS)
+def test_chart_renders_the_objects_of_the_manifests(tmp_path: Path, way: str) -> None:
+    rendered = comparable(documents(templates(tmp_path, *values(way))))
     assert rendered == comparable(kustomized(way))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way.name))
-def test_linter_finds_nothing(tmp_path: Path, way: Path) -> None:
-    done = run_helm("lint", "--strict", CHART, "--values", way / "values.yaml", home=tmp_path)
+@pytest.mark.parametrize("way", WAYS)
+def test_linter_finds_nothing(tmp_path: Path, way: str) -> None:
+    done = run_helm("lint", "--strict", CHART, *values(way), home=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[ERROR]" not in done.stdout
     assert "[WARNING]" not in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("values", "place", "reason"),
+    ("given", "place", "reason"),
     [
         ("server.replicas=two", "at '/server/replicas'", "got string, want integer"),
         ("server.replicas=0", "at '/server/replicas'", "minimum"),
@@ -78,14 +89,14 @@ def test_linter_finds_nothing(tmp_path: Path, way: Path) -> None:
         ("tokens.issuer=own,certificates.manager=cert-manager", "tokens.issuer: own", "use cluster or file"),
         ("reduced.enabled=true", "networkPolicy.admissionFrom: []", "the addresses of your API servers"),
         ("reduced.enabled=true,apiserverFiles.enabled=true", "apiserverFiles.enabled: true", "set false"),
-        ("networkPolicy.enabled=true", "networkPolicy.admissionFrom: []", "no call would arrive"),
+        ("networkPolicy.enabled=false,reduced.enabled=true", "networkPolicy.admissionFrom: []", "name the addresses"),
         ("policy.create=true", 'policy.document: ""', "--set-file policy.document=policy.yaml"),
     ],
 )
 def test_wrong_value_is_refused_with_its_place_and_a_remedy(
-    tmp_path: Path, values: str, place: str, reason: str
+    tmp_path: Path, given: str, place: str, reason: str
 ) -> None:
-    message = refusal(tmp_path, "--set", values)
+    message = refusal(tmp_path, "--set", given)
     assert place in message
     assert reason in message
 
@@ -95,21 +106,21 @@ def test_other_namespace_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
+    "options",
     [
-        *(pytest.param(("--values", way / "values.yaml"), id=way.name) for way in WAYS),
+        *(pytest.param(values(way), id=way) for way in WAYS),
         pytest.param(CREDENTIALS, id="credentials"),
         pytest.param((*CREDENTIALS, *OWN), id="credentials and own certificates"),
         pytest.param(REDUCED_OWN, id="reduced, with own certificates"),
     ],
 )
 def test_processes_accept_their_arguments_and_mount_the_files_that_they_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: tuple[str | Path, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str | Path, ...]
 ) -> None:
     (token := tmp_path / "account-token").touch()
     monkeypatch.setattr("webhook.settings.parsing._SERVICE_ACCOUNT_TOKEN", token)
     kinds = {"serve": settings.Settings, "controller": settings.ControllerSettings}
-    deployments = [one for one in documents(templates(tmp_path, *values)) if one["kind"] == "Deployment"]
+    deployments = [one for one in documents(templates(tmp_path, *options)) if one["kind"] == "Deployment"]
     for pod in (one["spec"]["template"]["spec"] for one in deployments):
         [container] = pod["containers"]
         mounts = {one["mountPath"] for one in container.get("volumeMounts", ())}
@@ -141,17 +152,21 @@ def test_store_credentials_are_mounted_into_servers_and_controllers(tmp_path: Pa
         assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"], "it reads the Secrets' files"
 
 
-def test_several_replicas_are_spread_and_evicted_one_by_one(tmp_path: Path) -> None:
-    objects = comparable(documents(templates(tmp_path, *REDIS)))
-    for name in ("podgate", "podgate-controller"):
-        selector = {"matchLabels": {"app.kubernetes.io/name": name}}
-        spec = objects[f"Deployment podgate-system/{name}"]["spec"]
-        assert spec["selector"] == selector
-        spread = spec["template"]["spec"]["topologySpreadConstraints"]
-        assert [one["topologyKey"] for one in spread] == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
-        assert [one["labelSelector"] for one in spread] == [selector] * 2
-        budget = objects[f"PodDisruptionBudget podgate-system/{name}"]["spec"]
-        assert budget == {"maxUnavailable": 1, "selector": selector}
+def test_network_policy_admits_the_named_peers(tmp_path: Path) -> None:
+    peers = {"admissionFrom": [{"ipBlock": {"cidr": "10.0.0.10/32"}}], "metricsFrom": [{"podSelector": {}}]}
+    (tmp_path / "values.yaml").write_text(json.dumps({"networkPolicy": peers}))
+    objects = comparable(documents(templates(tmp_path, "--values", tmp_path / "values.yaml")))
+    rules = objects["NetworkPolicy podgate-system/podgate"]["spec"]["ingress"]
+    assert [(port["port"], peer) for port, peer in rules] == [
+        (8081, {"podSelector": {}}),
+        (8443, {"ipBlock": {"cidr": "10.0.0.10/32"}}),
+    ]
+
+
+def test_quota_admits_only_priority_classes_of_the_system(tmp_path: Path) -> None:
+    name = "ResourceQuota podgate-system/podgate-critical-pods"
+    assert name in comparable(documents(templates(tmp_path)))
+    assert name not in comparable(documents(templates(tmp_path, "--set", "priorityClassName=mine")))
 
 
 def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
@@ -160,7 +175,7 @@ def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
         "tolerations": [{"key": "infra", "operator": "Exists"}],
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}},
     }
-    values: dict[str, Any] = {
+    given: dict[str, Any] = {
         "image": {"repository": "registry.internal/podgate", "digest": f"sha256:{'0' * 64}", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "internal"}],
         "priorityClassName": "mine",
@@ -169,7 +184,7 @@ def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
             for part in ("server", "controller")
         },
     }
-    (tmp_path / "values.yaml").write_text(json.dumps(values))
+    (tmp_path / "values.yaml").write_text(json.dumps(given))
     objects = comparable(documents(templates(tmp_path, *REDIS, "--values", tmp_path / "values.yaml")))
     for part, name in (("server", "podgate"), ("controller", "podgate-controller")):
         template = objects[f"Deployment podgate-system/{name}"]["spec"]["template"]
@@ -185,8 +200,8 @@ def test_pod_values_reach_their_deployment(tmp_path: Path) -> None:
 
 
 def test_monitors_and_rules_have_the_labels_that_prometheus_selects(tmp_path: Path) -> None:
-    values = "monitoring.monitors=true,monitoring.rules=true,monitoring.labels.release=prometheus"
-    rendered = documents(templates(tmp_path, "--set", values))
+    given = "monitoring.monitors=true,monitoring.rules=true,monitoring.labels.release=prometheus"
+    rendered = documents(templates(tmp_path, "--set", given))
     labels = {one["kind"]: one["metadata"]["labels"] for one in rendered if "monitoring.coreos" in one["apiVersion"]}
     assert {*labels} == {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
     assert {one["release"] for one in labels.values()} == {"prometheus"}
@@ -214,9 +229,7 @@ def test_policy_is_rendered_only_on_request(tmp_path: Path) -> None:
     ],
 )
 def test_notes_name_what_remains_to_be_done(tmp_path: Path, way: str, needed: list[str], not_needed: list[str]) -> None:
-    [folder] = [path for path in WAYS if path.name == way]
-    values = ("--values", folder / "values.yaml")
-    shown = run_helm("install", RELEASE, CHART, *values, "--dry-run=client", home=tmp_path)
+    shown = run_helm("install", RELEASE, CHART, *values(way), "--dry-run=client", home=tmp_path)
     assert shown.returncode == 0, shown.stderr
     notes = shown.stdout.partition("NOTES:")[2]
     for text in (*needed, "podgate policy webhooks", "kubectl delete mutatingwebhookconfiguration/podgate"):

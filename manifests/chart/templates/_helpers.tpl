@@ -36,7 +36,7 @@ tolerations:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if and .spreadOver (gt (int .replicas) 1) }}
+{{- if .spreadOver }}
 topologySpreadConstraints:
 {{- range .spreadOver }}
 - maxSkew: 1
@@ -115,12 +115,11 @@ store-tls: {{ . }}
 {{- end }}
 
 {{/* Flags of the leader: the server with store memory, else the controller. */}}
-{{- define "podgate.leaderArgs" -}}
+{{- define "podgate.certificateArgs" -}}
 {{- if ne .Values.certificates.manager "files" }}
 - --certificates={{ .Values.certificates.manager }}
 {{- end }}
 {{- if and (eq .Values.tokens.issuer "own") (not .Values.reduced.enabled) }}
 - --token-issuer=https://podgate.{{ .Release.Namespace }}.svc
 {{- end }}
-- --webhook-configurations={{ .Values.webhookConfigurations }}
 {{- end }}

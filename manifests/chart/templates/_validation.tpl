@@ -29,11 +29,8 @@
 {{- fail "apiserverFiles.enabled: true: in reduced mode kube-apiserver has no credentials: set false" }}
 {{- end }}
 {{- if not (and $values.networkPolicy.enabled $values.networkPolicy.admissionFrom) }}
-{{- fail "networkPolicy.admissionFrom: []: in reduced mode callers are not authenticated: set networkPolicy.enabled, and the addresses of your API servers (docs/reduced-mode.md)" }}
+{{- fail "networkPolicy.admissionFrom: []: in reduced mode callers are not authenticated: name the addresses of your API servers (docs/reduced-mode.md)" }}
 {{- end }}
-{{- end }}
-{{- if and $values.networkPolicy.enabled (not $values.networkPolicy.admissionFrom) }}
-{{- fail "networkPolicy.admissionFrom: []: without the addresses of your API servers no call would arrive: name them, or set networkPolicy.enabled to false" }}
 {{- end }}
 {{- if and $values.policy.create (not $values.policy.document) }}
 {{- fail "policy.document: \"\": with policy.create it is the policy to begin with: --set-file policy.document=policy.yaml" }}
