@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from tests.cli.command_runner import BIN, Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_configuration
@@ -15,10 +16,13 @@ from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.load_balancer import LoadBalancers
 from tests.cluster.processes import free_ports
 from tests.cluster.server import PODGATE, Server
+from tests.redis_servers import RedisServer
 from webhook.core.document.configmap import KEY, NAME
 from webhook.core.installation.objects import ObjectReference
 from webhook.core.installation.probe import PROBE
 from webhook.core.installation.record import RECORD
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
 
 CONTROLLERS = "kube-controller-manager"
 """Deletes the content of namespaces, and creates their service accounts."""
@@ -345,3 +349,46 @@ def test_unreachable_cluster_is_named(cluster: Cluster) -> None:
     assert done.code == 2
     assert "namespace/podgate-system: cannot get" in done.error
     assert "check the cluster and the kubeconfig" in done.error
+
+
+def test_policy_can_be_kept(cluster: Cluster) -> None:
+    podgate("install", "--kubeconfig", cluster.plane.kubeconfig, "--wait", "1s")
+    done = cluster.uninstall("--keep-policy")
+    assert done.code == 0, done.err
+    left = {one for one in cluster.objects() - cluster.before if one[1] == NAMESPACE}
+    assert {one for one in left if one[2] not in {"default", "kube-root-ca.crt"}} <= {("configmaps", NAMESPACE, NAME)}
+    assert cluster.policy()
+    assert cluster.uninstall().code == 0
+    assert cluster.objects() == cluster.before
+
+
+def test_keys_of_this_cluster_are_deleted_in_redis_on_request(cluster: Cluster, a_redis: RedisServer) -> None:
+    own, others = "podgate:{web}:v1:default:ring:web", ("podgate:{web}:v1:another:ring:web", "session:1")
+    with Redis.from_url(a_redis.url) as redis:
+        for key in (own, *others):
+            redis.set(key, "1")
+        dry = cluster.uninstall("--redis", a_redis.url, "--dry-run")
+        assert (dry.code, redis.exists(own)) == (0, 1)
+        done = cluster.uninstall("--redis", a_redis.url)
+        assert "1 keys of cluster 'default' deleted in Redis" in done.out
+        assert [redis.exists(key) for key in (own, *others)] == [0, 1, 1]
+        redis.delete(*others)
+    wrong = cluster.uninstall("--redis", "redis://127.0.0.1:1/0")
+    assert wrong.code == 2
+    assert wrong.error.startswith("--redis: 'redis://127.0.0.1:1/0': ")
+
+
+def test_api_servers_that_still_have_the_flag_are_named(cluster: Cluster) -> None:
+    podgate("install", "--kubeconfig", cluster.plane.kubeconfig, "--wait", "1s")
+    flag = "--admission-control-config-file=/etc/kubernetes/podgate/admission-configuration.yaml"
+    spec = {"nodeName": "node-1", "containers": [{"name": "c", "image": "i", "command": ["kube-apiserver", flag]}]}
+    metadata = {"name": "kube-apiserver-node-1", "namespace": "kube-system", "labels": {"component": "kube-apiserver"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    path = "/api/v1/namespaces/kube-system/pods"
+    assert cluster.plane.api.request("POST", path, pod)[0] == 201
+    try:
+        done = cluster.uninstall()
+        assert done.code == 0, done.err
+        assert "kube-apiserver on node-1 still reads Podgate's files" in done.out
+    finally:
+        cluster.plane.delete(f"{path}/{metadata['name']}?gracePeriodSeconds=0")

@@ -49,7 +49,7 @@ class InstallPlan:
 
     def obstacle(self, live: "LiveState") -> Obstacle | None:
         """Return why the installation must not begin in this cluster."""
-        return _terminating(live) or _foreign(live) or self._changed(live) or self._policy(live)
+        return _terminating(live) or _foreign(live) or self._changed(live) or self._inside(live) or self._policy(live)
 
     def _changed(self, live: "LiveState") -> Obstacle | None:
         conflict = live.record.conflict(self.record) if live.record is not None else None
@@ -60,6 +60,12 @@ class InstallPlan:
             f"configmap/{RECORD_NAME}: data.{key}: {present!r}: Podgate is installed in another way than {wanted!r}",
             "repeat the options of that installation, or remove it first: podgate uninstall",
         )
+
+    def _inside(self, live: "LiveState") -> Obstacle | None:
+        if live.record is not None or live.deployment is None or not self.record.server_url:
+            return None
+        message = f"{DEPLOYMENT}: its servers run in the cluster, and the webhooks would call one outside"
+        return Obstacle(message, "leave --server-url out, or remove them first: podgate uninstall")
 
     def _policy(self, live: "LiveState") -> Obstacle | None:
         if live.policy is None or not self.is_policy_given or live.policy == self.policy:

@@ -1,0 +1,159 @@
+"""Plans: order, refused states, ways to run, rollouts, and removal."""
+
+from typing import Any
+
+import pytest
+
+from webhook.app.operations.shipped_manifests import example_policy, manifest_files
+from webhook.core.installation import removal, rollout, ways
+from webhook.core.installation.kustomization import built, objects
+from webhook.core.installation.objects import ObjectReference, differs, ordered
+from webhook.core.installation.plan import InstallPlan, LiveState, Obstacle, loaded
+from webhook.core.installation.record import InstallationRecord
+
+MEMORY = InstallationRecord("0", "memory", "own")
+NOTHING = LiveState(None, None, None, None)
+DEPLOYMENT: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "podgate"}}
+
+
+def plan(policy: str = "policy", *, given: bool = False) -> InstallPlan:
+    return InstallPlan(MEMORY, (), policy, given)
+
+
+def test_each_way_has_a_kustomization() -> None:
+    files = manifest_files()
+    for mode in (ways.MEMORY, ways.REDIS, ways.REDUCED):
+        for certificates in ways.CERTIFICATES:
+            folder = ways.folder(mode, certificates)
+            assert (folder is None) == (mode == ways.REDUCED and certificates != ways.FILES)
+            assert folder is None or objects(files, folder)
+
+
+def test_namespace_is_applied_first_and_the_deployment_last() -> None:
+    kinds = [one["kind"] for one in ordered(objects(manifest_files(), "overlays/redis"))]
+    assert kinds[:2] == ["Namespace", "CustomResourceDefinition"]
+    assert kinds[-2:] == ["Deployment", "Deployment"]
+    assert kinds.index("ConfigMap") > kinds.index("RoleBinding") > kinds.index("ServiceAccount")
+
+
+def test_chosen_values_replace_those_of_the_manifests() -> None:
+    documents = objects(manifest_files(), "overlays/redis")
+    chosen = ways.chosen(documents, store="redis://mine:1/0", image="registry/podgate:2", replicas=5)
+    deployments = {one["metadata"]["name"]: one["spec"] for one in chosen if one["kind"] == "Deployment"}
+    for spec in deployments.values():
+        [container] = spec["template"]["spec"]["containers"]
+        assert container["image"] == "registry/podgate:2"
+        assert [one for one in container["args"] if one.startswith("--store=")] == ["--store=redis://mine:1/0"]
+    assert (deployments["podgate"]["replicas"], deployments["podgate-controller"]["replicas"]) == (5, 2)
+    assert ways.chosen(documents) == documents
+
+
+def test_tokens_of_the_node_agent_are_those_that_servers_accept() -> None:
+    [daemon_set] = [
+        one
+        for one in ways.with_tokens_of(objects(manifest_files(), "apiserver"), "cluster")
+        if one["kind"] == "DaemonSet"
+    ]
+    [container] = daemon_set["spec"]["template"]["spec"]["containers"]
+    assert "--token=cluster" in container["args"]
+
+
+def test_a_fresh_cluster_is_accepted() -> None:
+    assert plan().obstacle(NOTHING) is None
+    assert plan().obstacle(LiveState({"metadata": {}}, MEMORY, "policy", DEPLOYMENT)) is None
+
+
+@pytest.mark.parametrize(
+    ("live", "place"),
+    [
+        (LiveState({"metadata": {"deletionTimestamp": "now"}}, None, None, None), "metadata.deletionTimestamp: now"),
+        (LiveState(None, InstallationRecord("0", "redis", "own"), None, None), "data.mode: 'redis'"),
+        (LiveState(None, InstallationRecord("0", "memory", "files"), None, None), "data.certificates: 'files'"),
+        (
+            LiveState(None, InstallationRecord("0", "memory", "own", "https://h:1"), None, None),
+            "data.serverURL: 'https",
+        ),
+        (
+            LiveState(None, None, None, {"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}}),
+            "metadata.labels[app.kubernetes.io/managed-by]: 'Helm'",
+        ),
+    ],
+)
+def test_half_states_are_refused_with_object_field_and_value(live: LiveState, place: str) -> None:
+    found = plan().obstacle(live)
+    assert found is not None
+    assert place in found.message
+    assert found.remedy
+
+
+def test_servers_in_the_cluster_are_not_replaced_by_one_outside() -> None:
+    """They were installed by hand, without a record."""
+    outside = InstallPlan(InstallationRecord("0", "memory", "files", "https://h:1"), (), "policy")
+    found = outside.obstacle(LiveState(None, None, None, DEPLOYMENT))
+    assert found is not None
+    assert "deployment.apps/podgate: its servers run in the cluster" in found.message
+
+
+def test_live_policy_differs_only_matters_if_one_is_given() -> None:
+    live = LiveState(None, None, "live", None)
+    assert plan("mine").obstacle(live) is None
+    assert plan("live", given=True).obstacle(live) is None
+    found = plan("mine", given=True).obstacle(live)
+    assert found is not None
+    assert "never replaced" in found.remedy
+
+
+def test_mistakes_of_a_policy_are_listed() -> None:
+    assert not isinstance(loaded(example_policy(), "x"), Obstacle)
+    found = loaded("kind: Policy\n", "policy.yaml")
+    assert isinstance(found, Obstacle)
+    assert found.message.startswith("policy.yaml: not a valid policy:\npolicy.yaml:")
+
+
+def test_what_the_api_server_maintains_is_no_difference() -> None:
+    live: dict[str, Any] = {"metadata": {"name": "n", "resourceVersion": "1", "managedFields": []}, "status": {"a": 1}}
+    assert not differs(live, {"metadata": {"name": "n", "resourceVersion": "2", "generation": 2}, "status": {}})
+    assert differs(live, {"metadata": {"name": "n", "labels": {"a": "b"}}})
+
+
+def deployment(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"generation": 2}, "spec": {"replicas": 2}, "status": status}
+
+
+COMPLETE = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"observedGeneration": 1}, {"replicas": 3}, {"updatedReplicas": 1}, {"availableReplicas": 1}]
+)
+def test_rollout_is_complete_when_all_replicas_are_current_and_available(changed: dict[str, int]) -> None:
+    assert rollout.is_complete(deployment(**COMPLETE))
+    assert not rollout.is_complete(deployment(**{**COMPLETE, **changed}))
+
+
+def test_delays_of_a_rollout_are_listed_once() -> None:
+    failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}
+    waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+    pod = {"status": {"containerStatuses": [waiting], "conditions": []}}
+    unscheduled = {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no nodes"}]}}
+    found = rollout.delays(deployment(conditions=[failure]), [pod, pod, unscheduled])
+    assert found == "0 of 2 replicas are available; exceeded quota; ImagePullBackOff: no such image; no nodes"
+
+
+def test_webhooks_are_removed_first_and_definitions_after_what_uses_them() -> None:
+    shipped = removal.removed(one for documents in manifest_files().values() for one in documents)
+    kinds = [one.kind for one in shipped]
+    webhooks = [kind for kind in kinds if kind.endswith("WebhookConfiguration")]
+    assert kinds[: len(webhooks)] == webhooks
+    assert kinds[-1] == "CustomResourceDefinition"
+    assert "Namespace" not in kinds
+    for folder in (".", *(f"overlays/{way}" for way in ("redis", "own-certificates", "cert-manager", "reduced"))):
+        applied = {ObjectReference.of(one) for one in objects(manifest_files(), folder)}
+        assert {one for one in applied if one.kind != "Namespace"} <= set(shipped), folder
+
+
+def test_patch_that_install_does_not_know_is_an_error() -> None:
+    files = {"a.yaml": [{"kind": "ConfigMap", "metadata": {"name": "a"}}]}
+    patch = "kind: ConfigMap\nmetadata: {name: a}\ndata: {}\n"
+    with pytest.raises(ValueError, match="JSON 6902"):
+        built(files, {"resources": ["a.yaml"], "patches": [{"patch": patch}]})
