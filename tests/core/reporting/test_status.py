@@ -455,6 +455,7 @@ def test_the_page_is_a_table_with_the_countdown(monkeypatch: pytest.MonkeyPatch)
 podgate 0.1.0, 2027-01-15T08:00:00.000Z
 policy  0123456789abcdef, loaded 2027-01-15T07:59:00.000Z from p.yaml
 store   memory: ok
+last review  2027-01-15T07:59:57.250Z
 watch   configmaps: cut, last contact 2027-01-15T07:59:55.000Z
 watch   namespaces: starting
 certificate serving: 6 days left
@@ -577,3 +578,10 @@ def test_controller_document_has_leadership_and_dependencies() -> None:
             "error": "HTTP 403",
         },
     }
+
+
+def test_page_of_a_server_that_nobody_calls_says_so() -> None:
+    document = server_document(snapshot(last_review_us=0))
+    assert any("the API server has not called this server" in line for line in page(document))
+    del document["lastReviewAt"]
+    assert not any("last review" in line for line in page(document)), "an older server does not know"

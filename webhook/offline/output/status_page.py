@@ -27,6 +27,7 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     replicas = document["replicas"]["count"]
     shared = f", for {replicas} servers" if replicas > 1 else ""
     yield f"store   {store['kind']}{shared}: {store_text}{mode}"
+    yield from _last_review(document)
     yield from _guard(document["breakerGuard"])
     yield from _overrides(document["overrides"])
     for watch in document["watches"]:
@@ -62,6 +63,12 @@ def webhooks(found: dict[str, Any] | None) -> Iterable[str]:
         yield click.style(f"webhooks  {one}", fg="red")
     if found["comparedAt"] and not found["outdated"] and not found["error"]:
         yield f"webhooks  agree with the policy, compared {found['comparedAt']}"
+
+
+def _last_review(document: dict[str, Any]) -> Iterable[str]:
+    if "lastReviewAt" in document:  # missing from an older server
+        none = click.style("none yet: the API server has not called this server", fg="yellow")
+        yield f"last review  {document['lastReviewAt'] or none}"
 
 
 def _guard(guard: dict[str, Any] | None) -> Iterable[str]:
