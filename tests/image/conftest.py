@@ -23,12 +23,17 @@ def image(engine: Engine) -> Image:
 
 
 @pytest.fixture(scope="session")
-def second_image(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """Return the image of another checkout: the same files at another path, with other times."""
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return another checkout: the same files at another path, with other times."""
     checkout = tmp_path_factory.mktemp("checkout")
     for path in sorted(sources.ROOT.iterdir(), reverse=True):
         if sources.is_in_build_context(path.name) or path.name in {"Dockerfile", ".dockerignore"}:
             _copy_without_times(path, checkout / path.name)
+    return checkout
+
+
+@pytest.fixture(scope="session")
+def second_image(engine: Engine, checkout: Path) -> Image:
     return engine.build(checkout, "podgate:second", epoch=EPOCH)
 
 

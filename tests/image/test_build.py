@@ -1,12 +1,17 @@
 """The image that the Dockerfile builds: reproducible, without tools, of a bounded size."""
 
+import hashlib
 import os
+import shutil
 import stat
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from tests.compose import sources
+from tests.image.conftest import EPOCH
 from tests.image.engine import Container, Engine, Image
 
 _ADDED_MB_MAX = 170
@@ -28,6 +33,17 @@ def test_two_builds_are_identical(engine: Engine, image: Image, second_image: Im
     print(f"configuration: {image.digest} {'=' if image == second_image else '!='} {second_image.digest}")  # noqa: T201
     assert image == second_image
     assert next(iter(image.layers)) in engine.image(engine.base_name).layers
+
+
+def test_wheel_is_the_one_of_a_release(container: Container, checkout: Path, tmp_path: Path) -> None:
+    """As `make dist` builds it."""
+    source = shutil.copytree(checkout, tmp_path / "source")
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-cache-dir", "--wheel-dir", tmp_path)
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)}
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, "."], cwd=source, env=environment, check=True)
+    [wheel] = tmp_path.glob("*.whl")
+    line = f"{hashlib.sha256(wheel.read_bytes()).hexdigest()}  {wheel.name}"
+    assert line in (container.root / "opt/podgate/wheels.sha256").read_text().splitlines()
 
 
 def test_size_is_bounded(image: Image) -> None:
