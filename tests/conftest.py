@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
+import redis  # noqa: F401  all of it, before Podgate registers it: tests use its clients
 from hypothesis import HealthCheck, settings
 
 from tests.harness.fork_server import close_fork_server

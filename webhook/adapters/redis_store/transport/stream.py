@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from hiredis import Reader, pack_command
-from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
+
+from webhook.adapters.redis_store.transport.error_replies import error_of
 
 # Longer than any deadline of an admission: after a timeout the answer is still read. Short enough that a server that
 # vanished without closing the connection is soon replaced.
@@ -25,7 +26,7 @@ class RespStream(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._reader = Reader(protocolError=InvalidResponse, replyError=DefaultParser.parse_error)
+        self._reader = Reader(protocolError=InvalidResponse, replyError=error_of)
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[tuple[asyncio.Future[Any], bool, float]] = deque()
         """For each command: its call, whether it is the call's last command, and when it was sent."""
