@@ -62,4 +62,4 @@ def install(
     if not proof.is_called:
         click.echo(f"error: {proof.text}: {proof.remedy}", err=True)
         sys.exit(1)
-    shown.line(f"proven: the API server calls Podgate: {proof.text}")
+    shown.line(f"proven: the API server calls Podgate: {proof.text}. For more, run podgate check")

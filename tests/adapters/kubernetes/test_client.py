@@ -98,6 +98,18 @@ async def test_exec_plugin_runs_once_while_its_token_is_valid(
         assert await authorization(client, fake) == "Bearer token-1"
 
 
+async def test_another_context_than_the_current_one_can_be_used(fake: FakeApiServer, tmp_path: Path) -> None:
+    document = kubeconfig(fake.url, token="of-the-current-one")
+    [context] = document["contexts"]
+    document["contexts"].append({"name": "other", "context": {**context["context"], "user": "other"}})
+    document["users"].append({"name": "other", "user": {"token": "of-the-other-one"}})
+    client = await connect(write_kubeconfig(tmp_path, document), "other")
+    try:
+        assert await authorization(client, fake) == "Bearer of-the-other-one"
+    finally:
+        await client.close()
+
+
 async def test_exec_plugin_failure_after_connect_fails_the_request(fake: FakeApiServer, tmp_path: Path) -> None:
     script = plugin(tmp_path, expiry="2020-01-01T00:00:00Z")
     async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url, exec=script))) as client:

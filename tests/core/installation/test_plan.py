@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from webhook.app.operations.shipped_manifests import example_policy, manifest_files
 from webhook.core.installation import removal, rollout, ways
@@ -56,6 +57,15 @@ def test_tokens_of_the_node_agent_are_those_that_servers_accept() -> None:
     ]
     [container] = daemon_set["spec"]["template"]["spec"]["containers"]
     assert "--token=cluster" in container["args"]
+
+
+def test_identities_get_the_issuer_of_the_clusters_tokens() -> None:
+    documents = objects(manifest_files(), "overlays/cert-manager")
+    [changed] = [
+        one for one in ways.with_issuer(documents, "https://mine") if one["metadata"]["name"] == "podgate-identities"
+    ]
+    issuers = [one["issuer"] for one in yaml.safe_load(changed["data"]["identities.yaml"])]
+    assert issuers == ["https://podgate.podgate-system.svc", "https://mine"]
 
 
 def test_a_fresh_cluster_is_accepted() -> None:

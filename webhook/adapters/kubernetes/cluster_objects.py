@@ -20,6 +20,7 @@ from webhook.core.installation.objects import FIELD_MANAGER, Json, ObjectReferen
 from webhook.errors import UserError
 
 _STRICT = ("fieldValidation", "Strict")
+_OPENID = "/.well-known/openid-configuration"
 _DRY_RUN = (("dryRun", "All"),)
 _BACKGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 """The object itself is gone at once, its Pods follow: a webhook configuration must not stay until they have."""
@@ -71,6 +72,14 @@ class ClusterObjects:
     async def delete(self, reference: ObjectReference) -> bool:
         """Delete an object and what it owns; return whether it existed."""
         return await self._found("delete", "DELETE", reference, reference.path, body=_BACKGROUND) is not None
+
+    async def token_issuer(self) -> str:
+        """Return the issuer of the cluster's own tokens."""
+        try:
+            found = await self._request("GET", _OPENID, (), None)
+        except ApiError as error:
+            raise UserError(f"GET {_OPENID}: {error.describe(f'get {_OPENID}')}", _remedy(error)) from None
+        return str(found.get("issuer", ""))
 
     async def attempt(self, method: str, path: str, body: Any) -> Json | str:
         """Dry-run a write; return the object that it would store, or the API server's reason not to."""

@@ -82,8 +82,11 @@ class _ClusterInstallation:
     async def run(self, plan: InstallPlan) -> CallProof | None:
         policy = await self._installer.begin(plan)
         credentials = await self._credentials()
-        workloads = [one for one in plan.objects if one["kind"] in _WORKLOADS]
-        others = [one for one in plan.objects if one["kind"] not in _WORKLOADS]
+        objects = plan.objects
+        if self._servers.certificates == ways.CERT_MANAGER:  # its Secret has no token, so the cluster's are used
+            objects = ways.with_issuer(objects, await self._cluster.token_issuer())
+        workloads = [one for one in objects if one["kind"] in _WORKLOADS]
+        others = [one for one in objects if one["kind"] not in _WORKLOADS]
         await self._installer.apply(ordered([*others, *credentials]))
         if self._servers.certificates == ways.OWN:
             await self._bootstrap()

@@ -73,6 +73,8 @@ class Uninstaller:
         others = [str(ObjectReference.of(one)) for one in inside if removal.is_others(one)]
         if others and not keeps_namespace:
             remedy = "move or delete them first, or give --keep-namespace, which removes all but the namespace and them"
+            if any("/sh.helm.release." in one for one in others):
+                remedy = "a Helm release is there: helm uninstall it first"
             raise UserError(f"{NAMESPACE}: contains objects that are not Podgate's: {', '.join(others)}", remedy)
         shipped = removal.removed(document for documents in manifest_files().values() for document in documents)
         await self._delete(one for one in shipped if one.namespace != NAMESPACE.name)

@@ -127,7 +127,7 @@ class InstallOptions:
         except ValueError as error:
             raise UserError(f"--store {masked(self.store)!r}", str(error)) from None
         if url.password:
-            remedy = "leave it out; put it into a Secret, and name its file with --store-password-file: docs/redis.md"
+            remedy = "leave it out: the chart (store.credentials) and overlays of your own mount it from a Secret"
             raise UserError(f"--store {masked(self.store)!r}: everybody who reads Pods could read the password", remedy)
 
     def _check_outside(self) -> None:
@@ -154,7 +154,9 @@ class InstallOptions:
 def installation(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the way to run Podgate, passed as `options`."""
 
-    @click.option("--store", default=MEMORY, show_default=True, metavar="memory|redis://...", help="Counters.")
+    @click.option(
+        "--store", default=MEMORY, show_default=True, metavar="memory|redis://...", help="Where the counters are."
+    )
     @click.option(
         "--certificates",
         type=click.Choice(ways.CERTIFICATES),

@@ -20,6 +20,8 @@ _FOLDERS = {
 }
 _SERVER, _STORE, _TOKEN = "podgate", "--store=", "--token="
 _WORKLOADS = ("Deployment", "DaemonSet")
+_IDENTITIES, _USUAL_ISSUER = "identities.yaml", "https://kubernetes.default.svc.cluster.local"
+"""The issuer of most clusters' tokens, which the shipped identities have."""
 
 
 def folder(mode: str, certificates: str) -> str | None:
@@ -48,6 +50,15 @@ def with_tokens_of(documents: list[Json], issuer: str) -> list[Json]:
     found = deepcopy(documents)
     for container in (container for one in found for container in _containers(one)):
         _set(container, _TOKEN, issuer)
+    return found
+
+
+def with_issuer(documents: list[Json], issuer: str) -> list[Json]:
+    """Return the objects with the issuer of the cluster's tokens in the identities."""
+    found = deepcopy(documents)
+    for one in found:
+        if one["kind"] == "ConfigMap" and _IDENTITIES in one["data"]:
+            one["data"][_IDENTITIES] = one["data"][_IDENTITIES].replace(f"{_USUAL_ISSUER}\n", f"{issuer}\n")
     return found
 
 
