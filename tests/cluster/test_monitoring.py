@@ -61,7 +61,10 @@ FAULTS = {
     "PodgateCallerExpires",  # the certificates of the tests live for a day or less
 }
 """The alerts whose expressions hold after the faults."""
-SLOWNESS = {"PodgateLatencyBudgetBurn", "PodgateStoreSlow", "PodgateCallsSlow"}
+SLOWNESS = {
+    *("PodgateLatencyBudgetBurn", "PodgateCallsSlow"),
+    *("PodgateStoreSlow", "PodgateStoreAway", "PodgateStoreFallback"),
+}
 """Those that depend on the speed of the machine."""
 
 
@@ -167,7 +170,7 @@ def test_real_faults_fire_their_alerts_and_fill_every_panel(
     monitored: Monitored, identities: Identities, tmp_path: Path
 ) -> None:
     prometheus = monitored.prometheus
-    assert monitored.holding() <= SLOWNESS
+    assert monitored.holding() <= SLOWNESS | {"PodgateCallerExpires"}, "nothing has happened yet"
     stranger = Pki.create(tmp_path / "stranger", "stranger-ca")
 
     def silent() -> set[str]:
