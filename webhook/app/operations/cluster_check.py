@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from webhook.app.operations.server_discovery import FoundServer, ServerLocation, open_server
+from webhook.app.operations.server_discovery import FoundServer, NoServerError, ServerLocation, open_server
 from webhook.app.operations.shipped_manifests import manifest_files
 from webhook.core.checks import ClusterFacts
 from webhook.core.checks.calls import is_conclusive, probes_of
@@ -64,8 +64,10 @@ class _Discovery:
 async def _found(where: ServerLocation, stack: AsyncExitStack) -> _Discovery:
     try:
         return _Discovery(await stack.enter_async_context(open_server(where)))
+    except NoServerError as error:
+        return _Discovery(None, f"{error}: {'; '.join(error.tried)}")
     except UserError as error:
-        return _Discovery(None, f"{error}: {error.remedy}".replace("\n ", ""))
+        return _Discovery(None, str(error))
 
 
 async def _read_status(reading: "Reading", found: _Discovery) -> None:
@@ -179,5 +181,5 @@ async def _counters(client: "ApiClient", reading: "Reading", server: FoundServer
     except UserError as error:
         reading.unread["refused"] = str(error)
     if server is None:
-        reading.unread["refused"] = "no server answers"
+        reading.unread["refused"] = reading.unread.get("status", "no server answers")
     return _Counters(fail_open, cluster_facts.refused_counts(metrics), cluster_facts.started(metrics))

@@ -1,7 +1,7 @@
 """Discovery of the server whose plain port a command reads: named by URL, by the kubeconfig, or on this machine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,16 @@ class FoundServer:
 
     name: str
     get: Get
+
+
+class NoServerError(UserError):
+    """No server answers; `tried` has the error of each place."""
+
+    def __init__(self, tried: Sequence[str]) -> None:
+        listed = "".join(f"\n  {reason}" for reason in tried)
+        remedy = "start one with `podgate serve`, or give --server the URL of its plain port (--plain-listen)"
+        super().__init__("no server answers", f"{remedy}; tried:{listed}")
+        self.tried = tried
 
 
 @asynccontextmanager
@@ -58,12 +68,11 @@ async def _first(kubeconfig: Path, stack: AsyncExitStack) -> FoundServer:
             tried.append(str(error))
         else:
             return candidate
-    listed = "".join(f"\n  {reason}" for reason in tried)
-    remedy = "start one with `podgate serve`, or give --server the URL of its plain port (--plain-listen)"
-    raise UserError("no server answers", f"{remedy}; tried:{listed}")
+    raise NoServerError(tried)
 
 
 async def _candidates(kubeconfig: Path, stack: AsyncExitStack, tried: list[str]) -> AsyncIterator[FoundServer]:
+    outside: str | None = None
     if _is_there(kubeconfig):
         from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
@@ -80,7 +89,8 @@ async def _candidates(kubeconfig: Path, stack: AsyncExitStack, tried: list[str])
             yield FoundServer(in_cluster.name, in_cluster.get)
     else:
         tried.append(f"{kubeconfig}: there is no kubeconfig")
-    yield at_url(status_client.DEFAULT_SERVER)
+    if outside != status_client.DEFAULT_SERVER:
+        yield at_url(status_client.DEFAULT_SERVER)
 
 
 def _is_there(kubeconfig: Path) -> bool:

@@ -48,6 +48,8 @@ def webhooks_not_called(facts: ClusterFacts) -> Iterator[Observation]:
         if probe.status < 300 and not probe.is_rewritten:  # noqa: PLR2004  HTTP's success range
             value = f"absent from a Pod of service {probe.service} in namespace {probe.namespace}: it was not called"
             advice = f"render and apply the webhooks for the live policy: {_RENDER}; then check the Service's port"
+            if "status" in facts.unread:
+                advice = f"start a server, because none answers, and try again; else {advice}"
             yield Observation(_POD_DRY_RUN, f"metadata.annotations[{HASH_ANNOTATION}]", value, advice)
 
 

@@ -28,7 +28,7 @@ def kubernetes_version(facts: ClusterFacts) -> Iterator[Observation]:
 @SECTION.check("server-unreachable", "a server's status can be read", severity=Severity.WARNING)
 def server_unreachable(facts: ClusterFacts) -> Iterator[Observation]:
     if "status" in facts.unread:
-        remedy = "start a server, or give --server the URL of its plain port"
+        remedy = "start a server (podgate serve), or give --server the URL of its plain port (--plain-listen)"
         yield Observation("server", "GET /status", facts.unread["status"], remedy)
 
 

@@ -24,7 +24,21 @@ def check_page(outcome: Outcome, *, is_unicode: bool) -> Iterator[str]:
         for one in results:
             yield from _lines(one, {name: click.style(mark, fg=_COLOURS[name]) for name, mark in marks.items()})
         yield ""
+    yield from _not_checked(outcome, click.style(marks["notChecked"], fg=_COLOURS["notChecked"]))
     yield summary(outcome)
+
+
+def _not_checked(outcome: Outcome, mark: str) -> Iterator[str]:
+    """Yield the checks that were not possible, by reason: without a server, a third of them has the same one."""
+    codes: dict[str, list[str]] = {}
+    for one in _results(outcome):
+        if one.not_checked:
+            codes.setdefault(one.not_checked, []).append(one.check.code)
+    for reason, its in codes.items():
+        yield f"{mark} not checked: {', '.join(its)}"
+        yield f"    {reason}"
+    if codes:
+        yield ""
 
 
 def check_document(outcome: Outcome) -> dict[str, Any]:
@@ -59,9 +73,7 @@ def _results(outcome: Outcome) -> Iterable[CheckOutcome]:
 
 
 def _lines(one: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
-    if one.not_checked:
-        yield f"{marks['notChecked']} {one.check.code}: not checked: {one.not_checked}"
-    elif not one.findings:
+    if not (one.findings or one.not_checked):
         yield f"{marks['ok']} {one.check.title}"
     for seen in one.findings:
         yield f"{marks[one.check.severity]} {one.check.code}: {seen.object}: {seen.field}: {seen.value}"
