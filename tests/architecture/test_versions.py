@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.harness.revisions import ROOT, checked_out, last_release
 
@@ -33,6 +34,11 @@ def test_every_image_has_the_version() -> None:
 
 def test_image_label_has_the_version() -> None:
     assert f'org.opencontainers.image.version="{VERSION}"' in (ROOT / "Dockerfile").read_text()
+
+
+def test_chart_has_the_version() -> None:
+    chart = yaml.safe_load((ROOT / "manifests" / "chart" / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
 
 
 def test_last_release_is_the_version_of_its_commit_and_not_newer_than_this_one() -> None:
