@@ -63,6 +63,8 @@ def uninstall(  # noqa: PLR0913  one argument an option
         shown.line(f"kube-apiserver on {', '.join(left.flagged_nodes)} still reads Podgate's files: {_FLAG_FIRST}")
     elif not shown.is_empty:
         shown.line(f"if kube-apiserver has {FLAG} for Podgate: {_FLAG_FIRST}")
+    if left.server_url:
+        shown.line(f"stop the server at {left.server_url}: it has nothing to do any more")
     if left.pods:
         shown.line(f"{left.pods} Pods have Podgate's label and annotation, which do nothing any more. To remove them:")
         for command in PODS_LEFT:

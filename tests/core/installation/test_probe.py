@@ -98,6 +98,7 @@ def test_errors_of_the_api_server_are_told_apart() -> None:
         ("the server has asked for the client to provide credentials", FLAG),
         ("dial tcp: lookup podgate.podgate-system.svc: no such host", "cannot reach"),
         ("context deadline exceeded", "cannot reach"),
+        ('Post "https://h:1/mutate?timeout=5s": write tcp h:2->h:1: use of closed network connection', FLAG),
         ("", FLAG),
     ],
 )

@@ -12,6 +12,7 @@ from webhook.core.installation import removal
 from webhook.core.installation.diagnosis import FLAG
 from webhook.core.installation.objects import Json, ObjectReference
 from webhook.core.installation.plan import NAMESPACE
+from webhook.core.installation.record import RECORD, InstallationRecord
 from webhook.core.placement import SERVICE_LABEL
 from webhook.errors import UserError
 
@@ -43,6 +44,8 @@ class Leftovers:
     """Live Pods with Podgate's label, at most 500 are counted."""
     flagged_nodes: tuple[str, ...]
     """Nodes whose kube-apiserver still reads the files of Podgate."""
+    server_url: str
+    """The server outside the cluster, "" if the installation had none."""
 
 
 async def uninstall(
@@ -67,7 +70,7 @@ class Uninstaller:
         self._progress = progress
 
     async def run(self) -> Leftovers:
-        namespace = await self._cluster.get(NAMESPACE)
+        namespace, record = [await self._cluster.get(one) for one in (NAMESPACE, RECORD)]
         inside = [one for kind in removal.IN_NAMESPACE for one in await self._items(kind)] if namespace else []
         keeps_namespace = self._terms.keeps_namespace or self._terms.keeps_policy
         others = [str(ObjectReference.of(one)) for one in inside if removal.is_others(one)]
@@ -82,7 +85,7 @@ class Uninstaller:
         if namespace is not None and not keeps_namespace and removal.is_ours(namespace):
             await self._delete_namespace()
         await self._check_webhooks(shipped)
-        return await self._leftovers()
+        return await self._leftovers(InstallationRecord.of(record or {}).server_url)
 
     def _inside(self, found: Iterable[Json]) -> list[ObjectReference]:
         """Return the objects in the namespace that are deleted."""
@@ -106,20 +109,28 @@ class Uninstaller:
             if not self._terms.is_dry:
                 await self._cluster.delete(one)
             self._progress.on_object(one, DELETED)
+            if one.kind == "CustomResourceDefinition" and not self._terms.is_dry:
+                await self._await_gone(one)  # its objects are deleted first
 
     async def _delete_namespace(self) -> None:
         self._progress.on_object(NAMESPACE, DELETED)
-        if self._terms.is_dry:
-            return
-        await self._cluster.delete(NAMESPACE)
+        if not self._terms.is_dry:
+            await self._cluster.delete(NAMESPACE)
+            await self._await_gone(NAMESPACE)
+
+    async def _await_gone(self, reference: ObjectReference) -> None:
+        """Wait until an object with finalizers has been deleted."""
         end_seconds = asyncio.get_running_loop().time() + self._terms.wait_seconds
-        self._progress.on_wait(f"{NAMESPACE} to be gone")
-        while (live := await self._cluster.get(NAMESPACE)) is not None:
+        is_shown = False
+        while (live := await self._cluster.get(reference)) is not None:
             if asyncio.get_running_loop().time() >= end_seconds:
                 conditions = (live.get("status") or {}).get("conditions") or ()
                 reasons = "; ".join(one["message"] for one in conditions if one["status"] == "True")
                 remedy = "run this command again, which continues, once that is done"
-                raise UserError(f"{NAMESPACE}: still being deleted: {reasons or 'its objects are'}", remedy)
+                raise UserError(f"{reference}: still being deleted: {reasons or 'its objects are'}", remedy)
+            if not is_shown:
+                self._progress.on_wait(f"{reference} to be gone")
+                is_shown = True
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _check_webhooks(self, shipped: list[ObjectReference]) -> None:
@@ -130,11 +141,11 @@ class Uninstaller:
             remedy = "stop podgate serve and podgate controller outside the cluster, and run this command again"
             raise UserError(f"{', '.join(back)}: created again after the removal", remedy)
 
-    async def _leftovers(self) -> Leftovers:
+    async def _leftovers(self, server_url: str) -> Leftovers:
         pods = await self._cluster.items(_PODS, SERVICE_LABEL, _COUNTED_MAX)
         api_servers = await self._cluster.items(_API_SERVERS, "component=kube-apiserver")
         nodes = (one["spec"].get("nodeName", "?") for one in api_servers if _is_flagged(one))
-        return Leftovers(len(pods), tuple(sorted(nodes)))
+        return Leftovers(len(pods), tuple(sorted(nodes)), server_url)
 
 
 def _is_flagged(pod: Json) -> bool:

@@ -1,9 +1,12 @@
 """Remedies for an API server that does not call Podgate, by the error that it reports."""
 
+import re
 from typing import NamedTuple
 
 FLAG = "--admission-control-config-file"
 FOLDER = "/etc/kubernetes/podgate"
+_URL = re.compile(r'"https://[^"]*"')
+"""The URL of a call has a timeout in its query, also if the call fails for another reason."""
 _FLAG_REMEDY = (
     f"kube-apiserver sends its client certificate and token only with {FLAG}: on each control plane node, write the"
     f" files (podgate apiserver-files --out {FOLDER}, or kubectl apply -k manifests/apiserver), mount {FOLDER} into"
@@ -27,7 +30,16 @@ _CAUSES = (
         "the serving certificate is not trusted: caBundle must contain its CA, and its names the host of the webhooks",
     ),
     _Cause(
-        ("tls:", "EOF", "connection reset", "provide credentials", "nauthorized", "orbidden", "broken pipe"),
+        (
+            "tls:",
+            "EOF",
+            "connection reset",
+            "provide credentials",
+            "nauthorized",
+            "orbidden",
+            "broken pipe",
+            "closed network",
+        ),
         _FLAG_REMEDY,
     ),
     _Cause(
@@ -40,7 +52,8 @@ _CAUSES = (
 
 def remedy(reason: str) -> str:
     """Return what to do about a failed call, given in the API server's words ("": it said nothing)."""
+    said = _URL.sub("", reason)
     for cause in _CAUSES:
-        if any(text in reason for text in cause.texts):
+        if any(text in said for text in cause.texts):
             return cause.remedy
     return _FLAG_REMEDY
