@@ -12,6 +12,7 @@ from tests.cluster import manifests
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kwok import NODES
+from tests.cluster.processes import ComponentError
 from webhook.core.installation.objects import ObjectReference
 
 NOT_SERVED = ("cert-manager.io/", "monitoring.coreos.com/")
@@ -45,6 +46,21 @@ def objects(plane: ControlPlane) -> set[str]:
     """Return the objects of all kinds that the chart has or causes."""
     names = plane.kubectl("get", KINDS, "-n", NAMESPACE, "-o", "name").stdout.split()
     return {name for name in names if not name.startswith("clusterrole") or "podgate" in name}
+
+
+def wait_for_objects(plane: ControlPlane, expected: set[str]) -> None:
+    """Wait until only these exist: what a release owned is deleted in the background."""
+    found: set[str] = set()
+
+    def are_expected() -> bool:
+        nonlocal found
+        found = objects(plane)
+        return found == expected
+
+    try:
+        plane.wait(are_expected, "the release's objects to be deleted")
+    except ComponentError as error:
+        raise AssertionError(f"left over: {found - expected}, missing: {expected - found}") from error
 
 
 def created_policy(folder: Path) -> tuple[str, ...]:
@@ -97,7 +113,7 @@ def test_release_is_installed_upgraded_and_removed(plane: ControlPlane, tmp_path
     assert "clusterrolebinding.rbac.authorization.k8s.io/podgate-in-memory" not in objects(plane)
 
     helm(plane, "uninstall", RELEASE)
-    plane.wait(lambda: objects(plane) - before == {"configmap/podgate-policy"}, "the release's objects to be deleted")
+    wait_for_objects(plane, before | {"configmap/podgate-policy"})
     assert policy(plane) == edited
     assert before <= objects(plane)
 
@@ -107,7 +123,7 @@ def test_release_takes_over_applied_manifests(plane: ControlPlane) -> None:
     plane.kubectl("apply", "-k", str(manifests.FOLDER))
     helm(plane, "install", RELEASE, CHART, "--take-ownership", "--force-conflicts")
     helm(plane, "uninstall", RELEASE)
-    plane.wait(lambda: objects(plane) == before, "the release's objects to be deleted")
+    wait_for_objects(plane, before)
 
 
 def test_existing_policy_is_not_replaced_by_an_installation(plane: ControlPlane, tmp_path: Path) -> None:
