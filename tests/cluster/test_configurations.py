@@ -234,7 +234,8 @@ def test_changes_of_gates_and_scheduling_fields_of_a_gated_pod_are_reviewed(reco
     for change, patch, is_reviewed in GATED_UPDATES:
         status, response = recorded.patch("asked-staged/pods/gated", patch)
         assert status == 200, response
-        assert recorded.calls == ([("validate", "UPDATE")] if is_reviewed else []), change
+        # Once more for each conflict: the scheduler writes the Pod's status meanwhile.
+        assert {*recorded.calls} == ({("validate", "UPDATE")} if is_reviewed else set()), change
 
 
 def test_terminating_pod_is_not_reviewed(recorded: RecordedCluster) -> None:
