@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import yaml
@@ -14,6 +12,7 @@ from click.shell_completion import BashComplete
 
 from tests.app.test_status_command import DOCUMENT
 from tests.cli.command_runner import podgate
+from tests.harness.canned_http import Answers, answering
 from webhook.cli import root
 from webhook.offline import status_client
 
@@ -22,32 +21,6 @@ PROXY = f"{API}/services/http:podgate-metrics:plain/proxy"
 RECORD = f"{API}/configmaps/podgate-installation"
 SERVER = {"/healthz": (200, b"ok"), "/status": (200, DOCUMENT)}
 PROXIED = {PROXY + path: answer for path, answer in SERVER.items()}
-Answers = Mapping[str, tuple[int, bytes]]
-
-
-@contextmanager
-def answering(answers: Answers) -> Iterator[str]:
-    """Answer GET by path, 404 elsewhere; yield the URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            code, body = answers.get(self.path, (404, b'{"message": "not found"}'))
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Keep the tests' output clean."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.fixture(autouse=True)

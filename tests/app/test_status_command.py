@@ -1,14 +1,13 @@
 """`podgate status` against a health port: output and errors."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import msgspec
 import pytest
 
+from tests.harness.canned_http import answering
 from tests.harness.records import AT_US, look, policy
 from webhook.cli import main
 from webhook.core.breaker import State
@@ -39,26 +38,8 @@ DOCUMENT = msgspec.json.encode(
 )
 
 
-@contextmanager
-def plain_port(body: bytes = DOCUMENT, code: int = 200) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(code if self.path == "/status" else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Keep the tests' output clean."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+def plain_port(body: bytes = DOCUMENT, code: int = 200) -> AbstractContextManager[str]:
+    return answering({"/status": (code, body)})
 
 
 @pytest.fixture
