@@ -297,7 +297,19 @@ def test_old_kubernetes_is_found() -> None:
     ],
 )
 def test_pod_that_no_scheduler_has_seen_is_found(fields: dict[str, Any], age_us: int, count: int) -> None:
-    assert len(values("scheduler-missing", replace(FACTS, workload_pods=[pod(age_us, **fields)]))) == count
+    owned = {"metadata": {"labels": {"podgate.io/service": "web"}}}
+    assert len(values("scheduler-missing", replace(FACTS, workload_pods=[pod(age_us, **fields, **owned)]))) == count
+
+
+def test_pod_of_no_service_waits_for_a_scheduler_unless_the_policy_names_it() -> None:
+    def missing(scheduler: str) -> list[str]:
+        waiting = pod(61_000_000, status={"phase": "Pending"}, spec={"schedulerName": scheduler})
+        policy = policy_map(WEB.replace("}}}}", "}}}, placement: {schedulerName: mine}}"))
+        return values("scheduler-missing", replace(FACTS, policy_map=policy, workload_pods=[waiting]))
+
+    assert missing("theirs") == []
+    [value] = missing("mine")
+    assert value.startswith("mine, set by the policy for web: 1 Pods were never seen by it")
 
 
 def test_budget_blocks_only_while_all_pods_are_healthy() -> None:

@@ -8,7 +8,7 @@ from webhook.core.checks.facts import ClusterFacts, labels_of
 from webhook.core.checks.objects import PodObject
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.timestamps import microseconds
-from webhook.core.placement import PlacementPlan
+from webhook.core.placement import SERVICE_LABEL, PlacementPlan
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import Policy, Service
 
@@ -115,9 +115,15 @@ def _no_node(service: Service, field: str, value: str) -> Observation:
 
 @SECTION.check("scheduler-missing", "every scheduler works", "workload_pods")
 def scheduler_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    """Report schedulers whose Pods have no PodScheduled condition, which a scheduler sets also if no Node fits."""
+    """Report schedulers whose Pods have no PodScheduled condition, which a scheduler sets also if no Node fits.
+
+    Pods of no service are not Podgate's concern, unless the policy names their scheduler.
+    """
     unseen: dict[str, list[PodObject]] = {}
+    of_policy = {plan.scheduler_name for _, plan in _plans(facts)}
     for pod in facts.workload_pods:
+        if SERVICE_LABEL not in pod.labels and pod.spec.scheduler_name not in of_policy:
+            continue
         conditions = {one.type for one in pod.status.conditions or ()}
         age_us = facts.at_us - microseconds(pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
         is_waiting = pod.status.phase == "Pending" and not pod.spec.scheduling_gates and age_us > _UNSEEN_US
