@@ -328,7 +328,8 @@ def test_faults_of_policy_and_overrides_are_found(healthy: Installation) -> None
 
 def test_policy_that_does_not_fit_the_cluster_is_found(healthy: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     plane = healthy.plane
-    placement = "priorityClassName: nowhere, runtimeClassName: nowhere, nodeSelector: {nothing-has: this}"
+    names = ", ".join(f"{field}: nowhere" for field in ("priorityClassName", "runtimeClassName", "schedulerName"))
+    placement = f"{names}, nodeSelector: {{nothing-has: this}}"
     unfit = (
         POLICY.replace("nodeSelector: {kubernetes.io/os: linux}", placement).replace("pods: 1000", "pods: 1")
         + "- {name: system, match: {namespaces: [system-apps, kube-system]}}\n"
@@ -353,7 +354,7 @@ def test_policy_that_does_not_fit_the_cluster_is_found(healthy: Installation, mo
     monkeypatch.setattr(cluster_check.time, "time_ns", lambda: now_ns() + 2 * 3600 * 10**9)
     late = found(healthy)
     assert {"clock-skew", "scheduler-missing", "leader-missing"} <= late.keys()
-    assert "nowhere" in late["scheduler-missing"][0]["value"]
+    assert late["scheduler-missing"][0]["value"].startswith("nowhere, set by the policy for shop: 1 Pods were never")
     monkeypatch.undo()
     plane.delete(f"/apis/apps/v1/namespaces/{WEB}/deployments/web", f"/api/v1/namespaces/{SHOP}/pods/unseen")
     plane.delete(f"{_CONFIG_MAPS}/{configmap.OVERRIDES}")
