@@ -1,24 +1,19 @@
 """Plain port of the servers through the API server's Service proxy, and the address of a server outside the cluster."""
 
-from collections.abc import Mapping
+from typing import Any
 
 from kubernetes_asyncio.client import ApiClient
-from msgspec import Struct
 
 from webhook.adapters.kubernetes.api.collection import decoded
 from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, RefusedError, answer, document
-from webhook.core.document.configmap import INSTALLATION, NAMESPACE
+from webhook.core.document.configmap import NAMESPACE
+from webhook.core.installation.record import RECORD, InstallationRecord
 from webhook.errors import UserError
 from webhook.support.input_files import LARGEST_BYTES
 
 _SERVICE, _PORT = "podgate-metrics", "plain"
-_CORE = f"/api/v1/namespaces/{NAMESPACE}"
-_PROXY = f"{_CORE}/services/http:{_SERVICE}:{_PORT}/proxy"
+_PROXY = f"/api/v1/namespaces/{NAMESPACE}/services/http:{_SERVICE}:{_PORT}/proxy"
 _SECONDS = 5.0
-
-
-class _Record(Struct, frozen=True):
-    data: Mapping[str, str] | None = None
 
 
 class ClusterPlainPort:
@@ -30,14 +25,14 @@ class ClusterPlainPort:
 
     async def outside(self) -> str | None:
         """Return the URL in the installation's record, for a server outside the cluster. UserError: unreadable."""
-        place = f"configmap {NAMESPACE}/{INSTALLATION}"
+        place = f"configmap {NAMESPACE}/{RECORD.name}"
         try:
-            found = decoded(await answer(self._client, "GET", f"{_CORE}/configmaps/{INSTALLATION}", _SECONDS), _Record)
+            found = decoded(await answer(self._client, "GET", RECORD.path, _SECONDS), dict[str, Any])
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
                 return None
             raise UserError(f"{place}: {error.describe(f'get configmaps in {NAMESPACE}')}") from None
-        return (found.data or {}).get("statusURL")
+        return InstallationRecord.of(found).status_url or None
 
     async def get(self, path: str) -> bytes:
         """Return the body at a path of the plain port; UserError if there is none."""

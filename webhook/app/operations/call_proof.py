@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from webhook.core.document import configmap
-from webhook.core.installation import probe
+from webhook.core.installation import plan, probe
 from webhook.core.installation.diagnosis import remedy
 from webhook.core.installation.objects import ObjectReference
 from webhook.core.policy.model import LoadedPolicy
@@ -15,7 +15,6 @@ from webhook.core.webhook_configurations import ClientConfig
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ClusterObjects
 
-POLICY = ObjectReference("v1", "ConfigMap", configmap.NAME, configmap.NAMESPACE)
 _NAMESPACES = ObjectReference("v1", "Namespace", "")
 _POLL_SECONDS = 0.25
 _DIAGNOSIS_SECONDS = 5.0
@@ -64,7 +63,7 @@ class CallProver:
         return {one["name"]: one.get("labels") or {} for one in active}
 
     async def _denies_broken_policy(self) -> bool:
-        answer = await self._cluster.attempt("PATCH", POLICY.path, probe.BROKEN_POLICY)
+        answer = await self._cluster.attempt("PATCH", plan.POLICY.path, probe.BROKEN_POLICY)
         return isinstance(answer, str) and probe.is_denied_by_podgate(answer)
 
     async def _pod_evidence(self, pod: probe.PodProbe) -> str:

@@ -7,6 +7,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.checks.check import Observation, Section
 from webhook.core.checks.facts import ClusterFacts, labels_of
 from webhook.core.checks.objects import PodObject
+from webhook.core.checks.webhook_fields import RENDER
 from webhook.core.installation.diagnosis import FLAG, remedy
 from webhook.core.installation.probe import PodProbe, failed_call, is_denied_by_podgate, pod_probes
 from webhook.core.kubernetes.timestamps import microseconds
@@ -18,7 +19,6 @@ _GRACE_US = 5_000_000
 """A review is counted, and a webhook configuration takes effect, within this time."""
 _RECENT_US = 3_600_000_000
 _POD_DRY_RUN = "Pod (dryRun)"
-_RENDER = "podgate policy webhooks --policy policy.yaml --ca pki/ca.crt | kubectl apply --server-side -f -"
 _REMEDY_BY_REASON = {
     "handshake_refused_by_client": "the API server does not trust the serving certificate: correct caBundle",
     "handshake_no_certificate": "start kube-apiserver with --admission-control-config-file (docs/apiserver.md)",
@@ -47,7 +47,7 @@ def webhooks_not_called(facts: ClusterFacts) -> Iterator[Observation]:
     for probe in facts.probes:
         if probe.status < 300 and not probe.is_rewritten:  # noqa: PLR2004  HTTP's success range
             value = f"absent from a Pod of service {probe.service} in namespace {probe.namespace}: it was not called"
-            advice = f"render and apply the webhooks for the live policy: {_RENDER}; then check the Service's port"
+            advice = f"render and apply the webhooks for the live policy: {RENDER}; then check the Service's port"
             if "status" in facts.unread:
                 advice = f"start a server, because none answers, and try again; else {advice}"
             yield Observation(_POD_DRY_RUN, f"metadata.annotations[{HASH_ANNOTATION}]", value, advice)
@@ -120,7 +120,7 @@ def nobody_asks(facts: ClusterFacts) -> Iterator[Observation]:
         newest = max(pods, key=_created_us)
         if _created_us(newest) > since_us:
             value = f"{last or 'never'}, but Pod {newest.name} in {namespace} is newer"
-            advice = f"render and apply the webhooks for the live policy: {_RENDER}"
+            advice = f"render and apply the webhooks for the live policy: {RENDER}"
             yield Observation(facts.server, "status.lastReviewAt", value, advice)
             return
 

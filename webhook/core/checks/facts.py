@@ -20,7 +20,13 @@ from webhook.core.checks.objects import (
 from webhook.core.document import DocumentError, Purpose, configmap, load
 from webhook.core.policy.matching import NAME_LABEL, Matcher
 from webhook.core.policy.model import LoadedPolicy, Service
-from webhook.core.webhook_configurations import NAMES, ConfigurationName
+from webhook.core.webhook_configurations import (
+    NAMES,
+    ConfigurationName,
+    TooManyEntriesError,
+    leaves_out_no_call,
+    wanted_webhooks,
+)
 
 Json = dict[str, Any]
 
@@ -133,6 +139,16 @@ class ClusterFacts:
             for one in configurations
         }
         return {name: named[name] for name in NAMES if name in named}
+
+    @cached_property
+    def wanted_webhooks(self) -> Mapping[ConfigurationName, Sequence[Json]]:
+        """The webhooks that the live policy renders; none without a valid policy, or if it needs too many."""
+        if self.policy is None:
+            return {}
+        try:
+            return wanted_webhooks(self.policy, all_calls=leaves_out_no_call(self.webhooks))
+        except TooManyEntriesError:
+            return {}
 
     def why_unknown(self, fact: str) -> str:
         """Return why a fact is not known, "" if it is: it could not be read, or there is none."""

@@ -1,11 +1,11 @@
 """Checks of the policy's services against the cluster: namespaces, Nodes, schedulers, classes, and held workloads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from webhook.core.admission.exemptions import is_exempt_namespace
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, labels_of
-from webhook.core.checks.objects import PodObject
+from webhook.core.checks.objects import ClusterObject, PodObject
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.placement import SERVICE_LABEL, PlacementPlan
@@ -76,24 +76,25 @@ def namespace_exempt(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("priority-class-missing", "PriorityClasses exist", "policy", "priority_classes")
 def priority_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    names = {one.name for one in facts.priority_classes}
-    for service, plan in _plans(facts):
-        if plan.priority_class_name and plan.priority_class_name not in names:
-            value = f"{plan.priority_class_name}: no such PriorityClass, so all its Pods are rejected"
-            yield Observation(
-                f"service {service.name}", "placement.priorityClassName", value, "create it: kubectl get pc"
-            )
+    named = ((service, plan.priority_class_name) for service, plan in _plans(facts))
+    return _absent_classes("PriorityClass", "pc", named, facts.priority_classes)
 
 
 @SECTION.check("runtime-class-missing", "RuntimeClasses exist", "policy", "runtime_classes")
 def runtime_class_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    names = {one.name for one in facts.runtime_classes}
-    for service, plan in _plans(facts):
-        if plan.runtime_class_name and plan.runtime_class_name not in names:
-            value = f"{plan.runtime_class_name}: no such RuntimeClass, so all its Pods are rejected"
-            yield Observation(
-                f"service {service.name}", "placement.runtimeClassName", value, "create it: kubectl get runtimeclass"
-            )
+    named = ((service, plan.runtime_class_name) for service, plan in _plans(facts))
+    return _absent_classes("RuntimeClass", "runtimeclass", named, facts.runtime_classes)
+
+
+def _absent_classes(
+    kind: str, resource: str, named: Iterable[tuple[Service, str | None]], present: Iterable[ClusterObject]
+) -> Iterator[Observation]:
+    names = {one.name for one in present}
+    field = f"placement.{kind[0].lower()}{kind[1:]}Name"
+    for service, name in named:
+        if name and name not in names:
+            value = f"{name}: no such {kind}, so all its Pods are rejected"
+            yield Observation(f"service {service.name}", field, value, f"create it: kubectl get {resource}")
 
 
 @SECTION.check("no-node-fits", "some Node has each service's labels", "policy", "nodes", severity=Severity.WARNING)

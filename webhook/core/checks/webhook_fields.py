@@ -1,7 +1,9 @@
-"""Fields of a webhook as the API server returns it: its selectors, and whether it is called for Pods."""
+"""Fields of a webhook as the API server returns it: selectors, whether it is called for Pods; and how to render it."""
 
 from webhook.core.checks.facts import Json
 from webhook.core.kubernetes.types import LabelSelector, Requirement
+
+RENDER = "podgate policy webhooks --policy policy.yaml --ca pki/ca.crt | kubectl apply --server-side -f -"
 
 
 def name_of(configuration: Json) -> str:

@@ -1,25 +1,17 @@
 """Checks of webhook configurations: present, as the live policy renders them, and reaching the server."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json, labels_of
-from webhook.core.checks.webhook_fields import selector_of
+from webhook.core.checks.webhook_fields import RENDER, selector_of
 from webhook.core.document import configmap
 from webhook.core.kubernetes.selector_match import selects
-from webhook.core.webhook_configurations import (
-    NAMES,
-    ConfigurationName,
-    TooManyEntriesError,
-    leaves_out_no_call,
-    outdated,
-    wanted_webhooks,
-)
+from webhook.core.webhook_configurations import NAMES, outdated
 
 SECTION = Section("webhook configurations")
 MUTATING, VALIDATING, POLICY = NAMES
-_RENDER = "podgate policy webhooks --policy policy.yaml --ca pki/ca.crt | kubectl apply --server-side -f -"
-_FOLLOW = f"{_RENDER}; or let the leader do it: --webhook-configurations=keep"
+_FOLLOW = f"{RENDER}; or let the leader do it: --webhook-configurations=keep"
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 2, 10
 
 
@@ -30,28 +22,18 @@ def webhooks_of(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
             yield str(name), webhook
 
 
-def _wanted(facts: ClusterFacts) -> Mapping[ConfigurationName, Sequence[Json]]:
-    """Return the webhooks that the live policy renders; none without a valid policy, or if it needs too many."""
-    if facts.policy is None:
-        return {}
-    try:
-        return wanted_webhooks(facts.policy, all_calls=leaves_out_no_call(facts.webhooks))
-    except TooManyEntriesError:
-        return {}
-
-
 @SECTION.check("webhooks-missing", "all three configurations exist", "mutating", "validating")
 def webhooks_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for name in NAMES:
         configuration = facts.webhooks.get(name)
         if configuration is None or not configuration.get("webhooks"):
             value = "absent" if configuration is None else "none"
-            yield Observation(str(name), "webhooks", value, f"render and apply them: {_RENDER}")
+            yield Observation(str(name), "webhooks", value, f"render and apply them: {RENDER}")
 
 
 @SECTION.check("webhooks-stale", "they are rendered from the live policy", "webhooks", "policy")
 def webhooks_stale(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in outdated(_wanted(facts), facts.webhooks):
+    for one in outdated(facts.wanted_webhooks, facts.webhooks):
         if one.name in facts.webhooks:
             value = "; ".join(one.differences)
             yield Observation(str(one.name), "webhooks", value, f"render and apply them again: {_FOLLOW}")
@@ -68,13 +50,15 @@ def webhooks_not_compared(facts: ClusterFacts) -> Iterator[Observation]:
 @SECTION.check("failure-policy", "failurePolicy is the policy's", "webhooks", "policy")
 def failure_policy(facts: ClusterFacts) -> Iterator[Observation]:
     wanted = {
-        (str(name), one["name"]): one["failurePolicy"] for name, webhooks in _wanted(facts).items() for one in webhooks
+        (str(name), one["name"]): one["failurePolicy"]
+        for name, webhooks in facts.wanted_webhooks.items()
+        for one in webhooks
     }
     for name, webhook in webhooks_of(facts):
         right = wanted.get((name, webhook["name"]), webhook["failurePolicy"])
         if webhook["failurePolicy"] != right:
             field = f"webhooks[{webhook['name']}].failurePolicy"
-            yield Observation(name, field, f"{webhook['failurePolicy']}, not {right}", f"apply them again: {_RENDER}")
+            yield Observation(name, field, f"{webhook['failurePolicy']}, not {right}", f"apply them again: {RENDER}")
 
 
 @SECTION.check(
@@ -94,7 +78,7 @@ def namespaces_left_out(facts: ClusterFacts) -> Iterator[Observation]:
         for namespace, services in facts.owners.items() if selectors else ():
             if not any(selects(selector, labels[namespace]) for selector in selectors):
                 value = f"none selects {namespace}, a namespace of service {services[0].name}"
-                yield Observation(str(name), "webhooks[].namespaceSelector", value, f"apply them again: {_RENDER}")
+                yield Observation(str(name), "webhooks[].namespaceSelector", value, f"apply them again: {RENDER}")
 
 
 @SECTION.check("own-namespace-selected", "they spare podgate-system and kube-system", "webhooks")
@@ -105,7 +89,7 @@ def own_namespace_selected(facts: ClusterFacts) -> Iterator[Observation]:
             if selected and webhook["failurePolicy"] == "Fail":
                 value = f"selects {namespace} with failurePolicy Fail: no server could start after an outage"
                 field = f"webhooks[{webhook['name']}].namespaceSelector"
-                yield Observation(name, field, value, f"apply them again: {_RENDER}")
+                yield Observation(name, field, value, f"apply them again: {RENDER}")
 
 
 @SECTION.check("webhook-timeout", "timeouts suit the path of a Pod", "webhooks", severity=Severity.WARNING)
@@ -114,9 +98,7 @@ def webhook_timeout(facts: ClusterFacts) -> Iterator[Observation]:
         seconds = webhook.get("timeoutSeconds", _LONGEST_SECONDS)
         if name != str(POLICY) and not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
             value = f"{seconds}: between {_SHORTEST_SECONDS} and {_LONGEST_SECONDS} is meant"
-            yield Observation(
-                name, f"webhooks[{webhook['name']}].timeoutSeconds", value, f"apply them again: {_RENDER}"
-            )
+            yield Observation(name, f"webhooks[{webhook['name']}].timeoutSeconds", value, f"apply them again: {RENDER}")
 
 
 @SECTION.check("ca-bundle", "caBundle verifies the serving certificate", "trust", "webhooks")

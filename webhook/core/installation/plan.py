@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from webhook.core.document import DocumentError, Purpose, configmap, load
 from webhook.core.installation.objects import Json, ObjectReference, ordered
-from webhook.core.installation.record import NAME as RECORD_NAME
 from webhook.core.installation.record import InstallationRecord
 from webhook.core.policy.model import LoadedPolicy
 
@@ -57,7 +56,8 @@ class InstallPlan:
             return None
         key, present, wanted = conflict
         return Obstacle(
-            f"configmap/{RECORD_NAME}: data.{key}: {present!r}: Podgate is installed in another way than {wanted!r}",
+            f"configmap/{configmap.INSTALLATION}: data.{key}: {present!r}:"
+            f" Podgate is installed in another way than {wanted!r}",
             "repeat the options of that installation, or remove it first: podgate uninstall",
         )
 

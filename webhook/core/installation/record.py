@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from webhook.core.document.configmap import NAMESPACE
+from webhook.core.document.configmap import INSTALLATION, NAMESPACE
 from webhook.core.installation.objects import Json, ObjectReference
 
-NAME = "podgate-installation"
-RECORD = ObjectReference("v1", "ConfigMap", NAME, NAMESPACE)
+RECORD = ObjectReference("v1", "ConfigMap", INSTALLATION, NAMESPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class InstallationRecord:
         return {
             "apiVersion": RECORD.api_version,
             "kind": RECORD.kind,
-            "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/name": "podgate"}},
+            "metadata": {"name": INSTALLATION, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/name": "podgate"}},
             "data": {key: text for key, text in data.items() if text},
         }
 
