@@ -335,11 +335,19 @@ def test_scrape_has_exactly_the_documented_names_labels_and_kinds(metrics: Metri
 
 
 def test_page_documents_exactly_the_exported_metrics() -> None:
-    row = re.compile(r"^\| `(podgate_\w+)` \| (\w+) \| (.*?) \| (.+?) \| (.+) \|$", re.MULTILINE)
-    found = row.findall(PAGE.read_text())
-    documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _, _ in found}
+    found = re.findall(r"^\| `(podgate_\w+)(?:\{([\w,]+)\})?` \| .+ \|$", PAGE.read_text(), re.MULTILINE)
+    documented = {name: tuple(labels.split(",")) if labels else () for name, labels in found}
     assert len(documented) == len(found), "a metric is documented twice"
-    assert documented == {family.name: (family.kind.value, family.labels) for family in FAMILIES}
+    assert documented == {family.name: family.labels for family in FAMILIES}
+
+
+def test_page_says_how_the_name_of_a_metric_tells_its_kind() -> None:
+    rule = r"end in `(\w+)` are (\w+)s, those in `(\w+)` (\w+)s, the others (\w+)s\."
+    (total, of_total, duration, of_duration, of_others) = re.findall(rule, " ".join(PAGE.read_text().split()))[0]
+    endings = {total: of_total, duration: of_duration}
+    for family in FAMILIES:
+        kind = next((kind for ending, kind in endings.items() if family.name.endswith(ending)), of_others)
+        assert family.kind.value == kind, family.name
 
 
 def test_page_documents_exactly_the_exported_process_metrics(metrics: Metrics) -> None:
