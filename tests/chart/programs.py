@@ -1,38 +1,31 @@
-"""Helm, built once from its pinned, checksummed Go module into the cache outside the tree."""
+"""Helm and kube-score, built from their pinned, checksummed Go modules."""
 
-import hashlib
-import platform
 from pathlib import Path
 
 import click
 
-from tests.cluster.binaries import cache
-from tests.cluster.toolchain import BUILD_FLAGS, BuildError, build, go, locked
+from tests.cluster.go_programs import go_program
+from tests.cluster.toolchain import BuildError
 
-TOOLS = Path(__file__).with_name("tools")
-_PACKAGE = "helm.sh/helm/v4/cmd/helm"
+_FOLDER = Path(__file__).parent
 
 
 def helm() -> Path:
     """Return the program; the first call builds it, which takes minutes."""
-    files = [(TOOLS / name).read_bytes() for name in ("go.mod", "go.sum")]
-    machine = repr((BUILD_FLAGS, platform.system(), platform.machine())).encode()
-    digest = hashlib.sha256(b"\0".join([*files, machine])).hexdigest()[:16]
-    path = cache() / f"helm-{digest}" / "helm"
-    if not path.exists():
-        with locked(path.parent):
-            if not path.exists():
-                path.parent.mkdir(exist_ok=True)
-                click.echo("building helm ...", err=True)
-                build(go(cache()), TOOLS, _PACKAGE, path)
-    return path
+    return go_program(_FOLDER / "helm", "helm.sh/helm/v4/cmd/helm")
+
+
+def kube_score() -> Path:
+    """Return the program; the first call builds it."""
+    return go_program(_FOLDER / "kube-score", "github.com/zegl/kube-score/cmd/kube-score")
 
 
 @click.command()
 def main() -> None:
-    """Build Helm if it is not there yet."""
+    """Build the programs that are not there yet."""
     try:
-        click.echo(f"Helm is in {helm().parent}.", err=True)
+        for program in (helm(), kube_score()):
+            click.echo(f"{program.name} is in {program.parent}.", err=True)
     except BuildError as error:
         raise click.ClickException(str(error)) from None
 

@@ -1,0 +1,74 @@
+"""kube-score finds nothing in the shipped objects but what is accepted here with a reason."""
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chart.programs import kube_score
+from tests.chart.rendering import WAYS, documents, kustomized, templates
+
+OLDEST_KUBERNETES = "v1.30"
+PASSED = 10
+SERVERS = ("podgate", "podgate-controller")
+WRITER = "podgate-apiserver-files"
+ACCEPTED = {
+    ("CPU limit is not set", *SERVERS, WRITER): "it would delay admissions; memory is limited",
+    ("Deployment does not have a host podAntiAffinity set", *SERVERS): "topologySpreadConstraints spread the replicas",
+    ("Deployment few replicas", "podgate"): "with counters in memory only one server may count",
+    ("Ephemeral Storage limit is not set", *SERVERS, WRITER): "the root is read-only, and kubelets rotate the logs",
+    ("Ephemeral Storage request is not set", *SERVERS, WRITER): "the root is read-only, and kubelets rotate the logs",
+    ("ImagePullPolicy is not set to Always", *SERVERS, WRITER): "it must start while the registry is unavailable",
+    ("The container is running with a low user ID", WRITER): "only root may write kube-apiserver's files",
+    ("The container running with a low group ID", WRITER): "only root may write kube-apiserver's files",
+    ("The pod does not have a matching NetworkPolicy", WRITER): "it opens no port",
+    ("The pod does not have a matching egress NetworkPolicy", *SERVERS): "addresses of Redis and issuers are unknown",
+}
+"""Reasons by what kube-score says and the names of objects."""
+
+RENDERED = ("store.type=redis", "store.url=rediss://redis:6379/0", "server.replicas=2", "store.tls.secretName=tls")
+
+
+def findings(objects: Iterable[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Return what is wrong, each with the name of its object."""
+    text = "---\n".join(json.dumps(one) + "\n" for one in objects)
+    command = [kube_score(), "score", "--kubernetes-version", OLDEST_KUBERNETES, "--output-format", "json", "-"]
+    done = subprocess.run(command, input=text, check=False, capture_output=True, text=True)
+    assert done.returncode in {0, 1}, done.stderr
+    return {
+        (comment["summary"], one["object_meta"]["name"])
+        for one in json.loads(done.stdout)
+        for check in one["checks"]
+        for comment in check["comments"] or ()
+        if not check["skipped"] and check["grade"] < PASSED
+    }
+
+
+def accepted() -> set[tuple[str, str]]:
+    return {(wrong, name) for wrong, *names in ACCEPTED for name in names}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_manifests_have_no_other_findings(way: str) -> None:
+    """The chart renders the same objects (test_chart.py)."""
+    assert findings(kustomized(way)) - accepted() == set()
+
+
+def test_chart_with_values_that_no_manifest_has_has_no_other_findings(tmp_path: Path) -> None:
+    assert findings(documents(templates(tmp_path, "--set", ",".join(RENDERED)))) - accepted() == set()
+
+
+def test_each_accepted_finding_exists() -> None:
+    assert accepted() == set.union(*(findings(kustomized(way)) for way in WAYS))
+
+
+def test_kube_score_finds_what_is_wrong() -> None:
+    objects = json.loads(json.dumps(kustomized("memory")))
+    [pod] = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Deployment"]
+    del pod["containers"][0]["resources"]["limits"]["memory"]
+    pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = False
+    planted = {"Memory limit is not set", "The pod has a container with a writable root filesystem"}
+    assert findings(objects) - accepted() == {(wrong, "podgate") for wrong in planted}

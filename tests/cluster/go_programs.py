@@ -1,0 +1,26 @@
+"""Programs of pinned, checksummed Go modules, each built once into the cache outside the tree."""
+
+import hashlib
+import platform
+from pathlib import Path
+
+import click
+
+from tests.cluster.binaries import cache
+from tests.cluster.toolchain import BUILD_FLAGS, build, go, locked
+
+
+def go_program(module: Path, package: str) -> Path:
+    """Return the program of a package, which the go.mod in `module` pins; the first call builds it."""
+    name = package.rpartition("/")[2]
+    files = [(module / file).read_bytes() for file in ("go.mod", "go.sum")]
+    machine = repr((BUILD_FLAGS, platform.system(), platform.machine())).encode()
+    digest = hashlib.sha256(b"\0".join([*files, machine])).hexdigest()[:16]
+    path = cache() / f"{name}-{digest}" / name
+    if not path.exists():
+        with locked(path.parent):
+            if not path.exists():
+                path.parent.mkdir(exist_ok=True)
+                click.echo(f"building {name} ...", err=True)
+                build(go(cache()), module, package, path)
+    return path
