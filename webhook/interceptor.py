@@ -178,6 +178,7 @@ class Interceptor:
             asked = await self._in_thread(charging.acquire, evaluation)
         else:
             asked = charging.acquire(evaluation)
+        evaluation.asked = asked
         try:
             receipt = await self._store.acquire(asked)
         except StoreUnavailableError as error:

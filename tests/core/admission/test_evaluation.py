@@ -13,7 +13,7 @@ from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.patch import Patch, add
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import Receipt
+from webhook.core.quota import Acquire, Receipt
 
 COMPILED = CompiledPolicy(policy_of("- {name: web, match: {namespaces: [shop]}, placement: {schedulerName: fast}}"))
 POD = Pod(PodMetadata(name="web-1", uid="pod-uid"), PodSpec())
@@ -29,6 +29,8 @@ EVALUATED: dict[str, Any] = {
     "patch": Patch([add("x", "spec")]),
     "receipt": Receipt(1),
     "uncounted": True,
+    "asked": Acquire(COMPILED.plans["web"], "shop", "pod-uid", {"pods": 1}, "user:alice"),
+    "pod_key": b"key",
 }
 MADE: dict[str, Any] = {
     "half": Half.VALIDATE,

@@ -9,7 +9,7 @@ from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
 from webhook.core.patch import NO_PATCH, Patch
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import Receipt
+from webhook.core.quota import Acquire, Receipt
 
 
 class Verdict(StrEnum):
@@ -126,6 +126,10 @@ class Decision(Struct, frozen=True):
     uncounted: bool = False
     """The counters were unavailable, and the Pod is admitted without a charge."""
     steps: tuple[StageNote, ...] = ()
+    asked: Acquire | None = None
+    """The request to the store, with or without an answer; None if there was no such request."""
+    pod_key: bytes = b""
+    """The fields of a new Pod that policies read, encoded; empty if they were not needed in this form."""
 
     @property
     def allowed(self) -> bool:

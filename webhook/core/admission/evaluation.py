@@ -25,7 +25,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import NO_PATCH, Patch
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import CounterPlan, Receipt
+from webhook.core.quota import Acquire, CounterPlan, Receipt
 
 
 class Evaluation(Struct):
@@ -49,6 +49,7 @@ class Evaluation(Struct):
     overwritten: tuple[str, ...] = ()
     """Warnings about the user's values that the rewrite replaced."""
     qos_change: str = ""
+    asked: Acquire | None = None
     receipt: Receipt | None = None
     uncounted: bool = False
     steps: list[StageNote] = []
@@ -181,4 +182,6 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         evaluation.receipt,
         evaluation.uncounted,
         tuple(evaluation.steps),
+        evaluation.asked,
+        evaluation.pod_key or b"",
     )

@@ -1,0 +1,134 @@
+"""Decision records have the figures of the decision and the fields that policies read, and no private data."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from tests.core.reporting.test_replay_record import POD, SECRET
+from tests.core.reviewing import Gate, body, policy_of
+from webhook.core.admission.decision import Half, Verdict
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode
+from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods
+from webhook.observers import Observers
+from webhook.ports import Review
+
+POLICY = policy_of("""
+- name: web
+  match: {namespaces: [shop]}
+  placement: {nodeSelector: {disk: ssd}}
+  quota: {windows: [{window: 1m, hard: {pods: 1, requests.memory: 1Gi}}]}
+  breaker: {quotaExceeded: {count: 3, within: 1m}}
+""")
+AT_US = 1_800_000_000_123_456
+
+
+class Reviews(Observers):
+    """The reviews of an interceptor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Review] = []
+
+    def reviewed(self, review: Review) -> None:
+        self.seen.append(review)
+
+
+def with_private_values(uid: str = "", **labels: str) -> dict[str, Any]:
+    metadata = {**POD["metadata"], "uid": uid, "labels": {"app": "web", **labels}}
+    return {**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": ""}}
+
+
+async def reviewed(half: Half, *requests: dict[str, Any]) -> list[Review]:
+    reviews = Reviews()
+    gate = Gate(POLICY, observers=[reviews])
+    for request in requests:
+        await gate.interceptor.review(half, body(**request))
+    return reviews.seen
+
+
+def encoded(review: Review, pods: RecordedPods | None = None) -> EncodedRecord:
+    assert review.request is not None
+    record = decision_record(
+        review.decision, review.request, RecordOrigin("podgate-a", AT_US, 7), review.stages, "0af7", {"team": "a"}
+    )
+    return (pods or RecordedPods()).encoded(record, review.decision, review.request)
+
+
+def record_of(review: Review) -> DecisionRecord:
+    return decode(encoded(review).json)
+
+
+def owned(uid: str) -> dict[str, Any]:
+    pod = with_private_values(uid, **{"podgate.io/service": "web"})
+    pod["metadata"]["annotations"] = {"podgate.io/policy-hash": POLICY.hash}
+    return pod
+
+
+async def test_record_has_no_private_values() -> None:
+    created = {"object": with_private_values()}
+    updated = {"operation": "UPDATE", "object": owned("u1"), "oldObject": owned("u1")}
+    [of_create] = await reviewed(Half.MUTATE, created)
+    [of_update] = await reviewed(Half.VALIDATE, updated)
+    for review in (of_create, of_update):
+        raw = encoded(review).json
+        assert b'"app":"web"' in raw
+        assert SECRET.encode() not in raw
+
+
+async def test_record_restores_the_reviewed_pod_as_policies_read_it() -> None:
+    [review] = await reviewed(Half.VALIDATE, {"object": owned("u1")})
+    record = record_of(review)
+    assert record.pod is not None
+    sent = msgspec.json.decode(json.dumps(owned("u1")), type=Pod)
+    assert record.pod.spec == sent.spec
+    assert record.pod.metadata.name == "web-1"
+    assert record.pod.metadata.uid == record.uid == "u1"
+    assert record.pod.labels == sent.labels
+
+
+async def test_limits_have_the_figures_of_the_denial() -> None:
+    _, denied = await reviewed(Half.VALIDATE, {"object": owned("u1")}, {"object": owned("u2")})
+    record = record_of(denied)
+    pods, memory = record.limits
+    assert record.decision is Verdict.DENY
+    assert record.codes == ["QuotaExceeded"]
+    assert (pods.hard, pods.used, pods.asked, pods.over) == (1, 1, 1, True)
+    assert f"hard {pods.hard}, used {pods.used}, asked {pods.asked}" in record.status.message
+    assert pods.free_at in record.status.message
+    assert (memory.hard, memory.over, memory.free_at) == ("1Gi", False, "")
+
+
+async def test_record_of_the_mutating_half_has_the_generated_name_and_no_uid() -> None:
+    pod = with_private_values()
+    del pod["metadata"]["name"]
+    [review] = await reviewed(Half.MUTATE, {"object": pod})
+    record = record_of(review)
+    assert (record.name, record.uid) == ("web-", "")
+    assert record.pod is not None
+    assert record.pod.metadata.name == ""
+    assert record.owner is not None
+    assert (record.owner.kind, record.owner.uid) == ("ReplicaSet", "r1")
+
+
+async def test_identifiers_are_in_the_order_of_time() -> None:
+    origins = [RecordOrigin("b", AT_US, 1), RecordOrigin("a", AT_US, 2), RecordOrigin("a", AT_US + 1000, 0)]
+    assert [one.id for one in origins] == sorted(one.id for one in origins)
+
+
+async def test_pods_of_one_template_share_the_bytes_of_the_recorded_pod() -> None:
+    pods = RecordedPods()
+    requests = [{"object": owned(uid)} for uid in ("u1", "u2")]
+    first, second = [encoded(review, pods) for review in await reviewed(Half.VALIDATE, *requests)]
+    assert first.pod is second.pod
+    assert second.size == len(second.head)
+    assert decode(second.json).uid == "u2"
+
+
+async def test_other_labels_make_another_recorded_pod() -> None:
+    pods = RecordedPods()
+    requests = [{"object": with_private_values(tier=tier)} for tier in ("a", "b")]
+    first, second = [encoded(review, pods) for review in await reviewed(Half.MUTATE, *requests)]
+    assert b'"tier":"b"' in second.pod
+    assert first.pod != second.pod
