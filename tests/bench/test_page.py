@@ -17,9 +17,9 @@ from tests.bench.servers import GO, OWN, OWN_TWO
 MARKERS = (
     "source",
     "costs",
+    "cases",
     "rates",
     "connections",
-    "processes",
     "apiserver",
     "acquires",
     "loop",
@@ -62,8 +62,11 @@ def measured() -> dict[str, Any]:
     listed["idle"] = [{"name": "podgate, memory, 1 service", "server_ms": spread}]
     common = {"date": "2026-01-02", "machine": "a processor"}
     return {part: {**common, "figures": figures} for part, figures in listed.items()} | results(
-        apiserver=[created],
-        servers=[row("mutate", GO, 1.0), row("mutate", ratio=1.5), row("both", ratio=3.0)],
+        apiserver=[created, {**created, "clients": 16}],
+        servers=[
+            *(row("mutate", GO, 1.0), row("mutate", ratio=1.5), row("both", ratio=3.0)),
+            row("mutate", ratio=2.5, pod_bytes=65_000),
+        ],
         rates=[row("mutate", ratio=1.6, rate=rate) for rate in RATES],
         connections=[row("mutate", connections=1), row("mutate", ratio=9.0, new_connections=True)],
         processes=[row("validate", ratio=2.0), row("validate", OWN_TWO, 2.5)],
@@ -81,10 +84,11 @@ def test_each_fragment_is_written_between_its_markers(measured: dict[str, Any], 
     assert "old" not in once
     assert once.startswith("before\n<!-- begin source -->\nMeasured on 2026-01-02: a processor.\n<!-- end source -->\n")
     assert "| mutate | 1.50 (1.00-2.00) | - | 1.00 |" in once
-    assert "| mutate, 20 a second | 0.16 / 0.16 |" in once
-    assert "| 1 | none | 2 | 2.00 (1.50-2.50) | 0.00 | 2.00 (1.50-2.50) | 900 |" in once
-    assert "| 9 limits, admitted, redis-8.2 | podgate | 2 | 2 | 2 |" in once
-    assert "| a scrape | 2.0 | 2.0 |" in once
+    assert "| mutate, 65 KB | 2.50 (2.00-3.00) | - | - |" in once
+    assert "| mutate, 20/s | 0.16/0.16 |" in once
+    assert "| none | 2 | 2.00 (1.50-2.50) | 0.0 | 2 | 2.00 (1.50-2.50) | 0.0 |" in once
+    assert "| podgate | 2/2/2 |" in once
+    assert "| a scrape | 2.0 |" in once
     assert once.count("Redis, a few services") == 1
     assert "| Redis, a few services | 2 | 2 | 2 | 2 |" in once
     assert "| podgate, memory, 1 service | 2.0 | - |" in once

@@ -52,9 +52,9 @@ class Capacity:
     def text(self) -> str:
         """Return the inputs and the table."""
         inputs = (
-            f"Inputs: one admission (both calls) costs {self.server_us:.0f} µs of CPU at the server and"
-            f" {self.redis_us:.0f} µs at Redis; a process beside another has {self.efficiency:.2f} of its efficiency"
-            f" alone. With {SERVER_USE:.0%} of a core in use, a replica serves {self.per_replica:,.0f} admissions a"
-            f" second; with {REDIS_USE:.0%}, a Redis core or a shard serves {self.per_redis_core:,.0f}."
+            f"One admission (both calls) costs {self.server_us:.0f} µs of CPU at the server and {self.redis_us:.0f} µs"
+            f" at Redis.\nWith {SERVER_USE:.0%} of a core, and {self.efficiency:.2f} of the efficiency beside other"
+            f" processes, a replica serves {self.per_replica:,.0f} a second;\nwith {REDIS_USE:.0%} a Redis core or a"
+            f" shard serves {self.per_redis_core:,.0f}."
         )
         return f"{inputs}\n\n{self.table()}"

@@ -6,13 +6,14 @@ from pathlib import Path
 from tests.bench.lineup import RATES
 from tests.bench.page.capacity import Capacity
 from tests.bench.page.pictures import pictures
-from tests.bench.page.rows import Json, markdown, ratio, row
-from tests.bench.servers import AIOHTTP, GO, GO_FULL, KOPF, OWN, OWN_MEMORY, OWN_TWO
+from tests.bench.page.rows import USUAL, Json, markdown, pivot, ratio, row
+from tests.bench.servers import AIOHTTP, GO, GO_FULL, KOPF, OWN, OWN_MEMORY
 from tests.bench.starts import BEFORE
 from tests.harness.server_process import TREE
 
 PAGE = TREE / "docs" / "performance.md"
-_CASES = ("mutate", "validate", "both", "unmatched", "refused by quota", "refused by OPEN")
+_COMPARED = ("mutate", "validate", "both")
+_OTHERS = ("unmatched", "refused by quota", "refused by OPEN")
 _SAME_POD = "ratio_to_one_go_mutate"
 _PEERS = (GO, GO_FULL, "controller-runtime", KOPF, AIOHTTP)
 
@@ -37,9 +38,9 @@ def fragments(results: Json) -> dict[str, str]:
     found = {
         "source": _source(results),
         "costs": _costs(results) if "servers" in results else "",
+        "cases": _cases(results) if "servers" in results else "",
         "rates": _rates(results) if "rates" in results else "",
         "connections": _connections(results) if "connections" in results else "",
-        "processes": _processes(results) if "processes" in results else "",
         "apiserver": _api_server(results) if "apiserver" in results else "",
         "acquires": _acquires(results) if "acquires" in results else "",
         "loop": _loop(results) if "loop" in results else "",
@@ -57,53 +58,44 @@ def _source(results: Json) -> str:
 
 def _costs(results: Json) -> str:
     lines = []
-    for case in _CASES:
+    for case in _COMPARED:
         rows = [row(results, "servers", case, server) for server in (OWN, OWN_MEMORY, *_PEERS)]
         lines.append([case, *(ratio(found, _SAME_POD) for found in rows[:2]), *map(_median, rows[2:])])
-    for size in (2_000, 65_000):
-        for case in ("mutate", "validate"):
-            rows = [row(results, "servers", case, server, pod_bytes=size) for server in (OWN, OWN_MEMORY, GO)]
-            cells = [*(ratio(found, _SAME_POD) for found in rows[:2]), _median(rows[2])]
-            lines.append([f"{case}, {size // 1000} KB", *cells, *["-"] * (len(_PEERS) - 1)])
-    return markdown(["Pod", OWN, OWN_MEMORY, *_PEERS], lines)
+    return markdown(["calls", OWN, OWN_MEMORY, *_PEERS], lines)
+
+
+def _cases(results: Json) -> str:
+    sizes = [(f"{case}, {kb} KB", case, kb * 1000) for kb in (2, 65) for case in ("mutate", "validate")]
+    lines = []
+    for name, case, size in [*((case, case, USUAL["pod_bytes"]) for case in _OTHERS), *sizes]:
+        rows = [row(results, "servers", case, server, pod_bytes=size) for server in (OWN, OWN_MEMORY, GO)]
+        lines.append([name, *(ratio(found, _SAME_POD) for found in rows[:2]), _median(rows[2])])
+    return markdown(["Pod", OWN, OWN_MEMORY, GO], lines)
 
 
 def _api_server(results: Json) -> str:
-    head = ["clients", "calls", "Pods a second", "by no webhook", "p50, ms", "by no webhook", "API server's CPU, µs"]
-    lines = [
-        [
-            str(one["clients"]),
-            one["way"],
-            f"{one['pods_per_second']['median']:.0f}",
-            ratio(one, "rate_ratio"),
-            f"{one['p50_us']['median'] / 1e3:.2f}",
-            ratio(one, "p50_ratio"),
-            f"{one['cpu_us']['kube-apiserver']:.0f}",
+    cells = []
+    for one in results["apiserver"]["figures"]["rows"]:
+        way, clients = one["way"], one["clients"]
+        cells += [
+            (way, f"{clients} at once: Pods a second", f"{one['pods_per_second']['median']:.0f}"),
+            (way, f"{clients}: by none", ratio(one, "rate_ratio")),
+            (way, f"{clients}: p50, ms", f"{one['p50_us']['median'] / 1e3:.1f}"),
         ]
-        for one in results["apiserver"]["figures"]["rows"]
-    ]
-    return markdown(head, lines)
+    return pivot("calls", cells)
 
 
 def _acquires(results: Json) -> str:
-    head = ["limits, server", "counter", "client, µs", "script, µs", "Redis process, µs"]
-    lines = [
-        [
-            f"{one['case']}, {one['redis']}",
-            one["name"],
-            *(f"{one[name]['median']:.0f}" for name in ("client_us", "script_us", "redis_us")),
-        ]
-        for one in results["acquires"]["figures"]
-    ]
-    return markdown(head, lines)
+    cells = []
+    for one in results["acquires"]["figures"]:
+        costs = "/".join(f"{one[name]['median']:.0f}" for name in ("client_us", "script_us", "redis_us"))
+        cells.append((one["name"], f"{one['case']}, {one['redis']}", costs))
+    return pivot("µs of client/script/Redis", cells)
 
 
 def _loop(results: Json) -> str:
-    lines = [
-        [one["name"], *(f"{one[name]['median']:.1f}" for name in ("cpu_ms", "wall_ms"))]
-        for one in results["loop"]["figures"]
-    ]
-    return markdown(["longest turn of the event loop, ms", "CPU", "by the wall"], lines)
+    lines = [[one["name"], f"{one['wall_ms']['median']:.1f}"] for one in results["loop"]["figures"]]
+    return markdown(["beside", "longest turn, ms"], lines)
 
 
 def _starts(results: Json) -> str:
@@ -134,12 +126,11 @@ def _rates(results: Json) -> str:
         for rate in RATES:
             rows = [row(results, "rates", case, server, rate=rate) for server in (OWN, OWN_MEMORY, GO)]
             cells = [
-                f"{found['p50_us']['median'] / 1e3:.2f} / {found['p90_us']['median'] / 1e3:.2f}" if found else "-"
+                f"{found['p50_us']['median'] / 1e3:.2f}/{found['p90_us']['median'] / 1e3:.2f}" if found else "-"
                 for found in rows
             ]
-            lines.append([f"{case}, {rate} a second", *cells, *(ratio(found, "p50_ratio_to_go") for found in rows[:2])])
-    names = [OWN, OWN_MEMORY, GO]
-    return markdown(["p50 / p90, ms", *names, *(f"p50 of {name}, by that of go" for name in names[:2])], lines)
+            lines.append([f"{case}, {rate}/s", *cells])
+    return markdown(["p50/p90, ms", OWN, OWN_MEMORY, GO], lines)
 
 
 def _connections(results: Json) -> str:
@@ -149,9 +140,3 @@ def _connections(results: Json) -> str:
         kept = row(results, "connections", "mutate", server, connections=1)
         lines.append([server, *(f"{one['cpu_us']['median']:.0f}" if one else "-" for one in (new, kept))])
     return markdown(["CPU per mutating call, µs", "on a new connection", "on a kept connection"], lines)
-
-
-def _processes(results: Json) -> str:
-    cases = ("mutate", "validate")
-    lines = [[name, *(ratio(row(results, "processes", case, name)) for case in cases)] for name in (OWN, OWN_TWO)]
-    return markdown(["", *cases], lines)

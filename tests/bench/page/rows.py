@@ -1,5 +1,6 @@
 """Rows of comparisons, as they are in a file of results."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.bench.servers import OWN
@@ -35,5 +36,15 @@ def ratio(found: Json | None, name: str = "times_unit") -> str:
 
 def markdown(head: list[str], lines: list[list[str]]) -> str:
     """Return a table."""
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+    first, *rest = (f"| {' | '.join(cells)} |" for cells in (head, *lines))
+    return "\n".join([first, f"|{'---|' * len(head)}", *rest])
+
+
+def pivot(corner: str, cells: Sequence[tuple[str, str, str]]) -> str:
+    """Return a table of cells with the names of their row and column, both in the order in which they appear."""
+    columns = list(dict.fromkeys(column for _, column, _ in cells))
+    found = {(line, column): text for line, column, text in cells}
+    lines = list(dict.fromkeys(line for line, _, _ in cells))
+    return markdown(
+        [corner, *columns], [[line, *(found.get((line, column), "-") for column in columns)] for line in lines]
+    )
