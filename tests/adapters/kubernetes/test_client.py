@@ -1,11 +1,15 @@
 """The client: from a kubeconfig, from inside a cluster, and the errors of both."""
 
 import asyncio
+import gc
 import os
+import socket
 import ssl
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +333,36 @@ async def test_tls_server_name_of_the_kubeconfig_is_verified(
         cluster["tls-server-name"] = "kubernetes.default.svc"
         async with connected(write_kubeconfig(tmp_path, document)) as client:
             await answer(client, "GET", NAMESPACES, 10)
+
+
+def test_connection_of_a_request_that_timed_out_is_closed_before_the_event_loop(
+    tmp_path: Path, authority: Authority, account: Path
+) -> None:
+    """An API server under load does not take part in the end of TLS in time."""
+    document = kubeconfig("")
+    document["clusters"][0]["cluster"]["certificate-authority"] = str(account / "ca.crt")
+
+    async def request() -> None:
+        async with connected(write_kubeconfig(tmp_path, document)) as client:
+            with pytest.raises(UnreachedError, match="no answer in time"):
+                await answer(client, "GET", NAMESPACES, 0.5)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with stuck_tls_server(api_server_tls(tmp_path, authority, "ip:127.0.0.1")) as url:
+            document["clusters"][0]["cluster"]["server"] = url
+            asyncio.run(request())
+            gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
+@contextmanager
+def stuck_tls_server(context: ssl.SSLContext) -> Iterator[str]:
+    """Run a server that sends nothing after the handshake of its only connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as thread:
+        accepted = thread.submit(lambda: context.wrap_socket(listener.accept()[0], server_side=True))
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+        accepted.result().close()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import asyncio
 import binascii
 import os
 from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import yaml
+from aiohttp.client_proto import ResponseHandler
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
@@ -47,7 +49,7 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> ApiCli
         remedy = "its certificate authority, client certificate and key must be PEM and belong together"
         raise UserError(f"{place}: unusable certificates: {error}", remedy) from None
     client.user_agent = _USER_AGENT
-    _trust_no_environment(client.rest_client)
+    _replace_session(client.rest_client)
     return client
 
 
@@ -181,9 +183,24 @@ def _proxy(server: str) -> str | None:
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
-def _trust_no_environment(rest: Any) -> None:
-    """Replace the session by one that ignores ~/.netrc (its credentials break every request) and proxy variables."""
+class _ApiConnection(ResponseHandler):
+    """Connection that closes at once.
+
+    aiohttp ends TLS in order with a connection whose request timed out, and does not wait for the peer's part of it. So
+    the event loop of a command could end first, with the socket open.
+    """
+
+    def close(self) -> None:
+        self.abort()
+
+
+def _replace_session(rest: Any) -> None:
+    """Replace the session by one whose connections close at once, and without the user's environment.
+
+    Credentials of ~/.netrc break every request, and proxy variables are those of external traffic.
+    """
     session: aiohttp.ClientSession = rest.pool_manager
-    connector = session.connector
+    connector: Any = session.connector
     session.detach()
+    connector._factory = partial(_ApiConnection, loop=asyncio.get_running_loop())  # noqa: SLF001  there is no option
     rest.pool_manager = aiohttp.ClientSession(connector=connector, trust_env=False)
