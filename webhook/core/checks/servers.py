@@ -76,7 +76,8 @@ def reduced_unprotected(facts: ClusterFacts) -> Iterator[Observation]:
     is_protected = any(selects(one.spec.pod_selector, labels) for one in facts.network_policies)
     if facts.status["clientIdentity"] == "reduced" and not is_protected:
         value = "reduced: every client that knows the path can call, and no NetworkPolicy selects the servers"
-        remedy = "put your addresses into manifests/reduced/35-networkpolicy.yaml and apply it (docs/reduced-mode.md)"
+        file = "manifests/components/reduced/35-networkpolicy.yaml"
+        remedy = f"put your addresses into {file} and apply it (docs/reduced-mode.md)"
         yield Observation(facts.server, "status.clientIdentity", value, remedy)
 
 

@@ -9,9 +9,9 @@ _URL = re.compile(r'"https://[^"]*"')
 """The URL of a call has a timeout in its query, also if the call fails for another reason."""
 _FLAG_REMEDY = (
     f"kube-apiserver sends its client certificate and token only with {FLAG}: on each control plane node, write the"
-    f" files (podgate apiserver-files --out {FOLDER}, or kubectl apply -k manifests/apiserver), mount {FOLDER} into"
-    f" kube-apiserver if it runs in a Pod, add {FLAG}={FOLDER}/admission-configuration.yaml, and wait until it has"
-    " restarted: docs/apiserver.md"
+    f" files (podgate apiserver-files --out {FOLDER} --token own, with cert-manager --token cluster; or kubectl apply"
+    f" -k manifests/apiserver), mount {FOLDER} into kube-apiserver if it runs in a Pod, add"
+    f" {FLAG}={FOLDER}/admission-configuration.yaml, and wait until it has restarted: docs/apiserver.md"
 )
 
 
