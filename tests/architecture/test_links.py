@@ -25,3 +25,10 @@ def test_every_link_has_a_target(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(link)
     assert dead == []
+
+
+def test_the_index_lists_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    assert {page.name for page in ROOT.glob("docs/*.md")} - {index.name} <= set(
+        re.findall(r"\]\(([^)#/\s]+)", index.read_text())
+    )
