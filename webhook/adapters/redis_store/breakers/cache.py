@@ -24,6 +24,7 @@ class BreakerCache:
         self._known: dict[Key, tuple[BreakerView, int]] = {}
         self._guarded: frozenset[Key] = frozenset()
         """The breakers that breakerGuard counts."""
+        self._open_max = 0
         self._open: set[Key] = set()
         self._lost: set[Key] = set()
         """Breakers whose newest state Redis has lost."""
@@ -63,6 +64,14 @@ class BreakerCache:
         """Return how many breakers that breakerGuard counts are open."""
         return len(self._open & self._guarded)
 
+    def may_open(self) -> int:
+        """Return how many more breakers breakerGuard allows to open; 0 also without a guard."""
+        return max(0, self._open_max - self.opened())
+
+    def tripped(self, key: Key) -> None:
+        """Count a breaker as open, before its caller learns its state from the same answer."""
+        self._open.add(key)
+
     def counts(self, key: Key) -> bool:
         """Return whether a breaker is open and breakerGuard counts it."""
         return key in self._open and key in self._guarded
@@ -86,8 +95,12 @@ class BreakerCache:
         self._known = {key: known for key, known in self._known.items() if key in named}
         self._lost &= named
         self._open &= named
-        guarded = [plan for plan in plans if plan.breaker is not None and plan.breaker.open_max is not None]
-        self._guarded = frozenset(plan.key for plan in guarded)
+        limits = {
+            plan.key: plan.breaker.open_max
+            for plan in plans
+            if plan.breaker is not None and plan.breaker.open_max is not None
+        }
+        self._guarded, self._open_max = frozenset(limits), min(limits.values(), default=0)
 
 
 def _is_behind(view: BreakerView, known: BreakerView) -> bool:
