@@ -126,7 +126,8 @@ def test_record_has_only_the_fields_that_policies_use() -> None:
         "pod": {
             "metadata": {
                 **{name: POD["metadata"][name] for name in ("name", "generateName", "namespace", "uid", "labels")},
-                "annotations": {"kubernetes.io/config.mirror": ""},
+                "annotations": {"podgate.io/policy-hash": "", "kubernetes.io/config.mirror": ""},
+                "managedFields": [{"fieldsV1": {"f:spec": {}}}],
                 "ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "r1", "controller": True}],
             },
             "spec": {
@@ -142,6 +143,13 @@ def test_record_keeps_a_valid_policy_hash() -> None:
     annotations = {"podgate.io/policy-hash": "0123456789abcdef"}
     pod = {**POD, "metadata": {**POD["metadata"], "annotations": annotations}}
     assert recorded(request(pod))["pod"]["metadata"]["annotations"] == annotations
+
+
+def test_record_keeps_of_managed_fields_who_wrote_the_priority_class() -> None:
+    managers = [{"manager": SECRET, "fieldsV1": {"f:spec": {"f:priorityClassName": {}, f"f:{SECRET}": {}}}}]
+    pod = {**POD, "metadata": {**POD["metadata"], "managedFields": managers}}
+    kept = recorded(request(pod))["pod"]["metadata"]["managedFields"]
+    assert kept == [{"fieldsV1": {"f:spec": {"f:priorityClassName": {}}}}]
 
 
 def objects_of(value: Any) -> st.SearchStrategy[Any]:

@@ -15,6 +15,7 @@ __all__ = [
     "contradiction",
     "operations",
     "reads_field_managers",
+    "recorded_managers",
     "replaced_single",
     "requires",
     "violations",
@@ -22,6 +23,7 @@ __all__ = [
 
 contradiction = required.contradiction
 reads_field_managers = scalar_fields.reads_field_managers
+recorded_managers = scalar_fields.recorded_managers
 replaced_single = scalar_fields.replaced_scalar
 
 

@@ -177,6 +177,19 @@ def _is_the_default(metadata: PodMetadata) -> bool:
     return bool(managers) and not any("f:priorityClassName" in manager.fields.spec for manager in managers)
 
 
+def recorded_managers(metadata: PodMetadata) -> msgspec.Raw:
+    """Return of managedFields only what `operations` and `violations` read: who wrote priorityClassName."""
+    managers = _managers_of(metadata)
+    if not managers:
+        return msgspec.Raw(b"null")
+    is_users = any("f:priorityClassName" in manager.fields.spec for manager in managers)
+    return _USERS if is_users else _NOBODYS
+
+
+_USERS = msgspec.Raw(b'[{"fieldsV1":{"f:spec":{"f:priorityClassName":{}}}}]')
+_NOBODYS = msgspec.Raw(b'[{"fieldsV1":{"f:spec":{}}}]')
+
+
 def _managers_of(metadata: PodMetadata) -> tuple[_Manager, ...]:
     try:
         return _managers.decode(metadata.managed_fields) or ()

@@ -7,7 +7,7 @@ can never be recorded. Labels, names and selectors are recorded unchanged, becau
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.kubernetes.pod import (
@@ -16,13 +16,14 @@ from webhook.core.kubernetes.pod import (
     Container,
     OwnerReference,
     Pod,
-    PodMetadata,
     PodSpec,
     Resources,
     SchedulingGate,
 )
 from webhook.core.kubernetes.types import Affinity, Toleration, TopologySpreadConstraint
+from webhook.core.placement import recorded_managers
 
+_ABSENT = Raw(b"null")
 _HASH = re.compile(r"[0-9a-f]{16}")
 
 
@@ -52,6 +53,8 @@ class RecordedMetadata(Struct, frozen=True, gc=False, omit_defaults=True, rename
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: Sequence[RecordedOwner] | None = None
+    managed_fields: Raw = _ABSENT
+    """Whether the user wrote priorityClassName, if the Pod has one: onConflict depends on it."""
 
 
 class RecordedSpec(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -79,12 +82,12 @@ class RecordedPod(Struct, frozen=True, gc=False):
 
 def recorded_pod(pod: Pod) -> RecordedPod:
     """Return the recorded fields of a Pod. Empty values are left out: decisions treat them as absent."""
-    return RecordedPod(_metadata(pod.metadata, pod.metadata.name, pod.metadata.uid), _spec(pod.spec))
+    return RecordedPod(_metadata(pod, pod.metadata.name, pod.metadata.uid), _spec(pod.spec))
 
 
 def recorded_template(pod: Pod) -> RecordedPod:
     """Return the same without name and uid: mostly equal for all Pods of a controller."""
-    return RecordedPod(_metadata(pod.metadata, "", ""), _spec(pod.spec))
+    return RecordedPod(_metadata(pod, "", ""), _spec(pod.spec))
 
 
 def controlling_owner(pod: Pod) -> OwnerReference | None:
@@ -95,9 +98,9 @@ def controlling_owner(pod: Pod) -> OwnerReference | None:
     return None
 
 
-def _metadata(metadata: PodMetadata, name: str, uid: str) -> RecordedMetadata:
-    references = metadata.owner_references
-    annotations = metadata.annotations
+def _metadata(pod: Pod, name: str, uid: str) -> RecordedMetadata:
+    metadata = pod.metadata
+    references, annotations = metadata.owner_references, metadata.annotations
     # In the order of the fields, as below: by keyword it takes three times as long.
     return RecordedMetadata(
         name,
@@ -109,14 +112,15 @@ def _metadata(metadata: PodMetadata, name: str, uid: str) -> RecordedMetadata:
         [RecordedOwner(one.kind, one.name, one.uid, one.controller or None) for one in references]
         if references
         else None,
+        recorded_managers(metadata) if pod.spec.priority_class_name else _ABSENT,
     )
 
 
 def _annotations(annotations: dict[str, str]) -> dict[str, str] | None:
     kept = {}
     carried = annotations.get(HASH_ANNOTATION)
-    if carried is not None and _HASH.fullmatch(carried):
-        kept[HASH_ANNOTATION] = carried
+    if carried is not None:
+        kept[HASH_ANNOTATION] = carried if _HASH.fullmatch(carried) else ""  # any other text is no policy's
     if MIRROR_ANNOTATION in annotations:
         kept[MIRROR_ANNOTATION] = ""  # its presence matters, not its value
     return kept or None

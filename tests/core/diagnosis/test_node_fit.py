@@ -1,0 +1,116 @@
+"""Nodes that policy, own terms and taints leave, compared with Kubernetes' own semantics."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.generating import nodes as node_strategies
+from tests.core.generating.vocabulary import NODE_NAMES, REAL
+from tests.core.oracle import nodes as oracle
+from tests.core.oracle import taints
+from tests.core.rewriting import rewritten
+from tests.core.strategies import Json, Pair, examples, real_pairs, service_of, tolerations
+from webhook.core.diagnosis.node_fit import nodes_report, term_fits, tolerates
+from webhook.core.diagnosis.objects import NodeTaint, ReportedNode
+from webhook.core.diagnosis.pod_state import blame
+from webhook.core.kubernetes.pod import PodSpec
+from webhook.core.kubernetes.types import NodeSelectorTerm, Toleration
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def node(name: str, *node_taints: Json, **labels: str) -> ReportedNode:
+    document = {"metadata": {"name": name, "labels": labels}, "spec": {"taints": list(node_taints)}}
+    return msgspec.convert(document, ReportedNode)
+
+
+def spec_of(**fields: Any) -> PodSpec:
+    return msgspec.convert(fields, PodSpec)
+
+
+@examples(100)
+@given(node_strategies.terms(REAL), node_strategies.node_labels, st.sampled_from(NODE_NAMES))
+def test_term_fits_the_nodes_that_kubernetes_chooses(term: Json, labels: dict[str, str], name: str) -> None:
+    decoded = msgspec.convert(term, NodeSelectorTerm)
+    expected = oracle.term_fits(term, oracle.Node(name, labels))
+    assert term_fits(decoded, node(name, **labels)) == expected
+
+
+@examples(100)
+@given(tolerations(REAL), st.sampled_from(taints.TAINTS))
+def test_toleration_tolerates_the_taints_of_kubernetes(toleration: Json, taint: tuple[str, str, str]) -> None:
+    decoded = msgspec.convert(toleration, Toleration)
+    assert tolerates(decoded, NodeTaint(*taint)) == taints.tolerates(toleration, *taint)
+
+
+SOME_NODES = st.lists(node_strategies.some_node_labels, max_size=4)
+
+
+@examples(60)
+@given(real_pairs, SOME_NODES)
+def test_policy_and_own_terms_leave_the_nodes_of_the_rewritten_pod(pair: Pair, labels: list[dict[str, str]]) -> None:
+    """The original Pod's nodes that the policy leaves are those of the final Pod, with and without the original."""
+    final = rewritten(pair.pod, pair.service)
+    some = [oracle.Node(f"n{index}", one) for index, one in enumerate(labels)]
+    before, after = (msgspec.convert(one["spec"], PodSpec) for one in (pair.pod, final))
+    expected = sum(oracle.node_fits(final, one) for one in some)
+    reported = [node(one.name, **one.labels) for one in some]
+    assert nodes_report(after, before, pair.service, reported).both_leave == expected
+    assert nodes_report(after, None, pair.service, reported).both_leave == expected
+
+
+NODES = (
+    node("a1", zone="a", disk="ssd"),
+    node("a2", zone="a", disk="hdd"),
+    node("b1", {"key": "gpu", "value": "yes", "effect": "NoSchedule"}, zone="b", disk="ssd"),
+    node("b2", {"key": "slow", "effect": "PreferNoSchedule"}, zone="b", disk="hdd"),
+)
+IN_ZONE_B = service_of({"topology": [{"key": "zone", "in": ["b"]}], "nodeSelector": {"disk": "ssd"}})
+
+
+def affinity(key: str, *values: str) -> Json:
+    expression = {"key": key, "operator": "In", "values": list(values)}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def test_each_entry_has_the_nodes_that_it_leaves() -> None:
+    final = spec_of(nodeSelector={"disk": "ssd"}, affinity=affinity("zone", "b"))
+    report = nodes_report(final, PodSpec(), IN_ZONE_B, NODES)
+    assert [(one.by, one.requirement, one.fit, one.left) for one in report.policy] == [
+        ("placement.nodeSelector[disk]", "disk=ssd", 2, 2),
+        ("placement.topology[0]", "zone In [b]", 2, 1),
+    ]
+    assert (report.total, report.policy_leaves, report.both_leave, report.left) == (4, 1, 1, 0)
+    assert [(one.by, one.fit) for one in report.taints] == [("gpu=yes:NoSchedule", 1)]
+    assert blame(report, "") == "by taints: gpu=yes:NoSchedule on 1 of the 1 nodes that fit its terms"
+
+
+def test_blame_names_the_side_that_leaves_no_node() -> None:
+    nowhere = service_of({"topology": [{"key": "zone", "in": ["c"]}]})
+    by_policy = nodes_report(spec_of(affinity=affinity("zone", "c")), PodSpec(), nowhere, NODES)
+    assert blame(by_policy, "") == "by the policy: placement.topology[0] (zone In [c]) leaves 0 of 4 nodes"
+    own = spec_of(nodeSelector={"disk": "ssd", "gpu": "a100"})
+    assert blame(nodes_report(own, own, service_of({}), NODES), "") == (
+        "by its own terms: spec.nodeSelector[gpu] (gpu=a100) fits 0 of 4 nodes"
+    )
+    in_b = service_of({"topology": [{"key": "zone", "in": ["b"]}]})
+    both = spec_of(nodeSelector={"zone": "a"}, affinity=affinity("zone", "b"))
+    assert blame(nodes_report(both, spec_of(nodeSelector={"zone": "a"}), in_b, NODES), "") == (
+        "by the policy and its own terms together: the policy leaves 2 of 4 nodes, its own terms 2, and none fits both"
+    )
+    fits = nodes_report(PodSpec(), PodSpec(), None, NODES)
+    assert blame(fits, "Insufficient cpu.") == "3 of 4 nodes fit its terms and taints; the scheduler: Insufficient cpu."
+    assert blame(nodes_report(PodSpec(), PodSpec(), None, ()), "x") == "the cluster has no nodes"
+    assert blame(None, "0/4 nodes are available") == "0/4 nodes are available"
+
+
+def test_selector_that_the_pod_kept_is_its_own() -> None:
+    kept = service_of({"nodeSelector": {"disk": "ssd"}, "onConflict": {"default": "Keep"}})
+    own = spec_of(nodeSelector={"disk": "hdd"})
+    report = nodes_report(own, own, kept, NODES)
+    assert report.policy == ()
+    assert [one.by for one in report.own] == ["spec.nodeSelector[disk]"]
+    assert report.left == 2

@@ -1,0 +1,88 @@
+"""A decision recomputed from its record: the same explanation as that of `review --explain`."""
+
+import asyncio
+
+import msgspec
+from hypothesis import given
+
+from tests.core.strategies import HASH, Json, Pair, examples, pairs
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
+from webhook.adapters.memory_store import MemoryStore
+from webhook.core.admission.decision import Decision
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.diagnosis.recomputed import recomputed, rule_notes
+from webhook.core.explanation import Note
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.policy.model import LoadedPolicy, Policy, Service
+from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode
+from webhook.core.reporting.record_codec import RecordedPods
+from webhook.interceptor import Interceptor
+from webhook.observers import Observers
+from webhook.offline.manifests import Subject
+from webhook.offline.review_object import Asker, Evaluator, ReviewedObject, judge
+from webhook.ports import Review
+
+NOW_US = 1_800_000_000_000_000
+
+
+class RecordingObservers(Observers):
+    """Records of reviews, as a server writes and reads them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[DecisionRecord] = []
+
+    def reviewed(self, review: Review) -> None:
+        assert review.request is not None
+        origin = RecordOrigin("a", NOW_US, len(self.records))
+        record = decision_record(review.decision, review.request, origin, review.stages)
+        self.records.append(decode(RecordedPods().encoded(record, review.decision, review.request).json))
+
+
+def reviewed(pod: Json, service: Service) -> tuple[ReviewedObject, list[DecisionRecord], CompiledPolicy]:
+    """Review a Pod as `podgate review --explain` does; return the records of its halves, and the policy."""
+    observers, clock = RecordingObservers(), VirtualClock(NOW_US)
+    policies = FixedPolicy(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), HASH), clock)
+    interceptor = Interceptor(policies, MemoryStore(clock), FixedNamespaces({"shop": {}}), observers)
+    evaluator = Evaluator(interceptor, lambda _: policies.current())
+    subject = Subject("pod.yaml", "", "Pod", "p", "shop", pod, pod)
+    found = asyncio.run(judge(evaluator, subject, Asker(), with_notes=True))
+    return found, observers.records[:2], policies.current()
+
+
+def meaning(mutated: Decision, validated: Decision, notes: tuple[Note, ...]) -> list[object]:
+    """Return an explanation without the order of a JSON object's fields, which a record does not keep."""
+    listed = ", ".join(operation.path for operation in mutated.patch)
+    steps = [
+        (step.stage, f"{len(mutated.patch)} operations" if listed and step.found == listed else step.found)
+        for step in (*mutated.steps, *validated.steps)
+    ]
+    sets = [
+        note._replace(words="; ".join(sorted(note.words.split("; "))), marks=tuple(sorted(note.marks)))
+        for note in notes
+    ]
+    return [steps, sets, mutated.service, validated.status, validated.findings]
+
+
+def as_sent(document: Json) -> Json:
+    """Return a Pod as an API server sends it: terms in the order of their type, without unknown fields."""
+    spec = msgspec.json.decode(msgspec.json.encode(document), type=Pod).spec
+    terms = {
+        "affinity": spec.affinity,
+        "tolerations": spec.tolerations,
+        "topologySpreadConstraints": spec.topology_spread_constraints,
+    }
+    known = {name: msgspec.to_builtins(value) for name, value in terms.items() if value is not None}
+    sent: Json = msgspec.json.decode(msgspec.json.encode({**document, "spec": {**document["spec"], **known}}))
+    return sent
+
+
+@examples(300)  # `make soak` compares 1,000
+@given(pairs)
+def test_recomputed_explanation_is_that_of_review(pair: Pair) -> None:
+    found, (mutate, validate), policy = reviewed(as_sent(pair.pod), pair.service)
+    again = recomputed(mutate, policy), recomputed(validate, policy)
+    assert meaning(*again, rule_notes(mutate, policy)) == meaning(
+        found.admission.mutated, found.admission.validated, found.notes
+    )

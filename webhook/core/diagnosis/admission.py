@@ -1,0 +1,195 @@
+"""Admission of a Pod: the records of both halves, its service and why that one, and the fields that were written."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from webhook.core.admission.decision import Half, Verdict
+from webhook.core.admission.exemptions import is_exempt_namespace, is_exempt_runtime_class
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.diagnosis.facts import PodFacts, Surroundings
+from webhook.core.diagnosis.objects import ReportedPod
+from webhook.core.diagnosis.report import AdmissionReport, RewrittenField
+from webhook.core.explanation import Act, Note
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.patch import tokens_of
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.placement.requirement_text import of_selector
+from webhook.core.policy.matching import NAME_LABEL
+from webhook.core.policy_spec import Mode
+from webhook.core.reporting.decision_record import DecisionRecord
+
+
+class AdmissionRecords(NamedTuple):
+    """The records of one Pod's creation. The API server leaves out calls, and a replica may have lost its records."""
+
+    mutate: DecisionRecord | None
+    validate: DecisionRecord | None
+
+    @property
+    def last(self) -> DecisionRecord | None:
+        return self.validate or self.mutate
+
+
+def admission_records(facts: PodFacts) -> AdmissionRecords:
+    """Return the newest creation of the Pod that the facts are about."""
+    created = [one for one in facts.records if one.operation == "CREATE" and not one.dry_run and not one.workload]
+    validate = next((one for one in created if one.half is Half.VALIDATE and _is_about(one, facts)), None)
+    if validate is not None:
+        return AdmissionRecords(_mutate_of(validate, created), validate)
+    return AdmissionRecords(next((one for one in created if _is_named(one, facts)), None), None)
+
+
+def _is_about(record: DecisionRecord, facts: PodFacts) -> bool:
+    uid = facts.uid or (facts.pod.metadata.uid if facts.pod is not None else "")
+    if uid:
+        return record.uid == uid
+    return record.namespace == facts.namespace and record.name == facts.name
+
+
+def _is_named(record: DecisionRecord, facts: PodFacts) -> bool:
+    """Whether a mutating record, which has no uid, may be of this Pod: of a generated name only if it has an owner."""
+    if record.half is not Half.MUTATE or record.namespace != facts.namespace or facts.uid:
+        return False
+    if facts.pod is None:
+        return record.name == facts.name
+    owners = {one.uid for one in facts.pod.metadata.owner_references or ()}
+    is_same_owner = record.owner is None if not owners else record.owner is not None and record.owner.uid in owners
+    return is_same_owner and record.name in {facts.name, facts.pod.metadata.generate_name}
+
+
+def _mutate_of(validate: DecisionRecord, created: Sequence[DecisionRecord]) -> DecisionRecord | None:
+    """Return the mutating record of a validating one: of the same trace, or else the newest before it."""
+    candidates = [
+        one
+        for one in created
+        if one.half is Half.MUTATE
+        and one.namespace == validate.namespace
+        and one.owner == validate.owner
+        and one.name
+        and validate.name.startswith(one.name)
+        and one.at <= validate.at
+    ]
+    traced = [one for one in candidates if one.trace_id and one.trace_id == validate.trace_id]
+    return next(iter(traced or candidates), None)
+
+
+def reported_admission(records: AdmissionRecords, around: Surroundings) -> AdmissionReport | None:
+    """Return the admission by its records; None without any."""
+    record = records.last
+    if record is None:
+        return None
+    policy = around.policy(record.policy)
+    return AdmissionReport(
+        source="record",
+        decision=record.decision,
+        at=moment(record.at),
+        service=record.service,
+        why_service=why_service(policy, record.service),
+        policy=record.policy,
+        user=record.user,
+        replica=record.replica,
+        codes=tuple(record.codes),
+        status_code=record.status.code if record.is_denied else 0,
+        message=record.status.message,
+        exemption=record.exemption,
+        degraded=records.mutate.degraded if records.mutate is not None else record.degraded,
+        uncounted=record.uncounted,
+        findings=tuple(f"{one.mode}: {one.code}: {one.message}" for one in _not_enforced(record)),
+        trace_id=record.trace_id,
+    )
+
+
+def _not_enforced(record: DecisionRecord) -> Iterator[Any]:
+    return (one for one in record.findings if one.mode is not Mode.ENFORCE)
+
+
+def admission_without_record(pod: ReportedPod, namespace: str, around: Surroundings) -> AdmissionReport | None:
+    """Return what the Pod's label and annotation, or the policy in force, say of its admission; None if nothing."""
+    service, carried = (
+        (pod.metadata.labels or {}).get(SERVICE_LABEL),
+        (pod.metadata.annotations or {}).get(HASH_ANNOTATION, ""),
+    )
+    if service and carried:
+        return AdmissionReport(
+            "pod",
+            Verdict.ADMIT,
+            service=service,
+            policy=carried,
+            why_service=why_service(around.policy(carried), service),
+        )
+    policy = around.in_force
+    if policy is None:
+        return None
+    exemption = _exemption(pod, namespace, policy)
+    if exemption:
+        return AdmissionReport("policy", Verdict.EXEMPT, policy=policy.hash, exemption=exemption)
+    labels = {NAME_LABEL: namespace, **around.namespace_labels}
+    owner = policy.matcher.owner(namespace, labels, pod.metadata.labels or {})
+    if owner is None:
+        return AdmissionReport("policy", Verdict.UNMATCHED, policy=policy.hash)
+    return None
+
+
+def _exemption(pod: ReportedPod, namespace: str, policy: CompiledPolicy) -> str:
+    """Return why the policy exempts a Pod, as far as the Pod itself shows: not who created it."""
+    if is_exempt_namespace(namespace, policy.policy):
+        return "namespace"
+    if is_exempt_runtime_class(Pod(pod.metadata, pod.spec), policy.policy):
+        return "runtimeClass"
+    owners = pod.metadata.owner_references or ()
+    if policy.policy.exemptions.daemon_sets and any(one.kind == "DaemonSet" and one.controller for one in owners):
+        return "daemonSet"
+    return ""
+
+
+def why_service(policy: CompiledPolicy | None, service: str) -> str:
+    """Return where the policy lists a service, and what it matches."""
+    if policy is None or service not in policy.services:
+        return ""
+    match = policy.services[service].match
+    place = [one.name for one in policy.policy.services].index(service)
+    parts = ["any namespace"] if match.any_namespace else []
+    parts += [f"namespaces {', '.join(match.namespaces)}"] if match.namespaces else []
+    if match.namespace_selector is not None:
+        parts.append(f"namespaceSelector {of_selector(match.namespace_selector).removeprefix('for Pods of ')}")
+    if match.pod_selector is not None:
+        parts.append(f"podSelector {of_selector(match.pod_selector).removeprefix('for Pods of ')}")
+    return f"services[{place}]: {'; '.join(parts)}"
+
+
+def rewritten_fields(notes: Sequence[Note], stored: Any) -> tuple[RewrittenField, ...]:
+    """Return each field that a rule wrote, with its value in the `stored` Pod; without those of the service itself."""
+    return tuple(
+        RewrittenField(
+            mark.place,
+            note.rule,
+            "" if mark.is_removal else _value(stored, mark.pointer),
+            mark.words,
+            mark.is_removal,
+        )
+        for note in notes
+        if note.act in {Act.WROTE, Act.LEFT} and note.rule != "service"
+        for mark in note.marks
+    )
+
+
+def _value(document: Any, pointer: str) -> str:
+    """Return a value as compact JSON, a text without quotes; "" if it is not there."""
+    for token in tokens_of(pointer):
+        if isinstance(document, dict):
+            document = document.get(token)
+        elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
+            document = document[int(token)]
+        else:
+            return ""
+    if document is None:
+        return ""
+    return document if isinstance(document, str) else msgspec.json.encode(document).decode()
+
+
+def moment(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"

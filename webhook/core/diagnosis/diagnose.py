@@ -1,0 +1,138 @@
+"""Diagnosis of one Pod: its admission by the records, and its state by the cluster."""
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.core.admission.decision import Verdict
+from webhook.core.diagnosis.admission import (
+    AdmissionRecords,
+    admission_records,
+    admission_without_record,
+    reported_admission,
+    rewritten_fields,
+)
+from webhook.core.diagnosis.facts import PodFacts, Surroundings
+from webhook.core.diagnosis.node_fit import nodes_report
+from webhook.core.diagnosis.objects import ReportedPod
+from webhook.core.diagnosis.pod_state import containers_of, gates_of, pod_state, scheduling_of
+from webhook.core.diagnosis.recomputed import NotRecomputableError, rule_notes
+from webhook.core.diagnosis.report import (
+    AdmissionReport,
+    Fate,
+    NodesReport,
+    Report,
+    ReportSubject,
+    StartReport,
+)
+from webhook.core.explanation import Note
+from webhook.core.policy.model import Service
+
+_MOST_EVENTS = 5
+_FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED})
+_EXEMPT_BY = {
+    "namespace": "namespace {namespace} is exempt (exemptions.namespaces, or a system namespace)",
+    "username": "its user {user} is exempt (exemptions.usernames)",
+    "runtimeClass": "its runtimeClassName is exempt (exemptions.runtimeClasses)",
+    "daemonSet": "Pods of DaemonSets are exempt (exemptions.daemonSets)",
+    "mirror": "it is a mirror Pod of a kubelet",
+}
+
+
+def diagnose(facts: PodFacts, around: Surroundings) -> Report | None:
+    """Return the report on one Pod; None if neither the cluster nor a record knows it."""
+    records = admission_records(facts)
+    if facts.pod is None:
+        return None if records.last is None else _of_records(records, around)
+    return _of_pod(facts, facts.pod, records, around)
+
+
+def _of_records(records: AdmissionRecords, around: Surroundings) -> Report | None:
+    """Return the report on a Pod that was refused, or is not in the cluster."""
+    admission, record = reported_admission(records, around), records.last
+    if admission is None or record is None:
+        return None
+    owner = f"{record.owner.kind}/{record.owner.name}" if record.owner is not None else ""
+    subject = ReportSubject("Pod", record.namespace, record.name, record.uid, owner)
+    token, summary = _by_decision(admission, record.namespace)
+    report = Report(token, summary, subject, admission=admission, unread=dict(around.unread))
+    return _with_records(report, records, around)
+
+
+def _by_decision(admission: AdmissionReport, namespace: str) -> tuple[Fate, str]:
+    match admission.decision:
+        case Verdict.DENY:
+            return Fate.DENIED, admission.message
+        case Verdict.EXEMPT:
+            return Fate.EXEMPT, exempt_text(admission, namespace)
+        case Verdict.UNMATCHED:
+            return Fate.UNMATCHED, "no service of the policy matches it"
+    return Fate.ADMITTED, f"{admission.at} by service {admission.service}"
+
+
+def exempt_text(admission: AdmissionReport, namespace: str) -> str:
+    text = _EXEMPT_BY.get(admission.exemption, admission.exemption)
+    return text.format(namespace=namespace, user=admission.user)
+
+
+def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around: Surroundings) -> Report:
+    admission = reported_admission(records, around) or admission_without_record(pod, facts.namespace, around)
+    service = _service(admission, around)
+    nodes = None if pod.spec.node_name or around.nodes is None else _nodes(pod, records, service, around)
+    state = pod_state(pod, nodes, around.now_us)
+    token, summary = state
+    if admission is not None and token in _FINE and admission.decision in {Verdict.EXEMPT, Verdict.UNMATCHED}:
+        token, why = _by_decision(admission, facts.namespace)
+        summary = f"{why}; {state.token} {summary}"
+    owners = [one for one in pod.metadata.owner_references or () if one.controller]
+    owner = f"{owners[0].kind}/{owners[0].name}" if owners else ""
+    warnings = sorted((one for one in facts.events if one.type == "Warning"), key=lambda one: one.at, reverse=True)
+    report = Report(
+        token,
+        summary,
+        ReportSubject("Pod", facts.namespace, pod.metadata.name, pod.metadata.uid, owner),
+        admission=admission,
+        gates=gates_of(pod),
+        scheduling=scheduling_of(pod),
+        nodes=nodes,
+        start=StartReport(
+            pod.status.phase,
+            containers_of(pod),
+            tuple(f"{one.at} {one.reason}: {one.message}" for one in warnings[:_MOST_EVENTS]),
+        ),
+        unread=dict(around.unread),
+    )
+    return _with_records(report, records, around)
+
+
+def _service(admission: AdmissionReport | None, around: Surroundings) -> Service | None:
+    policy = around.policy(admission.policy) if admission is not None else None
+    return policy.services.get(admission.service) if policy is not None and admission is not None else None
+
+
+def _nodes(pod: ReportedPod, records: AdmissionRecords, service: Service | None, around: Surroundings) -> NodesReport:
+    before = records.mutate.pod if records.mutate is not None else None
+    return nodes_report(pod.spec, None if before is None else before.spec, service, around.nodes or ())
+
+
+def _with_records(report: Report, records: AdmissionRecords, around: Surroundings) -> Report:
+    """Add the figures of the validating record, and what the rules of the policy wrote."""
+    validate, mutate = records.validate, records.mutate
+    if validate is not None:
+        report = replace(report, quota=tuple(validate.limits), breaker=validate.breaker)
+    notes = notes_of(records, around)
+    if not notes or mutate is None:
+        return report
+    stored = msgspec.json.decode((validate or mutate).recorded)
+    return replace(report, rewritten=rewritten_fields(notes, stored))
+
+
+def notes_of(records: AdmissionRecords, around: Surroundings) -> tuple[Note, ...]:
+    """Return what each rule did, () if the policy or the mutating record is not known."""
+    mutate = records.mutate
+    policy = around.policy(mutate.policy) if mutate is not None else None
+    if mutate is None or policy is None:
+        return ()
+    try:
+        return rule_notes(mutate, policy)
+    except (NotRecomputableError, ValueError):
+        return ()

@@ -1,0 +1,52 @@
+"""Facts for a diagnosis: what records, the API server and the policies in force say of a Pod or workload."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedOwner, ReportedPod
+from webhook.core.reporting.decision_record import DecisionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all Pods of a diagnosis have in common. `unread`: what could not be read, with the reason."""
+
+    now_us: int
+    policies: Mapping[str, CompiledPolicy] = field(default_factory=dict)
+    """By hash."""
+    in_force: CompiledPolicy | None = None
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    nodes: tuple[ReportedNode, ...] | None = None
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    def policy(self, policy_hash: str) -> CompiledPolicy | None:
+        found = self.policies.get(policy_hash)
+        if found is None and self.in_force is not None and self.in_force.hash == policy_hash:
+            return self.in_force
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """One Pod: the object if it exists, its Events, and records that may be about it, newest first."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    pod: ReportedPod | None = None
+    events: tuple[ReportedEvent, ...] = ()
+    records: tuple[DecisionRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFacts:
+    """A workload: the controllers that create its Pods, their Events, its Pods, and records of refused ones."""
+
+    kind: str
+    namespace: str
+    name: str
+    owners: tuple[ReportedOwner, ...] = ()
+    events: tuple[ReportedEvent, ...] = ()
+    pods: tuple[PodFacts, ...] = ()
+    records: tuple[DecisionRecord, ...] = ()

@@ -1,0 +1,140 @@
+"""Kubernetes objects, reduced to the fields that a diagnosis reads. Lax on purpose: Go writes null for empty."""
+
+from msgspec import Struct
+
+from webhook.core.kubernetes.pod import PodMetadata, PodSpec
+
+
+class StatusCondition(Struct, frozen=True, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerStateReport(Struct, frozen=True, rename="camel"):
+    """Details of a waiting or terminated container."""
+
+    reason: str | None = None
+    message: str | None = None
+    exit_code: int | None = None
+
+
+class ContainerStates(Struct, frozen=True):
+    waiting: ContainerStateReport | None = None
+    terminated: ContainerStateReport | None = None
+
+
+class ReportedContainer(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerStates | None = None
+    last_state: ContainerStates | None = None
+
+
+class ReportedPodStatus(Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    reason: str | None = None
+    message: str | None = None
+    conditions: tuple[StatusCondition, ...] | None = None
+    init_container_statuses: tuple[ReportedContainer, ...] | None = None
+    container_statuses: tuple[ReportedContainer, ...] | None = None
+
+
+class ReportedPod(Struct, frozen=True):
+    """A Pod with the messages of its status, which decisions never read."""
+
+    metadata: PodMetadata
+    spec: PodSpec = PodSpec()
+    status: ReportedPodStatus = ReportedPodStatus()
+
+    def condition(self, name: str) -> StatusCondition | None:
+        return next((one for one in self.status.conditions or () if one.type == name), None)
+
+
+class EventSubject(Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class ReportedEvent(Struct, frozen=True, rename="camel"):
+    """An Event of core/v1. Older components write `lastTimestamp`, newer ones `eventTime`."""
+
+    metadata: PodMetadata = PodMetadata()
+    involved_object: EventSubject = EventSubject()
+    type: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+    @property
+    def at(self) -> str:
+        return self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
+
+
+class OwnerSpec(Struct, frozen=True):
+    """Wanted Pods of a ReplicaSet or StatefulSet, and of a Job."""
+
+    replicas: int | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool | None = None
+
+
+class OwnerStatus(Struct, frozen=True, rename="camel"):
+    replicas: int | None = None
+    active: int | None = None
+    succeeded: int | None = None
+    desired_number_scheduled: int | None = None
+    current_number_scheduled: int | None = None
+    conditions: tuple[StatusCondition, ...] | None = None
+
+
+class ReportedOwner(Struct, frozen=True):
+    """A controller that creates Pods: a ReplicaSet, StatefulSet, DaemonSet, Job or ReplicationController."""
+
+    metadata: PodMetadata
+    kind: str = ""
+    spec: OwnerSpec = OwnerSpec()
+    status: OwnerStatus = OwnerStatus()
+
+    @property
+    def wanted(self) -> int:
+        """How many Pods it wants at the moment."""
+        if self.kind == "DaemonSet":
+            return self.status.desired_number_scheduled or 0
+        if self.kind == "Job":
+            left = (self.spec.completions or self.spec.parallelism or 1) - (self.status.succeeded or 0)
+            return 0 if self.spec.suspend or self.is_over else max(0, min(self.spec.parallelism or 1, left))
+        return 1 if self.spec.replicas is None else self.spec.replicas
+
+    @property
+    def present(self) -> int:
+        """How many of these Pods exist."""
+        status = self.status
+        return (status.active if self.kind == "Job" else status.replicas or status.current_number_scheduled) or 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a Job has completed or failed."""
+        ends = {"Complete", "Failed"}
+        return any(one.type in ends and one.status == "True" for one in self.status.conditions or ())
+
+
+class NodeTaint(Struct, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct, frozen=True):
+    taints: tuple[NodeTaint, ...] | None = None
+
+
+class ReportedNode(Struct, frozen=True):
+    metadata: PodMetadata
+    spec: NodeSpec = NodeSpec()

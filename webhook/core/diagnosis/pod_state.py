@@ -1,0 +1,158 @@
+"""State of an existing Pod: waiting for gates or the scheduler, starting, failed or running, with the cause."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from webhook.core.diagnosis.objects import ContainerStateReport, ReportedContainer, ReportedPod
+from webhook.core.diagnosis.report import ContainerReport, Fate, NodesReport, SchedulingReport
+from webhook.core.kubernetes.timestamps import microseconds
+
+_EXPECTED = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Reasons for which a container of a healthy Pod waits."""
+_PATIENCE_US = 10_000_000
+"""Age from which a Pod that no scheduler has looked at has none."""
+_SUMMARY_MAX = 300
+
+
+class PodState(NamedTuple):
+    token: Fate
+    summary: str
+
+
+def pod_state(pod: ReportedPod, nodes: NodesReport | None, now_us: int) -> PodState:
+    """Return the state, with the one cause that matters most."""
+    if pod.metadata.deletion_timestamp is not None:
+        return PodState(Fate.TERMINATING, f"since {pod.metadata.deletion_timestamp}")
+    match pod.status.phase:
+        case "Failed":
+            return PodState(Fate.FAILED, _failure(pod))
+        case "Succeeded":
+            return PodState(Fate.SUCCEEDED, "all containers have ended")
+    gates = gates_of(pod)
+    if gates:
+        return PodState(Fate.GATED_BY_OTHERS, f"{', '.join(gates)}: its owner must remove the gate")
+    if not pod.spec.node_name:
+        return _unscheduled(pod, nodes, now_us)
+    return _started(pod)
+
+
+def gates_of(pod: ReportedPod) -> tuple[str, ...]:
+    return tuple(gate.name for gate in pod.spec.scheduling_gates or ())
+
+
+def scheduling_of(pod: ReportedPod) -> SchedulingReport:
+    condition = pod.condition("PodScheduled")
+    if condition is None or condition.status == "True":
+        return SchedulingReport(pod.spec.scheduler_name or "", pod.spec.node_name or "")
+    return SchedulingReport(
+        pod.spec.scheduler_name or "", pod.spec.node_name or "", condition.reason or "", condition.message or ""
+    )
+
+
+def containers_of(pod: ReportedPod) -> tuple[ContainerReport, ...]:
+    return tuple(_container(one) for one in _all(pod))
+
+
+def _unscheduled(pod: ReportedPod, nodes: NodesReport | None, now_us: int) -> PodState:
+    condition = pod.condition("PodScheduled")
+    if condition is not None and condition.status == "False":
+        return PodState(Fate.UNSCHEDULABLE, blame(nodes, condition.message or ""))
+    scheduler = pod.spec.scheduler_name or "default-scheduler"
+    if now_us - created_us(pod) < _PATIENCE_US:
+        return PodState(Fate.STARTING, f"waits for scheduler {scheduler}")
+    return PodState(Fate.UNSCHEDULABLE, f"no scheduler has looked at it: is scheduler {scheduler} running?")
+
+
+def created_us(pod: ReportedPod) -> int:
+    try:
+        return microseconds(pod.metadata.creation_timestamp or "")
+    except ValueError:
+        return 0
+
+
+def blame(nodes: NodesReport | None, message: str) -> str:
+    """Return which side leaves no node: the policy, the Pod's own terms, both together, taints, or something else."""
+    if nodes is None:
+        return message
+    return _side(nodes) or f"{nodes.left} of {nodes.total} nodes fit its terms and taints; the scheduler: {message}"
+
+
+def _side(nodes: NodesReport) -> str:
+    if not nodes.total:
+        return "the cluster has no nodes"
+    if not nodes.policy_leaves:
+        first = next(one for one in nodes.policy if not one.left)
+        return f"by the policy: {first.by} ({first.requirement}) leaves 0 of {nodes.total} nodes"
+    if not nodes.own_leave:
+        first = min(nodes.own, key=lambda one: one.fit)
+        return f"by its own terms: {first.by} ({first.requirement}) fits {first.fit} of {nodes.total} nodes"
+    if not nodes.both_leave:
+        return (
+            f"by the policy and its own terms together: the policy leaves {nodes.policy_leaves} of {nodes.total} nodes,"
+            f" its own terms {nodes.own_leave}, and none fits both"
+        )
+    if not nodes.left:
+        taints = ", ".join(f"{one.by} on {one.fit}" for one in nodes.taints)
+        return f"by taints: {taints} of the {nodes.both_leave} nodes that fit its terms"
+    return ""
+
+
+def _started(pod: ReportedPod) -> PodState:
+    containers = list(_all(pod))
+    for one in containers:
+        waiting = one.state.waiting if one.state is not None else None
+        if waiting is not None and (waiting.reason or "") not in _EXPECTED:
+            return PodState(Fate.FAILED, _line(_container(one)))
+    for one in pod.status.container_statuses or ():
+        is_ended = one.state is not None and one.state.terminated is not None
+        if not one.ready and (is_ended or one.restart_count):
+            return PodState(Fate.FAILED, _line(_container(one)))
+    ready = pod.condition("Ready")
+    if ready is not None and ready.status == "True":
+        count = len(pod.status.container_statuses or ())
+        return PodState(Fate.RUNNING, f"on {pod.spec.node_name}, {count} of {count} containers ready")
+    late = [one.name for one in containers if not one.ready]
+    return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {', '.join(late) or 'all containers'}")
+
+
+def _failure(pod: ReportedPod) -> str:
+    ended = [one for one in containers_of(pod) if one.exit_code]
+    texts = [pod.status.reason or "", pod.status.message or "", *(_line(one) for one in ended[:1])]
+    return ": ".join(text for text in texts if text) or "a container ended with an error"
+
+
+def _line(container: ContainerReport) -> str:
+    parts = [f"container {container.name}", container.state]
+    if container.exit_code is not None:
+        parts.append(f"exit code {container.exit_code}")
+    if container.restarts:
+        parts.append(f"{container.restarts} restart{'s' if container.restarts > 1 else ''}")
+    if container.message:
+        parts.append(container.message)
+    return ": ".join(parts)[:_SUMMARY_MAX]
+
+
+def _container(one: ReportedContainer) -> ContainerReport:
+    states = one.state
+    ended = (states and states.terminated) or (one.last_state and one.last_state.terminated) or None
+    exit_code = ended.exit_code if ended is not None else None
+    if states is not None and states.waiting is not None:
+        return _with_reason(one, states.waiting, "waiting", exit_code)
+    if states is not None and states.terminated is not None:
+        return _with_reason(one, states.terminated, "terminated", exit_code)
+    return ContainerReport(one.name, "ready" if one.ready else "running, not ready", "", one.restart_count, exit_code)
+
+
+def _with_reason(
+    one: ReportedContainer, state: ContainerStateReport, default: str, exit_code: int | None
+) -> ContainerReport:
+    return ContainerReport(one.name, state.reason or default, state.message or "", one.restart_count, exit_code)
+
+
+def _all(pod: ReportedPod) -> Iterator[ReportedContainer]:
+    """Yield the containers that matter: an init container only until it has ended well."""
+    for one in pod.status.init_container_statuses or ():
+        ended = one.state.terminated if one.state is not None else None
+        if ended is None or ended.exit_code:
+            yield one
+    yield from pod.status.container_statuses or ()

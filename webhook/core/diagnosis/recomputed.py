@@ -1,0 +1,96 @@
+"""Recomputed decisions: the stages of a recorded review, and what each rule did, from the record and its policy.
+
+Decisions are pure, so a record keeps only the Pod and the figures that came from outside: usage and breaker.
+"""
+
+import msgspec
+
+from webhook.core.admission import ownership, stages
+from webhook.core.admission.decision import Decision, Finding, Half, Verdict
+from webhook.core.admission.evaluation import Evaluation, conclude
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.admission.review import Request
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.explanation import Note, explain
+from webhook.core.reporting.decision_record import DecisionRecord
+
+_FROM_OUTSIDE = frozenset({"quota", "breaker"})
+"""Concerns whose findings depend on more than the Pod and the policy."""
+
+
+class NotRecomputableError(Exception):
+    """The record lacks the Pod: it was too large, or the review was about something else."""
+
+
+def recomputed(record: DecisionRecord, policy: CompiledPolicy) -> Decision:
+    """Return the decision of a record with the finding of each stage. `policy` is the one that decided."""
+    evaluation = _evaluation(record, policy)
+    ownership.exempt(evaluation)
+    if evaluation.verdict is None:
+        ownership.find_owner(evaluation, record.namespace_labels)
+    if evaluation.verdict is None and record.half is Half.MUTATE:
+        _rewrite(evaluation, record)
+    elif evaluation.verdict is None:
+        _validate(evaluation, record)
+    return conclude(evaluation, "")
+
+
+def rule_notes(record: DecisionRecord, policy: CompiledPolicy) -> tuple[Note, ...]:
+    """Return what each entry of the policy did to a new Pod; `record` is of its mutating half."""
+    service = policy.services.get(record.service)
+    is_new = record.operation == "CREATE" and not record.sub_resource and not record.workload
+    if service is None or not is_new or record.pod is None:
+        return ()
+    return explain(msgspec.json.decode(record.recorded), service, policy.hash)
+
+
+def _evaluation(record: DecisionRecord, policy: CompiledPolicy) -> Evaluation:
+    pod = record.pod
+    if pod is None or record.workload:
+        raise NotRecomputableError("the record does not hold the Pod")
+    request = Request(
+        uid="",
+        operation=record.operation,
+        resource="pods",
+        sub_resource=record.sub_resource,
+        namespace=record.namespace,
+        user=record.user,
+        dry_run=record.dry_run,
+        pod=pod,
+        old_pod=record.old_pod,
+    )
+    carried = pod.annotations.get(HASH_ANNOTATION)
+    return Evaluation(record.half, request, policy, carried in {None, policy.hash})
+
+
+def _rewrite(evaluation: Evaluation, record: DecisionRecord) -> None:
+    if record.degraded:
+        evaluation.degraded = record.degraded
+        evaluation.note("rewrite", f"{record.degraded}: preferred terms are left out")
+    stages.rewrite(evaluation)
+
+
+def _validate(evaluation: Evaluation, record: DecisionRecord) -> None:
+    found = tuple(
+        Finding(one.code, one.concern, one.mode, one.message, one.field)
+        for one in record.findings
+        if one.concern in _FROM_OUTSIDE
+    )
+    ran = [name for name, _ in record.stages]
+    if "breaker" in ran and "check" not in ran:
+        evaluation.note("breaker", "" if record.breaker is None else record.breaker.state)
+        evaluation.add_findings("breaker", found)
+        return
+    stages.check(evaluation)
+    if evaluation.verdict is None:
+        evaluation.add_findings("charge", found)
+    if evaluation.verdict is None:
+        evaluation.decide(Verdict.ADMIT, "charge", _charge(record))
+
+
+def _charge(record: DecisionRecord) -> str:
+    if record.uncounted:
+        return "not counted: the counters were unavailable"
+    if record.dry_run:
+        return "not charged (dry run)"
+    return "charged" if record.limits else "nothing to charge"

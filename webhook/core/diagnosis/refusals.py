@@ -1,0 +1,49 @@
+"""Refusals of Pods that never existed, from the conditions and Events of the controller that could not create them."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedOwner
+from webhook.core.findings import Code
+
+_DENIED = re.compile(r'admission webhook "(?P<webhook>[^"]+)" denied the request: (?P<text>.*)', re.DOTALL)
+_OURS = ".podgate.io"
+_KEEPS_A_CONDITION = frozenset({"ReplicaSet", "ReplicationController"})
+
+
+class CreateFailure(Struct, frozen=True):
+    """The newest refusal of a controller's Pod. `code`: the denial's, "" if somebody else refused it."""
+
+    at: str
+    message: str
+    code: str
+    webhook: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        return self.webhook.endswith(_OURS)
+
+
+def refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFailure | None:
+    """Return why a controller cannot create Pods; None if it can, or if nothing tells."""
+    if owner.wanted <= owner.present:
+        return None
+    failures = [one for one in events if one.reason == "FailedCreate" and one.involved_object.uid == owner.metadata.uid]
+    newest = max(failures, key=lambda one: one.at, default=None)
+    held = next((one for one in owner.status.conditions or () if one.type == "ReplicaFailure"), None)
+    if held is not None and held.status == "True":
+        return _refusal(newest.at if newest is not None else "", held.message or "")
+    if newest is None or (held is None and owner.kind in _KEEPS_A_CONDITION):
+        return None  # an Event lives for an hour, the condition as long as the failure
+    return _refusal(newest.at, newest.message or "")
+
+
+def _refusal(at: str, message: str) -> CreateFailure:
+    found = _DENIED.search(message)
+    if found is None:
+        return CreateFailure(at, message.removeprefix("Error creating: "), "")
+    webhook, text = found["webhook"], found["text"]
+    code = text.partition(":")[0]
+    return CreateFailure(at, text, code if code in set(Code) else "", webhook)

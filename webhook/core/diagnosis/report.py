@@ -1,0 +1,147 @@
+"""Report on one Pod or workload: a token by severity, the cause that matters most, and each part of its path."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from webhook.core.reporting.decision_record import RecordedBreaker, RecordedLimit
+
+
+class Fate(StrEnum):
+    """The token of a report, the most severe first. Of several Pods the most severe token is shown."""
+
+    DENIED = "Denied"
+    # Pods that wait in a queue for quota belong here, before gates of others.
+    GATED_BY_OTHERS = "GatedByOthers"
+    UNSCHEDULABLE = "Unschedulable"
+    FAILED = "Failed"
+    STARTING = "Starting"
+    TERMINATING = "Terminating"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    EXEMPT = "Exempt"
+    UNMATCHED = "Unmatched"
+    ADMITTED = "Admitted"
+    """A record says so, and the cluster was not asked, or has no such Pod any more."""
+    UNKNOWN = "Unknown"
+
+    @property
+    def severity(self) -> int:
+        """The place in this list: the smaller, the more severe."""
+        return list(Fate).index(self)
+
+
+class ReportSubject(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The object that a report is about."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    owner: str = ""
+    """Its controller, as KIND/NAME."""
+
+
+class AdmissionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The review of the Pod: by a record, or by what is left of it in the Pod and in Events."""
+
+    source: str
+    """Of these figures: `record`, `pod`, `event` or `policy`."""
+    decision: str
+    at: str = ""
+    service: str = ""
+    why_service: str = ""
+    policy: str = ""
+    user: str = ""
+    replica: str = ""
+    codes: tuple[str, ...] = ()
+    status_code: int = 0
+    message: str = ""
+    exemption: str = ""
+    degraded: str = ""
+    uncounted: bool = False
+    findings: tuple[str, ...] = ()
+    """Findings of concerns that are not enforced."""
+    trace_id: str = ""
+
+
+class RewrittenField(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One field that the policy wrote or removed, with the entry that did, and why."""
+
+    field: str
+    rule: str
+    value: str = ""
+    why: str = ""
+    removed: bool = False
+
+
+class NodeFilter(Struct, frozen=True):
+    """One requirement on nodes: how many fit it alone, and how many are left after those before it."""
+
+    by: str
+    requirement: str
+    fit: int
+    left: int
+
+
+class NodesReport(Struct, frozen=True, rename="camel"):
+    """Nodes of the cluster, and how many the policy, the Pod's own terms and taints leave."""
+
+    total: int
+    policy: tuple[NodeFilter, ...]
+    policy_leaves: int
+    own: tuple[NodeFilter, ...]
+    own_leave: int
+    """Nodes that fit the Pod's own terms, regardless of the policy."""
+    both_leave: int
+    taints: tuple[NodeFilter, ...]
+    """Taints that the Pod does not tolerate; `fit` is the number of nodes with it among those that both leave."""
+    left: int
+    names: tuple[str, ...]
+
+
+class SchedulingReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What the scheduler says of the Pod."""
+
+    scheduler: str = ""
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    at: str = ""
+
+
+class ContainerReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    name: str
+    state: str
+    message: str = ""
+    restarts: int = 0
+    exit_code: int | None = None
+
+
+class StartReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    phase: str = ""
+    containers: tuple[ContainerReport, ...] = ()
+    events: tuple[str, ...] = ()
+    """Warnings about the Pod, newest first."""
+
+
+class Report(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Everything that is known about one Pod or workload."""
+
+    token: Fate
+    summary: str
+    subject: ReportSubject
+    pods: dict[str, int] = {}
+    """Of a workload: the number of its Pods by token."""
+    admission: AdmissionReport | None = None
+    quota: tuple[RecordedLimit, ...] = ()
+    breaker: RecordedBreaker | None = None
+    rewritten: tuple[RewrittenField, ...] = ()
+    rules: tuple[str, ...] = ()
+    """The finding of each stage and rule, as in `review --explain`."""
+    gates: tuple[str, ...] = ()
+    scheduling: SchedulingReport | None = None
+    nodes: NodesReport | None = None
+    start: StartReport | None = None
+    unread: dict[str, str] = {}
+    """What could not be read, with the reason."""
