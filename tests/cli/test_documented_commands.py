@@ -1,0 +1,139 @@
+"""Each command in the documents exists, with its options: of Podgate by its own parser, of others by their verbs."""
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from tests.cli.documented_commands import PAGES, ROOT, Command, documented, flags_in_spans
+from webhook.cli import root
+
+COMMANDS = documented()
+OURS = [command for command in COMMANDS if command.words[0] == "podgate"]
+OTHERS = [command for command in COMMANDS if command.words[0] != "podgate"]
+LEAST_OF_OURS = 50
+VERBS = {
+    "kubectl": {
+        *("annotate", "apply", "auth", "create", "debug", "delete", "describe", "edit", "explain", "get", "kustomize"),
+        *("label", "logs", "patch", "port-forward", "rollout", "scale", "top"),
+    },
+    "helm": {"install", "template", "uninstall", "upgrade"},
+    "redis-cli": {"--cluster", "--latency", "-u", "CONFIG", "slowlog"},
+    "docker": {"build", "compose"},
+    "gh": {"attestation"},
+    "cosign": {"verify", "verify-attestation"},
+}
+SHELL = {
+    *("base64", "cd", "curl", "done", "eval", "export", "for", "grep", "head", "od", "prometheus", "python", "rm"),
+    *("sed", "tr", "true", "umask"),
+}
+"""Words of the shell, and programs whose arguments are checked nowhere but in tests that run the block."""
+
+FLAGS_OF_OTHERS = {
+    "--admission-control-config-file": "kube-apiserver",
+    "--create-namespace": "helm",
+    "--enable-certificate-owner-ref": "cert-manager",
+    "--server-side": "kubectl",
+    "--take-ownership": "helm",
+}
+
+
+def names(command: Command) -> str:
+    return str(command)
+
+
+def resolved(words: tuple[str, ...]) -> tuple[click.Context, list[str]]:
+    """Return the context of a command of Podgate and its arguments; UsageError if there is no such command."""
+    context = click.Context(root, info_name="podgate")
+    arguments = list(words[1:])
+    while isinstance(context.command, click.Group) and arguments and not arguments[0].startswith("-"):
+        name, command, arguments = context.command.resolve_command(context, arguments)
+        assert command is not None
+        context = click.Context(command, parent=context, info_name=name)
+    return context, arguments
+
+
+def parsed(context: click.Context, arguments: list[str]) -> None:
+    """Parse as the command line does, without reading files; UsageError as a user would get it."""
+    found, _, _ = context.command.make_parser(context).parse_args(list(arguments))
+    for parameter in context.command.get_params(context):
+        given = found.get(parameter.name or "")
+        if parameter.required and parameter.value_is_missing(given):
+            raise click.MissingParameter(ctx=context, param=parameter)
+        if isinstance(parameter.type, click.Choice) and isinstance(given, str):
+            parameter.type.convert(given, parameter, context)
+
+
+def flags_of(command: click.Command) -> Iterator[str]:
+    """Yield the flags of a command and of those below it."""
+    context = click.Context(command)
+    for parameter in command.get_params(context):
+        yield from (*parameter.opts, *parameter.secondary_opts)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from flags_of(child)
+
+
+@pytest.mark.parametrize("command", [one for one in OURS if not one.is_span], ids=names)
+def test_command_of_a_block_is_complete(command: Command) -> None:
+    context, arguments = resolved(command.words)
+    assert not isinstance(context.command, click.Group)
+    if arguments[-1:] == ["..."]:
+        assert known(context, arguments)
+    else:
+        parsed(context, arguments)
+
+
+@pytest.mark.parametrize("command", [one for one in OURS if one.is_span], ids=names)
+def test_command_of_a_code_span_exists_with_its_options(command: Command) -> None:
+    assert known(*resolved(command.words))
+
+
+def known(context: click.Context, arguments: list[str]) -> bool:
+    options = {"--help", *(one for parameter in context.command.get_params(context) for one in parameter.opts)}
+    return {word.partition("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)} <= options
+
+
+@pytest.mark.parametrize("command", OTHERS, ids=names)
+def test_command_of_another_program_has_a_verb_of_that(command: Command) -> None:
+    program, *arguments = command.words
+    if program == "make":
+        targets = re.findall(r"^([\w./-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert {word for word in arguments if not word.startswith("-") and "=" not in word} <= {*targets}
+    elif program in VERBS:
+        assert [word for word in arguments if word in VERBS[program]], f"{arguments}: no verb of {program}"
+    else:
+        assert program in SHELL
+
+
+def test_files_of_the_tree_exist() -> None:
+    words = {word for command in COMMANDS for word in command.words if re.match(r"(docs|manifests|tests)/[^$]*$", word)}
+    assert words
+    assert [word for word in sorted(words) if not (ROOT / word).exists()] == []
+
+
+def test_flag_of_a_code_span_exists() -> None:
+    flags = {*flags_of(root), *FLAGS_OF_OTHERS}
+    assert [(page, flag) for page, flag in sorted(flags_in_spans()) if flag not in flags] == []
+
+
+def test_commands_are_found() -> None:
+    assert len(PAGES) > 1
+    assert len(OURS) > LEAST_OF_OURS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("podgate", "statuss"),
+        ("podgate", "status", "--servers", "http://127.0.0.1:1"),
+        ("podgate", "status", "-o", "tables"),
+        ("podgate", "breaker", "reset"),
+    ],
+)
+def test_wrong_command_is_found(words: tuple[str, ...]) -> None:
+    with pytest.raises(click.UsageError):
+        parsed(*resolved(words))
