@@ -79,6 +79,15 @@ def test_server_commands_and_the_call_of_the_readme_work(tmp_path: Path) -> None
     assert response["auditAnnotations"]["client-id"] == "cluster-1"
 
 
+def test_commands_without_a_cluster_work_and_print_the_diff() -> None:
+    (script,) = shell_blocks("Policies without a cluster")
+    done = subprocess.run(
+        ["/bin/sh", "-e", "-c", script], cwd=ROOT, env=environment(), check=True, capture_output=True, text=True
+    )
+    (diff,) = re.findall(r"```diff\n(.*?)```", README, flags=re.DOTALL)
+    assert diff in done.stdout
+
+
 def test_the_two_commands_are_targets() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for command in ("demo", "test"):
