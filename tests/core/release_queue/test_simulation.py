@@ -1,0 +1,116 @@
+"""Hours of an overloaded pool in virtual time: who waits how long, what a release costs, never above the limit."""
+
+import tracemalloc
+from collections import defaultdict
+from collections.abc import Iterator
+from heapq import merge
+from statistics import mean
+from time import process_time
+
+from tests.core.release_queue.order_model import OrderModel
+from webhook.core.ledger.window_ring import Ring
+from webhook.core.quota import Holder
+from webhook.core.release_queue import Member, ReleaseOrder, WaitingPod
+
+_SECOND_US = 1_000_000
+_MINUTE_US = 60 * _SECOND_US
+_RANKS = {"gold": 0, "silver": 1, "bronze": 2}
+
+
+class _Pool:
+    """A pool of `hard` Pods a minute, whose queue is drained as soon as there is room."""
+
+    def __init__(self, order: ReleaseOrder | OrderModel, hard: int) -> None:
+        self.order, self.hard, self.ring = order, hard, Ring(60)
+        self.released: list[tuple[int, WaitingPod]] = []
+
+    def drain(self, now_us: int) -> int | None:
+        """Release what fits; return when the next Pod may fit, None if none waits."""
+        while (pod := self.order.take(now_us)) is not None:
+            used = self.ring.used(now_us).get("pods", 0)
+            if used >= self.hard:
+                free_us = self.ring.free_at_us(now_us, "pods", self.hard, 1)
+                assert free_us is not None
+                self.order.blocked(pod.uid, now_us, free_us, Holder.POOL)
+                return free_us
+            self.ring.add(now_us, {"pods": 1}, now_us)
+            self.order.released(pod.uid)
+            self.released.append((now_us, pod))
+        return None
+
+
+def _arrivals(per_minute: dict[str, int], minutes: int, services: int) -> Iterator[WaitingPod]:
+    """Yield Pods at even distances, each class spread over `services`."""
+
+    def of_class(name: str, rate: int) -> Iterator[tuple[int, WaitingPod]]:
+        for number in range(rate * minutes):
+            at_us = number * _MINUTE_US // rate
+            yield at_us, WaitingPod(f"{name}-{number:06}", f"{name}-{number % services}", at_us, {"pods": 1})
+
+    for _, pod in merge(*(of_class(name, rate) for name, rate in per_minute.items()), key=lambda one: one[0]):
+        yield pod
+
+
+def _members(services: int, ageing_us: int = 10 * _MINUTE_US) -> list[Member]:
+    return [Member(f"{name}-{n}", rank, ageing_us) for name, rank in _RANKS.items() for n in range(services)]
+
+
+def _run(pool: _Pool, pods: Iterator[WaitingPod]) -> dict[str, list[float]]:
+    """Feed the Pods, release in between, and return the waiting minutes of the released ones by class."""
+    wake_us: int | None = None
+    for pod in pods:
+        while wake_us is not None and wake_us <= pod.since_us:
+            wake_us = pool.drain(wake_us)
+        pool.order.add(pod)
+        wake_us = pool.drain(pod.since_us) or wake_us
+    waits: dict[str, list[float]] = defaultdict(list)
+    for at_us, pod in pool.released:
+        waits[pod.service.partition("-")[0]].append((at_us - pod.since_us) / _MINUTE_US)
+    return waits
+
+
+def test_two_hours_at_145_percent_starve_nobody() -> None:
+    pool = _Pool(ReleaseOrder(_members(3)), 100)
+    waits = _run(pool, _arrivals({"gold": 95, "silver": 30, "bronze": 20}, 120, 3))
+    shown = {name: (len(found), round(mean(found), 1)) for name, found in sorted(waits.items())}
+    print(f"released and mean wait in minutes, by class: {shown}")  # noqa: T201  the figures are the result
+    assert mean(waits["gold"]) < 4
+    assert len(waits["bronze"]) > 200
+    times = [at_us for at_us, _ in pool.released]
+    for number, at_us in enumerate(times[100:]):
+        assert at_us - times[number] >= _MINUTE_US, "never more than 100 in any minute"
+
+
+def test_the_order_of_a_long_queue_is_the_models() -> None:
+    members = _members(4, ageing_us=2 * _MINUTE_US)
+    pods = list(_arrivals({"gold": 30, "silver": 30, "bronze": 30}, 12, 4))
+    order, model = _Pool(ReleaseOrder(members), 45), _Pool(OrderModel({one.service: one for one in members}), 45)
+    _run(order, iter(pods))
+    _run(model, iter(pods))
+    assert order.released == model.released
+    assert len(order.released) > 400
+
+
+def test_cost_of_a_hundred_thousand_waiting_pods() -> None:
+    """300 services in 30 pools: all Pods wait at once, and are released as far as there is room."""
+    members = {n: _members(10, 10 * _MINUTE_US)[n * 10 : n * 10 + 10] for n in range(3)}
+    tracemalloc.start()
+    orders = []
+    for pool in range(30):
+        services = [Member(f"p{pool}-{one.service}", one.rank, one.ageing_us) for one in members[pool % 3]]
+        order = ReleaseOrder(services)
+        for number in range(3334):
+            order.add(WaitingPod(f"{pool}-{number}", services[number % 10].service, number, {"pods": 1}))
+        orders.append(order)
+    pod_bytes = tracemalloc.get_traced_memory()[0] / sum(map(len, orders))
+    tracemalloc.stop()
+    started = process_time()
+    count = 0
+    for order in orders:
+        while (pod := order.take(_MINUTE_US)) is not None:
+            order.released(pod.uid)
+            count += 1
+    seconds = process_time() - started
+    print(f"{pod_bytes:.0f} bytes a waiting Pod, {seconds / count * 1e6:.0f} us of CPU a release")  # noqa: T201
+    assert count == 30 * 3334
+    assert pod_bytes < 2000

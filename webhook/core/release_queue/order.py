@@ -1,0 +1,189 @@
+"""Release order of one queue: SLA class, then turns of its services, then priority and age. Ageing lifts Pods."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from webhook.core.quota import Holder
+from webhook.core.release_queue.lane import Lane
+from webhook.core.release_queue.model import Member, WaitingPod
+
+_LaneKey = tuple[str, int, frozenset[tuple[str, int]]]
+
+
+class _Candidate(Struct, frozen=True):
+    """The next Pod of a service. If it is blocked, room is kept for it: no Pod behind it may be released."""
+
+    lane: Lane
+    pod: WaitingPod
+    is_blocked: bool = False
+
+
+class _Taken(Struct, frozen=True):
+    """A Pod that is being released; `natives` restores the count of its class."""
+
+    pod: WaitingPod
+    lane: Lane
+    rank: int
+    natives: int
+    kept_for: Holder | None
+    """Room was kept for it because of a limit of this holder: until the store answers, the Pods behind it wait."""
+
+
+class ReleaseOrder:
+    """The waiting Pods of one service, or of the services of one pool. It proposes Pods; the store decides.
+
+    `take` proposes a Pod. The caller charges it, and then calls `released`, or `blocked` if it does not fit yet.
+
+    - A class releases its own Pods first. Its services take turns.
+    - After each `ageing` period, a waiting Pod also belongs to the next higher class, as a lifted Pod. While that class
+      has Pods of its own, lifted Pods take `liftedShare` of its releases, in the order in which they were lifted.
+    - A Pod that does not fit is passed. After one `ageing` period room is kept for it: the Pods behind it wait, those
+      of its service, or those of the whole queue if a limit of the pool blocks it.
+    """
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self._members = {member.service: member for member in members}
+        self._turns: dict[int, list[str]] = {
+            rank: [] for rank in sorted({member.rank for member in self._members.values()})
+        }
+        """The services of each class, in the order of their turns."""
+        for member in self._members.values():
+            self._turns[member.rank].append(member.service)
+        self._natives = dict.fromkeys(self._turns, 0)
+        """For each class, how many of its own Pods were released since the last lifted one."""
+        self._lanes: dict[str, dict[_LaneKey, Lane]] = {name: {} for name in self._members}
+        self._waiting: dict[str, Lane] = {}
+        self._taken: dict[str, _Taken] = {}
+
+    def __len__(self) -> int:
+        """Return the number of waiting Pods, without those that `take` has returned."""
+        return len(self._waiting)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._waiting or uid in self._taken
+
+    def add(self, pod: WaitingPod) -> None:
+        """Add a Pod of a member, unless its uid is known."""
+        if pod.uid not in self:
+            lanes, key = self._lanes[pod.service], _lane_key(pod)
+            if key not in lanes:
+                lanes[key] = Lane(self._members[pod.service])
+            self._insert(pod, lanes[key])
+
+    def remove(self, uid: str) -> None:
+        """Remove a Pod that no longer waits, if it is known; if it is being released, forget that."""
+        if (lane := self._waiting.pop(uid, None)) is not None:
+            self._drop_if_empty(lane.remove(uid), lane)
+        elif (taken := self._taken.pop(uid, None)) is not None:
+            self._drop_if_empty(taken.pod, taken.lane)
+
+    def take(self, now_us: int) -> WaitingPod | None:
+        """Return the Pod to release next, and take it out; None if no Pod may be released now."""
+        if any(taken.kept_for is Holder.POOL for taken in self._taken.values()):
+            return None
+        for rank, natives in self._natives.items():
+            native, lifted = self._native(rank, now_us), self._lifted(rank, now_us)
+            is_lifted = lifted is not None and (native is None or natives >= lifted.lane.member.natives_per_lifted)
+            chosen = lifted if is_lifted else native
+            if chosen is not None:
+                return None if chosen.is_blocked else self._take(chosen, rank, now_us, has_native=native is not None)
+        return None
+
+    def released(self, uid: str) -> None:
+        """Note that a Pod which `take` returned is charged."""
+        if (taken := self._taken.pop(uid, None)) is not None:
+            taken.lane.fitted()
+            self._drop_if_empty(taken.pod, taken.lane)
+
+    def blocked(self, uid: str, now_us: int, until_us: int, by: Holder) -> None:
+        """Put a Pod back that does not fit before `until_us`, because of a limit of `by`."""
+        if (taken := self._taken.pop(uid, None)) is None:
+            return
+        self._insert(taken.pod, taken.lane)
+        taken.lane.block(now_us, until_us, by)
+        self._natives[taken.rank] = max(self._natives[taken.rank] - 1, taken.natives)
+        self._move_turn(taken.lane.member, to_front=True)
+
+    def retry(self, service: str) -> None:
+        """Forget which Pods of a service did not fit: there may be room now."""
+        for lane in self._lanes[service].values():
+            lane.blocked_until_us = 0
+
+    def next_at_us(self, now_us: int) -> int | None:
+        """Return when the first of the blocked Pods may fit; None if none is blocked."""
+        times = [lane.blocked_until_us for lanes in self._lanes.values() for lane in lanes.values() if len(lane)]
+        return min((time for time in times if time > now_us), default=None)
+
+    def position(self, uid: str, now_us: int) -> int:
+        """Return the position of a waiting Pod by class and age, from 1. Takes time in proportion to the queue."""
+        pods = [(self._standing(pod, now_us), pod.uid) for lane in set(self._waiting.values()) for pod in lane]
+        own = next(standing for standing, name in pods if name == uid)
+        return 1 + sum(standing < own for standing, _ in pods)
+
+    def _standing(self, pod: WaitingPod, now_us: int) -> tuple[int, int, str]:
+        member = self._members[pod.service]
+        ranks = [rank for rank in self._turns if rank <= member.rank]
+        lifted = max(0, now_us - pod.since_us) // member.ageing_us
+        return ranks[max(0, len(ranks) - 1 - lifted)], pod.since_us, pod.uid
+
+    def _native(self, rank: int, now_us: int) -> _Candidate | None:
+        """Return the next of a class's own Pods: of the first service in turn that has one."""
+        for service in self._turns[rank]:
+            for candidate in self._candidates(service, now_us):
+                return candidate
+        return None
+
+    def _lifted(self, rank: int, now_us: int) -> _Candidate | None:
+        """Return the Pod of a lower class that was lifted to this class first."""
+        found: list[tuple[int, str, _Candidate]] = []
+        for member in self._members.values():
+            steps = sum(rank < one <= member.rank for one in self._turns)
+            for one in self._candidates(member.service, now_us) if steps else ():
+                lifted_us = one.pod.since_us + steps * member.ageing_us
+                if lifted_us <= now_us:
+                    found.append((lifted_us, one.pod.uid, one))
+        return min(found, key=lambda one: one[:2])[2] if found else None
+
+    def _candidates(self, service: str, now_us: int) -> Iterator[_Candidate]:
+        """Yield the first Pod of each lane that may be released, in the service's order."""
+        if any(taken.kept_for and taken.pod.service == service for taken in self._taken.values()):
+            return
+        lanes = [lane for lane in self._lanes[service].values() if len(lane)]
+        for lane in sorted(lanes, key=lambda lane: lane.first().by_priority):
+            if not lane.is_blocked(now_us):
+                yield _Candidate(lane, lane.first())
+            elif lane.keeps_room(now_us):
+                if lane.blocked_by is Holder.POOL:
+                    yield _Candidate(lane, lane.first(), is_blocked=True)
+                return
+
+    def _take(self, chosen: _Candidate, rank: int, now_us: int, *, has_native: bool) -> WaitingPod:
+        pod, lane, natives = chosen.pod, chosen.lane, self._natives[rank]
+        lane.remove(pod.uid)
+        del self._waiting[pod.uid]
+        self._taken[pod.uid] = _Taken(pod, lane, rank, natives, lane.blocked_by if lane.keeps_room(now_us) else None)
+        if lane.member.rank == rank:
+            self._natives[rank] += 1
+            self._move_turn(lane.member, to_front=False)
+        elif has_native:
+            self._natives[rank] = 0
+        return pod
+
+    def _move_turn(self, member: Member, *, to_front: bool) -> None:
+        turns = self._turns[member.rank]
+        turns.remove(member.service)
+        turns.insert(0 if to_front else len(turns), member.service)
+
+    def _insert(self, pod: WaitingPod, lane: Lane) -> None:
+        lane.add(pod)
+        self._waiting[pod.uid] = lane
+
+    def _drop_if_empty(self, pod: WaitingPod, lane: Lane) -> None:
+        is_used = len(lane) or any(taken.lane is lane for taken in self._taken.values())
+        if not is_used:
+            self._lanes[pod.service].pop(_lane_key(pod), None)
+
+
+def _lane_key(pod: WaitingPod) -> _LaneKey:
+    return pod.scope, pod.priority, frozenset(pod.cost.items())
