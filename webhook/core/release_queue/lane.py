@@ -7,7 +7,7 @@ from webhook.core.quota import Holder
 from webhook.core.release_queue.model import Member, WaitingPod
 
 
-class Lane:
+class PodLane:
     """Pods by age, and what the store answered last for one of them."""
 
     def __init__(self, member: Member) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from webhook.core.quota import Holder
-from webhook.core.release_queue.lane import Lane
+from webhook.core.release_queue.lane import PodLane
 from webhook.core.release_queue.model import Member, WaitingPod
 
 _LaneKey = tuple[str, int, frozenset[tuple[str, int]]]
@@ -14,7 +14,7 @@ _LaneKey = tuple[str, int, frozenset[tuple[str, int]]]
 class _Candidate(Struct, frozen=True):
     """The next Pod of a service. If it is blocked, room is kept for it: no Pod behind it may be released."""
 
-    lane: Lane
+    lane: PodLane
     pod: WaitingPod
     is_blocked: bool = False
 
@@ -23,7 +23,7 @@ class _Taken(Struct, frozen=True):
     """A Pod that is being released; `natives` restores the count of its class."""
 
     pod: WaitingPod
-    lane: Lane
+    lane: PodLane
     rank: int
     natives: int
     kept_for: Holder | None
@@ -52,8 +52,8 @@ class ReleaseOrder:
             self._turns[member.rank].append(member.service)
         self._natives = dict.fromkeys(self._turns, 0)
         """For each class, how many of its own Pods were released since the last lifted one."""
-        self._lanes: dict[str, dict[_LaneKey, Lane]] = {name: {} for name in self._members}
-        self._waiting: dict[str, Lane] = {}
+        self._lanes: dict[str, dict[_LaneKey, PodLane]] = {name: {} for name in self._members}
+        self._waiting: dict[str, PodLane] = {}
         self._taken: dict[str, _Taken] = {}
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class ReleaseOrder:
         if pod.uid not in self:
             lanes, key = self._lanes[pod.service], _lane_key(pod)
             if key not in lanes:
-                lanes[key] = Lane(self._members[pod.service])
+                lanes[key] = PodLane(self._members[pod.service])
             self._insert(pod, lanes[key])
 
     def remove(self, uid: str) -> None:
@@ -175,11 +175,11 @@ class ReleaseOrder:
         turns.remove(member.service)
         turns.insert(0 if to_front else len(turns), member.service)
 
-    def _insert(self, pod: WaitingPod, lane: Lane) -> None:
+    def _insert(self, pod: WaitingPod, lane: PodLane) -> None:
         lane.add(pod)
         self._waiting[pod.uid] = lane
 
-    def _drop_if_empty(self, pod: WaitingPod, lane: Lane) -> None:
+    def _drop_if_empty(self, pod: WaitingPod, lane: PodLane) -> None:
         is_used = len(lane) or any(taken.lane is lane for taken in self._taken.values())
         if not is_used:
             self._lanes[pod.service].pop(_lane_key(pod), None)
