@@ -18,6 +18,7 @@ from webhook.core.kubernetes.pod_size import LARGE_BYTES, measure
 from webhook.core.quota import Acquire
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PolicySource, Review
+from webhook.ports.traces import STORE, TimedCalls, TraceSampler, not_sampled, timed_calls
 
 
 class UnknownNamespaceError(Exception):
@@ -49,6 +50,7 @@ class Interceptor:
         namespaces: NamespaceLabels,
         observer: Observer,
         on_uncounted: Callable[[Acquire], None] = lambda _: None,
+        sample: TraceSampler = not_sampled,
     ) -> None:
         """Create it. `on_uncounted` receives the charge of each Pod admitted although the store gave no answer."""
         self._policies = policies
@@ -56,6 +58,7 @@ class Interceptor:
         self._namespaces = namespaces
         self._observer = observer
         self._on_uncounted = on_uncounted
+        self._sample = sample
         self._large_pods = ThreadPoolExecutor(1, "large-pod")
         # The cheapest denials come first; the stage that charges comes last.
         self._pod_stages: dict[Half, tuple[Stage, ...]] = {
@@ -89,6 +92,9 @@ class Interceptor:
         else:
             request = review.decode(body)
         laps = [("decode", perf_counter_ns() - started_ns)]
+        trace = self._sample(half, request, traceparent, wall_ns)
+        timed = None if trace is None else TimedCalls(started_ns)
+        timed_calls.set(timed)
 
         policy, hash_known = self._known_policy(half, request) or await self._refreshed_policy(request)
         if policy is None:
@@ -110,7 +116,8 @@ class Interceptor:
         answer = Answer(review.encode(decision), decision)
         took_ns = perf_counter_ns() - started_ns
         laps.append(("answer", took_ns))
-        self._observer.reviewed(Review(decision, caller, wall_ns, took_ns, tuple(laps), traceparent, request))
+        calls = () if timed is None else timed.calls
+        self._observer.reviewed(Review(decision, caller, wall_ns, took_ns, tuple(laps), trace, calls, request))
         return answer
 
     async def _decode_large(self, body: bytes) -> tuple[Request, bool]:
@@ -179,13 +186,18 @@ class Interceptor:
         else:
             asked = charging.acquire(evaluation)
         evaluation.asked = asked
+        timed, asked_ns = timed_calls.get(), perf_counter_ns()
         try:
             receipt = await self._store.acquire(asked)
         except StoreUnavailableError as error:
+            if timed is not None:
+                timed.add(STORE, asked_ns, error=str(error))
             charging.admit_or_deny_uncounted(evaluation, str(error))
             if evaluation.uncounted:
                 self._on_uncounted(asked)
             return
+        if timed is not None:
+            timed.add(STORE, asked_ns)
         charging.record_receipt(evaluation, receipt)
         for transition in receipt.transitions:
             self._observer.transitioned(transition)

@@ -1,15 +1,14 @@
-"""Traces: sampled before a span is made, parents honoured, stages as children, OTLP on the wire."""
+"""Spans of sampled reviews, transitions and refunds: stages and calls as children, OTLP on the wire."""
 
 import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from aiohttp import web
 from msgspec.structs import replace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -18,6 +17,14 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import (
+    db_attributes,
+    error_attributes,
+    http_attributes,
+    k8s_attributes,
+    server_attributes,
+    user_attributes,
+)
 from opentelemetry.trace import (
     NonRecordingSpan,
     SpanContext,
@@ -29,18 +36,26 @@ from opentelemetry.trace import (
 
 from tests.harness.records import ADMITTED, ADVISED, AT_NS, AT_US, QUOTA_DENIED, policy, review, transition
 from tests.harness.server_process import Files, pod, serving
-from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX, Traces, open_traces
+from tests.harness.trace_receiver import spans_of, trace_receiver
+from webhook.adapters.traces import RatioSampler, Traces, open_traces
 from webhook.adapters.traces.spans import Spans
-from webhook.core.admission.decision import Half, StageNote, WouldWrite
+from webhook.controller.reports import NEVER_CREATED
+from webhook.core.admission.decision import Decision, Half, StageNote, WouldWrite
+from webhook.core.admission.review import Request
 from webhook.core.breaker import State
 from webhook.core.kubernetes.admission_response import ResponseStatus
+from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import Receipt
+from webhook.core.quota import Receipt, UnseenPod
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
+from webhook.ports.traces import REDIS, STORE, ReviewTrace, SpanReference, TimedCall
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-01"
 UNSAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-00"
+PARENT = SpanReference(TRACE_ID, SPAN_ID)
+OWN = ReviewTrace(SpanReference("1" * 32, "2" * 16))
+FOLLOWING = ReviewTrace(SpanReference(TRACE_ID, "2" * 16), PARENT)
 STAGES = (("decode", 10_000), ("own", 15_000), ("charge", 600_000), ("answer", 650_000))
 NOTED = replace(
     QUOTA_DENIED,
@@ -59,34 +74,30 @@ RESOURCE = Resource.create({"service.name": "podgate"})
 
 
 class Recorder:
-    """Traces over an exporter in memory, with the random draw decided by the test."""
+    """Traces over an exporter in memory."""
 
-    def __init__(self, draw: float, *, follows: bool = True) -> None:
+    def __init__(self, ratio: float = 0.01) -> None:
         self.exporter = InMemorySpanExporter()
-        spans = Spans(SimpleSpanProcessor(self.exporter), RESOURCE)
-        self.traces = Traces(spans, ratio=0.01, draw=lambda: draw, follows=follows)
+        spans = Spans(SimpleSpanProcessor(self.exporter), RESOURCE, "redis.podgate-system.svc:6379")
+        self.traces = Traces(spans, RatioSampler(ratio), lambda: AT_NS)
+
+    def add(self, decision: Decision = ADMITTED, duration_ns: int = 700_000, **more: Any) -> None:
+        self.traces.reviewed(review(decision, duration_ns, **{"trace": OWN, **more}))
 
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self.exporter.get_finished_spans()}
 
 
 @pytest.fixture
-def sampled() -> Iterator[Recorder]:
-    recorder = Recorder(0.0099)
+def recorder() -> Iterator[Recorder]:
+    recorder = Recorder()
     yield recorder
     recorder.traces.shutdown()
 
 
-@pytest.fixture
-def unsampled() -> Iterator[Recorder]:
-    recorder = Recorder(0.01)
-    yield recorder
-    recorder.traces.shutdown()
-
-
-def test_review_is_one_span_with_its_stages_as_children(sampled: Recorder) -> None:
-    sampled.traces.reviewed(review(NOTED, 700_000, stages=STAGES))
-    spans = sampled.spans()
+def test_review_is_one_span_with_its_stages_as_children(recorder: Recorder) -> None:
+    recorder.add(NOTED, 700_000, stages=STAGES)
+    spans = recorder.spans()
     root = spans["review validate"]
     assert (root.start_time, root.end_time, root.kind, root.parent) == (AT_NS, AT_NS + 700_000, SpanKind.SERVER, None)
     children = [(name, spans[name].start_time - AT_NS, spans[name].end_time - AT_NS) for name, _ in STAGES]
@@ -114,11 +125,11 @@ def on_the_wire(exporter: InMemorySpanExporter) -> tuple[ExportTraceServiceReque
     return request, are_children
 
 
-@pytest.mark.parametrize("parent", [None, SAMPLED])
-def test_spans_on_the_wire_are_those_of_the_tracer(sampled: Recorder, parent: str | None) -> None:
+@pytest.mark.parametrize("parent", [None, PARENT])
+def test_spans_on_the_wire_are_those_of_the_tracer(recorder: Recorder, parent: SpanReference | None) -> None:
     receipt = Receipt(AT_US, transitions=(TRIPPED,))
     failed = replace(NOTED, status=ResponseStatus(500, "InternalError"), receipt=receipt)
-    sampled.traces.reviewed(review(failed, 700_000, traceparent=parent, stages=STAGES))
+    recorder.add(failed, 700_000, trace=ReviewTrace(OWN.span, parent), stages=STAGES)
 
     exporter = InMemorySpanExporter()
     provider = TracerProvider(resource=RESOURCE, shutdown_on_exit=False)
@@ -126,7 +137,7 @@ def test_spans_on_the_wire_are_those_of_the_tracer(sampled: Recorder, parent: st
     tracer = provider.get_tracer("podgate")
     remote = SpanContext(int(TRACE_ID, 16), int(SPAN_ID, 16), is_remote=True, trace_flags=TraceFlags(1))
     above = Context() if parent is None else set_span_in_context(NonRecordingSpan(remote), Context())
-    attributes = sampled.spans()["review validate"].attributes
+    attributes = recorder.spans()["review validate"].attributes
     root = tracer.start_span("review validate", above, kind=SpanKind.SERVER, attributes=attributes, start_time=AT_NS)
     root.set_status(StatusCode.ERROR, "InternalError")
     root.add_event("breaker transition", MOVED, AT_NS + 700_000)
@@ -138,13 +149,16 @@ def test_spans_on_the_wire_are_those_of_the_tracer(sampled: Recorder, parent: st
         tracer.start_span(name, below, attributes=noted, start_time=begin_ns).end(AT_NS + end_ns)
         begin_ns = AT_NS + end_ns
     root.end(AT_NS + 700_000)
-    assert on_the_wire(sampled.exporter) == on_the_wire(exporter)
+    assert on_the_wire(recorder.exporter) == on_the_wire(exporter)
     provider.shutdown()
 
 
-def test_span_attributes_show_the_decision(sampled: Recorder) -> None:
-    sampled.traces.reviewed(review(NOTED))
-    assert sampled.spans()["review validate"].attributes == {
+def test_span_attributes_show_the_decision(recorder: Recorder) -> None:
+    recorder.add(NOTED)
+    assert recorder.spans()["review validate"].attributes == {
+        "http.request.method": "POST",
+        "http.route": "/validate",
+        "http.response.status_code": 200,
         "podgate.review.uid": "review-1",
         "podgate.half": "validate",
         "podgate.operation": "CREATE",
@@ -163,162 +177,119 @@ def test_span_attributes_show_the_decision(sampled: Recorder) -> None:
     }
 
 
-def test_span_names_the_concerns_that_enforce_would_write(sampled: Recorder) -> None:
+def test_span_names_the_concerns_that_enforce_would_write(recorder: Recorder) -> None:
     written = tuple(WouldWrite(concern, Mode.WARN, ("spec.x",)) for concern in ("placement", "resources"))
-    sampled.traces.reviewed(review(replace(ADMITTED, would_write=written)))
-    assert sampled.spans()["review validate"].attributes["podgate.would_rewrite"] == "placement,resources"
+    recorder.add(replace(ADMITTED, would_write=written))
+    assert recorder.spans()["review validate"].attributes["podgate.would_rewrite"] == "placement,resources"
 
 
-def test_span_of_a_template_names_the_workload_and_no_pod(sampled: Recorder) -> None:
-    sampled.traces.reviewed(review(ADVISED))
-    attributes = sampled.spans()["review validate"].attributes
+def test_span_of_a_template_names_the_workload_and_no_pod(recorder: Recorder) -> None:
+    recorder.add(ADVISED)
+    attributes = recorder.spans()["review validate"].attributes
     assert attributes["podgate.workload"] == "deployment.apps/payment-api"
     assert not {"k8s.pod.name", "k8s.pod.uid"} & set(attributes)
 
 
-def test_denial_is_no_error_and_an_internal_error_is(sampled: Recorder) -> None:
-    sampled.traces.reviewed(review(QUOTA_DENIED))
-    assert sampled.spans()["review validate"].status.status_code is StatusCode.UNSET
-    sampled.exporter.clear()
-    sampled.traces.reviewed(review(replace(ADMITTED, status=ResponseStatus(500, "InternalError"))))
-    assert sampled.spans()["review validate"].status.status_code is StatusCode.ERROR
+def test_denial_is_no_error_and_an_internal_error_is(recorder: Recorder) -> None:
+    recorder.add(QUOTA_DENIED)
+    assert recorder.spans()["review validate"].status.status_code is StatusCode.UNSET
+    recorder.exporter.clear()
+    recorder.add(replace(ADMITTED, status=ResponseStatus(500, "InternalError")))
+    assert recorder.spans()["review validate"].status.status_code is StatusCode.ERROR
 
 
-def test_ratio_decides_without_a_parent(sampled: Recorder, unsampled: Recorder) -> None:
-    for recorder in (sampled, unsampled):
-        recorder.traces.reviewed(review())
-    assert len(sampled.spans()) == 1
-    assert not unsampled.spans()
-
-
-def test_sampled_parent_is_followed_whatever_the_ratio(unsampled: Recorder) -> None:
-    unsampled.traces.reviewed(review(traceparent=SAMPLED, stages=STAGES))
-    spans = unsampled.spans()
-    root = spans["review validate"]
-    assert f"{root.context.trace_id:032x}" == TRACE_ID
-    assert f"{root.parent.span_id:016x}" == SPAN_ID
-    assert root.parent.is_remote
-    assert {span.context.trace_id for span in spans.values()} == {root.context.trace_id}
-
-
-def test_unsampled_parent_is_followed(sampled: Recorder) -> None:
-    sampled.traces.reviewed(review(traceparent=UNSAMPLED))
-    assert not sampled.spans()
-
-
-def test_sampled_parents_beyond_the_bound_are_sampled_by_ratio(
-    unsampled: Recorder,
-) -> None:
-    for _ in range(FOLLOWED_PER_SECOND_MAX + 3):
-        unsampled.traces.reviewed(review(traceparent=SAMPLED))
-    assert len(unsampled.exporter.get_finished_spans()) == FOLLOWED_PER_SECOND_MAX
-    assert unsampled.traces.sampled_parents() == {"followed": FOLLOWED_PER_SECOND_MAX, "limited": 3}
-    unsampled.traces.reviewed(replace(review(traceparent=SAMPLED), started_ns=AT_NS + 1_000_000_000))
-    assert len(unsampled.exporter.get_finished_spans()) == FOLLOWED_PER_SECOND_MAX + 1
-
-
-def test_sampled_trace_beyond_the_bound_links_its_parent(sampled: Recorder) -> None:
-    for _ in range(FOLLOWED_PER_SECOND_MAX + 1):
-        sampled.traces.reviewed(review(traceparent=SAMPLED))
-    *_, last = sampled.exporter.get_finished_spans()
-    assert last.parent is None
-    assert f"{last.context.trace_id:032x}" != TRACE_ID
-    assert [f"{link.context.trace_id:032x}" for link in last.links] == [TRACE_ID]
-
-
-@pytest.mark.parametrize("traceparent", [SAMPLED, UNSAMPLED])
-def test_linked_trace_is_sampled_independently_of_its_parent(traceparent: str) -> None:
-    for draw, spans in ((0.0099, 1), (0.01, 0)):
-        recorder = Recorder(draw, follows=False)
-        recorder.traces.reviewed(review(traceparent=traceparent))
-        found = recorder.exporter.get_finished_spans()
-        recorder.traces.shutdown()
-        assert [(span.parent, [f"{link.context.span_id:016x}" for link in span.links]) for span in found] == [
-            (None, [SPAN_ID])
-        ] * spans
-        assert recorder.traces.sampled_parents() == {"followed": 0, "limited": 0}
-
-
-@pytest.mark.parametrize(
-    "traceparent",
-    [
-        "",
-        "garbage",
-        f"ff-{TRACE_ID}-{SPAN_ID}-00",
-        f"00-{'0' * 32}-{SPAN_ID}-00",
-        f"00-{TRACE_ID}-{'0' * 16}-00",
-        f"00-{TRACE_ID.upper()}-{SPAN_ID}-00",
-        f"{UNSAMPLED}-more",
-        f"{UNSAMPLED}\n",
-    ],
-)
-def test_malformed_parent_is_ignored(sampled: Recorder, traceparent: str) -> None:
-    sampled.traces.reviewed(review(traceparent=traceparent))
-    root = sampled.spans()["review validate"]
-    assert root.parent is None
-    assert f"{root.context.trace_id:032x}" != TRACE_ID
-
-
-def test_later_traceparent_version_is_accepted(sampled: Recorder) -> None:
-    sampled.traces.reviewed(review(traceparent=f"01-{TRACE_ID}-{SPAN_ID}-00-more"))
-    assert not sampled.spans()
-
-
-def test_transition_is_an_event_of_its_review(sampled: Recorder) -> None:
-    sampled.traces.reviewed(review(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,)))))
-    [event] = sampled.spans()["review validate"].events
+def test_transition_is_an_event_of_its_review(recorder: Recorder) -> None:
+    recorder.add(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,))))
+    [event] = recorder.spans()["review validate"].events
     assert (event.name, dict(event.attributes or {})) == ("breaker transition", MOVED)
-    sampled.exporter.clear()
-    sampled.traces.reviewed(review(ADMITTED))
-    assert not sampled.spans()["review validate"].events
+    recorder.exporter.clear()
+    recorder.add(ADMITTED)
+    assert not recorder.spans()["review validate"].events
 
 
-def test_transition_has_its_own_span_whatever_the_ratio(unsampled: Recorder) -> None:
-    unsampled.traces.reviewed(review(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,)))))
-    unsampled.traces.transitioned(TRIPPED)
-    [(name, span)] = unsampled.spans().items()
+def test_transition_has_its_own_span_whatever_the_ratio(recorder: Recorder) -> None:
+    recorder.add(replace(QUOTA_DENIED, receipt=Receipt(AT_US, transitions=(TRIPPED,))), trace=None)
+    recorder.traces.transitioned(TRIPPED)
+    [(name, span)] = recorder.spans().items()
     assert (name, dict(span.attributes or {}), span.parent) == ("breaker transition", MOVED, None)
     assert (span.start_time, span.end_time) == (AT_US * 1000, AT_US * 1000)
 
 
-def test_other_reports_make_no_span(sampled: Recorder) -> None:
-    sampled.traces.refused("no_token", "")
-    sampled.traces.policy_loaded(policy("payment-api"))
-    sampled.traces.policy_failed(["error"])
-    assert not sampled.spans()
+def test_other_reports_make_no_span(recorder: Recorder) -> None:
+    recorder.traces.refused("no_token", "")
+    recorder.traces.policy_loaded(policy("payment-api"))
+    recorder.traces.policy_failed(["error"])
+    assert not recorder.spans()
 
 
-@asynccontextmanager
-async def collector() -> AsyncIterator[tuple[str, list[tuple[str, str, ExportTraceServiceRequest]]]]:
-    """Run an OTLP/HTTP receiver; yield its address and the received requests."""
-    received: list[tuple[str, str, ExportTraceServiceRequest]] = []
+def test_refund_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() -> None:
+    recorder = Recorder(0.5)
+    for last in ("7", "8"):
+        uid = f"6f6b9a8e-1c1e-4a52-9a7e-{last}f0000000000"
+        recorder.traces.refunded("payment-api", UnseenPod(uid, "payments", "web-1", 61_000_000), NEVER_CREATED)
+    [span] = recorder.exporter.get_finished_spans()
+    assert (span.name, f"{span.context.trace_id:032x}") == ("refund", "6f6b9a8e1c1e4a529a7e7f0000000000")
+    assert (span.start_time, span.end_time) == (AT_NS - 61_000_000_000, AT_NS)
+    assert span.attributes["podgate.refund.cause"] == NEVER_CREATED
 
-    async def collect(request: web.Request) -> web.Response:
-        body = ExportTraceServiceRequest.FromString(await request.read())
-        received.append((request.path, request.content_type, body))
-        return web.Response()
 
-    application = web.Application()
-    application.router.add_post("/{path:.*}", collect)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    try:
-        yield f"http://{host}:{port}", received
-    finally:
-        await runner.cleanup()
+CALLS = (
+    TimedCall(REDIS, 120_000, 580_000, server="", shared_by=7),
+    TimedCall(STORE, 16_000, 590_000),
+)
+LATE = "timeout: no answer within 50 ms"
+
+
+def test_calls_are_below_their_stage_and_redis_is_below_the_store(recorder: Recorder) -> None:
+    recorder.add(NOTED, 700_000, stages=STAGES, calls=CALLS)
+    spans = recorder.spans()
+    store, redis = spans["store acquire"], spans["EVALSHA"]
+    assert store.parent.span_id == spans["charge"].context.span_id
+    assert redis.parent.span_id == store.context.span_id
+    assert (store.start_time - AT_NS, store.end_time - AT_NS) == (16_000, 590_000)
+    assert (redis.start_time - AT_NS, redis.end_time - AT_NS) == (120_000, 580_000)
+    assert (store.kind, redis.kind) == (SpanKind.INTERNAL, SpanKind.CLIENT)
+    assert redis.attributes == {
+        "db.system.name": "redis",
+        "db.operation.name": "EVALSHA",
+        "podgate.redis.operations": 7,
+        "server.address": "redis.podgate-system.svc",
+        "server.port": 6379,
+    }
+
+
+def test_failed_calls_show_the_error_and_the_node_of_the_cluster(recorder: Recorder) -> None:
+    calls = TimedCall(REDIS, 20_000, 590_000, LATE, "[fd00::1]:7001"), TimedCall(STORE, 16_000, 595_000, LATE)
+    recorder.add(NOTED, 700_000, stages=STAGES, calls=calls)
+    redis, store = recorder.spans()["EVALSHA"], recorder.spans()["store acquire"]
+    assert {(span.status.status_code, span.status.description) for span in (redis, store)} == {(StatusCode.ERROR, LATE)}
+    assert (redis.attributes["error.type"], store.attributes["error.type"]) == ("timeout", "timeout")
+    assert (redis.attributes["server.address"], redis.attributes["server.port"]) == ("fd00::1", 7001)
+
+
+def test_other_attributes_than_podgates_are_of_the_semantic_conventions(recorder: Recorder) -> None:
+    replica_sets = "system:serviceaccount:kube-system:replicaset-controller"
+    owner = OwnerReference("apps/v1", "ReplicaSet", "payment-api", "owner-1", controller=True)
+    pod = Pod(metadata=PodMetadata(owner_references=(owner,)), spec=PodSpec())
+    request = Request("review-1", "CREATE", "pods", "", "payments", replica_sets, dry_run=False, pod=pod, old_pod=None)
+    calls = TimedCall(REDIS, 20_000, 590_000, LATE), TimedCall(STORE, 16_000, 595_000, LATE)
+    recorder.add(NOTED, stages=STAGES, calls=calls, request=request)
+    names = {name for span in recorder.exporter.get_finished_spans() for name in span.attributes or {}}
+    modules = db_attributes, error_attributes, http_attributes, k8s_attributes, server_attributes, user_attributes
+    standard = {value for module in modules for value in vars(module).values() if isinstance(value, str)}
+    assert {"http.route", "k8s.replicaset.uid", "k8s.replicaset.name", "db.system.name"} <= names
+    assert {name for name in names if not name.startswith("podgate.")} <= standard
 
 
 async def test_shutdown_exports_queued_spans_as_otlp_over_http() -> None:
-    async with collector() as (endpoint, received):
-        traces = await asyncio.to_thread(open_traces, endpoint, 0.0, "0.1.0")
-        assert traces is not None
-        traces.reviewed(review(NOTED, 700_000, traceparent=SAMPLED, stages=STAGES))
+    async with trace_receiver() as (endpoint, received):
+        resource = {"service.name": "podgate", "service.version": "0.1.0"}
+        traces = await asyncio.to_thread(open_traces, endpoint, RatioSampler(0.0), lambda: AT_NS, resource)
+        traces.reviewed(review(NOTED, 700_000, trace=FOLLOWING, stages=STAGES))
         await asyncio.to_thread(traces.shutdown)
-    [(path, content_type, body)] = received
-    assert (path, content_type) == ("/v1/traces", "application/x-protobuf")
-    [resource_spans] = body.resource_spans
+    [call] = received
+    assert (call.path, call.content_type) == ("/v1/traces", "application/x-protobuf")
+    [resource_spans] = call.body.resource_spans
     resource = {pair.key: pair.value.string_value for pair in resource_spans.resource.attributes}
     assert (resource["service.name"], resource["service.version"]) == ("podgate", "0.1.0")
     spans = {span.name: span for span in resource_spans.scope_spans[0].spans}
@@ -334,13 +305,13 @@ async def test_server_traces_sampled_calls_only(tmp_path: Path) -> None:
     ask = Ask(pod(), "free", "uid-1")
     body = json.dumps(admission_review(ask, as_sent_to_mutate(ask), Half.MUTATE)).encode()
     async with (
-        collector() as (endpoint, received),
+        trace_receiver() as (endpoint, received),
         serving(Files.create(tmp_path), "--otlp-endpoint", endpoint, "--trace-ratio", "1") as server,
     ):
         for parent in (SAMPLED, UNSAMPLED):
             status, _ = await server.post("/mutate", body, headers={"traceparent": parent})
             assert status == 200
-    spans = [span for *_, body in received for span in body.resource_spans[0].scope_spans[0].spans]
+    spans = spans_of(received)
     assert {span.trace_id.hex() for span in spans} == {TRACE_ID}
     assert [span.name for span in spans] == ["decode", "policy", "exempt", "own", "rewrite", "answer", "review mutate"]
 

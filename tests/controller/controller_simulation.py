@@ -222,7 +222,7 @@ class RecordedReports:
             self.watched = count
 
         return ControllerReports(
-            lambda service, cause: self.refunded.update([(service, cause)]),
+            lambda service, _, cause: self.refunded.update([(service, cause)]),
             lambda service: self.unproven.update([service]),
             lambda service: self.charged_late.update([service]),
             lambda service: self.raised.update([service]),

@@ -59,11 +59,11 @@ def test_all_mistakes_are_reported_at_once_with_their_flag_or_variable(flags: di
     assert mistakes(flags, environment) == [
         "--policy: '': write a path",
         "--store: 'http://x': write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0",
+        "PODGATE_TRACE_RATIO: '2': write a ratio from 0 to 1, such as 0.01",
         "--tls-cert: 'nowhere.crt': there is no such file",
         "--listen: '8443': write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)",
         "PODGATE_DRAIN: '15': not a Go duration: write a number with a unit, such as 500ms, 30s, 5m or 24h",
         "PODGATE_LOG_SAMPLE: 'many': write a whole number, 0 or more",
-        "PODGATE_TRACE_RATIO: '2': write a ratio from 0 to 1, such as 0.01",
         NO_KEYS,
         "PODGATE_TLS_KYE: no such setting: see podgate serve --help",
     ]

@@ -91,7 +91,7 @@ class Refunds:
                 continue
             # Checked again: meanwhile the watch may have shown it, or restarted.
             if self._may_be_absent(one) and await self._ledger.refund(plan, one.uid):
-                self._reports.on_refunded(one.service or plan.service, absence.cause)
+                self._reports.on_refunded(one.service or plan.service, one, absence.cause)
         return len(asked)
 
     def _is_seen(self, one: UnseenPod) -> bool:

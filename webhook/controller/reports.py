@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from webhook.core.breaker import Transition
+from webhook.core.quota import UnseenPod
 
 NEVER_CREATED = "NeverCreated"
 NAME_TAKEN = "NameTaken"
@@ -16,8 +17,8 @@ OVERFLOW = "overflow"
 class ControllerReports:
     """Callbacks, each for one event, except `on_drift` and `on_watched`, which report a current value."""
 
-    on_refunded: Callable[[str, str], None]
-    """A Pod of the service was refunded; the cause is `NEVER_CREATED` or `NAME_TAKEN`."""
+    on_refunded: Callable[[str, UnseenPod, str], None]
+    """A charged Pod of the service was refunded; the cause is `NEVER_CREATED` or `NAME_TAKEN`."""
     on_unproven: Callable[[str], None]
     """A charge whose Pod creation cannot be verified; not refunded."""
     on_charged_afterwards: Callable[[str], None]

@@ -12,6 +12,7 @@ from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports.callers import Caller
+from webhook.ports.traces import ReviewTrace, TimedCall
 
 
 class Review(Struct, frozen=True):
@@ -24,7 +25,10 @@ class Review(Struct, frozen=True):
     duration_ns: int
     stages: tuple[tuple[str, int], ...] = ()
     """Stage name and its end, in nanoseconds after the start, in order."""
-    traceparent: str | None = None
+    trace: ReviewTrace | None = None
+    """Set if the review is traced."""
+    calls: Sequence[TimedCall] = ()
+    """Calls to the store, if the review is traced."""
     request: Request | None = None
     """The request, by reference: it may contain secrets of a tenant."""
 

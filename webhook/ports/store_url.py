@@ -64,6 +64,11 @@ class StoreUrl:
     username: str = ""
     password: str = field(default="", repr=False)
 
+    @property
+    def only_server(self) -> str:
+        """The `HOST:PORT` of a single server; "" if the server depends on the call or has no address."""
+        return str(self.addresses[0]) if self.topology is RedisTopology.SERVER and self.addresses else ""
+
     @classmethod
     def parse(cls, text: str) -> "StoreUrl":
         """Parse redis://, rediss:// (TLS), unix://, and the first two with +sentinel or +cluster.

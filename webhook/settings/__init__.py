@@ -1,13 +1,13 @@
 """Typed settings of `podgate serve` and `podgate controller`, from flags, `PODGATE_*` variables and defaults."""
 
 from webhook.ports.store_url import MEMORY
+from webhook.ports.traces import TraceParent
 from webhook.settings.declared import ControllerSettings, Settings
 from webhook.settings.parsing import ENVIRONMENT_PREFIX, flag_of, in_cluster, parse, parse_as, variable_of
 from webhook.settings.readers import (
     Certificates,
     ClientIdentity,
     ListenAddress,
-    TraceParent,
     WebhookConfigurationMode,
     store_of,
 )

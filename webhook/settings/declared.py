@@ -7,8 +7,9 @@ from typing import Any
 
 from webhook.authentication.tokens.jwt import Binding
 from webhook.ports.store_url import MEMORY, StoreFiles
+from webhook.ports.traces import TraceParent
 from webhook.settings import readers as read
-from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, TraceParent, WebhookConfigurationMode
+from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, WebhookConfigurationMode
 
 _MIB = 1 << 20
 _KNOWN_CALLERS = (ClientIdentity.MUTUAL, ClientIdentity.FORWARDED)
@@ -116,6 +117,12 @@ class ControllerSettings:
         "1h",
     )
     token_key_lifetime_seconds: float = _setting(read.seconds, "how long a key signs tokens", "720h")
+    otlp_endpoint: str | None = _setting(
+        read.url, "OTLP/HTTP endpoint for traces; without it there are none", optional=True, secret=True
+    )
+    trace_ratio: float = _setting(
+        read.ratio, "share of reviews and refunds that are traced, unless the caller decides", "0.01"
+    )
 
     @property
     def store_files(self) -> StoreFiles:
@@ -234,14 +241,10 @@ class Settings(ControllerSettings):
     )
     record_sample: int = _setting(read.positive, "record every Nth pool, and every Nth service without a pool", "1")
     record_max_bytes: int = _setting(read.positive, "maximum size of the record", str(256 * _MIB))
-    otlp_endpoint: str | None = _setting(
-        read.url, "OTLP/HTTP endpoint for traces; without it there are none", optional=True, secret=True
-    )
-    trace_ratio: float = _setting(read.ratio, "share of reviews that are traced, unless the caller decides", "0.01")
     trace_parent: TraceParent = _setting(
         read.trace_parent,
-        "use of a caller's traceparent: Follow (the caller decides, for at most 10 sampled ones per second) or Link "
-        "(the ratio decides, with a link to it)",
+        "use of a caller's traceparent: Follow (the caller decides, for at most 10 sampled ones per second), Link "
+        "(the ratio decides, with a link to it) or Ignore (the ratio decides)",
         str(TraceParent.FOLLOW),
     )
 

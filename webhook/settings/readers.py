@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 from webhook.authentication.tokens.jwt import LEEWAY_MAX_SECONDS, Binding
 from webhook.core.kubernetes.quantity import Duration
 from webhook.ports.store_url import MEMORY, StoreUrl
+from webhook.ports.traces import TraceParent
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_CLAIM = 512  # a server rejects longer ones
@@ -51,15 +52,6 @@ class ClientIdentity(StrEnum):
     """The certificate that a proxy forwards, and a token; the proxy is authenticated by its own certificate."""
     REDUCED = "reduced"
     """None: a secret path that only the API server is configured with."""
-
-
-class TraceParent(StrEnum):
-    """Handling of a caller's `traceparent`: the value of `--trace-parent`."""
-
-    FOLLOW = "Follow"
-    """The caller's sampling decision applies, and Podgate's spans are part of its trace."""
-    LINK = "Link"
-    """`--trace-ratio` decides; Podgate's spans are a separate trace with a link to the caller's."""
 
 
 def client_identity(text: str) -> ClientIdentity:

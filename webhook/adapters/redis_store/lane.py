@@ -12,12 +12,14 @@ failure, so that a probe that proves less than a call costs one failed call each
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import Any, Protocol
 
 from webhook.adapters.redis_store import error_classes
 from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import WatchReports
+from webhook.ports.traces import REDIS, TimedCalls
 from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 
@@ -78,6 +80,8 @@ class Lane:
         self._calling: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
         self._called_at = 0.0
+        self._called_ns = self._answered_ns = 0
+        """When the last call began, and when the last one that was answered ended, by `perf_counter_ns`."""
         self._late = False
         self._down = ""
         """Why the lane is down; "" if it is not."""
@@ -95,6 +99,18 @@ class Lane:
     def ask_patiently(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
         """Ask for the result; NoStoreAnswerError after seconds, or at once while the lane is down or a call is late."""
         return self._asked(self._patient, operation, max(_PATIENT_SECONDS, self._deadline_seconds))
+
+    async def ask_timed(self, operation: ScriptOperation, timed: TimedCalls, server: str) -> Any:
+        """Ask as `ask` does; add the call to `server` that carried the operation, if there was one."""
+        try:
+            result = await self.ask(operation)
+        except NoStoreAnswerError as error:
+            if error.sent:
+                timed.add(REDIS, self._called_ns, error=str(error), server=server, shared_by=len(self._called))
+            raise
+        # The next call begins only after all operations of this one have continued.
+        timed.add(REDIS, self._called_ns, self._answered_ns, server=server, shared_by=len(self._called))
+        return result
 
     async def close(self) -> None:
         """Stop probing, and wait for the running call."""
@@ -148,6 +164,7 @@ class Lane:
         try:
             while batch := [*_taken(self._urgent, _URGENT_MAX), *_taken(self._patient, _PATIENT_MAX)]:
                 self._called, self._called_at = batch, asyncio.get_running_loop().time()
+                self._called_ns = perf_counter_ns()
                 await self._call(batch)
                 self._late = False
                 await asyncio.sleep(0)  # callers learn from their results, such as which breakers are open
@@ -157,6 +174,7 @@ class Lane:
     async def _call(self, batch: Sequence[_Waiting]) -> None:
         try:
             results = await self._caller.run([operation for operation, *_ in batch])
+            self._answered_ns = perf_counter_ns()
         except Exception as error:  # noqa: BLE001  a defect must neither leave callers waiting nor end the task
             if error_classes.is_of_the_store(error):
                 self._take_down(error_classes.described(error), batch)

@@ -32,6 +32,7 @@ from webhook.core.quota import (
 )
 from webhook.core.reporting.status import StoreServers
 from webhook.ports import Clock, WatchReports
+from webhook.ports.traces import timed_calls
 
 _OWN = Holder.SERVICE, Holder.STANDING
 
@@ -82,8 +83,12 @@ class RedisStore:
 
     async def acquire(self, request: Acquire) -> Receipt:
         plan = request.plan
-        planned = self._plans.of(plan)
-        result = await self._lanes.of(plan.tag).ask(operations.acquire(planned, request))
+        planned, lane, timed = self._plans.of(plan), self._lanes.of(plan.tag), timed_calls.get()
+        operation = operations.acquire(planned, request)
+        if timed is None:
+            result = await lane.ask(operation)
+        else:
+            result = await lane.ask_timed(operation, timed, self._transport.lane(plan.tag))
         receipt = codec.receipt(plan, result)
         if receipt.breaker is not None or self._clock.ahead_us is None:
             is_written = not (receipt.repeated or request.peek or request.resize_from is not None)

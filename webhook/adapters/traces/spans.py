@@ -1,45 +1,47 @@
-"""Finished spans of reviews and breaker transitions, queued for export.
+"""Finished spans of reviews, breaker transitions and refunds, queued for export.
 
 A review is over when it is traced. So its spans are created as the finished records that a span processor receives:
 16 us for a review of six stages, where the SDK's tracer, made for spans that still change, takes 100 us.
 """
 
-import re
+from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from webhook.core.admission.decision import Decision
+from webhook.adapters.traces.attributes import of_failure, of_redis_call, of_refund, of_review, of_transition
+from webhook.adapters.traces.sampling import new_span_id, new_trace_id, trace_id_of
 from webhook.core.breaker import Transition
+from webhook.core.quota import UnseenPod
 from webhook.ports import Review
+from webhook.ports.traces import REDIS, ReviewTrace, SpanReference, TimedCall
 
 _EXPORT_TIMEOUT_SECONDS = 5
 _TRANSITION = "breaker transition"
+_REFUND = "refund"
 _OUR_FAULT = 500  # and above; a denial is an answer, not an error
-_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_SAMPLED, _NOT_SAMPLED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 _SCOPE = InstrumentationScope("podgate")
-_ids = RandomIdGenerator()
+_OK = Status()
 
 
 class Spans:
-    """Creates finished spans, and passes them to a span processor."""
+    """Creates finished spans, and passes them to a span processor. `store` is the HOST:PORT of the only Redis."""
 
-    def __init__(self, processor: SpanProcessor, resource: Resource) -> None:
+    def __init__(self, processor: SpanProcessor, resource: Resource, store: str = "") -> None:
         self._processor = processor
         self._resource = _SharedResource(resource.attributes, resource.schema_url)
+        self._store = store
 
-    def add_review(self, review: Review, parent: "re.Match[str] | None", *, is_followed: bool) -> None:
-        """Add the spans of a review: below its parent if that `is_followed`, else as a trace with a link to it."""
+    def add_review(self, review: Review, trace: ReviewTrace) -> None:
+        """Add the spans of a review, of its stages, and of its calls to the store."""
         decision, start_ns, end_ns = review.decision, review.started_ns, review.started_ns + review.duration_ns
-        remote = None if parent is None else _remote(parent)
-        followed = remote if is_followed else None
-        context = _context(_ids.generate_trace_id() if followed is None else followed.trace_id)
+        context = _context(trace.span, is_remote=False)
         self._add_stages(review, context)
         transitions = decision.receipt.transitions if decision.receipt is not None else ()
         has_failed = decision.status.code >= _OUR_FAULT
@@ -48,30 +50,54 @@ class Spans:
             context,
             start_ns,
             end_ns,
-            parent=followed,
+            parent=None if trace.parent is None else _context(trace.parent, is_remote=True),
             kind=SpanKind.SERVER,
-            links=() if remote is None or is_followed else (Link(remote),),
-            attributes=_attributes(review),
-            events=[Event(_TRANSITION, _moved(transition), end_ns) for transition in transitions],
-            status=Status(StatusCode.ERROR, decision.status.reason) if has_failed else Status(),
+            links=[Link(_context(link, is_remote=True)) for link in trace.links],
+            attributes=of_review(review),
+            events=[Event(_TRANSITION, of_transition(transition), end_ns) for transition in transitions],
+            status=Status(StatusCode.ERROR, decision.status.reason) if has_failed else _OK,
         )
 
     def add_transition(self, transition: Transition) -> None:
         at_ns = transition.at_us * 1000
-        self._add(_TRANSITION, _context(_ids.generate_trace_id()), at_ns, at_ns, attributes=_moved(transition))
+        self._add(_TRANSITION, _root(new_trace_id()), at_ns, at_ns, attributes=of_transition(transition))
+
+    def add_refund(self, service: str, pod: UnseenPod, cause: str, at_ns: int) -> None:
+        """Add a span to the trace of a Pod: from its charge to its refund."""
+        charged_ns = at_ns - pod.age_us * 1000
+        self._add(_REFUND, _root(trace_id_of(pod.uid)), charged_ns, at_ns, attributes=of_refund(service, pod, cause))
 
     def shutdown(self) -> None:
         """Send the pending spans. Blocks until they are sent or given up: call it last, not on the event loop."""
         self._processor.shutdown()
 
     def _add_stages(self, review: Review, parent: SpanContext) -> None:
-        begin_ns = review.started_ns
-        for name, after_ns in review.stages:
+        begin_ns = 0
+        for name, end_ns in review.stages:
             found = tuple([step.found for step in review.decision.steps if step.stage == name])
             attributes = {"podgate.found": found} if found else None
-            end_ns = review.started_ns + after_ns
-            self._add(name, _context(parent.trace_id), begin_ns, end_ns, parent=parent, attributes=attributes)
+            context = _below(parent)
+            calls = [call for call in review.calls if begin_ns <= call.started_ns < end_ns]
+            self._add_calls(calls, review.started_ns, context)
+            start_ns = review.started_ns + begin_ns
+            self._add(name, context, start_ns, review.started_ns + end_ns, parent=parent, attributes=attributes)
             begin_ns = end_ns
+
+    def _add_calls(self, calls: list[TimedCall], origin_ns: int, stage: SpanContext) -> None:
+        """Add the calls of a stage: those to Redis are part of the one to the store."""
+        store = _below(stage)
+        for call in calls:
+            is_redis = call.name == REDIS
+            self._add(
+                call.name,
+                _below(store) if is_redis else store,
+                origin_ns + call.started_ns,
+                origin_ns + call.ended_ns,
+                parent=store if is_redis else stage,
+                kind=SpanKind.CLIENT if is_redis else SpanKind.INTERNAL,
+                attributes=of_redis_call(call, self._store) if is_redis else of_failure(call),
+                status=Status(StatusCode.ERROR, call.error) if call.error else _OK,
+            )
 
     def _add(self, name: str, context: SpanContext, start_ns: int, end_ns: int, **more: Any) -> None:
         span = ReadableSpan(
@@ -98,50 +124,21 @@ class _SharedResource(Resource):
         return self is other
 
 
-def open_spans(endpoint: str, version: str) -> Spans:
+def open_spans(endpoint: str, resource: Mapping[str, str], store: str) -> Spans:
     """Return Spans that are sent in batches to `endpoint`, as OTLP over HTTP."""
     processor = BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=_EXPORT_TIMEOUT_SECONDS))
-    return Spans(processor, Resource.create({"service.name": "podgate", "service.version": version}))
+    return Spans(processor, Resource.create(dict(resource)), store)
 
 
-def _context(trace_id: int) -> SpanContext:
-    return SpanContext(trace_id, _ids.generate_span_id(), is_remote=False, trace_flags=_SAMPLED)
+def _context(span: SpanReference, *, is_remote: bool) -> SpanContext:
+    flags = _SAMPLED if span.is_sampled else _NOT_SAMPLED
+    return SpanContext(int(span.trace_id, 16), int(span.span_id, 16), is_remote=is_remote, trace_flags=flags)
 
 
-def _remote(parent: "re.Match[str]") -> SpanContext:
-    flags = TraceFlags(int(parent[4], 16) & TraceFlags.SAMPLED)
-    return SpanContext(int(parent[2], 16), int(parent[3], 16), is_remote=True, trace_flags=flags)
+def _root(trace_id: str) -> SpanContext:
+    return _context(SpanReference(trace_id, new_span_id()), is_remote=False)
 
 
-def _moved(transition: Transition) -> dict[str, str | int]:
-    return {
-        "podgate.service": transition.service,
-        "podgate.breaker.from": transition.old,
-        "podgate.breaker.to": transition.new,
-        "podgate.breaker.reason": transition.reason,
-        "podgate.breaker.generation": transition.generation,
-    }
-
-
-def _attributes(review: Review) -> dict[str, str | int | bool]:
-    decision: Decision = review.decision
-    attributes: dict[str, str | int | bool] = {
-        "podgate.review.uid": decision.review_uid,
-        "podgate.half": decision.half,
-        "podgate.operation": decision.operation,
-        "podgate.decision": decision.verdict,
-        "podgate.service": decision.service or "",
-        "podgate.policy.hash": decision.policy_hash,
-        "podgate.client_id": review.caller.client_id if review.caller else "",
-        "podgate.code": ",".join(dict.fromkeys(finding.code for finding in decision.findings)),
-        "podgate.would_rewrite": ",".join(write.concern for write in decision.would_write),
-        "podgate.dry_run": decision.dry_run,
-        "podgate.status": decision.status.code,
-        "podgate.patch.operations": len(decision.patch),
-        "k8s.namespace.name": decision.namespace,
-        "k8s.pod.name": decision.pod,
-        "k8s.pod.uid": decision.pod_uid,
-        "podgate.workload": decision.workload,
-        "user.name": decision.user,
-    }
-    return {name: value for name, value in attributes.items() if value != ""}
+def _below(parent: SpanContext) -> SpanContext:
+    """Return the context of a new span in the same trace."""
+    return SpanContext(parent.trace_id, int(new_span_id(), 16), is_remote=False, trace_flags=_SAMPLED)

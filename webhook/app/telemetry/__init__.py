@@ -1,23 +1,25 @@
 """Telemetry of a process: metrics, logs and traces as one observer, and report callbacks for other parts."""
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from webhook.adapters.logs import Logs
-from webhook.adapters.metrics import Metrics, ProcessRole
+from webhook.adapters.metrics import Metrics
 from webhook.adapters.recorder import Recorder
-from webhook.adapters.traces import Traces, open_traces
+from webhook.app.telemetry.process_role import role_of
+from webhook.app.telemetry.traces import traces_of
 from webhook.authentication.reasons import REASONS
 from webhook.authentication.tokens.jwks_refresher import RefreshReports
 from webhook.controller import ControllerReports, ServiceStatusReports
 from webhook.core.policy_spec import OutcomeSource
+from webhook.core.quota import UnseenPod
 from webhook.core.reporting.status import ReplicaAssignment, WatchStatus, WebhooksStatus
 from webhook.observers import Observers
 from webhook.outcomes.aggregator import OutcomeReports
 from webhook.ports import WatchReports
-from webhook.settings import MEMORY, ControllerSettings, Settings, TraceParent, in_cluster
+from webhook.ports.traces import TraceSampler, not_sampled
+from webhook.settings import ControllerSettings, Settings
 from webhook.store import FallbackReports
 from webhook.support.condition import Condition
 
@@ -30,9 +32,11 @@ class Telemetry:
 
     def __init__(self, settings: ControllerSettings, version: str) -> None:
         serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
-        self.metrics = Metrics(version, _duties(settings), REASONS)
+        self.metrics = Metrics(version, role_of(settings), REASONS)
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)
-        self._traces = self._open_traces(serving, version) if serving else None
+        self._traces = traces_of(settings, version)
+        if serving and self._traces is not None:
+            self.metrics.watch_trace_parents(self._traces.sampled_parents)
         self.watches: dict[str, WatchStatus] = {}
         self.files: dict[str, str] = {}
         """The current error of each watched file by name, "" where its content is in use."""
@@ -47,12 +51,10 @@ class Telemetry:
         more = [observer for observer in (self._traces, self._recorder) if observer is not None]
         self.observer = Observers(self.metrics, self.logs, *more)
 
-    def _open_traces(self, settings: Settings, version: str) -> Traces | None:
-        follows = settings.trace_parent is TraceParent.FOLLOW
-        traces = open_traces(settings.otlp_endpoint, settings.trace_ratio, version, follows=follows)
-        if traces is not None:
-            self.metrics.watch_trace_parents(traces.sampled_parents)
-        return traces
+    @property
+    def sample(self) -> TraceSampler:
+        """Decides which reviews are traced."""
+        return not_sampled if self._traces is None else self._traces.sample
 
     def _open_recorder(self, settings: Settings) -> Recorder | None:
         if settings.record is None:
@@ -250,8 +252,14 @@ class Telemetry:
     def controller_reports(self) -> ControllerReports:
         """Return the callbacks for the controller's findings."""
         ledger, outcomes = self.metrics.ledger, self.metrics.outcomes
+
+        def refunded(service: str, pod: UnseenPod, cause: str) -> None:
+            ledger.refunded(service, cause)
+            if self._traces is not None:
+                self._traces.refunded(service, pod, cause)
+
         return ControllerReports(
-            on_refunded=ledger.refunded,
+            on_refunded=refunded,
             on_unproven=ledger.unproven,
             on_charged_afterwards=ledger.charged_afterwards,
             on_raised=ledger.raised,
@@ -283,16 +291,6 @@ class Telemetry:
             self._recorder.close()
         if self._traces is not None:
             self._traces.shutdown()
-
-
-def _duties(settings: ControllerSettings) -> ProcessRole:
-    """Return the roles of this process: a server with in-memory counters reconciles them as well."""
-    if not isinstance(settings, Settings):
-        return ProcessRole.RECONCILES
-    if settings.store != MEMORY:
-        return ProcessRole.REVIEWS | ProcessRole.SHARES_STORE
-    has_cluster = settings.kubeconfig is not None or in_cluster(os.environ)
-    return ProcessRole.REVIEWS | ProcessRole.RECONCILES if has_cluster else ProcessRole.REVIEWS
 
 
 def _few(names: list[str]) -> str:

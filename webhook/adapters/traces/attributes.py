@@ -1,0 +1,91 @@
+"""Attributes of spans: OpenTelemetry's semantic conventions where there is one, else `podgate.*`."""
+
+from opentelemetry.util.types import Attributes
+
+from webhook.core.admission.decision import Decision
+from webhook.core.breaker import Transition
+from webhook.core.kubernetes.controllers import owning_controller
+from webhook.core.quota import UnseenPod
+from webhook.ports import Review
+from webhook.ports.traces import TimedCall
+
+_CONTROLLERS = {
+    kind: f"k8s.{kind.lower()}"
+    for kind in ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController")
+}
+_OK = 200
+"""A denial is a response with status 200, too: `podgate.status` is the status in it."""
+
+
+def of_review(review: Review) -> Attributes:
+    decision: Decision = review.decision
+    attributes: dict[str, str | int | bool] = {
+        "http.request.method": "POST",
+        "http.route": f"/{decision.half}",
+        "http.response.status_code": _OK,
+        "podgate.review.uid": decision.review_uid,
+        "podgate.half": decision.half,
+        "podgate.operation": decision.operation,
+        "podgate.decision": decision.verdict,
+        "podgate.service": decision.service or "",
+        "podgate.policy.hash": decision.policy_hash,
+        "podgate.client_id": review.caller.client_id if review.caller else "",
+        "podgate.code": ",".join(dict.fromkeys(finding.code for finding in decision.findings)),
+        "podgate.would_rewrite": ",".join(write.concern for write in decision.would_write),
+        "podgate.dry_run": decision.dry_run,
+        "podgate.status": decision.status.code,
+        "podgate.patch.operations": len(decision.patch),
+        "k8s.namespace.name": decision.namespace,
+        "k8s.pod.name": decision.pod,
+        "k8s.pod.uid": decision.pod_uid,
+        **_of_controller(review),
+        "podgate.workload": decision.workload,
+        "user.name": decision.user,
+    }
+    return {name: value for name, value in attributes.items() if value != ""}
+
+
+def _of_controller(review: Review) -> dict[str, str]:
+    """Name the workload controller that has created the Pod."""
+    pod = review.request.pod if review.request is not None and review.request.workload is None else None
+    owner = None if pod is None else owning_controller(review.decision.user, pod)
+    prefix = _CONTROLLERS.get(owner.kind) if owner is not None else None
+    return {} if owner is None or prefix is None else {f"{prefix}.name": owner.name, f"{prefix}.uid": owner.uid}
+
+
+def of_transition(transition: Transition) -> Attributes:
+    return {
+        "podgate.service": transition.service,
+        "podgate.breaker.from": transition.old,
+        "podgate.breaker.to": transition.new,
+        "podgate.breaker.reason": transition.reason,
+        "podgate.breaker.generation": transition.generation,
+    }
+
+
+def of_refund(service: str, pod: UnseenPod, cause: str) -> Attributes:
+    return {
+        "podgate.service": service,
+        "podgate.refund.cause": cause,
+        "k8s.namespace.name": pod.namespace,
+        "k8s.pod.name": pod.name,
+        "k8s.pod.uid": pod.uid,
+    }
+
+
+def of_redis_call(call: TimedCall, store: str) -> Attributes:
+    """Describe a call to `store`, `HOST:PORT`, unless the call names its server of a Cluster."""
+    host, _, port = (call.server or store).rpartition(":")
+    server: dict[str, str | int] = {"server.address": host.strip("[]"), "server.port": int(port)} if host else {}
+    return {
+        "db.system.name": "redis",
+        "db.operation.name": call.name,
+        "podgate.redis.operations": call.shared_by,
+        **server,
+        **of_failure(call),
+    }
+
+
+def of_failure(call: TimedCall) -> dict[str, str]:
+    """Return the error's class: the first word of its text, as in `podgate_store_failures_total`."""
+    return {"error.type": call.error.partition(":")[0]} if call.error else {}

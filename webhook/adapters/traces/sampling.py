@@ -1,0 +1,121 @@
+"""Sampling of reviews: the ratio, a caller's sampled parent within a bound, and both halves of one Pod together."""
+
+import random
+import re
+from collections.abc import Callable, Mapping
+
+from webhook.adapters.traces.sampled_mutations import SampledMutations
+from webhook.core.admission.decision import Half
+from webhook.core.admission.review import Request
+from webhook.ports.traces import ReviewTrace, SpanReference, TraceParent
+
+RATIO = 0.01
+FOLLOWED_PER_SECOND_MAX = 10
+"""Reviews traced because of a sampled parent. Beyond them, the ratio applies as without a parent."""
+
+# https://www.w3.org/TR/trace-context/#traceparent-header: ids of only zeros and version ff are invalid.
+_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_SAMPLED = 0x01
+_SECOND_NS = 1_000_000_000
+
+_UUID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-([1-8][0-9a-f]{3})-([0-9a-f]{4})-([0-9a-f]{12})")
+_UUID_LENGTH = 36
+_DRAWN_DIGITS = 12
+"""Last hexadecimal digits of a uid: random in the UUIDs of the API server, and without a dash."""
+
+
+class RatioSampler:
+    """Traces `ratio` of the reviews, unless it follows a caller's parent span.
+
+    A Pod's uid decides for all of its reviews, and for its refund in another process: the API server draws it at
+    random, so no tenant can choose it. The trace has the uid as its id. The mutating half of a new Pod has no uid yet:
+    its trace has an own id, and the validating half, which is then traced as well, has a link to it.
+    """
+
+    def __init__(
+        self,
+        ratio: float = RATIO,
+        trace_parent: TraceParent = TraceParent.FOLLOW,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._ratio = ratio
+        self._uid_below = _uid_below(ratio)
+        self._trace_parent = trace_parent
+        self._draw = draw
+        self._mutations = SampledMutations()
+        self._second = 0
+        self._room = FOLLOWED_PER_SECOND_MAX
+        self._followed = self._limited = 0
+
+    def sampled_parents(self) -> Mapping[str, int]:
+        """Return the number of reviews with a sampled parent, by result."""
+        return {"followed": self._followed, "limited": self._limited}
+
+    def sample(self, half: Half, request: Request, traceparent: str | None, now_ns: int) -> ReviewTrace | None:
+        parent = None
+        if traceparent and self._trace_parent is not TraceParent.IGNORE:
+            parent = _parsed(traceparent)
+        if parent is not None and self._trace_parent is TraceParent.FOLLOW:
+            if not parent.is_sampled:
+                return None
+            if self._has_room(now_ns):
+                return ReviewTrace(SpanReference(parent.trace_id, new_span_id()), parent)
+        uid = "" if request.pod is None else request.pod.metadata.uid
+        mutation = None
+        if half is Half.VALIDATE and self._mutations:
+            mutation = self._mutations.take(request, parent, now_ns)
+        if mutation is None and not self.is_drawn(uid):
+            return None
+        trace = ReviewTrace(
+            SpanReference(trace_id_of(uid), new_span_id()),
+            links=tuple([link for link in (parent, mutation) if link is not None]),
+        )
+        if half is Half.MUTATE:
+            self._mutations.add(request, parent, trace.span, now_ns)
+        return trace
+
+    def is_drawn(self, uid: str) -> bool:
+        """Return whether the ratio selects the Pod with this uid; without one, at random."""
+        if len(uid) == _UUID_LENGTH:
+            return uid[-_DRAWN_DIGITS:] < self._uid_below
+        return self._draw() < self._ratio
+
+    def _has_room(self, now_ns: int) -> bool:
+        """Return whether one more sampled parent may be followed in this second; count the result."""
+        second = now_ns // _SECOND_NS
+        if second != self._second:
+            self._second, self._room = second, FOLLOWED_PER_SECOND_MAX
+        has_room = self._room > 0
+        self._room -= has_room
+        self._followed += has_room
+        self._limited += not has_room
+        return has_room
+
+
+def trace_id_of(uid: str) -> str:
+    """Return the id of a Pod's trace: its uid without dashes; a new one if it has none."""
+    found = _UUID.fullmatch(uid)
+    return new_trace_id() if found is None else "".join(found.groups())
+
+
+def new_trace_id() -> str:
+    return f"{random.getrandbits(128) or 1:032x}"
+
+
+def new_span_id() -> str:
+    return f"{random.getrandbits(64) or 1:016x}"
+
+
+def _uid_below(ratio: float) -> str:
+    """Return the text that the last digits of `ratio` of all uids are less than."""
+    top = 16**_DRAWN_DIGITS
+    below = round(ratio * top)
+    return "g" if below >= top else f"{below:0{_DRAWN_DIGITS}x}"  # "g" is greater than any digit
+
+
+def _parsed(traceparent: str) -> SpanReference | None:
+    """Parse the header; None if it is invalid. Only versions above 00 may have additional fields at the end."""
+    found = _TRACEPARENT.fullmatch(traceparent)
+    if found is None or (found[1] == "00" and found[5]):
+        return None
+    return SpanReference(found[2], found[3], is_sampled=bool(int(found[4], 16) & _SAMPLED))
