@@ -215,6 +215,26 @@ def test_pod_that_another_plugin_refuses_proves_nothing() -> None:
     assert codes(replace(FACTS, probes=[denied])) & {"webhooks-not-called", "calls-fail"} == set()
 
 
+@pytest.mark.parametrize(
+    ("client", "remedy"),
+    [
+        ({"service": {"name": "podgate"}}, "podgate apiserver-files --once"),
+        ({"url": "https://127.0.0.1:8443/mutate"}, "podgate install again"),
+    ],
+)
+def test_expired_token_is_the_only_remedy_of_calls_that_are_refused(client: dict[str, Any], remedy: str) -> None:
+    unjudged = ProbeFact("web", "web", 201, "", is_rewritten=False)
+    configuration = {"metadata": {"name": "podgate"}, "webhooks": [{"name": "w", "clientConfig": client}]}
+    refused = {"refused": {"authentication_expired": 2}, "fail_open": {"mutate.podgate.io": 1}}
+    facts = replace(FACTS, probes=[unjudged], mutating=[configuration], **refused)
+    [renewal] = result(CHECKS["calls-refused"], facts).findings
+    assert remedy in renewal.remedy
+    for code in ("webhooks-not-called", "calls-fail-open"):
+        assert "calls-refused" in result(CHECKS[code], facts).findings[0].remedy
+        calls_alone = result(CHECKS[code], replace(facts, refused={})).findings[0].remedy
+        assert "calls-refused" not in calls_alone
+
+
 def pod(age_us: int, **fields: Any) -> PodObject:
     created = rfc3339(NOW_US - age_us)
     metadata = {"name": "web-1", "namespace": "web", "creationTimestamp": created, "labels": {"app": "web"}}

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ClusterObjects
 
 _POLL_SECONDS = 0.5
-_PROOF_SECONDS = 5.0
 CREATED, CHANGED, UNCHANGED, KEPT = "created", "changed", "unchanged", "kept as it is: yours"
 
 
@@ -81,7 +80,7 @@ class Installer:
         for one in rendered:
             await self._put(one)
 
-    async def prove(self, policy: LoadedPolicy, client: ClientConfig, seconds: float = _PROOF_SECONDS) -> CallProof:
+    async def prove(self, policy: LoadedPolicy, client: ClientConfig, seconds: float) -> CallProof:
         """Prove that the API server calls Podgate, within some seconds."""
         self._progress.on_wait("the API server to call Podgate in a dry run")
         return await CallProver(self._cluster, policy, client).prove(seconds)

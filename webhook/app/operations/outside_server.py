@@ -12,6 +12,7 @@ from webhook.app.operations.installer import Installer, InstallProgress, Install
 from webhook.core.installation.plan import InstallPlan
 from webhook.core.webhook_configurations import ClientConfig
 
+_TOKEN_PROOF_SECONDS, _PROOF_SECONDS = 75.0, 5.0
 _POLL_SECONDS = 0.5
 _TIMEOUT_SECONDS = 3
 _REASON_BYTES_MAX = 2000
@@ -24,6 +25,8 @@ class OutsideServer:
     client: ClientConfig
     status_url: str
     command: str
+    is_token_renewed: bool
+    """The API server has another token than the folder, for at most a minute."""
 
 
 async def install_outside(
@@ -48,7 +51,13 @@ async def install_outside(
                 remedy = f"start it, and run this command again: {server.command}"
                 return CallProof(is_called=False, text=f"the server is not ready: {unready}", remedy=remedy)
         await installer.apply_webhooks(policy, server.client)
-        return None if terms.is_dry else await installer.prove(policy, server.client)
+        if terms.is_dry:
+            return None
+        patience = _PROOF_SECONDS
+        if server.is_token_renewed:
+            progress.on_wait("the API server to read the new token, as it does every minute")
+            patience = _TOKEN_PROOF_SECONDS
+        return await installer.prove(policy, server.client, patience)
     finally:
         await client.close()
 

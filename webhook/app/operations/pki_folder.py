@@ -27,6 +27,11 @@ def issue_missing(folder: Path, host: str, *, is_dry: bool) -> list[str]:
         raise UserError(str(error), error.remedy) from None
 
 
+def is_only_token(files: list[str]) -> bool:
+    """Return whether nothing but the token has been issued, in place of an old one."""
+    return [Path(file).name for file in files] == ["token"]
+
+
 def issue_for_service(folder: Path, *, is_reduced: bool, is_dry: bool) -> list[str]:
     """Issue what servers in the cluster lack; in reduced mode with a secret path. Return the paths of the files."""
     issued = issue_missing(folder, _SERVICE_HOST, is_dry=is_dry)

@@ -71,10 +71,12 @@ class InstallOptions:
         mode = self._mode()
         record = InstallationRecord(version("podgate"), mode, ways.FILES, server_url.rstrip("/"), plain_url)
         plan = self._plan(record, policy)
-        for file in pki_folder.issue_missing(self.pki, host, is_dry=terms.is_dry):
+        issued = pki_folder.issue_missing(self.pki, host, is_dry=terms.is_dry)
+        for file in issued:
             progress.on_object(file, "issued")
         client = ClientConfig(server_url, pki_folder.ca_bundle(self.pki))
-        server = outside_server.OutsideServer(client, plain_url, self._serve_command(port, plain_port))
+        command, renewed = self._serve_command(port, plain_port), pki_folder.is_only_token(issued)
+        server = outside_server.OutsideServer(client, plain_url, command, is_token_renewed=renewed)
         return await outside_server.install_outside(where.kubeconfig, where.context, plan, server, terms, progress)
 
     async def _in_cluster(

@@ -8,6 +8,7 @@ from webhook.core.checks.check import Observation, Section
 from webhook.core.checks.facts import ClusterFacts, labels_of
 from webhook.core.checks.objects import PodObject
 from webhook.core.checks.webhook_fields import RENDER
+from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.installation.diagnosis import FLAG, remedy
 from webhook.core.installation.probe import PodProbe, failed_call, is_denied_by_podgate, pod_probes
 from webhook.core.kubernetes.timestamps import microseconds
@@ -15,6 +16,7 @@ from webhook.core.policy.matching import Matcher
 
 SECTION = Section("calls of the API server")
 _PROBES_MAX = 10
+_NAMED_MAX = 10
 _GRACE_US = 5_000_000
 """A review is counted, and a webhook configuration takes effect, within this time."""
 _RECENT_US = 3_600_000_000
@@ -27,6 +29,8 @@ _REMEDY_BY_REASON = {
     "authentication_no_token": "add a token to the kubeconfig of --admission-control-config-file",
     "authentication_expired": "renew the API server's token: podgate apiserver-files --once",
 }
+_EXPIRED_OUTSIDE = "renew the API server's token: podgate install again, with the same --server-url and --pki"
+_REFUSED = "the server refuses its calls: do first what calls-refused says"
 
 
 def probes_of(facts: ClusterFacts) -> tuple[PodProbe, ...]:
@@ -50,6 +54,8 @@ def webhooks_not_called(facts: ClusterFacts) -> Iterator[Observation]:
             advice = f"render and apply the webhooks for the live policy: {RENDER}; then check the Service's port"
             if "status" in facts.unread:
                 advice = f"start a server, because none answers, and try again; else {advice}"
+            if facts.refused:
+                advice = _REFUSED
             yield Observation(_POD_DRY_RUN, f"metadata.annotations[{HASH_ANNOTATION}]", value, advice)
 
 
@@ -68,6 +74,7 @@ def calls_fail_open(facts: ClusterFacts) -> Iterator[Observation]:
     for webhook, count in sorted(facts.fail_open.items()):
         value = f"{count} more during this check: Pods were admitted unchecked"
         advice = f"kube-apiserver's log has the error; check that clientConfig of {webhook} reaches the server"
+        advice = _REFUSED if facts.refused else advice
         yield Observation(
             f"kube-apiserver webhook {webhook}", "apiserver_admission_webhook_fail_open_count", value, advice
         )
@@ -75,8 +82,10 @@ def calls_fail_open(facts: ClusterFacts) -> Iterator[Observation]:
 
 @SECTION.check("calls-refused", "the server refuses no call", "refused")
 def calls_refused(facts: ClusterFacts) -> Iterator[Observation]:
+    is_outside = any("url" in webhook["clientConfig"] for _, webhook in webhooks_of(facts))
     for reason, count in sorted(facts.refused.items()):
         advice = _REMEDY_BY_REASON.get(reason, "the server's log has the reason of each refused call")
+        advice = _EXPIRED_OUTSIDE if is_outside and reason == "authentication_expired" else advice
         yield Observation(facts.server, f"podgate_refused_calls_total{{reason={reason}}}", f"{count} more", advice)
 
 
@@ -101,9 +110,8 @@ def pods_unjudged(facts: ClusterFacts) -> Iterator[Observation]:
         found = [pod.name for pod in recent if HASH_ANNOTATION not in (pod.metadata.annotations or {})]
         if found:
             value = f"absent from {len(found)} of {len(recent)} Pods of the last hour, such as {found[0]}"
-            advice = (
-                f"they passed unjudged: find out why (see calls), then kubectl delete pod -n {namespace} {found[0]}"
-            )
+            again = f"kubectl delete pod -n {namespace} {' '.join(found[:_NAMED_MAX])}"
+            advice = f"they passed unjudged: find out why (see calls), then {again}"
             yield Observation(f"Pods in {namespace}", f"metadata.annotations[{HASH_ANNOTATION}]", value, advice)
 
 
@@ -120,7 +128,7 @@ def nobody_asks(facts: ClusterFacts) -> Iterator[Observation]:
         newest = max(pods, key=_created_us)
         if _created_us(newest) > since_us:
             value = f"{last or 'never'}, but Pod {newest.name} in {namespace} is newer"
-            advice = f"render and apply the webhooks for the live policy: {RENDER}"
+            advice = _REFUSED if facts.refused else f"render and apply the webhooks for the live policy: {RENDER}"
             yield Observation(facts.server, "status.lastReviewAt", value, advice)
             return
 
