@@ -3,7 +3,10 @@
 from webhook.core.checks.facts import Json
 from webhook.core.kubernetes.types import LabelSelector, Requirement
 
-RENDER = "podgate policy webhooks --policy policy.yaml --ca pki/ca.crt | kubectl apply --server-side -f -"
+RENDER = (
+    "podgate install with its options, or podgate policy webhooks --policy policy.yaml --ca pki/ca.crt"
+    " | kubectl apply --server-side -f -"
+)
 
 
 def name_of(configuration: Json) -> str:
