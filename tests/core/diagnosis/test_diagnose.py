@@ -176,6 +176,14 @@ def test_admission_has_the_service_and_what_was_written() -> None:
     assert [(one.hard, one.used, one.asked) for one in found.quota] == [(1, 1, 1)]
 
 
+def test_rules_are_the_trace_of_both_halves() -> None:
+    found = report(stored()).rules
+    assert [one["found"] for one in found if one["stage"] == "own"] == ["service web", "service web"]
+    assert found[-1] == {"half": "validate", "stage": "charge", "found": "charged"}
+    overridden = "placement.nodeSelector[disk]: overrides hdd (onConflict Override): spec.nodeSelector[disk]"
+    assert {"half": "mutate", "stage": "rewrite", "found": overridden} in found
+
+
 def test_refused_pod_has_the_text_and_the_figures_of_its_denial() -> None:
     found = report(name="web-u2")
     assert found.token is Fate.DENIED

@@ -15,7 +15,7 @@ from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.node_fit import nodes_report
 from webhook.core.diagnosis.objects import ReportedPod
 from webhook.core.diagnosis.pod_state import containers_of, gates_of, pod_state, scheduling_of
-from webhook.core.diagnosis.recomputed import NotRecomputableError, rule_notes
+from webhook.core.diagnosis.recomputed import NotRecomputableError, recomputed, rule_notes
 from webhook.core.diagnosis.report import (
     AdmissionReport,
     Fate,
@@ -25,6 +25,7 @@ from webhook.core.diagnosis.report import (
     StartReport,
 )
 from webhook.core.explanation import Note
+from webhook.core.explanation.trace import trace
 from webhook.core.policy.model import Service
 
 _MOST_EVENTS = 5
@@ -116,23 +117,26 @@ def _nodes(pod: ReportedPod, records: AdmissionRecords, service: Service | None,
 
 def _with_records(report: Report, records: AdmissionRecords, around: Surroundings) -> Report:
     """Add the figures of the validating record, and what the rules of the policy wrote."""
-    validate, mutate = records.validate, records.mutate
+    validate = records.validate
     if validate is not None:
         report = replace(report, quota=tuple(validate.limits), breaker=validate.breaker)
-    notes = notes_of(records, around)
-    if not notes or mutate is None:
-        return report
-    stored = msgspec.json.decode((validate or mutate).recorded)
-    return replace(report, rewritten=rewritten_fields(notes, stored))
+    notes = _notes(records, around)
+    last = records.last
+    stored = None if last is None else msgspec.json.decode(last.recorded)
+    return replace(report, rewritten=rewritten_fields(notes, stored), rules=_rules(records, notes, around))
 
 
-def notes_of(records: AdmissionRecords, around: Surroundings) -> tuple[Note, ...]:
+def _notes(records: AdmissionRecords, around: Surroundings) -> tuple[Note, ...]:
     """Return what each rule did, () if the policy or the mutating record is not known."""
     mutate = records.mutate
     policy = around.policy(mutate.policy) if mutate is not None else None
-    if mutate is None or policy is None:
-        return ()
+    return () if mutate is None or policy is None else rule_notes(mutate, policy)
+
+
+def _rules(records: AdmissionRecords, notes: tuple[Note, ...], around: Surroundings) -> tuple[dict[str, str], ...]:
+    """Return the finding of each stage and rule, as `review --explain` does; () for a Pod too large for a record."""
+    known = [(one, policy) for one in records if one is not None and (policy := around.policy(one.policy)) is not None]
     try:
-        return rule_notes(mutate, policy)
-    except (NotRecomputableError, ValueError):
+        return tuple(trace([recomputed(record, policy) for record, policy in known], notes))
+    except NotRecomputableError:
         return ()

@@ -31,7 +31,7 @@ class _Term(NamedTuple):
 
 def term_fits(term: NodeSelectorTerm, node: ReportedNode) -> bool:
     """Return whether a term matches a node, as the scheduler does; an empty term matches none."""
-    if not term.match_expressions and not term.match_fields:
+    if _is_empty(term):
         return False
     labels = node.metadata.labels or {}
     fields = {_FIELD_NAME: node.metadata.name}
@@ -40,6 +40,10 @@ def term_fits(term: NodeSelectorTerm, node: ReportedNode) -> bool:
         for known, requirements in ((labels, term.match_expressions), (fields, term.match_fields))
         for key, constraint in constraints_of(requirements or ()).items()
     )
+
+
+def _is_empty(term: NodeSelectorTerm) -> bool:
+    return not term.match_expressions and not term.match_fields
 
 
 def _accepts(constraint: Constraint, value: str | None) -> bool:
@@ -137,11 +141,13 @@ def _own_terms(final: PodSpec, original: PodSpec | None, service: Service | None
         if of_policy.get(key) != value:
             yield _selector(f"spec.nodeSelector[{key}]", key, value)
     terms = _required(original) if original is not None else _required(final)
-    if original is None and plan is not None and terms:
-        asked = {_plain(one.requirement) for required in plan.required for one in required.asked}
-        terms = tuple(_without(term, asked) for term in terms)
-        if any(not term.match_expressions and not term.match_fields for term in terms):
-            return  # one of the ORed terms was the policy's alone
+    # Of several ORed terms of a policy it cannot be told which one was added where: then the Pod's terms stay whole.
+    if original is None and plan is not None and len(plan.required) == 1 and terms:
+        asked = {_plain(one.requirement) for one in plan.required[0].asked}
+        left = tuple(_without(term, asked) for term in terms)
+        if any(_is_empty(after) and not _is_empty(before) for before, after in zip(terms, left, strict=True)):
+            return  # one of the ORed terms is the policy's alone
+        terms = left
     if terms is not None:
         yield _any_of("spec.affinity.nodeAffinity", terms)
 

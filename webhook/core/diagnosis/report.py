@@ -137,7 +137,7 @@ class Report(Struct, frozen=True, rename="camel", omit_defaults=True):
     quota: tuple[RecordedLimit, ...] = ()
     breaker: RecordedBreaker | None = None
     rewritten: tuple[RewrittenField, ...] = ()
-    rules: tuple[str, ...] = ()
+    rules: tuple[dict[str, str], ...] = ()
     """The finding of each stage and rule, as in `review --explain`."""
     gates: tuple[str, ...] = ()
     scheduling: SchedulingReport | None = None

@@ -1,4 +1,4 @@
-"""Views of an explanation: remarks in a diff, lines under the stages, and entries of a trace."""
+"""Views of an explanation: remarks in a diff, and lines under the stages."""
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
@@ -7,6 +7,7 @@ import click
 
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.explanation import Act, Note
+from webhook.core.explanation.trace import ends_notes, owed_text
 from webhook.core.patch import pointer
 from webhook.core.placement import SERVICE_LABEL
 from webhook.offline.output.diff import DiffRemark
@@ -38,41 +39,6 @@ def dependences(decision: Decision) -> Iterator[str]:
         yield f"{owner} owns the Pod{asked}{' (denied)' * one.denied}"
 
 
-def trace(admission: Admission, notes: Sequence[Note]) -> list[dict[str, str]]:
-    """Return the finding of each stage, with those of each policy entry after the rewriting and checking stages."""
-    found = []
-    for decision in (admission.mutated, admission.validated):
-        for index, step in enumerate(decision.steps):
-            found.append({"half": decision.half, "stage": step.stage, "found": step.found})
-            if _ends(decision, index):
-                text = _notes_of_rewrite(notes) if decision.half is Half.MUTATE else _checked(notes)
-                found += [{"half": decision.half, "stage": step.stage, "found": one} for one in text]
-    return [{key: str(value) for key, value in entry.items()} for entry in found]
-
-
-def _ends(decision: Decision, index: int) -> bool:
-    """Return whether a step is the last of the stage that notes belong to."""
-    stage = "rewrite" if decision.half is Half.MUTATE else "check"
-    steps = decision.steps
-    return steps[index].stage == stage and (index + 1 == len(steps) or steps[index + 1].stage != stage)
-
-
-def _notes_of_rewrite(notes: Sequence[Note]) -> Iterator[str]:
-    for note in notes:
-        places = ", ".join(mark.place for mark in note.marks)
-        yield ": ".join(part for part in (note.rule, note.words, places) if part)
-
-
-def _checked(notes: Sequence[Note]) -> Iterator[str]:
-    for note in notes:
-        if note.is_checked:
-            yield f"{note.rule}: {_owed(note) or 'holds'}"
-
-
-def _owed(note: Note) -> str:
-    return ", ".join(f"{lack.code} at {lack.field}" for lack in note.owed)
-
-
 def stages(admission: Admission, notes: Sequence[Note], width: int | None) -> str:
     """Return the finding of each stage as comments, with the notes under the rewriting and checking stages."""
     lines: list[str] = []
@@ -81,7 +47,7 @@ def stages(admission: Admission, notes: Sequence[Note], width: int | None) -> st
             is_listed = bool(notes) and step.found == ", ".join(operation.path for operation in decision.patch)
             found = f"{len(decision.patch)} operations" if is_listed else step.found
             lines += filled(f"#   {decision.half:8} {step.stage:8} ", found, width)
-            if notes and _ends(decision, index):
+            if notes and ends_notes(decision, index):
                 lines += _under_rewrite(notes, width) if decision.half is Half.MUTATE else _under_check(notes, width)
     return "".join(f"{line}\n" for line in lines)
 
@@ -115,7 +81,7 @@ def _under_check(notes: Sequence[Note], width: int | None) -> Iterator[str]:
     broken = [note for note in checked if note.owed]
     column = _column(broken, width)
     for note in broken:
-        lines = _beside(Act.LEFT, note.rule, column, _owed(note), width)
+        lines = _beside(Act.LEFT, note.rule, column, owed_text(note), width)
         yield from (click.style(line, fg=_COLOURS[Act.LEFT]) for line in lines)
     wishes = sum(note.is_wish for note in notes)
     more = f"; not checked, being wishes: {wishes}" if wishes else ""

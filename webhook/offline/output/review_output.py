@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from webhook.core.admission.decision import Decision, Verdict
+from webhook.core.explanation.trace import trace
 from webhook.offline.output import explain_view
 from webhook.offline.output.yaml_page import as_diff, as_yaml
 from webhook.offline.review_object import UID, ReviewedObject
@@ -25,7 +26,7 @@ def _as_json(found: ReviewedObject, _width: int | None) -> str:
         "patch": admission.mutated.patch,
         "pod": _without_uid(admission.pod),
         "service": decision.service,
-        "trace": explain_view.trace(admission, found.notes),
+        "trace": trace((admission.mutated, admission.validated), found.notes),
         "dependsOn": decision.depends_on,
         "hints": [found.subject.hint] if found.subject.hint else [],
     }
