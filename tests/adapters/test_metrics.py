@@ -1,12 +1,17 @@
 """A scrape shows the recorded events, under the documented names and labels only."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Exemplar, Timestamp
 
+from tests.core.reviewing import Gate, pod, policy_of
 from tests.harness.records import (
     ADMITTED,
     ADVISED,
@@ -23,7 +28,7 @@ from tests.harness.records import (
 )
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
-from webhook.adapters.metrics import CONTENT_TYPE, Metrics, ProcessRole
+from webhook.adapters.metrics import CONTENT_TYPE, OPENMETRICS, Metrics, ProcessRole
 from webhook.adapters.metrics.families import FAMILIES, STORE_TROUBLES, MetricKind
 from webhook.adapters.redis_store.error_classes import (
     AUTHENTICATION,
@@ -45,6 +50,7 @@ from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.core.quota.open_breaker_limit import Guarded
+from webhook.ports.traces import ReviewTrace, SpanReference
 
 CODE = Path(__file__).parents[2] / "webhook"
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -367,12 +373,83 @@ def test_reviews_of_pods_and_templates_set_the_time_of_the_last_one(metrics: Met
 
 def test_charge_duration_is_that_of_the_stage_that_calls_the_store(metrics: Metrics) -> None:
     metrics.reviewed(review(stages=STAGES))
-    metrics.reviewed(review(stages=(*STAGES[:1], ("breaker", 5), ("answer", 9))))
+    metrics.reviewed(review(stages=(*STAGES[:1], ("breaker", 1_000_005), ("answer", 1_000_009))))
     shown = samples(metrics)
     assert shown["podgate_charge_duration_seconds_count"] == 1
     assert shown["podgate_charge_duration_seconds_sum"] == 0.04
     assert shown['podgate_charge_duration_seconds_bucket{le="0.025"}'] == 0
     assert shown['podgate_charge_duration_seconds_bucket{le="0.05"}'] == 1
+
+
+def test_stages_of_both_halves_are_counted_from_zero_by_their_own_durations() -> None:
+    metrics = Metrics("1", ProcessRole.REVIEWS)
+    name = "podgate_stage_duration_seconds_count"
+    found = series(metrics, name)
+    assert set(found.values()) == {0}
+    metrics.reviewed(review(stages=STAGES))
+    shown, labels = samples(metrics), 'half="validate",stage="check"'
+    assert {key for key in found if shown[key]} == {f'{name}{{half="validate",stage="{stage}"}}' for stage, _ in STAGES}
+    assert shown[f"podgate_stage_duration_seconds_sum{{{labels}}}"] == 0.001
+    assert shown[f'podgate_stage_duration_seconds_bucket{{{labels[:15]},le="0.001",{labels[16:]}}}'] == 1
+    assert shown[f'podgate_stage_duration_seconds_bucket{{{labels[:15]},le="0.0005",{labels[16:]}}}'] == 0
+    assert not series(Metrics("1", ProcessRole.RECONCILES), name), "a controller reviews nothing"
+
+
+async def test_every_stage_of_the_interceptor_starts_at_zero() -> None:
+    metrics, name = Metrics("1", ProcessRole.REVIEWS), "podgate_stage_duration_seconds_count"
+    known = series(metrics, name)
+    service = "- {name: web, match: {namespaces: [shop]}, quota: {windows: [{window: 1m, hard: {pods: 1}}]}}"
+    gate = Gate(policy_of(service), observers=[metrics])
+    await gate.mutate(object=pod())
+    await gate.validate(object=gate.owned("uid-1"))
+    assert series(metrics, name) == dict.fromkeys(known, 1)
+
+
+@pytest.mark.parametrize("has_policy", [True, False], ids=["all-reported", "none"])
+def test_openmetrics_has_the_same_samples_as_the_text_format(metrics: Metrics, has_policy: bool) -> None:  # noqa: FBT001  a parameter of the test
+    if has_policy:
+        record_all(metrics)
+
+    def found(families: Iterable[Metric]) -> set[tuple[str, frozenset[tuple[str, str]], float]]:
+        return {
+            (sample.name, frozenset(sample.labels.items()), sample.value)
+            for family in families
+            for sample in family.samples
+            if not family.name.startswith("process_")
+        }
+
+    text = metrics.render(OPENMETRICS).decode()
+    assert text.endswith("# EOF\n")
+    assert found(read_openmetrics(text)) == found(text_string_to_metric_families(metrics.render().decode()))
+
+
+TRACE = ReviewTrace(SpanReference("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"))
+
+
+def test_exemplars_are_the_newest_traced_reviews_of_buckets_in_openmetrics_only(metrics: Metrics) -> None:
+    before = metrics.render()
+    metrics.reviewed(review(duration_ns=300_000))
+    traced = (
+        (250_000, "1" * 32),
+        (240_000, "2" * 32),
+        (11_000_000_000, "3" * 32),
+    )
+    for duration_ns, trace_id in traced:
+        metrics.reviewed(
+            review(duration_ns=duration_ns, trace=replace(TRACE, span=replace(TRACE.span, trace_id=trace_id)))
+        )
+    exemplars = {
+        (sample.labels["half"], sample.labels["le"]): sample.exemplar
+        for family in read_openmetrics(metrics.render(OPENMETRICS).decode())
+        for sample in family.samples
+        if sample.exemplar is not None
+    }
+    ids = {"span_id": "b7ad6b7169203331"}
+    assert exemplars == {
+        ("validate", "0.00025"): Exemplar({"trace_id": "2" * 32, **ids}, 0.00024, Timestamp(*divmod(AT_NS, 10**9))),
+        ("validate", "+Inf"): Exemplar({"trace_id": "3" * 32, **ids}, 11.0, Timestamp(*divmod(AT_NS, 10**9))),
+    }
+    assert b" # {" not in before + metrics.render()
 
 
 def test_bound_of_the_latency_objective_is_a_bucket(metrics: Metrics) -> None:

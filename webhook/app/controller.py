@@ -55,7 +55,9 @@ class ControllerProcess:
         self._lease = leader_lease(client, settings, telemetry, self._waits, self._notes)
         self._controller: Controller | None = None
         handler = plain_handler(
-            self._unready, SingleFlight(self._metrics).get, CONTENT_TYPE, SingleFlight(self._status).get
+            self._unready,
+            {CONTENT_TYPE: SingleFlight(self._metrics).get},
+            SingleFlight(self._status).get,
         )
         self._plain = HealthServer(handler, telemetry.observer)
         self._tasks: list[asyncio.Task[None]] = []

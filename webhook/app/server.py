@@ -9,7 +9,6 @@ from importlib.util import find_spec
 import uvloop
 
 from webhook.adapters.clocks import SystemClock, WallClock
-from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.callers import open_callers
 from webhook.app.client_identity import open_client_authentication
@@ -94,7 +93,7 @@ class ServerProcess:
         self.server = Server(
             endpoint,
             self._guard,
-            plain_handler(shown.unready, shown.metrics, CONTENT_TYPE, shown.status, self._authentication.warning),
+            plain_handler(shown.unready, shown.metrics, shown.status, self._authentication.warning),
             observer,
             ServerTimeouts(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )

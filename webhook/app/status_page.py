@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
+from webhook.adapters.metrics import CONTENT_TYPE, OPENMETRICS
 from webhook.app.client_identity import ClientAuthentication
 from webhook.app.cluster import Sources
 from webhook.app.serving_tls import ServingTls
@@ -53,7 +55,12 @@ class StatusPage:
         self._tls = tls
         self._obstacles = obstacles
         self._authentication = authentication
-        self.metrics, self.status = SingleFlight(self._render).get, SingleFlight(self._status).get
+        self.metrics = {
+            content_type: SingleFlight(partial(self._render, content_type)).get
+            for content_type in (CONTENT_TYPE, OPENMETRICS)
+        }
+        """Renderers by content type."""
+        self.status = SingleFlight(self._status).get
 
     def unready(self) -> list[str]:
         """Return the reasons why this server should get no requests."""
@@ -92,13 +99,13 @@ class StatusPage:
         )
         return await asyncio.to_thread(_rendered, status)  # reviews must not wait for it
 
-    async def _render(self) -> bytes:
+    async def _render(self, content_type: str) -> bytes:
         snapshots, compiled = await self._snapshots(), self._sources.policies.current()
         self._metrics.update(snapshots, guarded(compiled.plans.values(), snapshots) if compiled else None)
         self._metrics.certificates(self._certificates())
         lease = self._sources.lease
         self._metrics.health.update(ready=not self.unready(), leads=None if lease is None else not lease.obstacle)
-        return await asyncio.to_thread(self._metrics.render)  # reviews must not wait for it
+        return await asyncio.to_thread(self._metrics.render, content_type)  # reviews must not wait for it
 
     def _certificates(self) -> dict[str, float]:
         return {**self._tls.expiry_seconds(), **self._authentication.expiry_seconds()}

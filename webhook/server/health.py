@@ -1,51 +1,70 @@
 """Health endpoints over plain HTTP: liveness, readiness, metrics and status, all read-only and without secrets."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from webhook.server.http_messages import JSON, Handler, HttpRequest, HttpResponse, closing_response
 
 _METHODS = ("GET", "HEAD")
+_QUALITY = re.compile(r"[01](\.\d{0,3})?")
 
 
 def plain_handler(
     unready: Callable[[], Sequence[str]],
-    metrics: Callable[[], Awaitable[bytes]],
-    metrics_content_type: str,
+    metrics: Mapping[str, Callable[[], Awaitable[bytes]]],
     status: Callable[[], Awaitable[bytes]],
     warning: str = "",
 ) -> Handler:
     """Return the handler. `unready` returns the reasons for not being ready (the store is never one).
 
+    `metrics` are renderers by content type. The one that the client prefers is used, by default the first.
     `warning` is added to the response of /readyz if the server is ready.
     """
     well = f"ok ({warning})\n" if warning else "ok\n"
 
-    async def healthz() -> HttpResponse:
+    async def healthz(_: HttpRequest) -> HttpResponse:
         return _page("ok\n")
 
-    async def readyz() -> HttpResponse:
+    async def readyz(_: HttpRequest) -> HttpResponse:
         reasons = unready()
         text = "".join(f"{reason}\n" for reason in reasons) or well
         return _page(text, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 
-    async def show_metrics() -> HttpResponse:
-        return HttpResponse(HTTPStatus.OK, await metrics(), metrics_content_type)
+    async def show_metrics(request: HttpRequest) -> HttpResponse:
+        accept = request.headers.get("Accept", "")
+        content_type = max(metrics, key=lambda offered: _quality(accept, offered.partition(";")[0]))
+        return HttpResponse(HTTPStatus.OK, await metrics[content_type](), content_type)
 
-    async def show_status() -> HttpResponse:
+    async def show_status(_: HttpRequest) -> HttpResponse:
         return HttpResponse(HTTPStatus.OK, await status(), JSON)
 
-    pages = {"/healthz": healthz, "/readyz": readyz, "/metrics": show_metrics, "/status": show_status}
+    pages: Mapping[str, Handler] = {
+        "/healthz": healthz,
+        "/readyz": readyz,
+        "/metrics": show_metrics,
+        "/status": show_status,
+    }
 
     async def handle(request: HttpRequest) -> HttpResponse:
-        page = pages.get(request.path)
-        if page is None:
+        if request.path not in pages:
             return closing_response(HTTPStatus.NOT_FOUND)
         if request.method not in _METHODS:
             return closing_response(HTTPStatus.METHOD_NOT_ALLOWED, allow=", ".join(_METHODS))
-        return await page()
+        return await pages[request.path](request)
 
     return handle
+
+
+def _quality(accept: str, media_type: str) -> float:
+    """Return how much a client prefers a media type that its Accept header names; 0 if it does not name it."""
+    qualities = [0.0]
+    for accepted in accept.split(","):
+        name, *parameters = [part.strip() for part in accepted.split(";")]
+        if name.lower() == media_type:
+            given = [value for key, _, value in (one.partition("=") for one in parameters) if key.strip() == "q"]
+            qualities.append(float(given[0]) if given and _QUALITY.fullmatch(given[0]) else 1.0)
+    return max(qualities)
 
 
 def _page(text: str, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:

@@ -1,7 +1,8 @@
 """Accumulators of the hot path: a dictionary and a bisection, at 0.2 us per record instead of the SDK's 15 us."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from webhook.adapters.metrics.families import Family
 
@@ -13,7 +14,8 @@ BOUNDS_SECONDS = (
 )
 """From 100 us, a fast decision, to 10 s, Kubernetes' default webhook timeout; 0.8 s is the objective for reviews."""
 
-_BOUNDS_NS = tuple(round(bound * 1e9) for bound in BOUNDS_SECONDS)
+STAGE_BOUNDS_SECONDS = (0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.8)
+"""Fewer: there are 14 series. 50 ms is the default of --store-deadline."""
 
 Row = tuple[tuple[str, ...], float]
 """Label values, in the family's order, and the value."""
@@ -53,18 +55,35 @@ class Totals:
         return list((shown if len(shown) <= self.family.series_max else dict(self._values)).items())
 
 
+class Exemplar(NamedTuple):
+    """A traced review in one bucket of a histogram."""
+
+    trace_id: str
+    span_id: str
+    seconds: float
+    at_seconds: float
+    """Since the Unix epoch."""
+
+
 class Durations:
     """One histogram series."""
 
-    __slots__ = ("_counts", "_sum_ns")
+    __slots__ = ("_bounds_ns", "_counts", "_sum_ns", "bounds_seconds", "exemplars")
 
-    def __init__(self) -> None:
-        self._counts = [0] * (len(_BOUNDS_NS) + 1)
+    def __init__(self, bounds_seconds: Sequence[float] = BOUNDS_SECONDS) -> None:
+        self.bounds_seconds = bounds_seconds
+        self._bounds_ns = [round(bound * 1e9) for bound in bounds_seconds]
+        self._counts = [0] * (len(bounds_seconds) + 1)
         self._sum_ns = 0
+        self.exemplars: dict[int, Exemplar] = {}
+        """The newest one of each bucket, by its index."""
 
     def add(self, duration_ns: int) -> None:
-        self._counts[bisect_left(_BOUNDS_NS, duration_ns)] += 1
+        self._counts[bisect_left(self._bounds_ns, duration_ns)] += 1
         self._sum_ns += duration_ns
+
+    def keep(self, exemplar: Exemplar) -> None:
+        self.exemplars[bisect_left(self.bounds_seconds, exemplar.seconds)] = exemplar
 
     def read(self) -> tuple[list[int], float]:
         """Return the count of each bucket and the sum in seconds."""

@@ -1,9 +1,10 @@
 """Counters of reviews. Rewrites are counted from the mutating call, everything else from the validating call."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.accumulators import OTHER, Durations, Row, Totals
+from webhook.adapters.metrics.accumulators import OTHER, STAGE_BOUNDS_SECONDS, Durations, Exemplar, Row, Totals
 from webhook.adapters.metrics.families import Family
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.breaker import State
@@ -16,6 +17,11 @@ _OPERATIONS = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 _BREAKER_CODES = frozenset({Code.BREAKER_OPEN, Code.BREAKER_PROBING})
 _CHARGE = "charge"
 """The interceptor's stage that calls the store."""
+_STAGES = {
+    Half.MUTATE: ("decode", "policy", "exempt", "own", "rewrite", "answer"),
+    Half.VALIDATE: ("decode", "policy", "exempt", "own", "breaker", "check", _CHARGE, "answer"),
+}
+"""The interceptor's stages of a Pod, whose series start at 0."""
 
 
 class Decisions:
@@ -23,7 +29,8 @@ class Decisions:
 
     def __init__(self) -> None:
         self.durations = {half: Durations() for half in Half}
-        self.charges = Durations()
+        self.stages = {half: defaultdict(_of_stage, {stage: _of_stage() for stage in _STAGES[half]}) for half in Half}
+        self.charges = self.stages[Half.VALIDATE][_CHARGE] = Durations()
         self.last_review_ns = 0
         """When the last review began, in nanoseconds since the Unix epoch; 0 before the first."""
         self._reviews = Totals(families.REVIEWS)
@@ -60,10 +67,15 @@ class Decisions:
             self._advised(decision, service, operation)
             return
         self._reviews.add(decision.half, service, operation, decision.verdict)
-        self.durations[decision.half].add(review.duration_ns)
-        stages = review.stages
-        if len(stages) > 2 and stages[-2][0] == _CHARGE:  # noqa: PLR2004  a charge is followed by the answer only
-            self.charges.add(stages[-2][1] - stages[-3][1])
+        durations = self.durations[decision.half]
+        durations.add(review.duration_ns)
+        if review.trace is not None:
+            span, at_seconds = review.trace.span, review.started_ns // 1_000_000 / 1000
+            durations.keep(Exemplar(span.trace_id, span.span_id, review.duration_ns / 1e9, at_seconds))
+        of_stage, before_ns = self.stages[decision.half], 0
+        for stage, after_ns in review.stages:
+            of_stage[stage].add(after_ns - before_ns)
+            before_ns = after_ns
         if decision.dry_run:
             return
         if decision.half is Half.VALIDATE:
@@ -71,10 +83,12 @@ class Decisions:
         elif decision.patch:  # empty if the call is repeated for the same Pod
             self._rewritten(decision, service)
 
-    def histograms(self) -> Sequence[tuple[Family, Sequence[tuple[tuple[str, ...], Durations]]]]:
-        """Return every histogram with its series."""
+    def histograms(self, *, with_stages: bool) -> Sequence[tuple[Family, Sequence[tuple[tuple[str, ...], Durations]]]]:
+        """Return every histogram with its series. A process that reviews nothing needs no stages."""
+        of_stage = [((half, stage), series) for half in Half for stage, series in list(self.stages[half].items())]
         return [
             (families.DURATION, [((half,), series) for half, series in self.durations.items()]),
+            *([(families.STAGE_DURATION, of_stage)] if with_stages else []),
             (families.CHARGE_DURATION, [((), self.charges)]),
         ]
 
@@ -134,6 +148,10 @@ class Decisions:
         # A resize never asks the breaker. A breaker that degrades admits all Pods and does not say which ones probe.
         elif receipt.charged and not resize and service not in self.degrading and _is_probe(receipt):
             self._probes.add(service)
+
+
+def _of_stage() -> Durations:
+    return Durations(STAGE_BOUNDS_SECONDS)
 
 
 def _is_probe(receipt: Receipt) -> bool:

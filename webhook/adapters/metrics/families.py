@@ -63,6 +63,9 @@ REVIEWS = _counter("reviews_total", "half service operation decision", "Reviews 
 DURATION = Family(
     "podgate_review_duration_seconds", MetricKind.HISTOGRAM, ("half",), "Time from a review's body to its answer."
 )
+STAGE_DURATION = Family(
+    "podgate_stage_duration_seconds", MetricKind.HISTOGRAM, ("half", "stage"), "Time of one stage of a review."
+)
 CHARGE_DURATION = Family(
     "podgate_charge_duration_seconds", MetricKind.HISTOGRAM, (), "Time that a review waited for the store."
 )
@@ -213,7 +216,7 @@ WEBHOOKS_FAILED = _counter(
 BUILD_INFO = _gauge("build_info", "version", "1 for the running version.")
 
 FAMILIES = (
-    *(REVIEWS, DURATION, CHARGE_DURATION, LAST_REVIEW, CALLS, IN_FLIGHT, REFUSED),
+    *(REVIEWS, DURATION, STAGE_DURATION, CHARGE_DURATION, LAST_REVIEW, CALLS, IN_FLIGHT, REFUSED),
     *(FINDINGS, WOULD_DENY, WOULD_REWRITE, DEGRADED, WOULD_DEGRADE, EXEMPT, UNMATCHED),
     *(WORKLOADS, WORKLOAD_WARNINGS),
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, STANDING_ENFORCED, POOL_USED, POOL_LIMIT),
