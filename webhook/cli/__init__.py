@@ -23,6 +23,7 @@ _COMMANDS = {
     "replay": ("webhook.cli.replay:replay", "replay a sequence of events against a policy, in virtual time"),
     "policy": ("webhook.cli.policy:policy", "check and render policy documents"),
     "check": ("webhook.cli.check:check", "check an installation: what is wrong, and the remedy"),
+    "explain": ("webhook.cli.explain:explain", "explain why a Pod does not run, or why it was refused"),
     "status": ("webhook.cli.status:status", "show services, quotas and breakers of a running server"),
     "override": ("webhook.cli.override:override", "temporarily override one service's policy"),
     "breaker": ("webhook.cli.breaker:breaker", "open, close or reset one service's breaker; list all breakers"),

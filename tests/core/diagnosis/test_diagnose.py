@@ -6,69 +6,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.core.reviewing import REPLICA_SETS, Gate, body, pod, policy_of
+from tests.core.recording import OWNER, RecordedShop
+from tests.core.reviewing import REPLICA_SETS
 from tests.core.strategies import Json
-from webhook.core.admission.decision import Half
 from webhook.core.diagnosis import Fate, PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedOwner, ReportedPod
-from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode
-from webhook.core.reporting.record_codec import RecordedPods
-from webhook.observers import Observers
-from webhook.ports import Review
 
 NOW_US = 1_800_000_060_000_000
-POLICY = policy_of(
-    """
-- name: web
-  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}
-  placement: {nodeSelector: {disk: ssd}, onConflict: {default: Override}}
-  quota: {windows: [{window: 1m, hard: {pods: 1}}]}
-""",
-    "exemptions: {namespaces: [free-*]}",
-)
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4b9c", "uid": "r1", "controller": True}
-
-
-class Recorder(Observers):
-    """Decision records of an interceptor, newest first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[DecisionRecord] = []
-
-    def reviewed(self, review: Review) -> None:
-        assert review.request is not None
-        origin = RecordOrigin("a", NOW_US + len(self.records) * 1000)
-        record = decision_record(review.decision, review.request, origin, review.stages)
-        encoded = RecordedPods().encoded(record, review.decision, review.request)
-        self.records.insert(0, decode(encoded.json))
-
-
-RECORDER = Recorder()
-GATE = Gate(POLICY, observers=[RECORDER])
-AROUND = Surroundings(NOW_US, policies={POLICY.hash: GATE.compiled}, in_force=GATE.compiled)
-
-
-def document(uid: str = "", **spec: Any) -> Json:
-    made = pod({"app": "web"}, None, uid, **spec)
-    made["metadata"]["ownerReferences"] = [OWNER]
-    return made
-
-
-async def create(uid: str, **spec: Any) -> None:
-    """Review a Pod of the ReplicaSet by both halves."""
-    user = {"userInfo": {"username": REPLICA_SETS}}
-    await GATE.interceptor.review(Half.MUTATE, body(object=document(**spec), **user))
-    final = GATE.owned(uid, nodeSelector={"disk": "ssd"})
-    final["metadata"]["ownerReferences"] = [OWNER]
-    await GATE.interceptor.review(Half.VALIDATE, body(object=final, **user))
+SHOP = RecordedShop()
+POLICY = SHOP.gate.loaded
+AROUND = Surroundings(NOW_US, policies={POLICY.hash: SHOP.gate.compiled}, in_force=SHOP.gate.compiled)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def records() -> None:
     async def both() -> None:
-        await create("u1", nodeSelector={"disk": "hdd"})
-        await create("u2")
+        await SHOP.create("u1", nodeSelector={"disk": "hdd"})
+        await SHOP.create("u2")
 
     asyncio.run(both())
 
@@ -82,7 +36,7 @@ def stored(name: str = "web-u1", namespace: str = "shop", **status: Any) -> Repo
 
 def report(existing: ReportedPod | None = None, name: str = "web-u1", **around: Any) -> Report:
     surroundings = Surroundings(**{**{one: getattr(AROUND, one) for one in AROUND.__slots__}, **around})
-    records = () if around.get("policies") == {} else tuple(RECORDER.records)
+    records = () if around.get("policies") == {} else tuple(SHOP.recorder.records)
     namespace = "shop" if existing is None else existing.metadata.namespace
     found = diagnose(PodFacts(namespace, name, pod=existing, records=records), surroundings)
     assert found is not None
@@ -217,7 +171,7 @@ def test_running_pod_without_record_is_explained_by_the_policy() -> None:
 
 
 def test_nothing_is_known_of_a_pod_without_object_and_record() -> None:
-    assert diagnose(PodFacts("shop", "other", records=tuple(RECORDER.records)), AROUND) is None
+    assert diagnose(PodFacts("shop", "other", records=tuple(SHOP.recorder.records)), AROUND) is None
 
 
 # --- workloads ---
@@ -234,7 +188,7 @@ def replica_set(wanted: int, present: int, message: str = "") -> ReportedOwner:
 def workload(owner: ReportedOwner, *pods: PodFacts, records: bool = True, message: str = "") -> Report:
     event = {"reason": "FailedCreate", "message": message, "involvedObject": {"uid": "r1"}, "lastTimestamp": "2027"}
     events = (msgspec.convert(event, ReportedEvent),) if message else ()
-    known = tuple(RECORDER.records) if records else ()
+    known = tuple(SHOP.recorder.records) if records else ()
     found = diagnose_workload(WorkloadFacts("Deployment", "shop", "web", (owner,), events, pods, known), AROUND)
     assert found is not None
     return found

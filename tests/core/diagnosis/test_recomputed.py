@@ -5,6 +5,8 @@ import asyncio
 import msgspec
 from hypothesis import given
 
+from tests.core.recording import Recorder
+from tests.core.reviewing import NOW_US
 from tests.core.strategies import HASH, Json, Pair, examples, pairs
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
@@ -15,40 +17,22 @@ from webhook.core.diagnosis.recomputed import recomputed, rule_notes
 from webhook.core.explanation import Note
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
-from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode
-from webhook.core.reporting.record_codec import RecordedPods
+from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.interceptor import Interceptor
-from webhook.observers import Observers
 from webhook.offline.manifests import Subject
 from webhook.offline.review_object import Asker, Evaluator, ReviewedObject, judge
-from webhook.ports import Review
-
-NOW_US = 1_800_000_000_000_000
-
-
-class RecordingObservers(Observers):
-    """Records of reviews, as a server writes and reads them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[DecisionRecord] = []
-
-    def reviewed(self, review: Review) -> None:
-        assert review.request is not None
-        origin = RecordOrigin("a", NOW_US, len(self.records))
-        record = decision_record(review.decision, review.request, origin, review.stages)
-        self.records.append(decode(RecordedPods().encoded(record, review.decision, review.request).json))
 
 
 def reviewed(pod: Json, service: Service) -> tuple[ReviewedObject, list[DecisionRecord], CompiledPolicy]:
     """Review a Pod as `podgate review --explain` does; return the records of its halves, and the policy."""
-    observers, clock = RecordingObservers(), VirtualClock(NOW_US)
+    observers, clock = Recorder(), VirtualClock(NOW_US)
     policies = FixedPolicy(LoadedPolicy(Policy("podgate.io/v1alpha1", "Policy", (service,)), HASH), clock)
     interceptor = Interceptor(policies, MemoryStore(clock), FixedNamespaces({"shop": {}}), observers)
     evaluator = Evaluator(interceptor, lambda _: policies.current())
     subject = Subject("pod.yaml", "", "Pod", "p", "shop", pod, pod)
     found = asyncio.run(judge(evaluator, subject, Asker(), with_notes=True))
-    return found, observers.records[:2], policies.current()
+    validate, mutate = observers.records[-2:]
+    return found, [mutate, validate], policies.current()
 
 
 def meaning(mutated: Decision, validated: Decision, notes: tuple[Note, ...]) -> list[object]:

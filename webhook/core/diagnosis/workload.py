@@ -47,7 +47,7 @@ def _severity(report: Report) -> int:
 def _refused(facts: WorkloadFacts, around: Surroundings) -> tuple[Report | None, int]:
     """Return the report on the newest refused Pod, and how many Pods are missing; without the cluster 0."""
     if not facts.owners:
-        return _by_records(facts, around), 0
+        return _newest(facts, around), 0
     for owner in facts.owners:
         found = refusal(owner, facts.events)
         missing = owner.wanted - owner.present
@@ -67,8 +67,13 @@ def _of_owner(facts: WorkloadFacts, owner: ReportedOwner) -> WorkloadFacts:
 
 def _by_records(facts: WorkloadFacts, around: Surroundings) -> Report | None:
     """Return the report on the newest Pod of the records, if that was refused."""
+    report = _newest(facts, around)
+    return report if report is not None and report.token is Fate.DENIED else None
+
+
+def _newest(facts: WorkloadFacts, around: Surroundings) -> Report | None:
     newest = next((one for one in facts.records if one.half is Half.VALIDATE and not one.dry_run), None)
-    if newest is None or newest.decision is not Verdict.DENY:
+    if newest is None:
         return None
     return diagnose(PodFacts(facts.namespace, newest.name, newest.uid, records=facts.records), around)
 

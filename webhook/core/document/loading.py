@@ -39,7 +39,12 @@ class EffectiveDocument:
 def load(raw: bytes, purpose: Purpose) -> LoadResult:
     """Return the policy in `raw`. DocumentError: all problems that prevent its use for `purpose`."""
     effective = load_effective(raw, purpose)
-    return LoadResult(LoadedPolicy(effective.policy, sha256(raw).hexdigest()[:16]), effective.warnings)
+    return LoadResult(LoadedPolicy(effective.policy, _hash(raw)), effective.warnings)
+
+
+def load_again(raw: bytes) -> LoadedPolicy:
+    """Return a policy that a server has already loaded, without the proof. DocumentError: it is no valid document."""
+    return LoadedPolicy(load_unproved(raw, None).policy, _hash(raw))
 
 
 def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
@@ -49,6 +54,10 @@ def load_effective(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:
     if proof.flaws:
         raise DocumentError(_flaws(proof, effective.document))
     return replace(effective, warnings=ordered([*effective.warnings, *_left_out(proof, effective.document)]))
+
+
+def _hash(raw: bytes) -> str:
+    return sha256(raw).hexdigest()[:16]
 
 
 def load_unproved(raw: bytes, purpose: Purpose | None) -> EffectiveDocument:

@@ -1,6 +1,7 @@
-"""Facts for `podgate check`, read from the API server with the user's own permissions."""
+"""Facts for `podgate check` and `podgate explain`, read from the API server with the user's own permissions."""
 
 from webhook.adapters.kubernetes.api.requests import ApiError
+from webhook.adapters.kubernetes.cluster_facts.pods import PodReader
 from webhook.adapters.kubernetes.cluster_facts.probing import fail_open_counts, probed, refused_counts, started
 from webhook.adapters.kubernetes.cluster_facts.reading import Reading, read_objects, read_secret, read_version
 from webhook.adapters.kubernetes.cluster_facts.rights import reviewed
@@ -18,6 +19,7 @@ __all__ = [
     "SECRETS",
     "SERVING",
     "ApiError",
+    "PodReader",
     "Reading",
     "chain_of",
     "fail_open_counts",

@@ -32,7 +32,7 @@ _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 T = TypeVar("T")
 
 
-class _List(Struct, Generic[T], frozen=True):
+class ItemList(Struct, Generic[T], frozen=True):
     items: tuple[T, ...] | None = None
 
 
@@ -120,7 +120,7 @@ async def _read_list(client: ApiClient, reading: Reading, fact: str, one: _Read)
         query = (*query, ("fieldSelector", one.fields))
     try:
         body = await answer(client, "GET", one.path, SECONDS, query)
-        listed: _List[Any] = msgspec.json.decode(body, type=_List[one.kind])  # type: ignore[name-defined]  # by value
+        listed: ItemList[Any] = msgspec.json.decode(body, type=ItemList[one.kind])  # type: ignore[name-defined]  # by value
     except ApiError as error:
         reading.failed(fact, f"list {one.path.rpartition('/')[2]}", error)
     except msgspec.MsgspecError as error:

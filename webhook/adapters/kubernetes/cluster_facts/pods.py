@@ -1,0 +1,95 @@
+"""Reads of a Pod, of a workload with its controllers and Pods, of their Events, and of Nodes. What fails is noted."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.api.objects import Namespace
+from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS, ItemList, Reading
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedOwner, ReportedPod
+from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap
+from webhook.core.kubernetes.pod_templates import WorkloadKind
+
+_MOST_OBJECTS = "5000"
+
+T = TypeVar("T")
+
+
+class PodReader:
+    """Reads objects of one namespace with the user's own rights; `reading.unread` has what failed, with the reason."""
+
+    def __init__(self, client: ApiClient, namespace: str) -> None:
+        self.reading = Reading()
+        self._client = client
+        self._core = f"/api/v1/namespaces/{namespace}"
+        self._namespace = namespace
+
+    async def pod(self, name: str) -> ReportedPod | None:
+        return await self._get(f"{self._core}/pods/{name}", ReportedPod, f"get pod {name}")
+
+    async def pods(self) -> tuple[ReportedPod, ...] | None:
+        return await self._list(f"{self._core}/pods", ReportedPod, "list pods")
+
+    async def events(self) -> tuple[ReportedEvent, ...]:
+        return await self._list(f"{self._core}/events", ReportedEvent, "list events") or ()
+
+    async def events_of(self, pod: str) -> tuple[ReportedEvent, ...]:
+        fields = (("fieldSelector", f"involvedObject.kind=Pod,involvedObject.name={pod}"),)
+        return await self._list(f"{self._core}/events", ReportedEvent, "list events", fields) or ()
+
+    async def nodes(self) -> tuple[ReportedNode, ...] | None:
+        return await self._list("/api/v1/nodes", ReportedNode, "list nodes")
+
+    async def namespace_labels(self) -> dict[str, str]:
+        found = await self._get(f"/api/v1/namespaces/{self._namespace}", Namespace, f"get namespace {self._namespace}")
+        return {} if found is None else found.metadata.labels or {}
+
+    async def policy(self) -> ConfigMap | None:
+        """Return the ConfigMap of the policy in force."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
+        return await self._get(path, ConfigMap, f"get configmap {NAME} in {NAMESPACE}")
+
+    async def workload(self, kind: WorkloadKind, name: str) -> ReportedOwner | None:
+        found = await self._get(f"{self._of(kind)}/{name}", ReportedOwner, f"get {kind.shown} {name}")
+        return None if found is None else msgspec.structs.replace(found, kind=kind.kind)
+
+    async def owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
+        """Return the controllers of a kind that an object owns, as a Deployment its ReplicaSets."""
+        found = await self._list(self._of(kind), ReportedOwner, f"list {kind.resource}") or ()
+        return tuple(
+            msgspec.structs.replace(one, kind=kind.kind)
+            for one in found
+            if any(owner.uid == uid for owner in one.metadata.owner_references or ())
+        )
+
+    def _of(self, kind: WorkloadKind) -> str:
+        group = f"/apis/{kind.group}/v1" if kind.group else "/api/v1"
+        return f"{group}/namespaces/{self._namespace}/{kind.resource}"
+
+    async def _get(self, path: str, kind: type[T], what: str) -> T | None:
+        try:
+            body = await answer(self._client, "GET", path, SECONDS)
+            return msgspec.json.decode(body, type=kind)
+        except ApiError as error:
+            if not isinstance(error, RefusedError) or error.status != NOT_FOUND:
+                self.reading.failed(what.partition(" ")[2], what, error)
+        except msgspec.MsgspecError as error:
+            self.reading.unread[what.partition(" ")[2]] = f"cannot read it: {error}"
+        return None
+
+    async def _list(
+        self, path: str, kind: Any, what: str, query: Sequence[tuple[str, str]] = ()
+    ) -> tuple[Any, ...] | None:
+        try:
+            body = await answer(self._client, "GET", path, SECONDS, (("limit", _MOST_OBJECTS), *query))
+            listed: ItemList[Any] = msgspec.json.decode(body, type=ItemList[kind])
+        except ApiError as error:
+            self.reading.failed(what.partition(" ")[2], what, error)
+            return None
+        except msgspec.MsgspecError as error:
+            self.reading.unread[what.partition(" ")[2]] = f"cannot read it: {error}"
+            return None
+        return tuple(listed.items or ())

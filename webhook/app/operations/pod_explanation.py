@@ -1,0 +1,283 @@
+"""Gathering of what `podgate explain` judges: records of decisions, their policies, and objects of the cluster."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webhook.app.operations.server_discovery import at_url
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedOwner, ReportedPod
+from webhook.core.document import DocumentError, Purpose
+from webhook.core.document.configmap import NoDocumentError, document_of
+from webhook.core.document.loading import load_again
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
+from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.errors import UserError
+from webhook.offline.explain_target import ExplainTarget
+from webhook.offline.policy_argument import load_policy
+from webhook.offline.record_sources import FileRecords, RecordSource, RecordsQuery, ServerRecords
+
+if TYPE_CHECKING:
+    from webhook.adapters.kubernetes.cluster_facts import PodReader
+
+DECISION_PORT = "http://127.0.0.1:8082"
+_KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}
+_MOST_POLICIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainInputs:
+    """What to explain, and where to read: a file of records alone, or a cluster and a server's records.
+
+    With `at_us` only what was decided by then counts, and the cluster is not read.
+    """
+
+    target: ExplainTarget
+    kubeconfig: Path
+    server: str | None = None
+    records: Path | None = None
+    policy: Path | None = None
+    at_us: int | None = None
+
+
+@asynccontextmanager
+async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]":
+    """Yield the explainer of one object. UserError: a file cannot be read."""
+    policy = None if inputs.policy is None else compiled_file(inputs.policy)
+    before = "" if inputs.at_us is None else f"{inputs.at_us // 1000 + 1:013d}-"
+    async with AsyncExitStack() as stack:
+        if inputs.records is not None:
+            yield PodExplainer(inputs.target, None, FileRecords(inputs.records), policy, before)
+            return
+        url = inputs.server or DECISION_PORT
+        explainer = PodExplainer(inputs.target, None, ServerRecords(at_url(url).get, url), policy, before)
+        if inputs.at_us is None:
+            await explainer.connect(inputs.kubeconfig, stack)
+        yield explainer
+
+
+class PodExplainer:
+    """Explains one object. `reader` is None without a cluster, `source` without records.
+
+    `before`: the id that records must precede; "" for all.
+    """
+
+    def __init__(
+        self,
+        target: ExplainTarget,
+        reader: "PodReader | None",
+        source: RecordSource | None,
+        given_policy: CompiledPolicy | None = None,
+        before: str = "",
+    ) -> None:
+        self._target = target
+        self._reader = reader
+        self._source = source
+        self._policy = given_policy
+        self._before = before
+        self._unread: dict[str, str] = {}
+        self._away: dict[str, str] = {}
+        self._policies: dict[str, CompiledPolicy] = {}
+
+    async def connect(self, kubeconfig: Path, stack: AsyncExitStack) -> None:
+        """Read the cluster of a kubeconfig, too; if that is impossible, `unread` tells."""
+        from webhook.adapters.kubernetes import cluster_facts, connect  # noqa: PLC0415  their library takes long to load
+
+        try:
+            client = await connect(kubeconfig)
+        except UserError as error:
+            self._away = {"cluster": str(error)}
+            return
+        stack.push_async_callback(client.close)
+        self._reader = cluster_facts.PodReader(client, self._target.namespace)
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """What could not be read for the last report, with the reason."""
+        of_cluster = self._reader.reading.unread if self._reader is not None else {}
+        return {**self._away, **self._unread, **of_cluster}
+
+    async def report(self) -> Report | None:
+        """Return the report of this moment; None if nothing is known of the object."""
+        target = self._target
+        self._unread.clear()
+        if self._reader is not None:
+            self._reader.reading.unread.clear()
+        if target.kind is not None:
+            return await self._workload(target)
+        pod, records = await self._pod(target)
+        facts = self._facts_of(target, pod, records)
+        events = () if self._reader is None or pod is None else await self._reader.events_of(pod.metadata.name)
+        around = await self._surroundings(records, pods=(pod,))
+        return diagnose(PodFacts(facts.namespace, facts.name, facts.uid, pod, events, tuple(records)), around)
+
+    # --- Pods ---
+
+    async def _pod(self, target: ExplainTarget) -> tuple[ReportedPod | None, Sequence[DecisionRecord]]:
+        """Return the Pod, None if it does not exist, and records of it and of its siblings, newest first."""
+        if target.uid:
+            records = await self._records(RecordsQuery(uid=target.uid))
+            pod = await self._pod_of_uid(target.uid)
+        else:
+            pod = None if self._reader is None else await self._reader.pod(target.name)
+            uid = "" if pod is None else pod.metadata.uid
+            query = RecordsQuery(target.namespace, uid=uid) if uid else RecordsQuery(target.namespace, target.name)
+            records = await self._records(query)
+        return pod, _newest((*records, *await self._mutating(pod, records)))
+
+    async def _pod_of_uid(self, uid: str) -> ReportedPod | None:
+        pods = None if self._reader is None else await self._reader.pods()
+        return next((one for one in pods or () if one.metadata.uid == uid), None)
+
+    async def _mutating(self, pod: ReportedPod | None, records: Sequence[DecisionRecord]) -> Sequence[DecisionRecord]:
+        """Return records that may be of the mutating half, which has neither uid nor generated name."""
+        newest = next(iter(records), None)
+        if pod is not None:
+            owners = [one.uid for one in pod.metadata.owner_references or () if one.controller]
+            namespace, name = pod.metadata.namespace, pod.metadata.generate_name or pod.metadata.name
+        elif newest is not None:
+            owners = [newest.owner.uid] if newest.owner is not None else []
+            before = newest.pod
+            namespace, name = newest.namespace, (before and before.metadata.generate_name) or newest.name
+        else:
+            return ()
+        query = RecordsQuery(namespace, owner=owners[0]) if owners else RecordsQuery(namespace, name)
+        return await self._records(query)
+
+    @staticmethod
+    def _facts_of(target: ExplainTarget, pod: ReportedPod | None, records: Sequence[DecisionRecord]) -> ExplainTarget:
+        """Return namespace, name and uid of the Pod: for a uid they are those of the Pod or of a record."""
+        if pod is not None:
+            return ExplainTarget(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)
+        found = next((one for one in records if target.uid and one.uid == target.uid), None)
+        return target if found is None else ExplainTarget(found.namespace, found.name, uid=target.uid)
+
+    # --- workloads ---
+
+    async def _workload(self, target: ExplainTarget) -> Report | None:
+        owners = await self._owners(target)
+        uids = {owner.metadata.uid for owner in owners}
+        records = await self._records_of(target, owners)
+        pods: tuple[ReportedPod, ...] = ()
+        events: tuple[ReportedEvent, ...] = ()
+        if self._reader is not None and owners:
+            listed, events = await asyncio.gather(self._reader.pods(), self._reader.events())
+            pods = tuple(one for one in listed or () if _owner_uids(one) & uids)
+        around = await self._surroundings(records, pods)
+        facts = WorkloadFacts(
+            "" if target.kind is None else target.kind.kind,
+            target.namespace,
+            target.name,
+            owners,
+            tuple(one for one in events if one.involved_object.uid in uids),
+            tuple(
+                PodFacts(
+                    target.namespace,
+                    pod.metadata.name,
+                    pod.metadata.uid,
+                    pod,
+                    tuple(one for one in events if one.involved_object.uid == pod.metadata.uid),
+                    tuple(records),
+                )
+                for pod in pods
+            ),
+            tuple(records),
+        )
+        return diagnose_workload(facts, around)
+
+    async def _owners(self, target: ExplainTarget) -> tuple[ReportedOwner, ...]:
+        """Return the controllers that create the Pods: of a Deployment its ReplicaSets that want or have some."""
+        if self._reader is None or target.kind is None:
+            return ()
+        found = await self._reader.workload(target.kind, target.name)
+        if found is None or not target.kind.maker:
+            return () if found is None else (found,)
+        owned = await self._reader.owned(_KINDS[target.kind.maker], found.metadata.uid)
+        return tuple(one for one in owned if one.wanted or one.present) or owned[-1:]
+
+    async def _records_of(self, target: ExplainTarget, owners: Sequence[ReportedOwner]) -> Sequence[DecisionRecord]:
+        if owners:
+            found = [await self._records(RecordsQuery(owner=owner.metadata.uid)) for owner in owners]
+            return _newest(one for some in found for one in some)
+        # Without the cluster the ReplicaSets of a Deployment are known by their names.
+        made = re.compile(re.escape(target.name) + (r"-[a-z0-9]+" if target.kind and target.kind.maker else ""))
+        records = await self._records(RecordsQuery(target.namespace))
+        kind = "" if target.kind is None else target.kind.maker or target.kind.kind
+        return [
+            one
+            for one in records
+            if one.owner is not None and one.owner.kind == kind and made.fullmatch(one.owner.name)
+        ]
+
+    # --- records and policies ---
+
+    async def _records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
+        if self._source is None or "records" in self._unread:
+            return ()
+        before = RecordsQuery(query.namespace, query.name, query.uid, query.owner, self._before)
+        try:
+            return await self._source.records(before)
+        except UserError as error:
+            self._unread["records"] = f"{error}{f': {error.remedy}' if error.remedy else ''}"
+            return ()
+
+    async def _surroundings(
+        self, records: Sequence[DecisionRecord], pods: Iterable[ReportedPod | None]
+    ) -> Surroundings:
+        reader = self._reader
+        in_force, nodes, labels = self._policy, None, {}
+        if reader is not None:
+            waiting = any(pod is not None and not pod.spec.node_name for pod in pods)
+            if waiting:
+                nodes = await reader.nodes()
+            labels = await reader.namespace_labels()
+            in_force = in_force or await self._in_force(reader)
+        for policy_hash in list(dict.fromkeys(one.policy for one in records if one.policy))[:_MOST_POLICIES]:
+            await self._read_policy(policy_hash, in_force)
+        now_us = time.time_ns() // 1000
+        return Surroundings(now_us, self._policies, in_force, labels, nodes, self.unread)
+
+    async def _in_force(self, reader: "PodReader") -> CompiledPolicy | None:
+        config_map = await reader.policy()
+        try:
+            return None if config_map is None else compiled(document_of(config_map))
+        except (DocumentError, NoDocumentError) as error:
+            self._unread["policy"] = str(error)
+            return None
+
+    async def _read_policy(self, policy_hash: str, in_force: CompiledPolicy | None) -> None:
+        if policy_hash in self._policies or (in_force is not None and in_force.hash == policy_hash):
+            return
+        raw = None if self._source is None else await self._source.policy(policy_hash)
+        try:
+            if raw is not None:
+                self._policies[policy_hash] = compiled(raw)
+                return
+        except DocumentError as error:
+            self._unread[f"policy {policy_hash}"] = str(error)
+            return
+        self._unread[f"policy {policy_hash}"] = "no server keeps it any more; what its rules wrote is not shown"
+
+
+def compiled_file(path: Path) -> CompiledPolicy:
+    return CompiledPolicy(load_policy(path, Purpose.REVIEW))
+
+
+def compiled(raw: bytes) -> CompiledPolicy:
+    """Return the policy of a document. DocumentError: it is not valid."""
+    return CompiledPolicy(load_again(raw))
+
+
+def _newest(records: Iterable[DecisionRecord]) -> list[DecisionRecord]:
+    """Return each record once, newest first."""
+    return sorted({one.id: one for one in records}.values(), key=lambda one: one.id, reverse=True)
+
+
+def _owner_uids(pod: ReportedPod) -> set[str]:
+    return {one.uid for one in pod.metadata.owner_references or () if one.controller}

@@ -1,0 +1,99 @@
+"""`podgate explain`: why a Pod does not run, from its admission to the start of its containers."""
+
+import asyncio
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from webhook.app.operations.pod_explanation import ExplainInputs, PodExplainer, open_explainer
+from webhook.cli.options.server_options import KUBECONFIG
+from webhook.core.diagnosis import Fate, Report
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.errors import UserError
+from webhook.offline.explain_target import explain_target
+from webhook.offline.output.pod_report_page import report_page
+from webhook.offline.output.yaml_text import as_yaml
+
+_PATH = click.Path(path_type=Path, allow_dash=True)
+_DENIED, _NOTHING_KNOWN = 3, 4
+_AGAIN_SECONDS = 2.0
+
+
+@click.command()
+@click.argument("what", nargs=-1, required=True, metavar="pod NAME | deploy/NAME | job/NAME | UID")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of a name without one.")
+@click.option("--server", metavar="URL", envvar="PODGATE_DECISIONS", help="URL of a server's decision port.")
+@click.option("--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Cluster and account.  [default: ~/.kube/config]")
+@click.option("--records", type=_PATH, help="Explain by the decision records in this file alone, without a cluster.")
+@click.option("--policy", type=_PATH, help="The policy of the records.  [default: the server's]")
+@click.option("--at", metavar="TIME", help="Explain by what was decided until then, such as 2026-12-01T04:00:00Z.")
+@click.option("--rules", is_flag=True, help="Show the finding of each stage and rule, as review --explain.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.option("-w", "--watch", is_flag=True, help="Show it again when it changes, until interrupted.")
+def explain(  # noqa: PLR0913  one parameter an option
+    *,
+    what: tuple[str, ...],
+    namespace: str,
+    server: str | None,
+    kubeconfig: Path | None,
+    records: Path | None,
+    policy: Path | None,
+    at: str | None,
+    rules: bool,
+    output: str,
+    watch: bool,
+) -> int:
+    """Explain why a Pod does not run: a Pod that exists, or Pods of a workload that were refused and never existed.
+
+    The first line has the state and its cause. It reads the cluster with your kubeconfig, and decision records from
+    a server's decision port; what you may not read is named. Refused Pods are found without records, too: by the
+    Events of their controller.
+
+    Exit code: 0 explained, 2 bad input, 3 the Pod or some Pods of the workload are denied, 4 nothing is known.
+    """
+    target = explain_target(what, namespace)
+    where = kubeconfig or KUBECONFIG.expanduser()
+    inputs = ExplainInputs(target, where, server, records, policy, None if at is None else _moment(at))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+    def text(report: Report) -> str:
+        if output == "text":
+            return report_page(report, width, with_rules=rules)
+        document = msgspec.to_builtins(report)
+        return json.dumps(document, indent=2, ensure_ascii=False) if output == "json" else as_yaml(document).rstrip()
+
+    async def run() -> int:
+        async with open_explainer(inputs) as explainer:
+            report = await explainer.report()
+            if report is None and not watch:
+                return _nothing(str(target), explainer)
+            shown = ""
+            while True:
+                now = "" if report is None else text(report)
+                if now and now != shown:
+                    click.echo(f"\n{now}" if shown and output == "text" else now)
+                    shown = now
+                if not watch:
+                    return _DENIED if report is not None and report.token is Fate.DENIED else 0
+                await asyncio.sleep(_AGAIN_SECONDS)
+                report = await explainer.report()
+
+    return asyncio.run(run())
+
+
+def _nothing(target: str, explainer: PodExplainer) -> int:
+    click.echo(f"error: nothing is known of {target}: no such object, and no record of it", err=True)
+    for what, reason in explainer.unread.items():
+        click.echo(f"  not read: {what}: {reason}", err=True)
+    return _NOTHING_KNOWN
+
+
+def _moment(text: str) -> int:
+    try:
+        return microseconds(text)
+    except ValueError as error:
+        raise UserError(f"--at: {text!r}: {error}") from None

@@ -1,0 +1,156 @@
+"""Page of a report on a Pod or workload: the cause first, then each part of the Pod's path."""
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+import click
+
+from webhook.core.diagnosis import Fate, Report
+from webhook.core.diagnosis.report import AdmissionReport, NodeFilter, NodesReport, RewrittenField, StartReport
+from webhook.core.quota import Holder
+from webhook.core.reporting.decision_record import RecordedLimit
+
+_COLUMN = 12
+_MOST_FIELDS = 6
+_BAD = frozenset({Fate.DENIED, Fate.FAILED, Fate.UNSCHEDULABLE})
+_FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED, Fate.EXEMPT, Fate.UNMATCHED, Fate.ADMITTED})
+_SOURCES = {
+    "pod": "by its label and annotation; no record of the review was found",
+    "event": "by the controller's Event; no record of the review was found",
+    "policy": "by the policy in force; no record of a review was found",
+}
+
+
+def report_page(report: Report, width: int | None = None, *, with_rules: bool = False) -> str:
+    """Return the page; lines are broken at `width`."""
+    colour = "red" if report.token in _BAD else "green" if report.token in _FINE else "yellow"
+    lines = [click.style(f"{report.token}:", fg=colour) + f" {report.summary}"]
+    for label, text in _parts(report, with_rules=with_rules):
+        lines += _row(label, text, width)
+    return "\n".join(lines)
+
+
+def _row(label: str, text: str, width: int | None) -> list[str]:
+    head = f"{label:{_COLUMN}}"
+    room = None if width is None else max(width - _COLUMN, 40)
+    broken = [text] if room is None else wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    return [(head if index == 0 else " " * _COLUMN) + line for index, line in enumerate(broken)]
+
+
+def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
+    subject = report.subject
+    whose = f", of {subject.owner}" if subject.owner else ""
+    name = f"{subject.kind} {subject.namespace}/{subject.name}"
+    yield subject.kind.lower() if len(subject.kind) < _COLUMN else "object", f"{name}{whose}"
+    if report.pods:
+        yield "pods", ", ".join(f"{count} {token}" for token, count in report.pods.items())
+    yield from _admission(report)
+    if with_rules:
+        for one in report.rules:
+            yield "  rule", f"{one['half']:8} {one['stage']:8} {one['found']}"
+    if report.gates:
+        yield "gates", ", ".join(report.gates)
+    if report.scheduling is not None:
+        yield "scheduling", _scheduling(report)
+    if report.nodes is not None:
+        yield "  nodes", _nodes(report.nodes)
+    if report.start is not None:
+        yield from _start(report.start)
+    for what, reason in report.unread.items():
+        yield "not read", f"{what}: {reason}"
+
+
+def _admission(report: Report) -> Iterator[tuple[str, str]]:
+    admission = report.admission
+    if admission is None:
+        yield "admission", "no record of a review, and no policy to judge by"
+        return
+    yield "admission", _decided(admission)
+    if admission.message and admission.message not in report.summary:
+        yield "  message", admission.message
+    for text in admission.findings:
+        yield "  finding", text
+    for limit in report.quota:
+        yield "  quota", limit_text(limit)
+    breaker = report.breaker
+    if breaker is not None:
+        until = f" until {breaker.open_until}" if breaker.open_until else ""
+        yield "  breaker", f"{breaker.state}{until}{f': {breaker.reason}' if breaker.reason else ''}"
+    if admission.degraded:
+        yield "  degraded", f"{admission.degraded}: preferred terms are left out"
+    for field in report.rewritten[:_MOST_FIELDS]:
+        yield "  rewritten", _field(field)
+    if len(report.rewritten) > _MOST_FIELDS:
+        yield "  rewritten", f"{len(report.rewritten) - _MOST_FIELDS} more: see --rules or -o json"
+
+
+def _decided(admission: AdmissionReport) -> str:
+    parts = [f"{admission.decision}{f' ({admission.status_code})' if admission.status_code else ''}"]
+    if admission.exemption:
+        parts[0] += f" by {admission.exemption}"
+    if admission.uncounted:
+        parts.append("not counted: the counters were unavailable")
+    if admission.service:
+        parts.append(f"service {admission.service}{f' ({admission.why_service})' if admission.why_service else ''}")
+    if admission.policy:
+        parts.append(f"policy {admission.policy[:8]}")
+    if admission.user:
+        parts.append(f"asked by {admission.user}")
+    if admission.source in _SOURCES:
+        parts.append(_SOURCES[admission.source])
+    return " ".join(filter(None, (admission.at, ", ".join(parts))))
+
+
+def limit_text(limit: RecordedLimit) -> str:
+    """Return a limit as the text of a denial has it."""
+    of_pool = f"pool {limit.name}: " if limit.of is Holder.POOL else ""
+    where = "live at one time" if limit.of is Holder.STANDING else f"in {limit.window}"
+    surge = f"surge {limit.surge}, " if limit.surge else ""
+    text = f"{of_pool}{limit.resource} {where}: hard {limit.hard}, {surge}used {limit.used}, asked {limit.asked}"
+    if not limit.over:
+        return text
+    if limit.never:
+        return f"{text}; can never pass"
+    return f"{text}; could pass from {limit.free_at}" if limit.free_at else f"{text}; could pass when live Pods end"
+
+
+def _field(field: RewrittenField) -> str:
+    value = " removed" if field.removed else f"={field.value}" if field.value else ""
+    return f"{field.field}{value} ({field.rule}{f': {field.why}' if field.why else ''})"
+
+
+def _scheduling(report: Report) -> str:
+    found = report.scheduling
+    if found is None or found.node:
+        return f"on node {found.node}" if found is not None else ""
+    scheduler = f"by {found.scheduler}" if found.scheduler else ""
+    return ": ".join(filter(None, (found.reason or "not scheduled", found.message or scheduler)))
+
+
+def _nodes(nodes: NodesReport) -> str:
+    parts = [f"{nodes.total}"]
+    parts += [_filter(one) for one in nodes.policy]
+    if nodes.policy:
+        parts.append(f"the policy leaves {nodes.policy_leaves}")
+    parts += [f"{one.by} ({one.requirement}) fits {one.fit}" for one in nodes.own]
+    if nodes.own:
+        parts.append(f"its own terms leave {nodes.own_leave}, both {nodes.both_leave}")
+    parts += [f"taint {one.by} on {one.fit}" for one in nodes.taints]
+    names = f" ({', '.join(nodes.names)})" if nodes.names else ""
+    return "; ".join([*parts, f"left {nodes.left}{names}"])
+
+
+def _filter(one: NodeFilter) -> str:
+    return f"{one.by} ({one.requirement}) fits {one.fit}"
+
+
+def _start(start: StartReport) -> Iterator[tuple[str, str]]:
+    containers = "; ".join(
+        f"{one.name} {one.state}"
+        + (f", exit code {one.exit_code}" if one.exit_code is not None else "")
+        + (f", {one.restarts} restarts" if one.restarts else "")
+        for one in start.containers
+    )
+    yield "start", ": ".join(filter(None, (start.phase, containers))) or "not yet"
+    for text in start.events:
+        yield "  event", text
