@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter_ns, time_ns
 from typing import TypeVar
 
 from msgspec import Struct
 
-from webhook.core.admission import charging, ownership, review, stages, workloads
+from webhook.core.admission import charging, ownership, queueing, review, stages, workloads
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.evaluation import Evaluation, conclude
 from webhook.core.admission.mutation import HASH_ANNOTATION
@@ -17,7 +18,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, measure
 from webhook.core.quota import Acquire
 from webhook.errors import NoPolicyError, StoreUnavailableError
-from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PolicySource, Review
+from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PodQueue, PolicySource, Review
 from webhook.ports.traces import STORE, TimedCalls, TraceSampler, not_sampled, timed_calls
 
 
@@ -51,8 +52,12 @@ class Interceptor:
         observer: Observer,
         on_uncounted: Callable[[Acquire], None] = lambda _: None,
         sample: TraceSampler = not_sampled,
+        queue: PodQueue | None = None,
     ) -> None:
-        """Create it. `on_uncounted` receives the charge of each Pod admitted although the store gave no answer."""
+        """Create it. `on_uncounted` receives the charge of each Pod admitted although the store gave no answer.
+
+        `queue` is necessary for policies under which Pods wait.
+        """
         self._policies = policies
         self._store = store
         self._namespaces = namespaces
@@ -62,12 +67,18 @@ class Interceptor:
         self._large_pods = ThreadPoolExecutor(1, "large-pod")
         # The cheapest denials come first; the stage that charges comes last.
         self._pod_stages: dict[Half, tuple[Stage, ...]] = {
-            Half.MUTATE: (("exempt", ownership.exempt), ("own", self._own), ("rewrite", self._rewrite)),
+            Half.MUTATE: (
+                ("exempt", ownership.exempt),
+                ("own", self._own),
+                *(() if queue is None else (("queue", partial(self._gate, queue)),)),
+                ("rewrite", self._rewrite),
+            ),
             Half.VALIDATE: (
                 ("exempt", ownership.exempt),
                 ("own", self._own),
                 ("breaker", self._breaker),
                 ("check", lambda evaluation: self._run(evaluation, stages.check)),
+                *(() if queue is None else (("queue", partial(self._enqueue, queue)),)),
                 ("charge", self._charge),
             ),
         }
@@ -169,6 +180,17 @@ class Interceptor:
             raise UnknownNamespaceError(f"the labels of Namespace {namespace!r} are not known")
         _find_owner(evaluation, labels)
 
+    def _gate(self, queue: PodQueue, evaluation: Evaluation) -> Awaitable[None] | None:
+        """Gate a Pod that would be denied, if the Pods of its service wait instead."""
+        return self._gate_if_full(queue, evaluation) if queueing.may_be_gated(evaluation) else None
+
+    async def _gate_if_full(self, queue: PodQueue, evaluation: Evaluation) -> None:
+        try:
+            reason = await queue.reason_to_wait(charging.acquire(evaluation, peek=True))
+        except StoreUnavailableError as error:
+            return evaluation.note("queue", f"not gated: {error}")
+        return queueing.gate(evaluation, reason) if reason else None
+
     def _rewrite(self, evaluation: Evaluation) -> Awaitable[None] | None:
         breaker = evaluation.plan.breaker
         degrades = breaker is not None and breaker.degrades
@@ -179,6 +201,15 @@ class Interceptor:
         view = self._store.known_breaker(evaluation.plan)
         if view is not None:
             stages.deny_if_open(evaluation, view, self._store.now_us())
+
+    def _enqueue(self, queue: PodQueue, evaluation: Evaluation) -> Awaitable[None] | None:
+        """Register a gated Pod: it is charged when it is released."""
+        return self._register(queue, evaluation) if queueing.waits(evaluation) else None
+
+    async def _register(self, queue: PodQueue, evaluation: Evaluation) -> None:
+        asked = charging.acquire(evaluation)
+        is_accepted = asked.peek or await queue.enqueue(asked)
+        queueing.record_waiting(evaluation, asked, is_accepted=is_accepted)
 
     async def _charge(self, evaluation: Evaluation) -> None:
         if evaluation.is_large:

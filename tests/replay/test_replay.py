@@ -155,7 +155,9 @@ def test_each_line_has_exactly_the_documented_keys() -> None:
         "outcome": {frozenset(["at", "service", "breaker", "openRemaining", "generation"])},
         "refund": {frozenset(["at", "uid", "refunded"])},
         "status": {
-            frozenset(["at", "service", "breaker", "openRemaining", "used", "generation", "waiting", "released"])
+            frozenset(
+                ["at", "service", "breaker", "openRemaining", "used", "generation", "waiting", "released", "expired"]
+            )
         },
     }
 

@@ -16,7 +16,7 @@ from webhook.cli.options.server_options import (
     show_status,
     watch_option,
 )
-from webhook.core.admission.denials import utc
+from webhook.core.admission.messages.denials import utc
 from webhook.core.overrides import ManualBreakerState
 from webhook.offline.output.status_page import COLOURS
 from webhook.offline.output.table import table

@@ -10,7 +10,7 @@ from webhook.cli.options import override_options
 from webhook.cli.options.output_formats import document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import of_server, server_options, service_argument, show_status
-from webhook.core.admission.denials import utc
+from webhook.core.admission.messages.denials import utc
 from webhook.offline.output.status_page import LIMIT, limits, override_text
 from webhook.offline.output.table import table
 from webhook.offline.status_client import find_service

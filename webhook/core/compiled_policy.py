@@ -60,6 +60,8 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
     """Yield the compiled services of a policy, all or `only` these, one by one: the caller may pause in between."""
     pools = {pool.name: pool for pool in loaded.policy.pools}
     open_max = breakers_open_max(loaded.policy)
+    classes = sorted(loaded.policy.sla_classes, key=lambda one: -one.priority)
+    ranks = {one.name: rank for rank, one in enumerate(classes)}
     for service in loaded.policy.services:
         if only is not None and service.name not in only:
             continue
@@ -68,6 +70,7 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
             pools.get(service.pool or ""),
             open_max=open_max if _may_refuse(service) else None,
             forcing=loaded.forcings.get(service.name),
+            rank=ranks[service.sla_class],
         )
         _ = service.placement_plan, service.degraded_placement_plan, service.range_plan  # cached on the service
         yield CompiledService(service, plan, counted(plan))

@@ -21,6 +21,7 @@ class Code(StrEnum):
     IMMUTABLE = "PodgateFieldImmutable"
     STORE_UNAVAILABLE = "StoreUnavailable"
     QUOTA_EXCEEDED = "QuotaExceeded"
+    QUEUE_FULL = "QueueFull"
     BREAKER_OPEN = "BreakerOpen"
     BREAKER_PROBING = "BreakerProbing"
 

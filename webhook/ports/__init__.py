@@ -22,6 +22,7 @@ from webhook.ports.policies import (
     PolicyCheck,
     PolicySource,
 )
+from webhook.ports.queues import PodQueue
 from webhook.ports.service_statuses import ServiceStatusClient
 from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
 from webhook.ports.time import Clock
@@ -47,6 +48,7 @@ __all__ = [
     "PodEventHandler",
     "PodLedger",
     "PodLookup",
+    "PodQueue",
     "PodWatch",
     "PolicyCheck",
     "PolicySource",

@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.policy.model import LoadedPolicy
@@ -31,6 +32,7 @@ from webhook.replay.events import (
     SumFields,
 )
 from webhook.replay.outcomes import record
+from webhook.replay.queue import ReplayQueue
 from webhook.replay.store_outage import StoreOutage
 from webhook.replay.summary import BreakerSummary
 
@@ -47,9 +49,6 @@ class Replay:
         self._folder = folder
         self._outage = StoreOutage(environment.store, environment.clock)
         policies, namespaces = environment.policies, environment.namespaces
-        self._interceptor = Interceptor(
-            policies, self._outage, namespaces, Observers(), on_uncounted=self._outage.book_later
-        )
         self._summary = BreakerSummary()
         self._controller = ReplayController(
             self._outage.shared,
@@ -59,6 +58,12 @@ class Replay:
             namespaces,
             lambda transition: self._summary.moved([transition]),
         )
+        self._queue = ReplayQueue(self._outage, environment.clock, lambda: self._compiled, self._controller)
+        self._interceptor = Interceptor(
+            *(policies, self._outage, namespaces, Observers()),
+            on_uncounted=self._outage.book_later,
+            queue=self._queue,
+        )
         self._plans: dict[str, CounterPlan] = {}
         self._taken: set[str] = set()
         self._numbers = count(1)
@@ -67,6 +72,7 @@ class Replay:
     async def play(self, event: ReplayEvent) -> dict[str, Any]:
         """Apply one event; return the fields of its output line, without `at`."""
         now_us = round(event.at * _SECOND_US)
+        await self._queue.advance(now_us)
         self._clock.set(now_us)
         if now_us // _SECOND_US != self._ticked_second:
             # Server and controller do this each second, with or without events.
@@ -82,6 +88,7 @@ class Replay:
                 return {"uid": event.refused, "refunded": await self._refund(event.refused)}
             case PodDeleted():
                 await self._controller.deleted(event.deleted)
+                await self._queue.gone(event.deleted)
                 return {"uid": event.deleted, "refunded": False}
             case StatusAsked():
                 return await self._status(event.status)
@@ -174,6 +181,8 @@ class Replay:
                 self._plans[uid] = plan
             if decision.allowed and not event.dry_run and event.changes_what_lives:
                 await self._controller.admitted(uid, admission.pod)
+            if decision.verdict is Verdict.QUEUE and not event.dry_run:
+                await self._queue.add(uid, plan, admission.pod)
             snapshot = await self._outage.snapshot(plan, event.namespace)
             line["used"] = used_of(plan, snapshot, event.namespace)
             line |= breaker_of(snapshot)
@@ -208,6 +217,6 @@ class Replay:
             **breaker_of(snapshot),
             "openRemaining": remaining_of(snapshot),
             "used": used_of(plan, snapshot, None),
-            "waiting": 0,
-            "released": [],
+            "waiting": self._queue.waiting(service),
+            **self._queue.take_left(service),
         }

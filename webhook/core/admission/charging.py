@@ -1,18 +1,18 @@
 """Stage "charge": the request to the counter store, and the decision by its receipt or its failure."""
 
-from webhook.core.admission import denials
 from webhook.core.admission.decision import Verdict
 from webhook.core.admission.evaluation import Evaluation
+from webhook.core.admission.messages import denials
 from webhook.core.admission.pod_results import cached
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import CONTROLLER, owning_controller
 from webhook.core.quota import Acquire, Cost, Receipt, pod_cost
 
 
-def acquire(evaluation: Evaluation) -> Acquire:
-    """Return the store request: the Pod's cost under its uid. Raises BadReviewError without a uid."""
+def acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
+    """Return the store request: the Pod's cost under its uid. Raises BadReviewError without a uid, except to `peek`."""
     pod, request, plan = evaluation.pod, evaluation.request, evaluation.plan
-    if not pod.metadata.uid:
+    if not pod.metadata.uid and not peek:
         raise BadReviewError("AdmissionReview.request.object.metadata.uid is missing: the validating call needs it")
     try:
         taken = cached(evaluation, _cost)
@@ -26,7 +26,7 @@ def acquire(evaluation: Evaluation) -> Acquire:
         pod.metadata.uid,
         taken,
         event_source(evaluation),
-        request.dry_run,
+        request.dry_run or peek,
         before,
         pod.metadata.name,
     )

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.admission import denials
 from webhook.core.admission.decision import (
     Decision,
     Dependence,
@@ -16,6 +15,7 @@ from webhook.core.admission.decision import (
     WouldWrite,
     enforced,
 )
+from webhook.core.admission.messages import denials
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.findings import Code
@@ -43,6 +43,8 @@ class Evaluation(Struct):
     exemption: str = ""
     degraded: str = ""
     would_degrade: bool = False
+    is_gated: bool = False
+    """The rewrite adds the gate of a Pod that waits."""
     findings: list[Finding] = []
     would_write: tuple[WouldWrite, ...] = ()
     patch: Patch = NO_PATCH

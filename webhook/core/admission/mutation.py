@@ -6,22 +6,24 @@ import msgspec
 
 from webhook.core import container_resources, placement
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import NO_PATCH, Patch, PatchOperation, apply, remove, set_keys
+from webhook.core.patch import NO_PATCH, Patch, PatchOperation, append, apply, remove, set_keys
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 
 HASH_ANNOTATION = "podgate.io/policy-hash"
+QUEUE_GATE = "podgate.io/quota"
 _pod = msgspec.json.Decoder(Pod)
 _encoder = msgspec.json.Encoder()
 DISOWN = Patch([remove("metadata", "labels", SERVICE_LABEL)])
 """Removes the service label from a Pod that no service owns: it would later count as that service's Pod."""
 
 
-def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False) -> Patch:
+def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False, is_gated: bool = False) -> Patch:
     """Return the patch that applies the service's policy; empty if the Pod already has it. f(f(x)) = f(x).
 
-    `degraded`: without preferred placement terms. ValueError: an unreadable quantity.
+    `degraded`: without preferred placement terms. `is_gated`: with the scheduling gate of a Pod that waits.
+    ValueError: an unreadable quantity.
     """
     if service.modes.all_disabled():
         return NO_PATCH
@@ -31,7 +33,14 @@ def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = Fa
         operations += placed(pod, service, degraded=degraded)
     if service.modes.resources is Mode.ENFORCE:
         operations += ranged(pod, service)
+    if is_gated and not has_queue_gate(pod):
+        operations += append([{"name": QUEUE_GATE}], pod.spec.scheduling_gates, "spec", "schedulingGates")
     return Patch(operations)
+
+
+def has_queue_gate(pod: Pod) -> bool:
+    """Return whether a Pod waits for its release, or is to wait."""
+    return any(gate.name == QUEUE_GATE for gate in pod.spec.scheduling_gates or ())
 
 
 def placed(pod: Pod, service: Service, *, degraded: bool = False) -> list[PatchOperation]:

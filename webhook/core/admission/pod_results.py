@@ -42,7 +42,7 @@ def template_key(pod: Pod) -> bytes | None:
         return None
 
 
-def cached(evaluation: Evaluation, work: Callable[[Evaluation], _T], *, variant: bool = False) -> _T:
+def cached(evaluation: Evaluation, work: Callable[[Evaluation], _T], *, variant: object = False) -> _T:
     """Return `work(evaluation)`, which may read the service, the Pod's key, the policy's hash and `variant`.
 
     A large Pod is evaluated in a thread of its own, and the cache belongs to the event loop's.

@@ -2,10 +2,11 @@
 
 from msgspec import Struct
 
-from webhook.core.admission import denials, enforcement_preview, mutation, rewrite_warnings, validation
+from webhook.core.admission import enforcement_preview, mutation, validation
 from webhook.core.admission.charging import event_source, unreadable_resources
 from webhook.core.admission.decision import Finding, Verdict, WouldWrite
 from webhook.core.admission.evaluation import Evaluation
+from webhook.core.admission.messages import denials, rewrite_warnings
 from webhook.core.admission.pod_results import cached
 from webhook.core.breaker import BreakerView, State, may_probe_early
 from webhook.core.kubernetes.admission_request import BadReviewError
@@ -40,7 +41,7 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
         return evaluation.note("rewrite", evaluation.request.excess.text)
     if view is not None:
         _degrade(evaluation, view)
-    found = cached(evaluation, _rewritten, variant=bool(evaluation.degraded))
+    found = cached(evaluation, _rewritten, variant=(bool(evaluation.degraded), evaluation.is_gated))
     evaluation.patch, evaluation.overwritten, evaluation.qos_change = found.patch, found.overwritten, found.qos_change
     if found.qos_change:
         evaluation.note("rewrite", f"QoS class: {found.qos_change}")
@@ -50,7 +51,8 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
 def _rewritten(evaluation: Evaluation) -> Rewrite:
     pod, service = evaluation.pod, evaluation.owner
     try:
-        patch = mutation.rewrite(pod, service, evaluation.compiled.hash, degraded=bool(evaluation.degraded))
+        degraded, is_gated = bool(evaluation.degraded), evaluation.is_gated
+        patch = mutation.rewrite(pod, service, evaluation.compiled.hash, degraded=degraded, is_gated=is_gated)
         qos = mutation.qos_change(pod, service) if patch else None
         overwritten = rewrite_warnings.warnings(pod, service, patch)
     except ValueError as error:
@@ -81,6 +83,8 @@ def deny_if_open(evaluation: Evaluation, view: BreakerView | None, now_us: int) 
     service, plan = evaluation.owner, evaluation.plan.breaker
     if view is None or plan is None or evaluation.request.operation != "CREATE":
         return
+    if evaluation.plan.queue and evaluation.plan.queue.for_breaker and mutation.has_queue_gate(evaluation.pod):
+        return  # it waits until the breaker admits it
     evaluation.note("breaker", view.state)
     if not view.state.is_open or service.modes.breaker is not Mode.ENFORCE or plan.degrades:
         return

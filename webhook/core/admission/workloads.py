@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from webhook.core.admission import exemptions, mutation, ownership, rewrite_warnings, stages, validation
+from webhook.core.admission import exemptions, mutation, ownership, stages, validation
 from webhook.core.admission.decision import Decision, Dependence, Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.evaluation import conclude as conclude_review
+from webhook.core.admission.messages import rewrite_warnings
 from webhook.core.admission.review import Request, WorkloadRequest
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError

@@ -27,58 +27,57 @@ class Purpose(StrEnum):
         return cls.SERVE_ALONE if alone else cls.SERVE
 
 
-_NONE: frozenset[Purpose] = frozenset()
 _OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY})
 # `lint` does not know the setup of `serve`, and assumes that it supports the stanza.
 _WITH_A_CLUSTER = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
 _WITH_A_SHARED_STORE = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_ALONE}
+
+_QUEUES = frozenset({Purpose.REPLAY})
+_NO_QUEUE = "not supported yet: only `podgate replay` lets Pods wait", "choose another value, or remove it"
 
 
 @dataclass(frozen=True, slots=True)
 class Stanza:
     """A field that some commands do not support.
 
-    `word`: only this value is affected. `lacks`: reason and remedy if `serve` supports it only in some setups.
+    `acts`: the commands that support it; `lacks`: reason and remedy for the others. `word`: only this value is
+    affected.
     """
 
     path: tuple[str, ...]
-    acts: frozenset[Purpose] = _NONE
+    acts: frozenset[Purpose]
+    lacks: tuple[str, str]
     word: str | None = None
-    lacks: tuple[str, str] | None = None
-
-
-def _service(*path: str, word: str | None = None) -> Stanza:
-    return Stanza(("services", "*", *path), word=word)
 
 
 def _fleet(*path: str) -> Stanza:
     reason = "`serve --store memory` counts only its own Pods"
-    return Stanza(path, _WITH_A_SHARED_STORE, "Fleet", lacks=(reason, "give it --store redis://..., or write Cluster"))
+    return Stanza(path, _WITH_A_SHARED_STORE, (reason, "give it --store redis://..., or write Cluster"), "Fleet")
 
 
 NOT_EVERYWHERE = (
     Stanza(
         ("services", "*", "match", "namespaceSelector"),
         _WITH_A_CLUSTER,
-        lacks=("`serve` runs without a cluster", "give it --kubeconfig, or remove this"),
+        ("`serve` runs without a cluster", "give it --kubeconfig, or remove this"),
     ),
     _fleet("pools", "*", "scope"),
     _fleet("services", "*", "quota", "scope"),
-    Stanza(("pools", "*", "whenExceeded"), word="Queue"),
+    Stanza(("pools", "*", "whenExceeded"), _QUEUES, _NO_QUEUE, "Queue"),
     Stanza(
         ("services", "*", "quota", "standing"),
         _WITH_A_CLUSTER,
-        lacks=("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or remove this"),
+        ("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or remove this"),
     ),
-    _service("quota", "whenExceeded", word="Queue"),
-    _service("quota", "queue"),
+    Stanza(("services", "*", "quota", "whenExceeded"), _QUEUES, _NO_QUEUE, "Queue"),
+    Stanza(("services", "*", "quota", "queue"), _QUEUES, _NO_QUEUE),
     Stanza(
         ("services", "*", "breaker", "outcomes", "source"),
         _WITH_A_CLUSTER,
+        ("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or write Pushed"),
         "PodStart",
-        lacks=("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or write Pushed"),
     ),
-    _service("breaker", "whenOpen", word="Queue"),
+    Stanza(("services", "*", "breaker", "whenOpen"), _QUEUES, _NO_QUEUE, "Queue"),
 )
 
 
@@ -93,8 +92,5 @@ def objections(document: DocumentPart, purpose: Purpose) -> Iterator[Problem]:
 
 
 def _problem(part: DocumentPart, stanza: Stanza) -> Problem:
-    if stanza.lacks is not None:
-        return part.wrong_field(*stanza.lacks)
-    if stanza.word is not None:
-        return part.wrong("not supported yet", "choose another value, or remove it")
-    return part.wrong_field("not supported yet", "remove it")
+    """Return the problem at the value, if only this value is affected, else at the field."""
+    return part.wrong_field(*stanza.lacks) if stanza.word is None else part.wrong(*stanza.lacks)

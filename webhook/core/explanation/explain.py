@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from webhook.core import container_resources, placement
-from webhook.core.admission import field_paths
+from webhook.core.admission.messages import field_paths
 from webhook.core.explanation import words
 from webhook.core.explanation.attribution import Case, credited
 from webhook.core.explanation.changes import Piece

@@ -80,6 +80,7 @@ class QueueRules(Struct, frozen=True, rename="camel"):
     when_expired: WhenExpired = WhenExpired.DELETE
     on_overload: OnOverload = OnOverload.NONE
     ageing: Duration = default("10m")
+    lifted_share: Annotated[str, format_of("percent")] = "10%"
 
 
 class Quota(Struct, frozen=True, rename="camel"):

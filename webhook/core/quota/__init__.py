@@ -1,7 +1,7 @@
 """Quota of a service: counter plans, requests to a store, and its receipts. The `ledger` package counts."""
 
 from webhook.core.quota.amounts import HOUR_US, LARGEST_EXACT, Cost, amount, canonical, is_cpu
-from webhook.core.quota.plans import STANDING, CounterPlan, Holder, Limit, PoolPlan, StandingPlan, WindowPlan
+from webhook.core.quota.plans import STANDING, CounterPlan, Holder, Limit, PoolPlan, QueuePlan, StandingPlan, WindowPlan
 from webhook.core.quota.receipts import DeniedBy, Receipt, ServiceSnapshot, Use, all_free_at_us
 from webhook.core.quota.requests import Acquire, Booking
 from webhook.core.quota.sightings import Seen, Sighting, UnseenPod
@@ -18,6 +18,7 @@ __all__ = [
     "Holder",
     "Limit",
     "PoolPlan",
+    "QueuePlan",
     "Receipt",
     "Seen",
     "ServiceSnapshot",

@@ -10,7 +10,17 @@ from msgspec import Struct
 from webhook.core.breaker import BreakerPlan, Forcing
 from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Pool, Service
-from webhook.core.policy_spec import Mode, Scope, StandingQuota, WhenStoreUnavailable, Window
+from webhook.core.policy_spec import (
+    Mode,
+    QueueRules,
+    Scope,
+    StandingQuota,
+    WhenExceeded,
+    WhenExpired,
+    WhenOpen,
+    WhenStoreUnavailable,
+    Window,
+)
 from webhook.core.quota.amounts import HOUR_US, Cost, amount, canonical
 
 STANDING = "standing"
@@ -93,6 +103,33 @@ def _surge(standing: StandingQuota, limit: Limit) -> int:
     return ceil(limit.hard * surge / pods.value)
 
 
+class QueuePlan(Struct, frozen=True):
+    """How Pods of a service wait: for quota, for its breaker, or for both. `rank`: its SLA class, 0 is the highest."""
+
+    for_quota: bool
+    for_breaker: bool
+    rank: int
+    max_pods: int
+    max_wait_us: int
+    when_expired: WhenExpired
+    ageing_us: int
+    lifted_percent: int
+
+    @classmethod
+    def of(cls, service: Service, pool: Pool | None, rank: int) -> "QueuePlan | None":
+        """Return a service's plan; None if its Pods are denied instead, or if its modes only observe."""
+        quota, breaker, modes = service.quota, service.breaker, service.modes
+        exceeded = {quota.when_exceeded if quota else None, pool.when_exceeded if pool else None}
+        for_quota = modes.quota is Mode.ENFORCE and WhenExceeded.QUEUE in exceeded
+        for_breaker = modes.breaker is Mode.ENFORCE and breaker is not None and breaker.when_open is WhenOpen.QUEUE
+        if not (for_quota or for_breaker):
+            return None
+        rules = (quota.queue if quota else None) or QueueRules()
+        share = int(rules.lifted_share.removesuffix("%"))
+        wait_us, ageing_us = rules.max_wait.us, rules.ageing.us
+        return cls(for_quota, for_breaker, rank, rules.max_pods, wait_us, rules.when_expired, ageing_us, share)
+
+
 class CounterPlan(Struct, frozen=True, dict=True):
     """Counters and limits of one service, as a store needs them to check a Pod; built once per policy.
 
@@ -112,12 +149,19 @@ class CounterPlan(Struct, frozen=True, dict=True):
     pool: PoolPlan | None = None
     when_unavailable: WhenStoreUnavailable = WhenStoreUnavailable.LOCAL
     standing: StandingPlan | None = None
+    queue: QueuePlan | None = None
 
     @classmethod
     def of(
-        cls, service: Service, pool: Pool | None = None, *, open_max: int | None = None, forcing: Forcing | None = None
+        cls,
+        service: Service,
+        pool: Pool | None = None,
+        *,
+        open_max: int | None = None,
+        forcing: Forcing | None = None,
+        rank: int = 0,
     ) -> "CounterPlan":
-        """Return a service's plan; `open_max` and `forcing` are its breaker's."""
+        """Return a service's plan; `open_max` and `forcing` are its breaker's, `rank` is that of its SLA class."""
         quota = service.quota if service.modes.quota is not Mode.DISABLED else None
         shared = pool if service.modes.quota is not Mode.DISABLED else None
         breaker = service.breaker if service.modes.breaker is not Mode.DISABLED else None
@@ -135,6 +179,7 @@ class CounterPlan(Struct, frozen=True, dict=True):
             pool=PoolPlan(shared.name, tuple(WindowPlan.of(window) for window in shared.windows)) if shared else None,
             when_unavailable=quota.when_store_unavailable if quota else WhenStoreUnavailable.LOCAL,
             standing=StandingPlan.of(quota.standing) if quota and quota.standing else None,
+            queue=QueuePlan.of(service, pool, rank),
         )
 
     @cached_property

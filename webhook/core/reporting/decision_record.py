@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Decision, Half, Verdict
-from webhook.core.admission.denials import utc
+from webhook.core.admission.messages.denials import utc
 from webhook.core.admission.review import Request
 from webhook.core.breaker import BreakerView
 from webhook.core.findings import Code

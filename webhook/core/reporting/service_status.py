@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from webhook.core.admission.denials import utc
+from webhook.core.admission.messages.denials import utc
 from webhook.core.breaker import BreakerView
 from webhook.core.quota import CounterPlan
 

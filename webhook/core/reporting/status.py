@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from webhook.core.admission.denials import utc
+from webhook.core.admission.messages.denials import utc
 from webhook.core.overrides import Override, combined, remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_spec import Scope

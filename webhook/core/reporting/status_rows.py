@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from webhook.core.admission.denials import utc
+from webhook.core.admission.messages.denials import utc
 from webhook.core.breaker import BreakerView
 from webhook.core.ledger.live_set import LiveSet
 from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, Use, WindowPlan

@@ -20,6 +20,7 @@ _FORMATS: dict[str, Callable[[str], object]] = {
     "label-value": names.label_value,
     "namespace-pattern": names.namespace_pattern,
     "name-pattern": names.name_pattern,
+    "percent": amounts.percent,
     "quota-resource": resources.quota_resource,
     "reason": names.reason,
     "container-resource": resources.container_resource,

@@ -56,6 +56,10 @@ def percent_or_count(value: str | int) -> None:
     )
 
 
+def percent(text: str) -> None:
+    must(_PERCENT.fullmatch(text), "not a percentage", "write a percentage from 0% to 100%, such as 10%")
+
+
 def date_time(text: str) -> None:
     try:
         microseconds(text)

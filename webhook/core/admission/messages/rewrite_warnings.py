@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from webhook.core.admission.field_paths import in_words
+from webhook.core.admission.messages.field_paths import in_words
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import cut, nano

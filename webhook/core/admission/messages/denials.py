@@ -158,6 +158,8 @@ def status_of(finding: Finding, service: Service | None, receipt: Receipt | None
     """Return the HTTP status of a denial by its first finding."""
     if finding.concern == "breaker" or finding.code is Code.STORE_UNAVAILABLE:
         return ResponseStatus(503, "ServiceUnavailable")
+    if finding.code is Code.QUEUE_FULL:
+        return ResponseStatus(429, "TooManyRequests")
     if finding.code is not Code.QUOTA_EXCEEDED or service is None or receipt is None:
         return ResponseStatus(403, "Forbidden")
     denial = service.quota.denial if service.quota else Denial()  # the limit may be a pool's

@@ -1,0 +1,176 @@
+"""Pod releaser: charges waiting Pods in the order of their queues as soon as there is room, and releases them."""
+
+import heapq
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from webhook.core.breaker import State
+from webhook.core.policy_spec import WhenExpired
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, QueuePlan, Receipt
+from webhook.core.release_queue import Member, ReleaseOrder, WaitingPod
+from webhook.errors import StoreUnavailableError
+from webhook.ports import CounterStore
+
+_AGAIN_US = 1_000_000
+"""After a refusal whose end nobody knows: of live Pods, probes in flight, or a store without an answer."""
+_NEVER_US = 60_000_000
+"""A limit was lowered below what the Pod needs: it can pass only under another policy."""
+
+
+_DRAINING = QueuePlan(
+    for_quota=False,
+    for_breaker=False,
+    rank=0,
+    max_pods=0,
+    max_wait_us=0,
+    when_expired=WhenExpired.KEEP,
+    ageing_us=600_000_000,
+    lifted_percent=10,
+)
+"""For the Pods of a service that no longer queues."""
+
+
+class GatedPod(Struct, frozen=True):
+    """A waiting Pod, and what is needed to charge and to release it."""
+
+    waiting: WaitingPod
+    namespace: str
+    name: str
+    source: str
+    """As `Acquire.event_source`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseActions:
+    """What happens to Pods that leave the queue. They raise nothing: a failed release refunds its charge."""
+
+    release: Callable[[GatedPod], Awaitable[None]]
+    """Remove the gate of a charged Pod."""
+    expire: Callable[[GatedPod], Awaitable[None]]
+    """The Pod has waited for `maxWait`: apply whenExpired."""
+
+
+class PodReleaser:
+    """The queues of all services under one policy. `step` does what is due, and returns when to call it again."""
+
+    def __init__(self, store: CounterStore, actions: ReleaseActions) -> None:
+        self._store = store
+        self._actions = actions
+        self._plans: Mapping[str, CounterPlan] = {}
+        self._orders: dict[str, ReleaseOrder] = {}
+        self._pods: dict[str, GatedPod] = {}
+        self._deadlines: list[tuple[int, str]] = []
+        self._unowned: list[str] = []
+        """Pods of services that the policy does not have."""
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def begin(self, plans: Mapping[str, CounterPlan]) -> None:
+        """Start under a policy, with the same waiting Pods.
+
+        Those of a service that no longer queues are released as its limits allow; those of a service that is gone,
+        at once.
+        """
+        draining = {pod.waiting.service for pod in self._pods.values()}
+        self._plans = {name: plan for name, plan in plans.items() if plan.queue is not None or name in draining}
+        by_tag: dict[str, list[Member]] = {}
+        for plan in self._plans.values():
+            rules = plan.queue or _DRAINING
+            member = Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent)
+            by_tag.setdefault(plan.tag, []).append(member)
+        self._orders = {tag: ReleaseOrder(members) for tag, members in by_tag.items()}
+        pods, self._pods, self._deadlines, self._unowned = self._pods, {}, [], []
+        for pod in pods.values():
+            self.put(pod)
+
+    def put(self, pod: GatedPod) -> None:
+        """Add a Pod that waits, unless it is known."""
+        waiting, plan = pod.waiting, self._plans.get(pod.waiting.service)
+        if waiting.uid in self._pods:
+            return
+        self._pods[waiting.uid] = pod
+        if plan is None:
+            self._unowned.append(waiting.uid)
+            return
+        self._orders[plan.tag].add(waiting)
+        if plan.queue is not None:
+            heapq.heappush(self._deadlines, (waiting.since_us + plan.queue.max_wait_us, waiting.uid))
+
+    def gone(self, uid: str) -> None:
+        """Remove a Pod that was deleted, or whose gate was removed."""
+        pod = self._pods.pop(uid, None)
+        if pod is not None and (plan := self._plans.get(pod.waiting.service)) is not None:
+            self._orders[plan.tag].remove(uid)
+
+    def waiting(self, service: str) -> int:
+        """Return how many Pods of a service wait."""
+        return sum(pod.waiting.service == service for pod in self._pods.values())
+
+    def retry(self, services: Iterable[str]) -> None:
+        """Try the Pods of some services again: there may be room before the expected time."""
+        for service in services:
+            if (plan := self._plans.get(service)) is not None:
+                self._orders[plan.tag].retry(service)
+
+    async def step(self) -> int | None:
+        """Expire and release what is due; return when the next Pod may be due, None if none waits."""
+        await self._expire()
+        while self._unowned:
+            if (pod := self._pods.pop(self._unowned.pop(), None)) is not None:
+                await self._actions.release(pod)
+        for order in self._orders.values():
+            while (taken := order.take(self._now_us())) is not None:
+                if not await self._release(order, self._pods[taken.uid]):
+                    break
+        now_us = self._now_us()
+        times = [at_us for order in self._orders.values() if (at_us := order.next_at_us(now_us)) is not None]
+        return min([*times, *(at_us for at_us, _ in self._deadlines[:1])], default=None)
+
+    def _now_us(self) -> int:
+        """Return the store's time: receipts say in it when there is room."""
+        return self._store.now_us()
+
+    async def _expire(self) -> None:
+        while self._deadlines and self._deadlines[0][0] <= self._now_us():
+            _, uid = heapq.heappop(self._deadlines)
+            if (pod := self._pods.get(uid)) is not None:
+                self.gone(uid)
+                await self._actions.expire(pod)
+
+    async def _release(self, order: ReleaseOrder, pod: GatedPod) -> bool:
+        """Charge a Pod and release it, or put it back; False if the store gives no answer."""
+        waiting, plan = pod.waiting, self._plans[pod.waiting.service]
+        asked = Acquire(plan, pod.namespace, waiting.uid, waiting.cost, pod.source, name=pod.name)
+        try:
+            # A refusal of the first call is no quota event: nobody asked.
+            receipt = await self._store.acquire(replace(asked, peek=True))
+            if receipt.refused is None:
+                receipt = await self._store.acquire(asked)
+        except StoreUnavailableError:
+            order.blocked(waiting.uid, self._now_us(), self._now_us() + _AGAIN_US, Holder.SERVICE)
+            return False
+        if receipt.refused is not None:
+            until_us, by = _obstacle(receipt)
+            order.blocked(waiting.uid, receipt.at_us, max(until_us, receipt.at_us + 1), by)
+            return True
+        order.released(waiting.uid)
+        self._pods.pop(waiting.uid, None)
+        await self._actions.release(pod)
+        return True
+
+
+def _obstacle(receipt: Receipt) -> tuple[int, Holder]:
+    """Return until when a refused Pod is passed, and whose limit refuses it."""
+    view = receipt.breaker
+    if receipt.refused is DeniedBy.BREAKER:
+        is_open = view is not None and view.state in {State.OPEN, State.FORCED_OPEN}
+        return (view.open_until_us if view is not None and is_open else receipt.at_us + _AGAIN_US), Holder.SERVICE
+    by = Holder.POOL if all(use.of is Holder.POOL for use in receipt.over) else Holder.SERVICE
+    if receipt.free_at_us is None:
+        return receipt.at_us + _NEVER_US, by
+    ends_unknown = any(use.of is Holder.STANDING for use in receipt.over)
+    return max(receipt.free_at_us, receipt.at_us + _AGAIN_US if ends_unknown else 0), by

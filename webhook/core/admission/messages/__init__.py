@@ -1,0 +1,1 @@
+"""Messages of decisions: denials, warnings about rewritten values, and readable paths of fields."""

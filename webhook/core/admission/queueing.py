@@ -1,0 +1,66 @@
+"""Stage "queue": a Pod that has to wait gets a scheduling gate; a gated Pod is registered instead of charged."""
+
+from webhook.core.admission import charging
+from webhook.core.admission.decision import Finding, Verdict
+from webhook.core.admission.evaluation import Evaluation
+from webhook.core.admission.mutation import has_queue_gate
+from webhook.core.findings import Code
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.policy_spec import Mode
+from webhook.core.quota import Acquire, Cost, CounterPlan, DeniedBy, Receipt
+
+PRIORITY_ANNOTATION = "podgate.io/priority"
+PRIORITY_MAX = 1_000_000_000
+
+
+def priority_of(pod: Pod) -> int:
+    """Return a Pod's priority within its service, 0 if its annotation is absent or not an integer."""
+    try:
+        return max(-PRIORITY_MAX, min(PRIORITY_MAX, int(pod.annotations.get(PRIORITY_ANNOTATION, "0"))))
+    except ValueError:
+        return 0
+
+
+def may_be_gated(evaluation: Evaluation) -> bool:
+    """Return whether the rewrite may add the gate: to a new Pod of a service with a queue, without a node."""
+    if evaluation.plan.queue is None or evaluation.request.operation != "CREATE" or evaluation.request.excess:
+        return False
+    return not (evaluation.pod.spec.node_name or has_queue_gate(evaluation.pod))
+
+
+def gate(evaluation: Evaluation, reason: str) -> None:
+    evaluation.is_gated = True
+    evaluation.note("queue", f"waits: {reason}")
+
+
+def waits(evaluation: Evaluation) -> bool:
+    """Return whether a new Pod is gated, and is to be registered. A Pod above a whole limit is charged, and denied."""
+    plan = evaluation.plan
+    if plan.queue is None or evaluation.request.operation != "CREATE" or not has_queue_gate(evaluation.pod):
+        return False
+    return fits_limits(plan, charging.acquire(evaluation).cost)
+
+
+def fits_limits(plan: CounterPlan, cost: Cost) -> bool:
+    """Return whether no limit is below the cost of one Pod."""
+    return all(cost.get(limit.counts, 0) <= limit.hard for _, _, limit in plan.limits)
+
+
+def objection(plan: CounterPlan, receipt: Receipt) -> DeniedBy | None:
+    """Return for which guard a Pod with this receipt waits; None if it is admitted, or denied."""
+    if plan.queue is None or receipt.refused is None or receipt.free_at_us is None:
+        return None
+    is_queued = plan.queue.for_quota if receipt.refused is DeniedBy.QUOTA else plan.queue.for_breaker
+    return receipt.refused if is_queued else None
+
+
+def record_waiting(evaluation: Evaluation, asked: Acquire, *, is_accepted: bool) -> None:
+    """Decide about a gated Pod: it waits, or the queue is full."""
+    if is_accepted:
+        return evaluation.decide(Verdict.QUEUE, "queue", "waits: charged when it is released")
+    most = asked.plan.queue.max_pods if asked.plan.queue else 0
+    message = (
+        f"service {evaluation.owner.name}: {most} Pods wait already, which is queue.maxPods: try again later, or have"
+        " an admin raise the quota or maxPods"
+    )
+    return evaluation.add_findings("queue", (Finding(Code.QUEUE_FULL, "quota", Mode.ENFORCE, message),))

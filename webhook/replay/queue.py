@@ -1,0 +1,116 @@
+"""Queue of a replay: Pods wait in it, and the controller's releaser releases them in virtual time."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.controller.release.releaser import GatedPod, PodReleaser, ReleaseActions
+from webhook.core.admission.mutation import QUEUE_GATE
+from webhook.core.admission.queueing import objection, priority_of
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.controllers import CONTROLLER
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.quota import Acquire, CounterPlan, DeniedBy, pod_cost
+from webhook.core.release_queue import WaitingPod
+from webhook.ports import CounterStore
+from webhook.replay.controller import ReplayController
+from webhook.replay.environment import SettableClock
+
+
+class ReplayQueue:
+    """A `ports.PodQueue`. `advance` runs the releaser up to a time, at each moment at which a Pod is due."""
+
+    def __init__(
+        self,
+        store: CounterStore,
+        clock: SettableClock,
+        policy: Callable[[], CompiledPolicy],
+        controller: ReplayController,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._policy = policy
+        self._controller = controller
+        self._compiled: CompiledPolicy | None = None
+        self._releaser = PodReleaser(store, ReleaseActions(self._released, self._expired))
+        self._pods: dict[str, Mapping[str, Any]] = {}
+        self._next_us: int | None = None
+        self._left: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"released": [], "expired": []})
+
+    async def reason_to_wait(self, asked: Acquire) -> str:
+        """Return why a Pod has to wait: others of its service wait, or it would be denied."""
+        if waiting := self._releaser.waiting(asked.plan.service):
+            return f"{waiting} Pods of the service wait"
+        guard = objection(asked.plan, await self._store.acquire(replace(asked, peek=True)))
+        if guard is None:
+            return ""
+        return "the breaker is open" if guard is DeniedBy.BREAKER else "a limit is reached"
+
+    async def enqueue(self, asked: Acquire) -> bool:
+        rules = asked.plan.queue
+        return rules is None or self._releaser.waiting(asked.plan.service) < rules.max_pods
+
+    async def add(self, uid: str, plan: CounterPlan, document: Mapping[str, Any]) -> None:
+        """Add a gated Pod, as the API server stores it."""
+        pod = msgspec.convert(document, Pod)
+        cost = pod_cost.taken(pod, self._policy().counted[plan.service])
+        scope, priority = plan.scope_of(pod.metadata.namespace), priority_of(pod)
+        waiting = WaitingPod(uid, plan.service, self._store.now_us(), cost, scope, priority)
+        self._pods[uid] = document
+        self._releaser.put(GatedPod(waiting, pod.metadata.namespace, pod.metadata.name, _source(pod)))
+        await self._step()
+
+    async def gone(self, uid: str) -> None:
+        """Remove a Pod that was deleted; others may be due."""
+        self._pods.pop(uid, None)
+        self._releaser.gone(uid)
+        await self._changed()
+
+    async def advance(self, until_us: int) -> None:
+        """Release and expire what is due up to a time, each at its moment."""
+        if self._compiled is not self._policy():
+            await self._changed()
+        while self._next_us is not None and self._next_us <= until_us:
+            self._clock.set(max(self._next_us, self._clock.now_us()))
+            await self._step()
+
+    async def _changed(self) -> None:
+        """Try all waiting Pods again, under the policy in force: its limits, or what lives, may have changed."""
+        if self._compiled is not self._policy():
+            self._compiled = self._policy()
+            self._releaser.begin(self._compiled.plans)
+        self._releaser.retry(self._compiled.plans)
+        await self._step()
+
+    async def _step(self) -> None:
+        self._next_us = await self._releaser.step()
+
+    def waiting(self, service: str) -> int:
+        return self._releaser.waiting(service)
+
+    def take_left(self, service: str) -> dict[str, list[str]]:
+        """Return the uids that were released and that expired since the last call."""
+        return self._left.pop(service, {"released": [], "expired": []})
+
+    async def _released(self, pod: GatedPod) -> None:
+        """Remove the gate, as the controller does, and let the Pod tracker see it."""
+        document = msgspec.json.decode(msgspec.json.encode(self._pods.pop(pod.waiting.uid)))
+        gates = document["spec"].get("schedulingGates", [])
+        document["spec"]["schedulingGates"] = [gate for gate in gates if gate["name"] != QUEUE_GATE]
+        self._left[pod.waiting.service]["released"].append(pod.waiting.uid)
+        await self._controller.admitted(pod.waiting.uid, document)
+
+    async def _expired(self, pod: GatedPod) -> None:
+        """Delete the Pod, or leave it gated, as whenExpired says."""
+        self._left[pod.waiting.service]["expired"].append(pod.waiting.uid)
+        del self._pods[pod.waiting.uid]
+        await self._controller.deleted(pod.waiting.uid)
+
+
+def _source(pod: Pod) -> str:
+    """Return the controller that owns a Pod, as the controller of a cluster sees it; "" without one."""
+    owners = [owner for owner in pod.metadata.owner_references or () if owner.controller]
+    return f"{CONTROLLER}{owners[0].uid}" if owners else ""
