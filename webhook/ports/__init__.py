@@ -22,7 +22,7 @@ from webhook.ports.policies import (
     PolicyCheck,
     PolicySource,
 )
-from webhook.ports.queues import PodQueue
+from webhook.ports.queues import PodQueue, QueueIndex
 from webhook.ports.service_statuses import ServiceStatusClient
 from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
 from webhook.ports.time import Clock
@@ -52,6 +52,7 @@ __all__ = [
     "PodWatch",
     "PolicyCheck",
     "PolicySource",
+    "QueueIndex",
     "Review",
     "ServiceStatusClient",
     "SharedStore",

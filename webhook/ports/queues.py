@@ -1,8 +1,9 @@
 """Queue of Pods that wait for their release."""
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from webhook.core.quota import Acquire
+from webhook.core.quota import Acquire, CounterPlan
 
 
 class PodQueue(Protocol):
@@ -14,4 +15,32 @@ class PodQueue(Protocol):
 
     async def enqueue(self, asked: Acquire) -> bool:
         """Register a gated Pod; False if `maxPods` of its service wait already. A known uid is not counted again."""
+        ...
+
+
+class QueueIndex(Protocol):
+    """Uids of waiting Pods by service, with the store's time of their registration.
+
+    It bounds and orders the queue. It can be lost: which Pods wait is known from their gates, in the cluster.
+    Each operation is atomic; StoreUnavailableError without an answer.
+    """
+
+    async def register(self, plan: CounterPlan, uid: str) -> bool:
+        """Register a Pod now; False if `maxPods` others are registered. A known uid keeps its time."""
+        ...
+
+    async def restore(self, plan: CounterPlan, times_us: Mapping[str, int]) -> None:
+        """Register Pods that wait in the cluster but are not registered, at these times, past `maxPods`."""
+        ...
+
+    async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
+        """Return the registered uids of a service and their times, in microseconds."""
+        ...
+
+    async def count(self, plan: CounterPlan) -> int:
+        """Return how many Pods of a service are registered."""
+        ...
+
+    async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+        """Remove Pods that no longer wait."""
         ...
