@@ -53,6 +53,7 @@ soak: setup
 	PODGATE_TEST_FLOOD=soak $(BIN)/pytest -s tests/server/test_flood.py
 	PODGATE_TEST_EXAMPLES=100000 $(BIN)/pytest tests/server/test_request_parser.py
 	PODGATE_TEST_FUZZ_SECONDS=1800 $(BIN)/pytest tests/server/test_fuzz.py
+	PODGATE_TEST_COLLECTOR=yes $(BIN)/pytest tests/app/test_traces_serving.py tests/adapters/test_traces.py
 	PODGATE_TEST_TRIPS=200 $(BIN)/pytest -s tests/app/test_breakers_serving.py -k seen_by_the_other
 	PODGATE_TEST_KILLS=20 $(BIN)/pytest -s tests/cluster/test_controller_restarts.py -k churn
 	PODGATE_TEST_EXAMPLES=500 $(BIN)/pytest -s tests/cluster/test_generated_workloads.py

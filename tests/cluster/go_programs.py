@@ -11,9 +11,10 @@ from tests.cluster.toolchain import BUILD_FLAGS, build, go, locked
 
 
 def go_program(module: Path, package: str) -> Path:
-    """Return the program of a package, which the go.mod in `module` pins; the first call builds it."""
+    """Return the program of a package in `module`, or of one that its go.mod pins; the first call builds it."""
     name = package.rpartition("/")[2]
-    files = [(module / file).read_bytes() for file in ("go.mod", "go.sum")]
+    sources = sorted(file.name for file in module.glob("*.go"))
+    files = [(module / file).read_bytes() for file in ("go.mod", "go.sum", *sources)]
     machine = repr((BUILD_FLAGS, platform.system(), platform.machine())).encode()
     digest = hashlib.sha256(b"\0".join([*files, machine])).hexdigest()[:16]
     path = cache() / f"{name}-{digest}" / name
