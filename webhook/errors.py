@@ -47,6 +47,10 @@ class WebhookConfigurationError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+class GateError(Exception):
+    """The gate of a Pod could not be removed, or the Pod not be deleted; a retry may succeed."""
+
+
 class NoPolicyError(Exception):
     """No valid policy has been loaded."""
 

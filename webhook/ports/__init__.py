@@ -22,7 +22,7 @@ from webhook.ports.policies import (
     PolicyCheck,
     PolicySource,
 )
-from webhook.ports.queues import PodQueue, QueueIndex
+from webhook.ports.queues import GateClient, PodQueue, QueueIndex
 from webhook.ports.service_statuses import ServiceStatusClient
 from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
 from webhook.ports.time import Clock
@@ -38,6 +38,7 @@ __all__ = [
     "Credentials",
     "CurrentValue",
     "DocumentReceiver",
+    "GateClient",
     "KeyDocument",
     "KeyPublisher",
     "KeySource",

@@ -44,3 +44,15 @@ class QueueIndex(Protocol):
     async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         """Remove Pods that no longer wait."""
         ...
+
+
+class GateClient(Protocol):
+    """Gates of Pods in the cluster. GateError: the API server did not do it; a later call may succeed."""
+
+    async def remove(self, namespace: str, name: str, uid: str) -> bool:
+        """Remove Podgate's gate from a Pod; False if the Pod is gone. One without the gate stays as it is."""
+        ...
+
+    async def delete(self, namespace: str, name: str, uid: str) -> bool:
+        """Delete a Pod; False if it is gone."""
+        ...

@@ -82,7 +82,7 @@ class ReplayQueue:
         if self._compiled is not self._policy():
             self._compiled = self._policy()
             self._releaser.begin(self._compiled.plans)
-        self._releaser.retry(self._compiled.plans)
+        self._releaser.retry()
         await self._step()
 
     async def _step(self) -> None:

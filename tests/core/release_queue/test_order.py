@@ -85,12 +85,10 @@ class _OrderComparison(RuleBasedStateMachine):
             self.order.remove(pod.uid)
             self.model.remove(pod)
 
-    @rule(service=st.sampled_from(sorted(_MEMBERS)))
-    def retry(self, service: str) -> None:
-        self.order.retry(service)
-        self.model.until = {
-            shape: (0 if shape[0] == service else until_us, by) for shape, (until_us, by) in self.model.until.items()
-        }
+    @rule()
+    def retry(self) -> None:
+        self.order.retry()
+        self.model.until = {shape: (0, by) for shape, (_, by) in self.model.until.items()}
 
     @rule(seconds=st.sampled_from([1, 60, 121, 299, 600, 601, 1300]))
     def wait(self, seconds: int) -> None:

@@ -97,7 +97,7 @@ def test_room_of_a_pool_is_kept_from_all_of_its_services() -> None:
     assert large is not None
     order.blocked(large.uid, 100, 100 + 2 * _AGEING_US, Holder.POOL)
     assert order.take(100 + _AGEING_US) is None
-    order.retry("gold")
+    order.retry()
     assert order.take(100 + _AGEING_US) == large
     assert order.take(100 + _AGEING_US) is None, "all others wait for the answer of the store"
     order.released(large.uid)
@@ -112,7 +112,7 @@ def test_others_pass_a_blocked_pod_since_its_first_try() -> None:
         order.blocked(large.uid, now_us, now_us + 10, Holder.SERVICE)
     assert order.take(99 + _AGEING_US) is not None, "one microsecond before the end of the period"
     order.add(_pods("gold", 2, since_us=60)[1])
-    order.retry("gold")
+    order.retry()
     large = order.take(100 + _AGEING_US)
     assert large is not None
     assert large.cost == {"pods": 8}

@@ -1,7 +1,8 @@
 """Pod releaser: charges waiting Pods in the order of their queues as soon as there is room, and releases them."""
 
 import heapq
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -61,13 +62,15 @@ class PodReleaser:
         self._actions = actions
         self._plans: Mapping[str, CounterPlan] = {}
         self._orders: dict[str, ReleaseOrder] = {}
+        """By tag, of all services that queue or have waiting Pods."""
         self._pods: dict[str, GatedPod] = {}
+        self._counts: Counter[str] = Counter()
         self._deadlines: list[tuple[int, str]] = []
         self._unowned: list[str] = []
         """Pods of services that the policy does not have."""
 
-    def __len__(self) -> int:
-        return len(self._pods)
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
 
     def begin(self, plans: Mapping[str, CounterPlan]) -> None:
         """Start under a policy, with the same waiting Pods.
@@ -75,24 +78,55 @@ class PodReleaser:
         Those of a service that no longer queues are released as its limits allow; those of a service that is gone,
         at once.
         """
-        draining = {pod.waiting.service for pod in self._pods.values()}
-        self._plans = {name: plan for name, plan in plans.items() if plan.queue is not None or name in draining}
+        self._plans = plans
         by_tag: dict[str, list[Member]] = {}
-        for plan in self._plans.values():
-            rules = plan.queue or _DRAINING
-            member = Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent)
-            by_tag.setdefault(plan.tag, []).append(member)
+        for plan in plans.values():
+            if plan.queue is not None or self._counts[plan.service]:
+                rules = plan.queue or _DRAINING
+                member = Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent)
+                by_tag.setdefault(plan.tag, []).append(member)
         self._orders = {tag: ReleaseOrder(members) for tag, members in by_tag.items()}
-        pods, self._pods, self._deadlines, self._unowned = self._pods, {}, [], []
-        for pod in pods.values():
-            self.put(pod)
+        self._deadlines, self._unowned = [], []
+        for pod in self._pods.values():
+            self._enqueue(pod)
 
     def put(self, pod: GatedPod) -> None:
         """Add a Pod that waits, unless it is known."""
-        waiting, plan = pod.waiting, self._plans.get(pod.waiting.service)
+        waiting = pod.waiting
         if waiting.uid in self._pods:
             return
+        is_first = not self._counts[waiting.service]
         self._pods[waiting.uid] = pod
+        self._counts[waiting.service] += 1
+        plan = self._plans.get(waiting.service)
+        if is_first and plan is not None and plan.queue is None:
+            self.begin(self._plans)  # its queue is created only now
+        else:
+            self._enqueue(pod)
+
+    def gone(self, uid: str) -> str | None:
+        """Remove a Pod that was deleted, or whose gate was removed; return its service, None if it is unknown."""
+        pod = self._drop(uid)
+        if pod is None:
+            return None
+        if (plan := self._plans.get(pod.waiting.service)) is not None:
+            self._orders[plan.tag].remove(uid)
+        return pod.waiting.service
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many Pods of each service wait."""
+        return {service: count for service, count in self._counts.items() if count}
+
+    def waiting(self, service: str) -> int:
+        return self._counts[service]
+
+    def retry(self) -> None:
+        """Try all Pods again: there may be room before the expected time."""
+        for order in self._orders.values():
+            order.retry()
+
+    def _enqueue(self, pod: GatedPod) -> None:
+        waiting, plan = pod.waiting, self._plans.get(pod.waiting.service)
         if plan is None:
             self._unowned.append(waiting.uid)
             return
@@ -100,27 +134,17 @@ class PodReleaser:
         if plan.queue is not None:
             heapq.heappush(self._deadlines, (waiting.since_us + plan.queue.max_wait_us, waiting.uid))
 
-    def gone(self, uid: str) -> None:
-        """Remove a Pod that was deleted, or whose gate was removed."""
+    def _drop(self, uid: str) -> GatedPod | None:
         pod = self._pods.pop(uid, None)
-        if pod is not None and (plan := self._plans.get(pod.waiting.service)) is not None:
-            self._orders[plan.tag].remove(uid)
-
-    def waiting(self, service: str) -> int:
-        """Return how many Pods of a service wait."""
-        return sum(pod.waiting.service == service for pod in self._pods.values())
-
-    def retry(self, services: Iterable[str]) -> None:
-        """Try the Pods of some services again: there may be room before the expected time."""
-        for service in services:
-            if (plan := self._plans.get(service)) is not None:
-                self._orders[plan.tag].retry(service)
+        if pod is not None:
+            self._counts[pod.waiting.service] -= 1
+        return pod
 
     async def step(self) -> int | None:
         """Expire and release what is due; return when the next Pod may be due, None if none waits."""
         await self._expire()
         while self._unowned:
-            if (pod := self._pods.pop(self._unowned.pop(), None)) is not None:
+            if (pod := self._drop(self._unowned.pop())) is not None:
                 await self._actions.release(pod)
         for order in self._orders.values():
             while (taken := order.take(self._now_us())) is not None:
@@ -158,7 +182,7 @@ class PodReleaser:
             order.blocked(waiting.uid, receipt.at_us, max(until_us, receipt.at_us + 1), by)
             return True
         order.released(waiting.uid)
-        self._pods.pop(waiting.uid, None)
+        self._drop(waiting.uid)
         await self._actions.release(pod)
         return True
 

@@ -22,10 +22,13 @@ def priority_of(pod: Pod) -> int:
 
 
 def may_be_gated(evaluation: Evaluation) -> bool:
-    """Return whether the rewrite may add the gate: to a new Pod of a service with a queue, without a node."""
-    if evaluation.plan.queue is None or evaluation.request.operation != "CREATE" or evaluation.request.excess:
+    """Return whether the rewrite may add the gate: to a new Pod of a service with a queue, within all limits."""
+    plan, pod = evaluation.plan, evaluation.pod
+    if plan.queue is None or evaluation.request.operation != "CREATE" or evaluation.request.excess:
         return False
-    return not (evaluation.pod.spec.node_name or has_queue_gate(evaluation.pod))
+    if pod.spec.node_name or has_queue_gate(pod):
+        return False
+    return fits_limits(plan, charging.acquire(evaluation, peek=True).cost)
 
 
 def gate(evaluation: Evaluation, reason: str) -> None:
@@ -48,7 +51,7 @@ def fits_limits(plan: CounterPlan, cost: Cost) -> bool:
 
 def objection(plan: CounterPlan, receipt: Receipt) -> DeniedBy | None:
     """Return for which guard a Pod with this receipt waits; None if it is admitted, or denied."""
-    if plan.queue is None or receipt.refused is None or receipt.free_at_us is None:
+    if plan.queue is None or receipt.refused is None:
         return None
     is_queued = plan.queue.for_quota if receipt.refused is DeniedBy.QUOTA else plan.queue.for_breaker
     return receipt.refused if is_queued else None

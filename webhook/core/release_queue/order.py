@@ -105,10 +105,11 @@ class ReleaseOrder:
         self._natives[taken.rank] = max(self._natives[taken.rank] - 1, taken.natives)
         self._move_turn(taken.lane.member, to_front=True)
 
-    def retry(self, service: str) -> None:
-        """Forget which Pods of a service did not fit: there may be room now."""
-        for lane in self._lanes[service].values():
-            lane.blocked_until_us = 0
+    def retry(self) -> None:
+        """Forget which Pods did not fit: there may be room now."""
+        for lanes in self._lanes.values():
+            for lane in lanes.values():
+                lane.blocked_until_us = 0
 
     def next_at_us(self, now_us: int) -> int | None:
         """Return when the first of the blocked Pods may fit; None if none is blocked."""

@@ -1,0 +1,58 @@
+"""Gated Pods: an observer of the watch that collects the Pods with Podgate's gate, for the release loop."""
+
+from webhook.controller.release.releaser import GatedPod
+from webhook.core.admission.mutation import has_queue_gate
+from webhook.core.admission.queueing import priority_of
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.controllers import CONTROLLER
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.pods.ownership import Owned
+from webhook.core.pods.start_outcome import created_us
+from webhook.core.release_queue import WaitingPod
+
+
+class GatedPods:
+    """A `PodObserver`. `take_changes` returns what has changed since its last call."""
+
+    def __init__(self) -> None:
+        self._compiled: CompiledPolicy | None = None
+        self._gated: set[str] = set()
+        self._new: dict[str, GatedPod] = {}
+        self._left: set[str] = set()
+
+    def begin(self, compiled: CompiledPolicy | None) -> None:
+        """Start a list under a policy."""
+        self._compiled = compiled
+
+    def listed(self, pod: Pod, found: Owned | None) -> None:
+        self.changed(pod, found)
+
+    def changed(self, pod: Pod, found: Owned | None) -> None:
+        uid = pod.metadata.uid
+        if self._compiled is None or not has_queue_gate(pod) or pod.metadata.deletion_timestamp is not None:
+            self.gone(uid)
+            return
+        service, cost = (found.service, found.cost) if found is not None else ("", {})
+        plan, namespace = self._compiled.plans.get(service), pod.metadata.namespace
+        scope = plan.scope_of(namespace) if plan is not None else ""
+        waiting = WaitingPod(uid, service, created_us(pod), cost, scope, priority_of(pod))
+        self._gated.add(uid)
+        self._left.discard(uid)
+        self._new[uid] = GatedPod(waiting, namespace, pod.metadata.name, _source(pod))
+
+    def gone(self, uid: str) -> None:
+        self._new.pop(uid, None)
+        if uid in self._gated:
+            self._gated.remove(uid)
+            self._left.add(uid)
+
+    def take_changes(self) -> tuple[list[GatedPod], set[str]]:
+        """Return Pods that are gated, oldest first, and uids of those that no longer are."""
+        new, left = sorted(self._new.values(), key=lambda pod: pod.waiting.since_us), self._left
+        self._new, self._left = {}, set()
+        return new, left
+
+
+def _source(pod: Pod) -> str:
+    owners = [owner for owner in pod.metadata.owner_references or () if owner.controller]
+    return f"{CONTROLLER}{owners[0].uid}" if owners else ""

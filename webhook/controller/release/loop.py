@@ -1,0 +1,182 @@
+"""Release loop of the leader: keeps the queues equal to the gated Pods in the cluster, and releases what is due.
+
+The gates in the cluster are the truth. The index in the store bounds and orders the queues; it is rebuilt from them.
+A Pod is charged under its uid before its gate is removed. If a leader ends in between, the next one finds the Pod gated
+and the charge made, and removes the gate. If the Pod is gone, the charge is refunded.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from webhook.controller.release.gated_pods import GatedPods
+from webhook.controller.release.releaser import GatedPod, PodReleaser, ReleaseActions
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.policy_spec import WhenExpired
+from webhook.core.quota import CounterPlan
+from webhook.errors import GateError, StoreUnavailableError
+from webhook.ports import CounterStore, GateClient, QueueIndex
+
+_ROUND_SECONDS = 0.1
+"""How often changes of the watch are taken over: a release follows its moment by less than 250 ms."""
+_AT_ONCE = 16
+"""Gates that are removed concurrently; the API server does several hundred a second."""
+_AGAIN_SECONDS = 1.0
+_INDEX_SECONDS = 10.0
+_UNSEEN_US = 60_000_000
+"""A registered Pod that the watch has not shown for so long was never created."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseReports:
+    """Callbacks for each Pod that leaves a queue, with its service and how long it waited, in seconds."""
+
+    on_released: Callable[[str, float], None]
+    on_expired: Callable[[str, float], None]
+    on_waiting: Callable[[Mapping[str, int]], None]
+    """Number of waiting Pods by service."""
+    on_trouble: Callable[[str], None]
+    """A Pod could not be released yet; it will be tried again."""
+
+
+class ReleaseLoop:
+    """Created for each term of leadership; `pods` observes the watch."""
+
+    def __init__(
+        self,
+        pods: GatedPods,
+        store: CounterStore,
+        index: QueueIndex,
+        gates: GateClient,
+        policy: Callable[[], CompiledPolicy | None],
+        reports: ReleaseReports,
+    ) -> None:
+        self._pods = pods
+        self._store = store
+        self._index = index
+        self._gates = gates
+        self._policy = policy
+        self._reports = reports
+        self._compiled: CompiledPolicy | None = None
+        self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._releasing: dict[str, asyncio.Task[None]] = {}
+        self._retried_us = self._indexed_us = 0
+
+    async def run(self) -> None:
+        """Release until cancelled."""
+        try:
+            while True:
+                await self.round()
+                await asyncio.sleep(_ROUND_SECONDS)
+        finally:
+            for task in self._releasing.values():
+                task.cancel()
+
+    async def round(self) -> None:
+        """Take over what the watch shows, and release what is due."""
+        compiled = self._policy()
+        if compiled is None:
+            return
+        if compiled is not self._compiled:
+            self._compiled = compiled
+            self._releaser.begin(compiled.plans)
+        now_us = self._store.now_us()
+        try:
+            await self._take_changes(compiled)
+            if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
+                self._indexed_us = now_us
+                await self._clean_index(compiled, now_us)
+        except StoreUnavailableError as error:
+            self._reports.on_trouble(str(error))
+            return
+        if now_us - self._retried_us >= _AGAIN_SECONDS * 1_000_000:
+            # Live Pods end, grants begin, breakers close: nothing announces all of that.
+            self._retried_us = now_us
+            self._releaser.retry()
+        await self._releaser.step()
+        self._reports.on_waiting(self._releaser.counts())
+
+    async def _take_changes(self, compiled: CompiledPolicy) -> None:
+        new, left = self._pods.take_changes()
+        for uid in left:
+            await self._left(uid, compiled)
+        by_service: dict[str, list[GatedPod]] = {}
+        for pod in new:
+            if pod.waiting.uid not in self._releasing:
+                by_service.setdefault(pod.waiting.service, []).append(pod)
+        for service, pods in by_service.items():
+            plan = compiled.plans.get(service)
+            times_us = await self._registered(plan, pods) if plan is not None and plan.queue is not None else {}
+            for pod in pods:
+                since_us = times_us.get(pod.waiting.uid, pod.waiting.since_us)
+                self._releaser.put(replace(pod, waiting=replace(pod.waiting, since_us=since_us)))
+
+    async def _registered(self, plan: CounterPlan, pods: list[GatedPod]) -> Mapping[str, int]:
+        """Return when Pods were registered; those that the index has lost are registered at their creation."""
+        known = await self._index.waiting(plan)
+        lost = {pod.waiting.uid: pod.waiting.since_us for pod in pods if pod.waiting.uid not in known}
+        if lost:
+            await self._index.restore(plan, lost)
+        return {**known, **lost}
+
+    async def _clean_index(self, compiled: CompiledPolicy, now_us: int) -> None:
+        for plan in compiled.plans.values():
+            if plan.queue is None:
+                continue
+            known = await self._index.waiting(plan)
+            gone = [uid for uid, at_us in known.items() if uid not in self._releaser and now_us - at_us > _UNSEEN_US]
+            await self._index.forget(plan, [uid for uid in gone if uid not in self._releasing])
+
+    async def _left(self, uid: str, compiled: CompiledPolicy) -> None:
+        """Remove a Pod that was deleted, or whose gate somebody removed."""
+        service = self._releaser.gone(uid)
+        plan = compiled.plans.get(service) if service is not None else None
+        if plan is not None:
+            await self._index.forget(plan, [uid])
+
+    async def _release(self, pod: GatedPod) -> None:
+        """Start to remove the gate of a charged Pod."""
+        uid = pod.waiting.uid
+        await self._room.acquire()
+        self._releasing[uid] = task = asyncio.create_task(self._remove_gate(pod))
+        task.add_done_callback(lambda _: self._releasing.pop(uid, None))
+
+    async def _remove_gate(self, pod: GatedPod) -> None:
+        waiting, plan = pod.waiting, self._plan(pod)
+        try:
+            if await self._gates.remove(pod.namespace, pod.name, waiting.uid):
+                self._reports.on_released(waiting.service, self._waited_seconds(pod))
+            elif plan is not None:
+                await self._store.refund(plan, waiting.uid)
+            if plan is not None:
+                await self._index.forget(plan, [waiting.uid])
+        except (GateError, StoreUnavailableError) as error:
+            self._reports.on_trouble(str(error))
+            await asyncio.sleep(_AGAIN_SECONDS)
+            self._releaser.put(pod)  # the charge stays, and is not repeated
+        finally:
+            self._room.release()
+
+    async def _expire(self, pod: GatedPod) -> None:
+        """Apply whenExpired. A Pod that is kept stays gated until somebody deletes it."""
+        plan = self._plan(pod)
+        rules = plan.queue if plan is not None else None
+        try:
+            if rules is not None and rules.when_expired is WhenExpired.DELETE:
+                await self._gates.delete(pod.namespace, pod.name, pod.waiting.uid)
+            if plan is not None:
+                await self._index.forget(plan, [pod.waiting.uid])
+        except (GateError, StoreUnavailableError) as error:
+            self._reports.on_trouble(str(error))
+            self._releaser.put(pod)  # expires again in the next round
+            return
+        self._reports.on_expired(pod.waiting.service, self._waited_seconds(pod))
+
+    def _plan(self, pod: GatedPod) -> CounterPlan | None:
+        return self._compiled.plans.get(pod.waiting.service) if self._compiled is not None else None
+
+    def _waited_seconds(self, pod: GatedPod) -> float:
+        return max(0, self._store.now_us() - pod.waiting.since_us) / 1_000_000
