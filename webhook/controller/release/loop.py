@@ -117,7 +117,8 @@ class ReleaseLoop:
     async def _registered(self, plan: CounterPlan, pods: list[GatedPod]) -> Mapping[str, int]:
         """Return when Pods were registered; those that the index has lost are registered at their creation."""
         known = await self._index.waiting(plan)
-        lost = {pod.waiting.uid: pod.waiting.since_us for pod in pods if pod.waiting.uid not in known}
+        now_us = self._store.now_us()
+        lost = {pod.waiting.uid: pod.waiting.since_us or now_us for pod in pods if pod.waiting.uid not in known}
         if lost:
             await self._index.restore(plan, lost)
         return {**known, **lost}
@@ -151,6 +152,7 @@ class ReleaseLoop:
                 self._reports.on_released(waiting.service, self._waited_seconds(pod))
             elif plan is not None:
                 await self._store.refund(plan, waiting.uid)
+                self._releaser.retry()
             if plan is not None:
                 await self._index.forget(plan, [waiting.uid])
         except (GateError, StoreUnavailableError) as error:

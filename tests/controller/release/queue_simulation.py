@@ -1,0 +1,143 @@
+"""A cluster of gated Pods, a store, an index and a release loop, stepped manually."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from tests.controller.controller_simulation import compiled, pod
+from webhook.adapters.clocks import VirtualClock
+from webhook.adapters.memory_store import MemoryStore
+from webhook.controller.release.gated_pods import GatedPods
+from webhook.controller.release.loop import ReleaseLoop, ReleaseReports
+from webhook.core.admission.mutation import QUEUE_GATE
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.pod import Pod, SchedulingGate
+from webhook.core.pods import ownership
+from webhook.core.quota import CounterPlan
+from webhook.errors import GateError
+
+WEB = """
+- name: web
+  match: {namespaces: [shop]}
+  quota: {windows: [{window: 64s, hard: {pods: 2}}], whenExceeded: Queue, queue: {maxPods: 9, maxWait: 10m}}
+"""
+SECOND_US = 1_000_000
+
+
+class FakeIndex:
+    """A `ports.QueueIndex` that can be lost."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.times: dict[str, dict[str, int]] = {}
+
+    async def register(self, plan: CounterPlan, uid: str) -> bool:
+        self.times.setdefault(plan.service, {}).setdefault(uid, self._clock.now_us())
+        return True
+
+    async def restore(self, plan: CounterPlan, times_us: Mapping[str, int]) -> None:
+        self.times.setdefault(plan.service, {}).update(times_us)
+
+    async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
+        return dict(self.times.get(plan.service, {}))
+
+    async def count(self, plan: CounterPlan) -> int:
+        return len(self.times.get(plan.service, {}))
+
+    async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+        for uid in uids:
+            self.times.get(plan.service, {}).pop(uid, None)
+
+
+class FakeGates:
+    """A `ports.GateClient`: the Pods of a cluster, and what the API server did. `trouble` fails the next calls."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.ungated: list[str] = []
+        self.deleted: list[str] = []
+        self.trouble = 0
+
+    async def remove(self, namespace: str, name: str, uid: str) -> bool:  # noqa: ARG002  as in the port
+        await asyncio.sleep(0)
+        self._fail()
+        if uid not in self.pods:
+            return False
+        self.pods[uid] = replace(self.pods[uid], spec=replace(self.pods[uid].spec, scheduling_gates=None))
+        self.ungated.append(uid)
+        return True
+
+    async def delete(self, namespace: str, name: str, uid: str) -> bool:  # noqa: ARG002  as in the port
+        self._fail()
+        self.deleted.append(uid)
+        return self.pods.pop(uid, None) is not None
+
+    def _fail(self) -> None:
+        if self.trouble:
+            self.trouble -= 1
+            raise GateError("the API server does not answer")
+
+
+class QueueSimulation:
+    """The leader's part: what the watch shows reaches the loop with `watch`; `rounds` runs the loop for a time."""
+
+    def __init__(self, services: str = WEB, head: str = "") -> None:
+        self.clock = VirtualClock()
+        self.clock.set(1_800_000_000 * SECOND_US)
+        self.store = MemoryStore(self.clock)
+        self.index, self.gates = FakeIndex(self.clock), FakeGates()
+        self.policy = compiled(services, head)
+        self.released: list[str] = []
+        self.expired: list[str] = []
+        self.troubles: list[str] = []
+        self.waiting: Mapping[str, int] = {}
+        self.lead()
+
+    def lead(self) -> None:
+        """Begin a term of leadership: nothing is known but the store and the cluster."""
+        self.observer = GatedPods()
+        reports = ReleaseReports(
+            lambda service, _: self.released.append(service),
+            lambda service, _: self.expired.append(service),
+            self._waiting,
+            self.troubles.append,
+        )
+        arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
+        self.loop = ReleaseLoop(*arguments)
+        self.list_all()
+
+    def _waiting(self, counts: Mapping[str, int]) -> None:
+        self.waiting = counts
+
+    def list_all(self) -> None:
+        self.observer.begin(self.policy)
+        for one in self.gates.pods.values():
+            self.observer.listed(one, self._owned(one, self.policy))
+
+    async def create(self, *uids: str, **fields: object) -> None:
+        """Create gated Pods, as the API server stores them after both calls."""
+        for uid in uids:
+            labels = fields.pop("labels", {"app": "web"})
+            created = pod(uid, labels=labels, scheduling_gates=(SchedulingGate(QUEUE_GATE),), **fields)  # type: ignore[arg-type]
+            self.gates.pods[uid] = created
+            found = self._owned(created, self.policy)
+            if found is not None:
+                await self.index.register(self.policy.plans[found.service], uid)
+            self.observer.changed(created, found)
+
+    def delete(self, uid: str) -> None:
+        self.gates.pods.pop(uid, None)
+        self.observer.gone(uid)
+
+    async def rounds(self, seconds: float = 0) -> None:
+        """Run the loop up to that much later, every 100 ms of it."""
+        for _ in range(max(1, round(seconds * 10))):
+            self.clock.set(self.clock.now_us() + (SECOND_US // 10 if seconds else 0))
+            await self.loop.round()
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    @staticmethod
+    def _owned(one: Pod, policy: CompiledPolicy) -> ownership.Owned | None:
+        return ownership.owned(one, policy, {})

@@ -1,0 +1,147 @@
+"""The release loop on a simulated cluster: charged once, released once, whatever fails in which order."""
+
+import pytest
+
+from tests.controller.controller_simulation import compiled
+from tests.controller.release.queue_simulation import WEB, QueueSimulation
+from webhook.controller.release import loop
+
+
+async def used(simulation: QueueSimulation, service: str = "web") -> int:
+    snapshot = await simulation.store.snapshot(simulation.policy.plans[service])
+    return snapshot.uses[""][0].used
+
+
+async def test_pods_are_released_as_their_limit_allows_oldest_first() -> None:
+    simulation = QueueSimulation()
+    for uid in ("a", "b", "c", "d", "e"):
+        await simulation.create(uid)
+        await simulation.rounds(1)
+    assert simulation.gates.ungated == ["a", "b"]
+    assert simulation.waiting == {"web": 3}
+    await simulation.rounds(58)
+    assert simulation.gates.ungated == ["a", "b"]
+    await simulation.rounds(4)
+    assert simulation.gates.ungated == ["a", "b", "c", "d"]
+    assert sorted(simulation.index.times["web"]) == ["e"]
+    assert await used(simulation) == 2
+
+
+async def test_a_deleted_pod_leaves_and_is_never_charged() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a", "b", "c", "d")
+    await simulation.rounds()
+    simulation.delete("c")
+    await simulation.rounds(66)
+    assert simulation.gates.ungated == ["a", "b", "d"]
+    assert await used(simulation) == 1
+    assert simulation.index.times["web"] == {}
+
+
+async def test_a_pod_that_is_gone_when_its_gate_is_removed_is_refunded() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a", "b", "c")
+    del simulation.gates.pods["a"]  # the watch has not shown it yet
+    await simulation.rounds(0.3)
+    assert simulation.gates.ungated == ["b", "c"], "the refund makes room for another one"
+    assert await used(simulation) == 2
+
+
+async def test_failed_patch_is_repeated_without_a_second_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_AGAIN_SECONDS", 0.0)
+    simulation = QueueSimulation()
+    simulation.gates.trouble = 3
+    await simulation.create("a")
+    await simulation.rounds(1)
+    assert simulation.gates.ungated == ["a"]
+    assert simulation.troubles == ["the API server does not answer"] * 3
+    assert await used(simulation) == 1
+
+
+async def test_a_new_leader_finds_the_charge_of_the_former_one() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a", "b", "c")
+    plan = simulation.policy.plans["web"]
+    simulation.gates.trouble = 99
+    await simulation.rounds()  # both are charged, and their gates stay
+    simulation.gates.trouble = 0
+    assert await used(simulation) == 2
+    simulation.lead()
+    await simulation.rounds(1)
+    assert simulation.gates.ungated == ["a", "b"]
+    assert await used(simulation) == 2
+    assert set(await simulation.index.waiting(plan)) == {"c"}
+
+
+async def test_a_lost_index_is_rebuilt_from_the_gates() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a", "b", "c", "d")
+    await simulation.rounds()
+    simulation.index.times.clear()
+    simulation.lead()
+    await simulation.rounds(1)
+    assert set(simulation.index.times["web"]) == {"c", "d"}
+    await simulation.rounds(66)
+    assert simulation.gates.ungated == ["a", "b", "c", "d"]
+
+
+async def test_registered_pods_that_were_never_created_leave_the_index() -> None:
+    simulation = QueueSimulation()
+    await simulation.index.register(simulation.policy.plans["web"], "never")
+    await simulation.rounds(59)
+    assert set(simulation.index.times["web"]) == {"never"}
+    await simulation.rounds(12)
+    assert simulation.index.times["web"] == {}
+
+
+async def test_a_pod_expires_after_max_wait_and_is_deleted() -> None:
+    simulation = QueueSimulation(WEB.replace("maxWait: 10m", "maxWait: 30s"))
+    await simulation.create("a", "b", "c")
+    await simulation.rounds(31)
+    assert (simulation.gates.deleted, simulation.expired) == (["c"], ["web"])
+    assert simulation.waiting == {}
+
+
+async def test_a_pod_that_is_kept_after_max_wait_stays_gated() -> None:
+    simulation = QueueSimulation(WEB.replace("maxWait: 10m", "maxWait: 30s, whenExpired: Keep"))
+    await simulation.create("a", "b", "c")
+    await simulation.rounds(80)
+    assert (simulation.gates.deleted, simulation.expired) == ([], ["web"])
+    assert simulation.gates.ungated == ["a", "b"]
+
+
+async def test_pods_of_a_service_that_no_longer_queues_are_released_at_its_rate() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a", "b", "c", "d", "e")
+    await simulation.rounds()
+
+    simulation.policy = compiled(WEB.replace("Queue", "Deny").replace(", queue: {maxPods: 9, maxWait: 10m}", ""))
+    simulation.list_all()
+    await simulation.rounds(10)
+    assert simulation.gates.ungated == ["a", "b"]
+    await simulation.rounds(56)
+    assert simulation.gates.ungated == ["a", "b", "c", "d"]
+
+
+async def test_a_gated_pod_of_no_service_is_released_at_once_and_charged_nothing() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("alien", namespace="elsewhere")
+    await simulation.rounds()
+    assert simulation.gates.ungated == ["alien"]
+    assert await used(simulation) == 0
+
+
+async def test_gold_is_released_before_bronze_in_a_pool() -> None:
+    head = "pools: [{name: shared, windows: [{window: 64s, hard: {pods: 2}}], whenExceeded: Queue}]"
+    each = "  pool: shared\n  quota: {whenExceeded: Queue, queue: {}}\n"
+    services = (
+        f"- name: web\n  match: {{namespaces: [shop]}}\n  slaClass: gold\n{each}"
+        f"- name: batch\n  match: {{namespaces: [batch]}}\n{each}"
+    )
+    simulation = QueueSimulation(services, head)
+    await simulation.create("b1", "b2", "b3", namespace="batch")
+    await simulation.rounds(1)
+    await simulation.create("g1", "g2", "g3")
+    await simulation.rounds(66)
+    assert simulation.gates.ungated == ["b1", "b2", "g1", "g2"]
+    assert simulation.waiting == {"batch": 1, "web": 1}
