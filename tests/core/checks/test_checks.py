@@ -224,12 +224,14 @@ def test_pod_that_another_plugin_refuses_proves_nothing() -> None:
 )
 def test_expired_token_is_the_only_remedy_of_calls_that_are_refused(client: dict[str, Any], remedy: str) -> None:
     unjudged = ProbeFact("web", "web", 201, "", is_rewritten=False)
+    said = 'failed calling webhook "v.podgate.io": the server has asked for the client to provide credentials'
+    failed = ProbeFact("pay", "pay", 500, said, is_rewritten=False)
     configuration = {"metadata": {"name": "podgate"}, "webhooks": [{"name": "w", "clientConfig": client}]}
     refused = {"refused": {"authentication_expired": 2}, "fail_open": {"mutate.podgate.io": 1}}
-    facts = replace(FACTS, probes=[unjudged], mutating=[configuration], **refused)
+    facts = replace(FACTS, probes=[unjudged, failed], mutating=[configuration], **refused)
     [renewal] = result(CHECKS["calls-refused"], facts).findings
     assert remedy in renewal.remedy
-    for code in ("webhooks-not-called", "calls-fail-open"):
+    for code in ("webhooks-not-called", "calls-fail", "calls-fail-open"):
         assert "calls-refused" in result(CHECKS[code], facts).findings[0].remedy
         calls_alone = result(CHECKS[code], replace(facts, refused={})).findings[0].remedy
         assert "calls-refused" not in calls_alone

@@ -66,7 +66,8 @@ def calls_fail(facts: ClusterFacts) -> Iterator[Observation]:
         if reason:
             until_then = "admit Pods meanwhile: kubectl delete validatingwebhookconfiguration podgate"
             place = f"{_POD_DRY_RUN} of service {probe.service} in {probe.namespace}"
-            yield Observation(place, "status", reason, f"{remedy(reason)}; {until_then}")
+            advice = _REFUSED if facts.refused else remedy(reason)
+            yield Observation(place, "status", reason, f"{advice}; {until_then}")
 
 
 @SECTION.check("calls-fail-open", "the API server skips no failed call", "fail_open")
