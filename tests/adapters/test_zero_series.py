@@ -3,17 +3,25 @@
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.adapters.test_metrics import samples
 from tests.core.reviewing import Gate, policy_of
 from tests.harness.server_process import Files, pod, serving
-from webhook.adapters.metrics import Metrics, ProcessRole, families
+from webhook.adapters.metrics import CONTENT_TYPE, OPENMETRICS, Metrics, ProcessRole, families
 from webhook.adapters.metrics.zeros import zeros
 from webhook.controller import reports
 from webhook.core.breaker import State, Transition, TransitionCause
+from webhook.core.policy.model import LoadedPolicy
 from webhook.offline.simulator import Ask
 from webhook.outcomes.aggregator import DISABLED, OVERFLOW, STORE
 from webhook.store.backlog import BookingCause
@@ -129,13 +137,52 @@ def test_series_of_a_service_begin_and_end_at_the_swap() -> None:
     assert not any('service="tried"' in key for key in shown)
 
 
-def test_beyond_the_series_limit_only_recorded_events_are_shown() -> None:
-    services = "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}, placement: {{}}}}\n" for n in range(3_000))
+def many(count: int) -> LoadedPolicy:
+    """Return a policy with seven codes of findings for each service."""
+    return policy_of(
+        "".join(f"- {{name: s{n}, match: {{namespaces: [n{n}]}}, placement: {{}}}}\n" for n in range(count))
+    )
+
+
+def test_thousands_of_services_start_at_zero() -> None:
     metrics = Metrics("1", ProcessRole.REVIEWS)
-    metrics.policy_loaded(policy_of(services))
+    metrics.policy_loaded(many(3_000))
     shown = counters(metrics)
-    assert not any(key.startswith("podgate_findings_total") for key in shown), "seven for each service"
+    assert sum(key.startswith("podgate_findings_total") for key in shown) == 3_000 * 6
     assert sum(key.startswith("podgate_reviews_total") for key in shown) == 9_000 + 4
+
+
+def test_beyond_the_series_limit_only_recorded_events_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = many(20)
+    bounded = replace(families.FINDINGS, series_max=20 * 6 - 1)
+    monkeypatch.setattr(families, "FINDINGS", bounded)
+    found = zeros(loaded.policy, ProcessRole.REVIEWS)
+    assert bounded not in found
+    assert families.REVIEWS in found
+
+
+@pytest.mark.parametrize(
+    ("content_type", "parser", "library"),
+    [
+        (CONTENT_TYPE, text_string_to_metric_families, generate_latest),
+        (OPENMETRICS, openmetrics_families, openmetrics.generate_latest),
+    ],
+    ids=["Prometheus", "OpenMetrics"],
+)
+def test_text_is_what_the_library_renders(content_type: str, parser: Any, library: Any) -> None:
+    """Each family is one group, and a series has one line, whether it is recorded or not."""
+    metrics = Metrics("1", EVERYTHING)
+    metrics.policy_loaded(policy_of(SERVICES, "breakerGuard: {}"))
+    metrics.transitioned(Transition("web", State.CLOSED, State.OPEN, 1, "96 %", 1, TransitionCause.ERROR_RATE))
+    text = metrics.render(content_type).decode()
+    lines = text.splitlines()
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
+    assert len(names) == len(set(names))
+    series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    assert any("podgate_breaker_trips_held_total" in line for line in lines)
+    parsed = SimpleNamespace(collect=lambda: parser(text))
+    assert {*library(parsed).decode().splitlines()} == {*lines}
 
 
 def test_label_values_match_those_of_the_counting_code() -> None:

@@ -18,7 +18,7 @@ from webhook.adapters.metrics.process_health import ProcessHealth
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
-from webhook.adapters.metrics.zeros import Labels, ProcessRole, zeros
+from webhook.adapters.metrics.zeros import ProcessRole, ZeroLines, zeros
 from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
@@ -49,7 +49,7 @@ class Metrics:
     ) -> None:
         self._duties = duties
         self._policy: Policy | None = None
-        self._zeros: tuple[Policy | None, Mapping[Family, Mapping[Labels, float]]] = (None, {})
+        self._policy_at_zero: Policy | None = None
         self._decisions = Decisions()
         self._refused = Totals(families.REFUSED, *((reason,) for reason in refusal_reasons))
         self._transitions = Transitions()
@@ -245,16 +245,19 @@ class Metrics:
                 lambda: self._decisions.histograms(with_stages=self._duties is not ProcessRole.RECONCILES),
             )
         with paused():  # a collection in between stopped the event loop for 20 ms, with 1,000 services
+            policy = self._policy  # the lines of a new one are made here, so that its swap does not delay reviews
+            if policy is not None and policy is not self._policy_at_zero:
+                self._exposition.start_at_zero(ZeroLines(zeros(policy, self._duties)))
+                self._policy_at_zero = policy
             return self._exposition.render() if content_type == CONTENT_TYPE else self._exposition.render_openmetrics()
 
     def _rows(self) -> Iterable[tuple[Family, Iterable[Row]]]:
         """Return the series of each family, except of the instruments and the histograms."""
         reviews = ProcessRole.REVIEWS in self._duties or self.last_review_us
-        at_zero = self._from_zero()
         hashes = [((self._policy_hash,), 1.0)] if self._policy_hash else []
         expiry = [((name,), at) for name, at in self._expiry_seconds.items()]
         return [
-            *((totals.family, totals.rows(at_zero.get(totals.family))) for totals in self._totals),
+            *((totals.family, totals.rows()) for totals in self._totals),
             *self._standing.rows(),
             *self._store.rows(),
             *self.ledger.rows(),
@@ -275,11 +278,3 @@ class Metrics:
             (families.RECORDED, [((result,), float(count)) for result, count in self._recorded().items()]),
             (families.TRACE_PARENTS, [((result,), float(count)) for result, count in self._trace_parents().items()]),
         ]
-
-    def _from_zero(self) -> Mapping[Family, Mapping[Labels, float]]:
-        """Return the series at 0, computed at rendering, so that a policy swap does not delay reviews."""
-        policy, (known, found) = self._policy, self._zeros
-        if policy is not None and policy is not known:
-            found = zeros(policy, self._duties)
-            self._zeros = policy, found
-        return found

@@ -1,7 +1,7 @@
 """Accumulators of the hot path: a dictionary and a bisection, at 0.2 us per record instead of the SDK's 15 us."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from webhook.adapters.metrics.families import Family
@@ -49,10 +49,8 @@ class Totals:
                 if not labels[index] or labels[index] in services
             }
 
-    def rows(self, zeros: Mapping[tuple[str, ...], float] | None = None) -> Iterable[Row]:
-        """Return the series, including those at 0 if all of them fit."""
-        shown = {**(zeros or {}), **self._values}
-        return list((shown if len(shown) <= self.family.series_max else dict(self._values)).items())
+    def rows(self) -> Iterable[Row]:
+        return list(self._values.items())
 
 
 class Exemplar(NamedTuple):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-SERIES_MAX = 10_000
-"""Maximum number of series per family; further label sets count under `other`."""
+SERIES_MAX = 50_000
+"""Maximum number of series per family; further label sets count under `other`, and those at 0 are left out."""
 
 NAMESPACES_MAX = 1_000
 CLIENTS_MAX = 200

@@ -37,6 +37,7 @@ from prometheus_client.utils import floatToGoString
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Durations, Row
 from webhook.adapters.metrics.families import Family, MetricKind
+from webhook.adapters.metrics.zeros import ZeroLines
 
 _SCOPE = "podgate"
 _openmetrics_text: Callable[..., bytes] = openmetrics.generate_latest  # the library declares no types here
@@ -57,6 +58,8 @@ class Exposition:
     ) -> None:
         self._rows = rows
         self._histograms = histograms
+        self._zeros = ZeroLines({})
+        self._recorded: Mapping[Family, frozenset[tuple[str, ...]]] = {}
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         provider = MeterProvider(
@@ -71,18 +74,23 @@ class Exposition:
             family = families.IN_FLIGHT
             meter.create_observable_gauge(family.name, [lambda _: [Observation(in_flight())]], "", family.help)
 
+    def start_at_zero(self, zeros: ZeroLines) -> None:
+        """Show these series at 0 until they are recorded."""
+        self._zeros = zeros
+
     def render(self) -> bytes:
         """Return Prometheus' text format."""
-        return generate_latest(self._registry)
+        return self._zeros.added(generate_latest(self._registry), self._recorded)
 
     def render_openmetrics(self) -> bytes:
         """Return OpenMetrics' text format, which has exemplars. All names are plain, so that none needs escaping."""
         exemplars = dict(_exemplars(self._histograms()))
         source = _WithExemplars(self._registry, exemplars)
-        return _openmetrics_text(source, openmetrics.ALLOWUTF8)
+        return self._zeros.added(_openmetrics_text(source, openmetrics.ALLOWUTF8), self._recorded)
 
     def _produce(self) -> Sequence[Metric]:
-        rows = self._rows()
+        rows = [(family, list(points)) for family, points in self._rows()]
+        self._recorded = {family: frozenset(labels for labels, _ in points) for family, points in rows}
         histograms = [histogram(family, series) for family, series in self._histograms()]
         return [*histograms, *(numbers(family, points) for family, points in rows if points)]
 

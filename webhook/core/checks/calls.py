@@ -22,7 +22,7 @@ _GRACE_US = 5_000_000
 _RECENT_US = 3_600_000_000
 _POD_DRY_RUN = "Pod (dryRun)"
 _REMEDY_BY_REASON = {
-    "handshake_refused_by_client": "the API server does not trust the serving certificate: correct caBundle",
+    "handshake_refused_by_client": "the API server does not trust the server's certificate: renew it or caBundle",
     "handshake_no_certificate": "start kube-apiserver with --admission-control-config-file (docs/apiserver.md)",
     "handshake_certificate_expired": "renew the API server's client certificate: podgate apiserver-files --once",
     "handshake_certificate_foreign": "sign the API server's client certificate by a CA in --client-ca",

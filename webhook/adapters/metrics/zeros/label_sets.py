@@ -4,7 +4,7 @@
 manual changes (forced breakers, modes of overrides) and label values that only callers determine.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Flag, auto
 
 from webhook.adapters.metrics import families
@@ -46,12 +46,12 @@ class ProcessRole(Flag):
     """It watches Pods in the cluster."""
 
 
-def zeros(policy: Policy, duties: ProcessRole) -> Mapping[Family, Mapping[Labels, float]]:
-    """Return the series that a process with `duties` exports from the start, by family."""
-    found: dict[Family, dict[Labels, float]] = {}
+def zeros(policy: Policy, duties: ProcessRole) -> Mapping[Family, Collection[Labels]]:
+    """Return the series that a process with `duties` exports from the start, by family; of none more than its bound."""
+    found: dict[Family, dict[Labels, None]] = {}
     for family, labels in _series(policy, duties):
-        found.setdefault(family, {})[labels] = 0
-    return found
+        found.setdefault(family, {})[labels] = None
+    return {family: of for family, of in found.items() if len(of) <= family.series_max}
 
 
 def _series(policy: Policy, duties: ProcessRole) -> Series:
