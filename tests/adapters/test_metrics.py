@@ -150,6 +150,7 @@ def record_process(metrics: Metrics) -> None:
     """Record what a scrape reads of the process."""
     metrics.watch_in_flight(lambda: 3)
     metrics.watch_record(lambda: {"written": 5, "dropped": 2})
+    metrics.watch_decision_records(lambda: {"written": 50, "dropped": 3})
     metrics.watch_trace_parents(lambda: {"followed": 10, "limited": 1})
     metrics.health.update(ready=True, leads=False)
 
@@ -290,6 +291,8 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         'podgate_keys{source="url"}': 0,
         'podgate_recorded_events_total{result="written"}': 5,
         'podgate_recorded_events_total{result="dropped"}': 2,
+        'podgate_decision_records_total{result="written"}': 50,
+        'podgate_decision_records_total{result="dropped"}': 3,
         'podgate_trace_parents_total{result="followed"}': 10,
         'podgate_trace_parents_total{result="limited"}': 1,
         "podgate_reduced_mode": 1,

@@ -4,7 +4,7 @@ from tests.core.reviewing import NOW_US, REPLICA_SETS, Gate, body, pod
 from tests.core.strategies import Json
 from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
-from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode
+from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode, record_id
 from webhook.core.reporting.record_codec import RecordedPods
 from webhook.observers import Observers
 from webhook.ports import Review
@@ -31,7 +31,8 @@ class Recorder(Observers):
 
     def reviewed(self, review: Review) -> None:
         assert review.request is not None
-        origin = RecordOrigin("a", NOW_US + len(self.lines) * 1000)
+        at_us = NOW_US + len(self.lines) * 1000
+        origin = RecordOrigin(record_id(at_us // 1000, 0, "a"), "a", at_us)
         record = decision_record(review.decision, review.request, origin, review.stages)
         self.lines.insert(0, RecordedPods().encoded(record, review.decision, review.request).json)
 

@@ -111,6 +111,8 @@ class Serving:
     log: Path
     ends_with: int = 0
     """The expected exit code."""
+    decisions: str = ""
+    """The decision port; none in a former release."""
 
     async def kill(self) -> None:
         """Kill the process, as in a crash."""
@@ -201,13 +203,15 @@ async def serving(files: Files, *arguments: str, tree: Path | None = None) -> As
     `tree` is that of `start`.
     """
     log = files.folder / f"server-{len(list(files.folder.glob('server-*.log')))}.log"
-    process = start(["-m", "webhook", "serve", *files.arguments(), *arguments], log, tree)
+    ports = () if tree is not None else ("--decision-listen", "127.0.0.1:0")
+    process = start(["-m", "webhook", "serve", *files.arguments(), *ports, *arguments], log, tree)
     async with aiohttp.ClientSession() as session:
         try:
             listening = await until_listening(process, log)
             context = files.pki.context(files.caller)
             addresses = listening["admission"][0], listening["plain"][0]
             server = Serving(files, process, *addresses, session, context, log)
+            server.decisions = next(iter(listening.get("decisions", ())), "")
             yield server
         finally:
             await session.close()

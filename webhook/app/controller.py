@@ -22,7 +22,7 @@ from webhook.core.reporting.status import ControllerStatus, StoreStatus, control
 from webhook.errors import UserError
 from webhook.ports import Clock
 from webhook.server.health import plain_handler
-from webhook.server.server import HealthServer
+from webhook.server.server import PlainServer
 from webhook.settings import MEMORY, ControllerSettings, ListenAddress, in_cluster
 from webhook.store.breaker_ticker import LATE_US
 from webhook.support.event_loop import EventLoop
@@ -59,7 +59,7 @@ class ControllerProcess:
             {CONTENT_TYPE: SingleFlight(self._metrics).get},
             SingleFlight(self._status).get,
         )
-        self._plain = HealthServer(handler, telemetry.observer)
+        self._plain = PlainServer(handler, telemetry.observer)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, asked: asyncio.Event) -> None:

@@ -14,6 +14,7 @@ from webhook.app.callers import open_callers
 from webhook.app.client_identity import open_client_authentication
 from webhook.app.cluster import Loop, Sources, open_sources
 from webhook.app.controller_loops import controller, manual_loops
+from webhook.app.decisions import open_decisions
 from webhook.app.serving_tls import open_tls
 from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
@@ -79,6 +80,7 @@ class ServerProcess:
         )
         telemetry.metrics.watch_in_flight(lambda: endpoint.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)
+        self._decisions = open_decisions(telemetry, sources, self._store)
         self._shown = shown = StatusPage(
             VERSION,
             clock,
@@ -89,11 +91,13 @@ class ServerProcess:
             self._tls,
             self._obstacles,
             self._authentication,
+            self._decisions.status,
         )
         self.server = Server(
             endpoint,
             self._guard,
             plain_handler(shown.unready, shown.metrics, shown.status, self._authentication.warning),
+            self._decisions.handler,
             observer,
             ServerTimeouts(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
@@ -117,6 +121,7 @@ class ServerProcess:
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         plain = self._settings.plain_listen
         await self.server.plain.start(plain.host, plain.port)
+        await self._start_decision_port()
         ticking = BreakerTicker(
             self._store.counters, self._clock, self._sources.policies.current, self._telemetry.observer.transitioned
         )
@@ -127,10 +132,19 @@ class ServerProcess:
             *self._authentication.loops,
             *self._tls.loops,
             *giving_back(),
+            *self._decisions.loops,
             self._outcomes.run,
             ticking.run,
         )
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
+
+    async def _start_decision_port(self) -> None:
+        """Serve decisions; without that port admissions continue, such as beside another server on this machine."""
+        listen = self._settings.decision_listen
+        try:
+            await self.server.decisions.start(listen.host, listen.port)
+        except UserError as error:
+            self._logs.said("error", "decisions are not served", reason=str(error))
 
     async def serve(self, asked: asyncio.Event) -> None:
         """Serve admission requests until `asked` is set. UserError: another server with in-memory counters runs."""
@@ -154,6 +168,7 @@ class ServerProcess:
             "listening",
             admission=_addresses(self.server.admission),
             plain=_addresses(self.server.plain),
+            decisions=_addresses(self.server.decisions),
             not_ready=self._shown.unready(),
         )
         self._tasks.append(asyncio.create_task(run_forever(self._readiness.run, self._logs)))
@@ -201,6 +216,8 @@ class ServerProcess:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._decisions.flush is not None:
+            await self._decisions.flush()
         await self._sources.close()
         await self._store.close()
         await asyncio.to_thread(self._telemetry.close)

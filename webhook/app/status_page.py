@@ -17,7 +17,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.core import breaker
 from webhook.core.quota import CounterPlan, ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import guarded
-from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, server_document
+from webhook.core.reporting.status import DecisionsStatus, OverridesStatus, ServerStatus, StoreStatus, server_document
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock, CounterStore
@@ -42,6 +42,7 @@ class StatusPage:
         tls: ServingTls,
         obstacles: Callable[[], list[str]],
         authentication: ClientAuthentication,
+        decisions: Callable[[], DecisionsStatus],
     ) -> None:
         self._version = version
         self._clock = clock
@@ -55,6 +56,7 @@ class StatusPage:
         self._tls = tls
         self._obstacles = obstacles
         self._authentication = authentication
+        self._decisions = decisions
         self.metrics = {
             content_type: SingleFlight(partial(self._render, content_type)).get
             for content_type in (CONTENT_TYPE, OPENMETRICS)
@@ -96,6 +98,7 @@ class StatusPage:
             client_identity=self._authentication.mode,
             not_ready=self.unready(),
             webhooks=self._telemetry.webhooks,
+            decisions=self._decisions(),
         )
         return await asyncio.to_thread(_rendered, status)  # reviews must not wait for it
 

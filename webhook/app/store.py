@@ -9,7 +9,7 @@ from webhook.app.cluster import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.quota import Acquire
 from webhook.core.reporting.status import ReplicaAssignment, StoreServers
-from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger
+from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, SharedDecisions
 from webhook.settings import MEMORY, Settings
 from webhook.store import StoreFallback
 from webhook.store.breaker_ticker import LATE_US
@@ -41,6 +41,8 @@ class StoreBackend:
     book_later: Callable[[Acquire], None] = lambda _: None
     """Receives each Pod that is admitted uncounted; a store in this process always answers."""
     servers: Callable[[], Awaitable[StoreServers]] = _no_servers
+    decisions: SharedDecisions | None = None
+    """Decision records of all replicas; None if each has only its own."""
 
 
 def open_store(
@@ -55,8 +57,11 @@ def open_store(
         return StoreBackend(MEMORY, memory, _nothing, memory)
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
+    transport = redis_store.open_transport(settings.store, settings.store_files)
+    shared = settings.shared_decisions
+    decisions = redis_store.RedisDecisions(transport, settings.cluster, shared) if shared else None
     redis = redis_store.RedisStore(
-        redis_store.open_transport(settings.store, settings.store_files),
+        transport,
         settings.cluster,
         clock,
         telemetry.store_reports(),
@@ -80,10 +85,12 @@ def open_store(
         servers.on_count = counted
 
     async def close() -> None:
+        if decisions is not None:
+            await decisions.close()
         await fallback.close()
         await redis.close()
 
-    return StoreBackend(_REDIS, fallback, close, redis, (redis.follow,), fallback.book_later, redis.servers)
+    return StoreBackend(_REDIS, fallback, close, redis, (redis.follow,), fallback.book_later, redis.servers, decisions)
 
 
 async def _nothing() -> None:

@@ -83,7 +83,8 @@ def make_files(folder: Path) -> None:
 async def server(folder: Path, redis: str | None) -> AsyncIterator[Running]:
     """Run `podgate serve` on free loopback ports until the block ends; its log goes to `server.log`."""
     arguments = [word for flag, name in _FILES.items() for word in (flag, str(folder / name))]
-    arguments += ["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--drain", "1s"]
+    arguments += ["--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0", "--decision-listen", "127.0.0.1:0"]
+    arguments += ["--drain", "1s"]
     if redis is not None:
         # A cluster name of its own: existing counters in this Redis are neither used nor changed.
         arguments += ["--cluster", f"demo-{secrets.token_hex(4)}", "--store-deadline", "1s"]

@@ -108,7 +108,7 @@ class ServerRecords:
         except msgspec.MsgspecError as error:
             raise UserError(
                 f"{self._name}: answers, but not as Podgate's decision port: {error}",
-                "give --server the URL of the decision port (--listen-decisions) of podgate serve",
+                "give --server the URL of the decision port (--decision-listen) of podgate serve",
             ) from None
         self.error = page.error or self.error
         return page.decisions

@@ -37,6 +37,8 @@ class CurrentPolicy:
         """Create it. `active` compiles policies and swaps them; without it there are no overrides."""
         self.refresh_source: Callable[[], Awaitable[None]] = _nothing
         """Reads the document once, now."""
+        self.keep_document: Callable[[str, bytes], None] = lambda *_: None
+        """Receives the hash and the text of each policy that is in force."""
         self._active = active or ActivePolicy(NoOverrides(), clock)
         self._observer = observer
         self._check = check
@@ -86,6 +88,7 @@ class CurrentPolicy:
             failed = f"{place}: the policy could not be checked: {error}: it is tried again when it is read again"
             return _Attempt(f"unchecked: {failed}", errors=(failed,))
         await self._active.swap(loaded)
+        self.keep_document(loaded.hash, raw)
         return _Attempt(identity, loaded)
 
     def _accept(self, attempt: _Attempt) -> None:

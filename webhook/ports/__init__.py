@@ -12,6 +12,7 @@ from webhook.ports.callers import (
     TokenRevocations,
 )
 from webhook.ports.credentials import Credentials
+from webhook.ports.decisions import SharedDecisions, SharedPage, SharedRecord
 from webhook.ports.observers import Observer, Review, WatchReports
 from webhook.ports.pods import Continuity, PodEventHandler, PodLookup, PodWatch
 from webhook.ports.policies import (
@@ -56,6 +57,9 @@ __all__ = [
     "QueueIndex",
     "Review",
     "ServiceStatusClient",
+    "SharedDecisions",
+    "SharedPage",
+    "SharedRecord",
     "SharedStore",
     "TokenKey",
     "TokenKeys",

@@ -71,6 +71,8 @@ class RequestHead(Struct, frozen=True):
     method: str
     path: str
     """Decoded, without the query."""
+    query: str
+    """As it was sent."""
     headers: Headers
     version: HttpVersion
     keep_alive: bool
@@ -79,7 +81,8 @@ class RequestHead(Struct, frozen=True):
     @classmethod
     def of(cls, message: RawRequestMessage) -> "RequestHead":
         keep_alive = not message.should_close and message.version >= HttpVersion11
-        return cls(message.method, message.url.path, message.headers, message.version, keep_alive)
+        url = message.url
+        return cls(message.method, url.path, url.raw_query_string, message.headers, message.version, keep_alive)
 
     @property
     def is_repeatable(self) -> bool:
@@ -90,7 +93,18 @@ class RequestHead(Struct, frozen=True):
 class HttpRequest:
     """One request whose header is complete; its body may still be arriving as `content`."""
 
-    __slots__ = ("client_id", "content", "content_length", "headers", "method", "path", "peer", "transport", "version")
+    __slots__ = (
+        "client_id",
+        "content",
+        "content_length",
+        "headers",
+        "method",
+        "path",
+        "peer",
+        "query",
+        "transport",
+        "version",
+    )
 
     def __init__(
         self,
@@ -102,6 +116,7 @@ class HttpRequest:
     ) -> None:
         self.method = head.method
         self.path = head.path
+        self.query = head.query
         self.headers = head.headers
         self.version = head.version
         self.content_length = content_length

@@ -1,4 +1,4 @@
-"""Admission server and health server, and their graceful shutdown."""
+"""Admission server, health server and decision server, and their graceful shutdown."""
 
 import asyncio
 from contextlib import suppress
@@ -29,8 +29,8 @@ class ServerTimeouts:
     grace_seconds: float
 
 
-class HealthServer:
-    """Health, metrics and status over plain HTTP."""
+class PlainServer:
+    """A handler over plain HTTP."""
 
     def __init__(self, handler: Handler, observer: Observer) -> None:
         self._handler = handler
@@ -48,21 +48,22 @@ class HealthServer:
 
 
 class Server:
-    """Admission over TLS on one port; health, metrics and status over plain HTTP on another."""
+    """Admission over TLS on one port; over plain HTTP health, metrics and status on another, decisions on a third."""
 
     def __init__(
         self,
         endpoint: AdmissionEndpoint,
         guard: ConnectionGuard,
         plain: Handler,
+        decisions: Handler,
         observer: Observer,
         timeouts: ServerTimeouts,
     ) -> None:
         self._endpoint = endpoint
         self._guard = guard
         self._timeouts = timeouts
-        self._health = HealthServer(plain, observer)
-        self.plain = self._health.listener
+        self._health, self._decisions = PlainServer(plain, observer), PlainServer(decisions, observer)
+        self.plain, self.decisions = self._health.listener, self._decisions.listener
         self._protocols = HttpProtocols(endpoint.handle, timeouts.keep_alive_seconds, observer.refused)
         self.admission = Listener(self._protocols, guard.connections, observer.refused)
 
@@ -79,7 +80,7 @@ class Server:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._endpoint.wait_idle(), self._timeouts.grace_seconds)
         await _end(self.admission, self._protocols, self._guard.connections)
-        await self._health.stop()
+        await asyncio.gather(self._health.stop(), self._decisions.stop())
 
     async def _drain(self, hurry: asyncio.Event) -> None:
         waits = [asyncio.create_task(self._guard.connections.wait_empty()), asyncio.create_task(hurry.wait())]

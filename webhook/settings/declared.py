@@ -202,6 +202,14 @@ class Settings(ControllerSettings):
     )
     identities: Path | None = _setting(read.file, "identities that may call, YAML; watched", modes=_KNOWN_CALLERS)
     listen: ListenAddress = _setting(read.address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
+    decision_listen: ListenAddress = _setting(
+        read.address,
+        "decision port: /api/v1/decisions and policies, plain HTTP without authentication, so for loopback only",
+        "127.0.0.1:8082",
+    )
+    shared_decisions: int = _setting(
+        read.count, "decision records kept in Redis for all servers, about 2 KB each; 0: none", "50000"
+    )
     store_deadline_seconds: float = _setting(read.seconds, "maximum time that an admission waits for the store", "50ms")
     replicas: int | None = _setting(
         read.positive,

@@ -15,7 +15,7 @@ from tests.redis_servers import RedisCluster, RedisServer, names, program
 from tests.redis_servers.access import CLUSTER_PASSWORD, acl_file, commands, user
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.clocks import SystemClock
-from webhook.adapters.redis_store import RedisStore, open_transport
+from webhook.adapters.redis_store import RedisDecisions, RedisStore, open_transport
 from webhook.adapters.redis_store.transport.script import TEXT
 from webhook.core.breaker.outcome_types import Outcomes
 from webhook.core.quota import Acquire, CounterPlan, PoolPlan, Sighting
@@ -104,6 +104,21 @@ async def run_as_server(server: RedisServer) -> None:
         await run_all_operations(store, clock.sleep)
     async with store_of(server, "podgate", "serving") as store:
         await run_all_operations(store, lambda _: None)
+    await keep_decisions(f"redis://podgate:serving@127.0.0.1:{server.port}/0")
+
+
+async def keep_decisions(url: str) -> None:
+    """Write and read decision records and policies."""
+    transport = open_transport(url)
+    decisions = RedisDecisions(transport, "test")
+    try:
+        await decisions.append([b"{}"])
+        await decisions.page("", 10)
+        await decisions.keep_policy("9640bfdb9640bfdb", b"kind: Policy")
+        await decisions.policy("9640bfdb9640bfdb")
+    finally:
+        await decisions.close()
+        await transport.close()
 
 
 async def run_as_replay(server: RedisServer) -> None:
@@ -162,6 +177,7 @@ async def test_documented_cluster_user_has_enough_rights(redis_cluster: RedisClu
         await run_all_operations(store, clock.sleep)
     async with store_at(url, None) as store:
         await run_all_operations(store, lambda _: None)
+    await keep_decisions(url)
     refused = {entry["object"] for node in redis_cluster.nodes for entry in node.cli("ACL", "LOG")}
     assert refused == set()
 
@@ -177,7 +193,7 @@ async def test_documented_users_are_denied_other_keys(server: RedisServer) -> No
 
 def test_documented_rights_match_the_script_and_its_callers() -> None:
     in_script = {f"+{name.lower()}" for name in re.findall(r"redis\.p?call\('(\w+)'", TEXT)}
-    assert set(commands("users")) == in_script | {"+evalsha", "+eval", "+info", "+subscribe"}
+    assert set(commands("users")) == in_script | {"+evalsha", "+eval", "+info", "+subscribe", "+xadd", "+xrevrange"}
     assert set(commands("cluster")) == {*commands("users"), "+cluster|slots", "+asking"}
     assert set(commands("replay")) == (in_script | {"+evalsha", "+eval", "+ping", "+scan", "+unlink"}) - {
         "+time",

@@ -9,7 +9,7 @@ from tests.core.reporting.test_replay_record import POD, SECRET
 from tests.core.reviewing import Gate, body, policy_of
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode
+from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode, record_id
 from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods
 from webhook.observers import Observers
 from webhook.ports import Review
@@ -51,7 +51,12 @@ async def reviewed(half: Half, *requests: dict[str, Any]) -> list[Review]:
 def encoded(review: Review, pods: RecordedPods | None = None) -> EncodedRecord:
     assert review.request is not None
     record = decision_record(
-        review.decision, review.request, RecordOrigin("podgate-a", AT_US, 7), review.stages, "0af7", {"team": "a"}
+        review.decision,
+        review.request,
+        RecordOrigin("1800000000123-007-podgate-a", "podgate-a", AT_US),
+        review.stages,
+        "0af7",
+        {"team": "a"},
     )
     return (pods or RecordedPods()).encoded(record, review.decision, review.request)
 
@@ -113,8 +118,8 @@ async def test_record_of_the_mutating_half_has_the_generated_name_and_no_uid() -
 
 
 async def test_identifiers_are_in_the_order_of_time() -> None:
-    origins = [RecordOrigin("b", AT_US, 1), RecordOrigin("a", AT_US, 2), RecordOrigin("a", AT_US + 1000, 0)]
-    assert [one.id for one in origins] == sorted(one.id for one in origins)
+    ids = [record_id(999, 0, "b"), record_id(1000, 1, "b"), record_id(1000, 2, "a"), record_id(1001, 0, "a")]
+    assert ids == sorted(ids)
 
 
 async def test_pods_of_one_template_share_the_bytes_of_the_recorded_pod() -> None:

@@ -16,6 +16,7 @@ from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, S
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.status import (
     ControllerStatus,
+    DecisionsStatus,
     OverridesStatus,
     ReplicaAssignment,
     ServerStatus,
@@ -115,7 +116,7 @@ def snapshot(**changes: Any) -> ServerStatus:
         "files": {"key set": "jwks.json: no JSON", "certificates": ""},
         "client_identity": "mutual",
     }
-    return ServerStatus(**(arguments | changes))
+    return ServerStatus(**(arguments | {"decisions": DecisionsStatus(7)} | changes))
 
 
 def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -154,6 +155,7 @@ def test_document_contains_the_whole_status() -> None:
         "certificates": [{"name": "serving", "notAfter": "2027-01-22T08:00:00.000Z", "daysLeft": 6}],
         "files": [{"name": "certificates", "error": None}, {"name": "key set", "error": "jwks.json: no JSON"}],
         "webhooks": None,
+        "decisions": {"kept": 7, "written": None, "dropped": 0, "error": None},
         "breakerGuard": None,
     }
     assert payment == {

@@ -88,6 +88,7 @@ class Metrics:
         self._is_reduced: bool | None = None  # set only in a server
         self._expiry_seconds: Mapping[str, float] = {}
         self._recorded: Callable[[], Mapping[str, int]] = dict
+        self._decision_records: Callable[[], Mapping[str, int]] = dict
         self._trace_parents: Callable[[], Mapping[str, int]] = dict
         self._version = version
         self._in_flight: Callable[[], int] | None = None
@@ -222,6 +223,10 @@ class Metrics:
         """Export `counts()`, by result, as the events for the file of --record."""
         self._recorded = counts
 
+    def watch_decision_records(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        """Export `counts()`, by result, as the decision records for the store that replicas share."""
+        self._decision_records = counts
+
     def watch_trace_parents(self, counts: Callable[[], Mapping[str, int]]) -> None:
         """Export `counts()`, by result, as the reviews whose caller requested a trace."""
         self._trace_parents = counts
@@ -276,5 +281,9 @@ class Metrics:
             *self.keys.rows(),
             (families.REPLICAS, [((), float(self._replicas))]),
             (families.RECORDED, [((result,), float(count)) for result, count in self._recorded().items()]),
+            (
+                families.DECISION_RECORDS,
+                [((result,), float(count)) for result, count in self._decision_records().items()],
+            ),
             (families.TRACE_PARENTS, [((result,), float(count)) for result, count in self._trace_parents().items()]),
         ]

@@ -192,6 +192,7 @@ KEYS = _gauge("keys", "source", "Token verification keys.")
 EVENTS = _counter("events_total", "result", "Kubernetes Events about denials and documents, by result.")
 REPLICAS = _gauge("replicas", "", "Servers among which the limits are divided while the store is unavailable.")
 RECORDED = _counter("recorded_events_total", "result", "Events for the file of --record.")
+DECISION_RECORDS = _counter("decision_records_total", "result", "Decision records for Redis.")
 TRACE_PARENTS = _counter("trace_parents_total", "result", "Reviews whose caller requested a trace, by result.")
 REDUCED_MODE = _gauge("reduced_mode", "", "1 if callers are not authenticated (reduced mode), else 0.")
 CERTIFICATE_EXPIRY = _gauge("certificate_expiry_timestamp_seconds", "certificate", "When a certificate expires.")
@@ -235,6 +236,7 @@ FAMILIES = (
         FILE_LOADED,
         FILE_GOOD,
         RECORDED,
+        DECISION_RECORDS,
         TRACE_PARENTS,
         REDUCED_MODE,
         CERTIFICATE_EXPIRY,

@@ -1,8 +1,9 @@
 """Counters in Redis, shared by replicas. The script in `lua/` implements `core/ledger/operations.py`."""
 
 import webhook.adapters.redis_store.library  # noqa: F401  first: it bounds what the others import
+from webhook.adapters.redis_store.decisions.stream import RedisDecisions
 from webhook.adapters.redis_store.store import RedisStore
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.redis_url import open_transport
 
-__all__ = ["RedisStore", "Transport", "open_transport"]
+__all__ = ["RedisDecisions", "RedisStore", "Transport", "open_transport"]

@@ -60,3 +60,13 @@ def channel_of(cluster: str) -> str:
 def probe_key(cluster: str, tag: str) -> str:
     """Return the key that a probe writes."""
     return f"podgate:{{{tag}}}:v1:{cluster}:probe"
+
+
+def decisions_of(cluster: str) -> str:
+    """Return the key of the stream with a cluster's decision records."""
+    return f"podgate:v1:{cluster}:decisions"
+
+
+def policy_of(cluster: str, policy_hash: str) -> str:
+    """Return the key of a policy document."""
+    return f"podgate:v1:{cluster}:policy:{policy_hash}"

@@ -6,6 +6,7 @@ It has no field for environment, arguments, images, volumes or annotation values
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
@@ -26,17 +27,17 @@ from webhook.core.reporting.pod_record import controlling_owner
 _ABSENT = Raw(b"null")
 
 
-class RecordOrigin(Struct, frozen=True, gc=False):
-    """The replica that decided, the moment, and the number of the record among those of the same millisecond."""
+class RecordOrigin(NamedTuple):
+    """The identifier of a record, the replica that decided, and the moment."""
 
+    id: str
     replica: str
     at_us: int
-    number: int = 0
 
-    @property
-    def id(self) -> str:
-        """Return an identifier that is unique, and in the order of time as a text."""
-        return f"{self.at_us // 1000:013d}-{self.number:03d}-{self.replica}"
+
+def record_id(at_ms: int, number: int, replica: str) -> str:
+    """Return the identifier of a replica's record with that number in its millisecond; as texts in order of time."""
+    return f"{at_ms:013d}-{number:03d}-{replica}"
 
 
 class RecordedController(Struct, frozen=True, gc=False, omit_defaults=True):

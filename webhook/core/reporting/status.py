@@ -77,6 +77,19 @@ class WebhooksStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionsStatus:
+    """Decision records of this server: kept, written to the shared store, dropped before, and the current error.
+
+    `written` is None without a shared store.
+    """
+
+    kept: int
+    written: int | None = None
+    dropped: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OverridesStatus:
     """Source of overrides ("" for none), the errors of the newest document, and the live entries by service."""
 
@@ -118,6 +131,7 @@ class ServerStatus:
     """Reasons not to be ready."""
     webhooks: WebhooksStatus | None = None
     """None unless this process compares the webhook configurations."""
+    decisions: DecisionsStatus = DecisionsStatus(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +222,12 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
         ],
         "files": [{"name": name, "error": error or None} for name, error in sorted(status.files.items())],
         "webhooks": _webhooks(status.webhooks),
+        "decisions": {
+            "kept": status.decisions.kept,
+            "written": status.decisions.written,
+            "dropped": status.decisions.dropped,
+            "error": status.decisions.error or None,
+        },
         "breakerGuard": _guard(status),
         "pools": [_pool(pool, status) for pool in (status.policy.policy.pools if status.policy else ())],
         "services": [_service(service, status) for service in services],

@@ -98,8 +98,10 @@ class ClusterTransport:
         _raise_first(deleted)
         return sum(deleted.values())
 
-    async def dial(self) -> RespStream:
-        """Connect to any node: each receives what the others publish."""
+    async def dial(self, key: str = "") -> RespStream:
+        """Connect to the node that has a key; without one to any node: each receives what the others publish."""
+        if key:
+            return await self._dial_owner(key)
         nodes = dict.fromkeys(self._owners.values()) or self._seeds
         errors: list[Exception] = []
         for node in sorted(nodes, key=lambda node: (node == self._suspect, random.random())):  # noqa: S311  spreads load only
@@ -108,6 +110,14 @@ class ClusterTransport:
             except _TROUBLES as error:
                 errors.append(error)
         raise all_failed("no node of the Cluster accepts a connection", errors)
+
+    async def _dial_owner(self, key: str) -> RespStream:
+        await self._learn()  # the slot may have moved, which is why there is a new connection
+        slot = key_slot(key.encode())
+        owner = self._owners.get(slot)
+        if owner is None:
+            raise ClusterDownError(f"no node has slot {slot}")
+        return await self._dial(owner)
 
     async def close(self) -> None:
         if self._learning is not None:

@@ -42,8 +42,8 @@ class Transport(Protocol):
     async def forget(self, pattern: str) -> int:
         """Delete all keys that match a glob-style pattern; return their number."""
 
-    async def dial(self) -> RespStream:
-        """Return a new connection to a current server, for subscriptions; the caller closes it."""
+    async def dial(self, key: str = "") -> RespStream:
+        """Return a new connection to a current server, the one that has `key` if given; the caller closes it."""
 
     async def close(self) -> None:
         """Disconnect when the running calls have ended."""

@@ -45,7 +45,7 @@ class ServerTransport:
     async def forget(self, pattern: str) -> int:
         return await forget(self._connection, pattern)
 
-    async def dial(self) -> RespStream:
+    async def dial(self, key: str = "") -> RespStream:  # noqa: ARG002  one server has all keys
         return await self._dial_apart()
 
     async def close(self) -> None:

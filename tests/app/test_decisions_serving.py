@@ -1,0 +1,87 @@
+"""Decisions of real servers: from the ring, from Redis after their server has died, and without the right to write."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.harness.server_process import Files, Serving, pod, serving
+from tests.redis_servers import RedisServer, names, program
+from tests.redis_servers.access import acl_file, user
+from webhook.offline.simulator import Ask
+
+PRIVATE = "hunter2"
+WITHOUT_STREAM = user("users", "old").replace(" +xadd +xrevrange", "")
+
+
+def private_pod() -> dict[str, Any]:
+    environment = [{"name": "PASSWORD", "value": PRIVATE}]
+    container = {"name": "c", "image": f"registry/{PRIVATE}", "args": [PRIVATE], "env": environment}
+    return pod(containers=[container], volumes=[{"name": PRIVATE, "emptyDir": {}}])
+
+
+async def create(server: Serving, *uids: str) -> None:
+    for uid in uids:
+        await server.create(Ask(private_pod(), "payments", uid, "alice"))
+
+
+async def decisions(server: Serving, query: str = "") -> dict[str, Any]:
+    async with server.session.get(f"http://{server.decisions}/api/v1/decisions?{query}") as response:
+        assert response.status == 200
+        text = await response.text()
+    assert PRIVATE not in text
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+async def uids(server: Serving) -> list[str]:
+    return [one["uid"] for one in (await decisions(server))["decisions"] if one["half"] == "validate"]
+
+
+async def status(server: Serving) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((await server.get("/status"))[1])["decisions"]
+    return found
+
+
+async def test_without_redis_decisions_come_from_the_ring(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path)) as server:
+        await create(server, "u1", "u2", "u3", "u4")
+        assert await uids(server) == ["u4", "u3", "u2", "u1"]
+        [denied] = (await decisions(server, "denied=true"))["decisions"]
+        [limit] = denied["limits"]
+        assert (limit["hard"], limit["used"], limit["asked"]) == (3, 3, 1)
+        assert f"hard {limit['hard']}, used {limit['used']}, asked {limit['asked']}" in denied["status"]["message"]
+        async with server.session.get(f"http://{server.decisions}/api/v1/policies/{denied['policy']}") as response:
+            assert await response.text() == server.files.policy.read_text()
+        assert await status(server) == {"kept": 8, "written": None, "dropped": 0, "error": None}
+
+
+async def test_decisions_of_a_dead_server_come_from_redis(tmp_path: Path) -> None:
+    with RedisServer(program(names()[-1]), tmp_path / "redis") as redis:
+        flags = ("--store", f"redis://127.0.0.1:{redis.port}/0")
+        files = Files.create(tmp_path)
+        async with serving(files, *flags) as survivor:
+            async with serving(files, *flags) as other:
+                await create(other, "u1", "u2")
+                await other.until('podgate_decision_records_total{result="written"}', 4)
+                await other.kill()
+            await create(survivor, "u3")
+            assert await uids(survivor) == ["u3", "u2", "u1"]
+            stream = redis.cli("XRANGE", "podgate:v1:default:decisions", "-", "+")
+            assert PRIVATE not in str(stream)
+
+
+async def test_without_the_right_to_write_only_shared_decisions_are_missing(tmp_path: Path) -> None:
+    users = acl_file(tmp_path / "users.acl", WITHOUT_STREAM)
+    with RedisServer(program(names()[0]), tmp_path / "redis", "--aclfile", str(users)) as redis:
+        flags = ("--store", f"redis://podgate:old@127.0.0.1:{redis.port}/0")
+        async with serving(Files.create(tmp_path), *flags) as server:
+            await create(server, "u1", "u2")
+            await server.until('podgate_decision_records_total{result="dropped"}', 4)
+            assert (await status(server))["error"].startswith("authentication: ")
+            found = await decisions(server)
+            assert "only decisions of this server" in found["error"]
+            assert len(found["decisions"]) == 4
+            assert await server.metric("podgate_store_up") == 1
+            await create(server, "u3", "u4")
+            lines = [line for line in server.log.read_text().splitlines() if "decision records are not" in line]
+            assert len(lines) == 1

@@ -1,0 +1,73 @@
+"""Decision records, and a store of them in memory, for tests."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from webhook.core.admission.decision import Half, Verdict
+from webhook.core.reporting.decision_record import DecisionRecord, RecordedStatus, encode, record_id
+from webhook.core.reporting.record_codec import EncodedRecord
+from webhook.errors import StoreUnavailableError
+from webhook.ports import SharedPage, SharedRecord
+
+NOW_MS = 1_800_000_000_000
+
+
+def record(at_ms: int, replica: str = "a", **fields: Any) -> DecisionRecord:
+    usual: dict[str, Any] = {
+        "operation": "CREATE",
+        "namespace": "shop",
+        "name": "web-1",
+        "user": "alice",
+        "decision": Verdict.ADMIT,
+        "status": RecordedStatus(200),
+    }
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return DecisionRecord(record_id(at_ms, 0, replica), at, replica, Half.VALIDATE, **(usual | fields))
+
+
+def encoded(at_ms: int, replica: str = "a", **fields: Any) -> EncodedRecord:
+    return EncodedRecord(encode(record(at_ms, replica, **fields)))
+
+
+class MemoryRecords:
+    """`ports.SharedDecisions` in memory; `error` is raised by each call."""
+
+    def __init__(self) -> None:
+        self.records: list[SharedRecord] = []
+        self.policies: dict[str, bytes] = {}
+        self.error = ""
+        self.pages = 0
+
+    async def append(self, records: Sequence[bytes]) -> None:
+        self._check()
+        self.records += [SharedRecord(NOW_MS, one) for one in records]
+
+    def add(self, written_ms: int, record: EncodedRecord) -> None:
+        self.records.append(SharedRecord(written_ms, record.json))
+
+    async def page(self, begin: str, count: int) -> SharedPage:
+        self._check()
+        self.pages += 1
+        newest = self.records[::-1]
+        if begin.startswith("("):
+            newest = newest[int(begin[1:]) :]
+        elif begin:
+            newest = [one for one in newest if one.written_ms <= int(begin)]
+        read = newest[:count]
+        first = len(self.records) - len(newest)
+        return SharedPage(read, f"({first + count}" if len(newest) > count else None)
+
+    async def keep_policy(self, policy_hash: str, document: bytes) -> None:
+        self._check()
+        self.policies[policy_hash] = document
+
+    async def policy(self, policy_hash: str) -> bytes | None:
+        self._check()
+        return self.policies.get(policy_hash)
+
+    async def close(self) -> None: ...
+
+    def _check(self) -> None:
+        if self.error:
+            raise StoreUnavailableError(self.error)

@@ -1,0 +1,96 @@
+"""The ring keeps the newest records, bounded in number and bytes, and never fails a review."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.core.reviewing import Gate, body, pod, policy_of
+from webhook.core.admission.decision import Half
+from webhook.core.reporting.decision_record import DecisionRecord, decode
+from webhook.decisions import ring
+from webhook.decisions.ring import DecisionRing
+from webhook.observers import Observers
+from webhook.ports import Review
+from webhook.ports.traces import ReviewTrace, SpanReference
+
+POLICY = policy_of("- name: web\n  match: {namespaces: [shop]}\n  quota: {windows: [{window: 1m, hard: {pods: 9}}]}")
+TRACE = ReviewTrace(SpanReference("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"))
+
+
+class Collected(Observers):
+    """The reviews of an interceptor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reviews: list[Review] = []
+
+    def reviewed(self, review: Review) -> None:
+        self.reviews.append(review)
+
+
+async def reviews(number: int, **fields: Any) -> list[Review]:
+    seen = Collected()
+    gate = Gate(POLICY, observers=[seen])
+    for one in range(number):
+        request = body(object=gate.owned(f"u{one}"), **fields)
+        await gate.interceptor.review(Half.VALIDATE, request)
+    return seen.reviews
+
+
+def records(kept: DecisionRing) -> list[DecisionRecord]:
+    return [decode(one.json) for one in kept.newest_first()]
+
+
+async def test_ring_keeps_the_newest_records() -> None:
+    kept = DecisionRing("a", records_max=3)
+    for review in await reviews(5):
+        kept.reviewed(review)
+    assert [one.uid for one in records(kept)] == ["u4", "u3", "u2"]
+
+
+async def test_ring_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ring, "BYTES_MAX", 2_000)
+    kept = DecisionRing("a")
+    for review in await reviews(20):
+        kept.reviewed(review)
+    assert 0 < len(kept) < 10
+    assert records(kept)[0].uid == "u19"
+
+
+async def test_identifiers_never_go_back_with_the_clock() -> None:
+    kept = DecisionRing("a")
+    [review] = await reviews(1)
+    for started_ns in (2_000_000_000_000_000_000, 2_000_000_000_000_000_000, 1_900_000_000_000_000_000):
+        kept.reviewed(msgspec.structs.replace(review, started_ns=started_ns))
+    ids = [one.id for one in records(kept)][::-1]
+    assert ids == sorted(set(ids))
+
+
+async def test_record_has_trace_namespace_labels_and_stages() -> None:
+    kept = DecisionRing("a")
+    kept.labels = {"shop": {"team": "web"}}.get
+    for review in await reviews(1):
+        kept.reviewed(msgspec.structs.replace(review, trace=TRACE))
+    [record] = records(kept)
+    assert record.trace_id == "0af7651916cd43dd8448eb211c80319c"
+    assert record.namespace_labels == {"team": "web"}
+    assert [name for name, _ in record.stages][:3] == ["decode", "policy", "exempt"]
+
+
+async def test_review_that_cannot_be_recorded_is_counted() -> None:
+    kept = DecisionRing("a")
+    kept.labels = lambda _: 1 / 0  # type: ignore[assignment, return-value]
+    for review in await reviews(1):
+        kept.reviewed(review)
+    assert (len(kept), kept.failed) == (0, 1)
+
+
+async def test_pod_that_the_policy_caches_nothing_of_is_recorded() -> None:
+    kept, seen = DecisionRing("a"), Collected()
+    sent = body(object=pod(priority=7)).replace(b'"priority":7', b'"priority":' + b"7" * 30)
+    await Gate(POLICY, observers=[seen]).interceptor.review(Half.MUTATE, sent)
+    kept.reviewed(seen.reviews[0])
+    [record] = records(kept)
+    assert record.pod is not None
+    assert record.pod.spec.priority == int("7" * 30)

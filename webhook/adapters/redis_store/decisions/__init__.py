@@ -1,0 +1,1 @@
+"""Decision records in Redis, shared by replicas."""

@@ -1,0 +1,59 @@
+"""Composition of decision records: the ring of this server, the records in Redis, and the port that serves both."""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from webhook.app.cluster import Loop, Sources
+from webhook.app.store import StoreBackend
+from webhook.app.telemetry import Telemetry
+from webhook.core.reporting.status import DecisionsStatus
+from webhook.decisions.policy_documents import PolicyDocuments
+from webhook.decisions.ring import DecisionRing
+from webhook.decisions.search import DecisionSearch
+from webhook.decisions.writer import DecisionWriter
+from webhook.server.decision_endpoint import decision_handler
+from webhook.server.http_messages import Handler
+from webhook.settings import in_cluster
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecords:
+    """The port's handler, the state for the status page, the loops that write, and the last writing at shutdown."""
+
+    handler: Handler
+    status: Callable[[], DecisionsStatus]
+    loops: tuple[Loop, ...] = ()
+    flush: Loop | None = None
+
+
+def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) -> DecisionRecords:
+    """Record each review from now on."""
+    ring, documents = DecisionRing(_replica()), PolicyDocuments()
+    ring.labels = sources.namespaces.labels
+    sources.policies.keep_document = documents.keep
+    telemetry.observer.join(ring)
+    handler = decision_handler(DecisionSearch(ring, documents, store.decisions), _now_ms)
+    if store.decisions is None:
+        return DecisionRecords(handler, lambda: DecisionsStatus(len(ring)))
+    writer = DecisionWriter(store.decisions, documents, telemetry.decision_reports())
+    ring.on_record = writer.put
+    telemetry.metrics.watch_decision_records(writer.counts)
+
+    def status() -> DecisionsStatus:
+        counts = writer.counts()
+        return DecisionsStatus(len(ring), counts["written"], counts["dropped"], writer.error)
+
+    return DecisionRecords(handler, status, (writer.run,), writer.flush)
+
+
+def _replica() -> str:
+    """Return the name of this Pod; elsewhere a name that other servers of the same machine do not have."""
+    name = socket.gethostname()
+    return name if in_cluster(os.environ) else f"{name}-{os.getpid()}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,75 @@
+"""Query of decision records: conditions on a record, the order of records, and the bounds of an answer."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from webhook.core.admission.decision import Verdict
+from webhook.core.reporting.decision_record import RecordedController
+
+LIMIT, LIMIT_MAX = 100, 1_000
+_MILLISECOND_DIGITS = 13
+
+
+class RecordHead(Struct, frozen=True, gc=False):
+    """The fields of a record that queries read."""
+
+    id: str
+    decision: Verdict
+    namespace: str = ""
+    name: str = ""
+    service: str = ""
+    uid: str = ""
+    owner: RecordedController | None = None
+
+
+head_of = msgspec.json.Decoder(RecordHead).decode
+
+
+def milliseconds_of(record_id: str) -> int:
+    """Return the time of a record by its id. ValueError: it is no id."""
+    digits, dash, _ = record_id.partition("-")
+    if not dash or len(digits) != _MILLISECOND_DIGITS or not (digits.isascii() and digits.isdecimal()):
+        raise ValueError("write the `id` of a record")
+    return int(digits)
+
+
+class DecisionQuery(Struct, frozen=True, kw_only=True):
+    """Conditions that a record must meet; empty ones are met by all. `owner` is the controller's name or uid.
+
+    `since_ms` is the oldest time, `before` the id of a record that is newer than all of the answer.
+    """
+
+    service: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    owner: str = ""
+    denied: bool = False
+    since_ms: int = 0
+    before: str = ""
+    limit: int = LIMIT
+
+    def matches(self, head: RecordHead) -> bool:
+        owner = head.owner
+        return (
+            (not self.service or head.service == self.service)
+            and (not self.namespace or head.namespace == self.namespace)
+            and (not self.name or head.name == self.name)
+            and (not self.uid or head.uid == self.uid)
+            and (not self.owner or (owner is not None and self.owner in (owner.name, owner.uid)))
+            and (not self.denied or head.decision is Verdict.DENY)
+            and (not self.before or head.id < self.before)
+            and milliseconds_of(head.id) >= self.since_ms
+        )
+
+    def matching(self, records: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+        """Yield the records that match, with their ids; unreadable ones are left out."""
+        for record in records:
+            try:
+                head = head_of(record)
+                if self.matches(head):
+                    yield head.id, record
+            except (msgspec.MsgspecError, ValueError):
+                continue  # written by another version, or by another program

@@ -1,0 +1,99 @@
+"""Ring of the newest decision records of this server. An Observer: it encodes each review and keeps the bytes."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from webhook.core.breaker import Transition
+from webhook.core.overrides import Override
+from webhook.core.policy.model import LoadedPolicy
+from webhook.core.reporting.decision_record import RecordOrigin, decision_record, record_id
+from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods
+from webhook.ports import Review
+
+RECORDS_MAX = 10_000
+BYTES_MAX = 12 << 20
+
+Labels = Callable[[str], Mapping[str, str] | None]
+
+
+class DecisionRing:
+    """Keeps at most RECORDS_MAX records of BYTES_MAX; further ones replace the oldest."""
+
+    def __init__(self, replica: str, records_max: int = RECORDS_MAX) -> None:
+        self.on_record: Callable[[EncodedRecord], None] | None = None
+        """Receives each record after it is kept."""
+        self.labels: Labels = lambda _: None
+        """Source of the labels of Namespaces."""
+        self.failed = 0
+        """Reviews that could not be recorded."""
+        self._replica = replica
+        self._records_max = records_max
+        self._records: deque[EncodedRecord] = deque()
+        self._bytes = 0
+        self._pods = RecordedPods()
+        self._last_ms = self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def newest_first(self) -> Iterator[EncodedRecord]:
+        """Yield the records that are kept now, also if others are added meanwhile."""
+        return reversed(tuple(self._records))
+
+    def reviewed(self, review: Review) -> None:
+        try:
+            self._add(review)
+        except Exception:  # noqa: BLE001  a record that cannot be made must not fail the review
+            self.failed += 1
+
+    def _add(self, review: Review) -> None:
+        request, decision = review.request, review.decision
+        if request is None:
+            return
+        at_us = (review.started_ns + review.duration_ns) // 1000
+        at_ms = max(at_us // 1000, self._last_ms)  # identifiers never go back, also if the clock does
+        self._number = self._number + 1 if at_ms == self._last_ms else 0
+        self._last_ms = at_ms
+        record = decision_record(
+            decision,
+            request,
+            RecordOrigin(record_id(at_ms, self._number, self._replica), self._replica, at_us),
+            review.stages,
+            "" if review.trace is None else review.trace.span.trace_id,
+            self.labels(decision.namespace),
+        )
+        encoded = self._pods.encoded(record, decision, request)
+        records = self._records
+        records.append(encoded)
+        self._bytes += encoded.size
+        while len(records) > self._records_max or self._bytes > BYTES_MAX:
+            self._bytes -= records.popleft().size
+        if self.on_record is not None:
+            self.on_record(encoded)
+
+    def transitioned(self, transition: Transition) -> None:
+        """Do nothing: a transition is no decision about a Pod."""
+
+    def refused(self, reason: str, detail: str) -> None:
+        """Do nothing: there was no decision."""
+
+    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+        """Do nothing: `PolicyDocuments` keeps the document."""
+
+    def policy_failed(self, errors: Sequence[str]) -> None:
+        """Do nothing: it decides nothing."""
+
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
+        """Do nothing: it is no decision about a Pod."""
+
+    def overrides_loaded(self, live: Sequence[Override]) -> None:
+        """Do nothing: it is no decision about a Pod."""
+
+    def overrides_failed(self, errors: Sequence[str]) -> None:
+        """Do nothing: it is no decision about a Pod."""
+
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+        """Do nothing: it is no decision about a Pod."""
+
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        """Do nothing: it is no decision about a Pod."""

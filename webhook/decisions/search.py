@@ -1,0 +1,105 @@
+"""Search of decision records: those of this server, and, with a store that replicas share, those of all."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from webhook.core.reporting.decision_query import DecisionQuery, milliseconds_of
+from webhook.core.reporting.record_codec import EncodedRecord
+from webhook.decisions.policy_documents import PolicyDocuments
+from webhook.errors import StoreUnavailableError
+from webhook.ports import SharedDecisions
+
+_AT_ONCE = 100
+"""Records of the ring that are read per turn of the event loop: about 0.2 ms."""
+_PAGE = 200
+_SECONDS_MAX = 3.0
+_LATE_MS = 60_000
+"""Records are written to the store within this time, and clocks of replicas differ by less."""
+
+
+class OwnRecords(Protocol):
+    """The records of this server, such as a `DecisionRing`."""
+
+    def newest_first(self) -> Iterable[EncodedRecord]: ...
+
+
+class FoundDecisions(NamedTuple):
+    """Records in JSON, newest first. `next_before` begins the next page, "" if there is none.
+
+    `error` is why only records of this server are here, or only some of the others.
+    """
+
+    records: list[bytes]
+    next_before: str
+    error: str = ""
+
+
+class DecisionSearch:
+    """Reads the ring and the shared records. Bounded in time: an answer may say that there are more."""
+
+    def __init__(
+        self,
+        ring: OwnRecords,
+        documents: PolicyDocuments,
+        shared: SharedDecisions | None = None,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        self._ring = ring
+        self._documents = documents
+        self._shared = shared
+        self._now = now or (lambda: asyncio.get_running_loop().time())
+
+    async def find(self, query: DecisionQuery) -> FoundDecisions:
+        """Return the newest records that match."""
+        found: dict[str, bytes] = {}
+        await self._find_own(query, found)
+        error = ""
+        if self._shared is not None:
+            try:
+                error = await self._find_shared(self._shared, query, found)
+            except StoreUnavailableError as failure:
+                error = f"only decisions of this server: {failure}"
+        newest = sorted(found, reverse=True)
+        kept = newest[: query.limit]
+        has_more = len(newest) > len(kept) or len(kept) == query.limit
+        return FoundDecisions([found[one] for one in kept], kept[-1] if has_more and kept else "", error)
+
+    async def policy(self, policy_hash: str) -> bytes | None:
+        """Return a policy document. StoreUnavailableError: it may be in the store, which does not answer."""
+        found = self._documents.get(policy_hash)
+        if found is None and self._shared is not None:
+            found = await self._shared.policy(policy_hash)
+        return found
+
+    async def _find_own(self, query: DecisionQuery, found: dict[str, bytes]) -> None:
+        for read, one in enumerate(self._ring.newest_first(), 1):
+            if read % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            for record_id, _ in query.matching((one.head,)):
+                found[record_id] = one.json
+            if len(found) > query.limit:
+                return
+
+    async def _find_shared(self, shared: SharedDecisions, query: DecisionQuery, found: dict[str, bytes]) -> str:
+        """Add matching records, until no older one can be among the newest; return why it ended before."""
+        begin = str(milliseconds_of(query.before) + _LATE_MS) if query.before else ""
+        ends_at = self._now() + _SECONDS_MAX
+        while True:
+            page = await shared.page(begin, _PAGE)
+            found.update(query.matching(one.record for one in page.records))
+            await asyncio.sleep(0)
+            if page.next_page is None:
+                return ""
+            # A record is older than its writing, but for the differences of clocks.
+            written_ms = page.records[-1].written_ms + _LATE_MS
+            if written_ms < max(query.since_ms, _oldest_wanted_ms(found, query.limit)):
+                return ""
+            if self._now() > ends_at:
+                return f"not all decisions were read within {_SECONDS_MAX:g} s: ask for fewer, or later ones"
+            begin = page.next_page
+
+
+def _oldest_wanted_ms(found: Iterable[str], limit: int) -> int:
+    newest = sorted(found, reverse=True)
+    return milliseconds_of(newest[limit - 1]) if len(newest) >= limit else 0

@@ -1,0 +1,107 @@
+"""Writer of decision records to the store that replicas share: a bounded queue, and a task that writes batches."""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+
+from webhook.core.reporting.record_codec import EncodedRecord
+from webhook.decisions.policy_documents import PolicyDocuments
+from webhook.errors import StoreUnavailableError
+from webhook.ports import SharedDecisions, WatchReports
+from webhook.support.backoff import Backoff
+from webhook.support.condition import Condition
+
+WAITING_MAX = 10_000
+"""Records that wait, for instance while the store does not answer; further ones are dropped."""
+_AT_ONCE = 100
+_PAUSE_SECONDS = 0.25
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
+_LAST_SECONDS = 2.0
+_REFRESH_SECONDS = 600.0
+"""How often policy documents are written again: they expire in the store, and it may lose them."""
+
+
+class DecisionWriter:
+    """Writes what `put` receives. A batch is tried again, except if the store has refused it."""
+
+    def __init__(self, shared: SharedDecisions, documents: PolicyDocuments, reports: WatchReports) -> None:
+        self._shared = shared
+        self._documents = documents
+        self._waiting: deque[EncodedRecord] = deque()
+        self._written = self._dropped = 0
+        self._stored: dict[str, float] = {}
+        """When each policy document was stored, by the loop's clock."""
+        self._failure = Condition(reports.on_trouble, reports.on_over, key=_word)
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        self.error = ""
+        """Why nothing is written now."""
+
+    def put(self, record: EncodedRecord) -> None:
+        if len(self._waiting) < WAITING_MAX:
+            self._waiting.append(record)
+        else:
+            self._dropped += 1
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the number of records by result: written or dropped."""
+        return {"written": self._written, "dropped": self._dropped}
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            has_written = await self._write_all()
+            await asyncio.sleep(_PAUSE_SECONDS if has_written else self._backoff.next_seconds())
+
+    async def flush(self) -> None:
+        """Write what waits, for a moment, at shutdown."""
+        try:
+            async with asyncio.timeout(_LAST_SECONDS):
+                await self._write_all()
+        except TimeoutError:
+            pass
+        self._drop_all()
+
+    async def _write_all(self) -> bool:
+        """Return whether everything is written."""
+        try:
+            await self._write_documents()
+            while self._waiting:
+                await self._write_batch()
+        except StoreUnavailableError as error:
+            self.error = str(error)
+            self._failure.enter(self.error)
+            return False
+        self.error = ""
+        self._failure.leave()
+        self._backoff.reset()
+        return True
+
+    async def _write_batch(self) -> None:
+        count = min(len(self._waiting), _AT_ONCE)
+        batch = [self._waiting[index] for index in range(count)]
+        try:
+            await self._shared.append([one.json for one in batch])
+        except StoreUnavailableError as error:
+            if _word(str(error)) == "authentication":  # a missing right: later attempts fail, too
+                self._drop_all()
+            raise
+        for _ in range(count):
+            self._waiting.popleft()
+        self._written += count
+
+    def _drop_all(self) -> None:
+        self._dropped += len(self._waiting)
+        self._waiting.clear()
+
+    async def _write_documents(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for policy_hash in self._documents.hashes():
+            document = self._documents.get(policy_hash)
+            if document is not None and now - self._stored.get(policy_hash, -_REFRESH_SECONDS) >= _REFRESH_SECONDS:
+                await self._shared.keep_policy(policy_hash, document)
+                self._stored[policy_hash] = now
+        self._stored = {name: at for name, at in self._stored.items() if self._documents.get(name) is not None}
+
+
+def _word(reason: str) -> str:
+    return reason.partition(":")[0]
