@@ -14,6 +14,7 @@ from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.ring import DecisionRing
 from webhook.decisions.search import DecisionSearch
 from webhook.decisions.writer import DecisionWriter
+from webhook.ports import WatchReports
 from webhook.server.decision_endpoint import decision_handler
 from webhook.server.http_messages import Handler
 from webhook.settings import in_cluster
@@ -38,7 +39,7 @@ def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) 
     handler = decision_handler(DecisionSearch(ring, documents, store.decisions), _now_ms)
     if store.decisions is None:
         return DecisionRecords(handler, lambda: DecisionsStatus(len(ring)))
-    writer = DecisionWriter(store.decisions, documents, telemetry.decision_reports())
+    writer = DecisionWriter(store.decisions, documents, _reports(telemetry))
     ring.on_record = writer.put
     telemetry.metrics.watch_decision_records(writer.counts)
 
@@ -47,6 +48,18 @@ def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) 
         return DecisionsStatus(len(ring), counts["written"], counts["dropped"], writer.error)
 
     return DecisionRecords(handler, status, (writer.run,), writer.flush)
+
+
+def _reports(telemetry: Telemetry) -> WatchReports:
+    """Return the callbacks for failures to write records."""
+
+    def trouble(reason: str) -> None:
+        telemetry.logs.said("warning", "decision records are not written to the store", reason=reason)
+
+    def over(reason: str) -> None:
+        telemetry.logs.said("info", "decision records are written to the store again", reason=reason)
+
+    return WatchReports(lambda: None, trouble, over)
 
 
 def _replica() -> str:

@@ -226,17 +226,6 @@ class Telemetry:
 
         return WatchReports(lambda: None, trouble, over)
 
-    def decision_reports(self) -> WatchReports:
-        """Return the callbacks for failures to write decision records."""
-
-        def trouble(reason: str) -> None:
-            self.logs.said("warning", "decision records are not written to the store", reason=reason)
-
-        def over(reason: str) -> None:
-            self.logs.said("info", "decision records are written to the store again", reason=reason)
-
-        return WatchReports(lambda: None, trouble, over)
-
     def fallback_reports(self) -> FallbackReports:
         """Return the callbacks for the fallback and its reconciliation."""
         by_rule: dict[str, list[str]] = {}
