@@ -47,7 +47,7 @@ def test_every_path_on_the_page_exists(path: str) -> None:
 def test_the_parts_have_the_endpoints_of_the_code() -> None:
     served = {
         endpoint
-        for module in (ROOT / "webhook/server").glob("*.py")
+        for module in (ROOT / "webhook/server").rglob("*.py")
         for endpoint in re.findall(r'"(/[\w/-]+)"', module.read_text())
     }
     drawn = set(re.findall(r"(?<![\w/])/[a-z][\w/]+", PARTS))

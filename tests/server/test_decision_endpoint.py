@@ -12,7 +12,7 @@ from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.search import DecisionSearch
 from webhook.observers import Observers
-from webhook.server.decision_endpoint import decision_handler
+from webhook.server.plain.decisions import decision_handler
 from webhook.server.server import PlainServer
 
 POLICY = b"apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices: []\n"

@@ -6,8 +6,8 @@ from typing import cast
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from webhook.server.health import plain_handler
 from webhook.server.http_messages import HttpRequest, HttpVersion11, RequestHead
+from webhook.server.plain.health import plain_handler
 
 TEXT, OPENMETRICS = "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0"
 PROMETHEUS_2 = (

@@ -21,7 +21,7 @@ from webhook.core.document import Purpose
 from webhook.core.reporting.status import ControllerStatus, StoreStatus, controller_document
 from webhook.errors import UserError
 from webhook.ports import Clock
-from webhook.server.health import plain_handler
+from webhook.server.plain.health import plain_handler
 from webhook.server.server import PlainServer
 from webhook.settings import MEMORY, ControllerSettings, ListenAddress, in_cluster
 from webhook.store.breaker_ticker import LATE_US

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from webhook.app.cluster import Loop, Sources
 from webhook.app.store import StoreBackend
 from webhook.app.telemetry import Telemetry
-from webhook.core.reporting.status import DecisionsStatus
+from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.ring import DecisionRing
 from webhook.decisions.search import DecisionSearch
 from webhook.decisions.writer import DecisionWriter
 from webhook.ports import WatchReports
-from webhook.server.decision_endpoint import decision_handler
 from webhook.server.http_messages import Handler
+from webhook.server.plain.decisions import decision_handler
 from webhook.settings import in_cluster
 
 

@@ -30,8 +30,8 @@ from webhook.ports import Clock
 from webhook.server.admission_endpoint import AdmissionEndpoint, CallLimits
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
-from webhook.server.health import plain_handler
 from webhook.server.listener import Listener
+from webhook.server.plain.health import plain_handler
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import MEMORY, ClientIdentity, ListenAddress, Settings
 from webhook.store.breaker_ticker import BreakerTicker

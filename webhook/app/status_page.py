@@ -17,7 +17,8 @@ from webhook.app.telemetry import Telemetry
 from webhook.core import breaker
 from webhook.core.quota import CounterPlan, ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import guarded
-from webhook.core.reporting.status import DecisionsStatus, OverridesStatus, ServerStatus, StoreStatus, server_document
+from webhook.core.reporting.decisions_status import DecisionsStatus
+from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, server_document
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock, CounterStore

@@ -14,9 +14,9 @@ from webhook.core.overrides import Override, PartialModes
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
 from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, StandingQuota, Window
 from webhook.core.quota import Holder, ServiceSnapshot, Use
+from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.core.reporting.status import (
     ControllerStatus,
-    DecisionsStatus,
     OverridesStatus,
     ReplicaAssignment,
     ServerStatus,

@@ -12,6 +12,7 @@ from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_spec import Scope
 from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, WindowPlan
 from webhook.core.quota.open_breaker_limit import guarded
+from webhook.core.reporting.decisions_status import NO_DECISIONS, DecisionsStatus
 from webhook.core.reporting.status_rows import breaker_row, limit_row, limits_of, moment, seconds, unused_limits
 
 _DAY_US = 86_400_000_000
@@ -77,19 +78,6 @@ class WebhooksStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionsStatus:
-    """Decision records of this server: kept, written to the shared store, dropped before, and the current error.
-
-    `written` is None without a shared store.
-    """
-
-    kept: int
-    written: int | None = None
-    dropped: int = 0
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class OverridesStatus:
     """Source of overrides ("" for none), the errors of the newest document, and the live entries by service."""
 
@@ -131,7 +119,7 @@ class ServerStatus:
     """Reasons not to be ready."""
     webhooks: WebhooksStatus | None = None
     """None unless this process compares the webhook configurations."""
-    decisions: DecisionsStatus = DecisionsStatus(0)
+    decisions: DecisionsStatus = NO_DECISIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +210,7 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
         ],
         "files": [{"name": name, "error": error or None} for name, error in sorted(status.files.items())],
         "webhooks": _webhooks(status.webhooks),
-        "decisions": {
-            "kept": status.decisions.kept,
-            "written": status.decisions.written,
-            "dropped": status.decisions.dropped,
-            "error": status.decisions.error or None,
-        },
+        "decisions": status.decisions.document,
         "breakerGuard": _guard(status),
         "pools": [_pool(pool, status) for pool in (status.policy.policy.pools if status.policy else ())],
         "services": [_service(service, status) for service in services],
