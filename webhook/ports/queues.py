@@ -22,11 +22,14 @@ class QueueIndex(Protocol):
     """Uids of waiting Pods by service, with the store's time of their registration.
 
     It bounds and orders the queue. It can be lost: which Pods wait is known from their gates, in the cluster.
-    Each operation is atomic; StoreUnavailableError without an answer.
+    StoreUnavailableError without an answer; every operation may be repeated.
     """
 
     async def register(self, plan: CounterPlan, uid: str) -> bool:
-        """Register a Pod now; False if `maxPods` others are registered. A known uid keeps its time."""
+        """Register a Pod now; False if `maxPods` others are registered. A known uid keeps its time.
+
+        It is atomic: concurrent calls of all replicas register no Pod beyond `maxPods`.
+        """
         ...
 
     async def restore(self, plan: CounterPlan, times_us: Mapping[str, int]) -> None:
@@ -34,7 +37,10 @@ class QueueIndex(Protocol):
         ...
 
     async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
-        """Return the registered uids of a service and their times, in microseconds."""
+        """Return the registered uids of a service and their times, in microseconds.
+
+        A Pod that is registered or forgotten meanwhile may be included or not.
+        """
         ...
 
     async def count(self, plan: CounterPlan) -> int:

@@ -18,7 +18,7 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.redis_store import RedisDecisions, RedisStore, open_transport
 from webhook.adapters.redis_store.transport.script import TEXT
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.quota import Acquire, CounterPlan, PoolPlan, Sighting
+from webhook.core.quota import Acquire, CounterPlan, PoolPlan, Receipt, Sighting
 from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
 
@@ -79,6 +79,7 @@ async def run_all_operations(store: RedisStore, pass_seconds: Callable[[float], 
             await store.record_outcomes(plan, [Outcomes.one(ok=True, latency_us=1)])
             await store.refund(plan, f"a{number}")
             await run_controller_operations(store, plan, number)
+            await run_queue_operations(store, plan)
             await store.snapshot(plan, "team-0")
         await store.tick(PLANS)
         pass_seconds(WEEK_SECONDS)
@@ -96,6 +97,14 @@ async def run_controller_operations(store: RedisStore, plan: CounterPlan, number
         await store.live(plan, scope)
     await store.mark_complete(plan, [namespace])
     await store.reset(plan, 1)
+
+
+async def run_queue_operations(store: RedisStore, plan: CounterPlan) -> None:
+    """Run the operations on the index of waiting Pods, which a replay does not have."""
+    await store.queue.restore(plan, {"a": 1})
+    await store.queue.register(plan, "b")
+    await store.queue.count(plan)
+    await store.queue.forget(plan, [*await store.queue.waiting(plan)])
 
 
 async def run_as_server(server: RedisServer) -> None:
@@ -137,6 +146,9 @@ async def run_as_replay(server: RedisServer) -> None:
 
 ANNOUNCING = {"+publish", "+subscribe"}
 """Without these every change is known a second later: `redis_store/test_announcements.py` covers that."""
+
+QUEUES = ("+zcard", "+zscan")
+"""Rights that only the index of waiting Pods needs."""
 
 USERS: dict[str, tuple[str, Callable[[RedisServer], Awaitable[None]]]] = {
     "users": ("podgate", run_as_server),
@@ -198,6 +210,7 @@ def test_documented_rights_match_the_script_and_its_callers() -> None:
     assert set(commands("replay")) == (in_script | {"+evalsha", "+eval", "+ping", "+scan", "+unlink"}) - {
         "+time",
         "+publish",
+        *QUEUES,
     }
 
 
@@ -207,6 +220,32 @@ def test_page_has_a_reason_for_each_right() -> None:
         for right in commands(kind):
             assert re.search(rf"^\|.*`{re.escape(right)}`.*\|", page, re.MULTILINE), f"{right} has no row"
         assert f"examples/redis/{kind}.acl" in page
+
+
+@pytest.mark.parametrize("right", QUEUES)
+async def test_missing_right_of_queues_fails_their_operations_only(server: RedisServer, right: str) -> None:
+    troubles: list[str] = []
+    server.cli("FLUSHALL")
+    server.cli("ACL", "SETUSER", "podgate", right.replace("+", "-"))
+    link = open_transport(f"redis://podgate:serving@127.0.0.1:{server.port}/0")
+    store = RedisStore(link, "test", SystemClock(), WatchReports(int, troubles.append, str), deadline_seconds=30)
+    plan, failing = PLANS[0], store.queue.count if right == "+zcard" else store.queue.waiting
+    await store.acquire(Acquire(plan, "x", "first", {"pods": 1}, "x"))
+    try:
+        failed, receipt, restored = await asyncio.gather(
+            failing(plan),
+            store.acquire(Acquire(plan, "x", "a", {"pods": 1}, "x")),
+            store.queue.restore(plan, {"b": 1}),
+            return_exceptions=True,
+        )
+        assert isinstance(failed, StoreUnavailableError)
+        assert isinstance(receipt, Receipt)
+        assert (receipt.charged, restored) == (True, None), "they share the call"
+        assert troubles == [str(failed)]
+        assert str(failed).startswith("script: "), "of this operation, not of the server"
+    finally:
+        server.cli("ACL", "SETUSER", "podgate", right)
+        await store.close()
 
 
 async def test_missing_right_to_identify_the_server_is_reported_once_and_counting_continues(

@@ -21,7 +21,7 @@ from webhook.ports.store_url import StoreFiles
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 PLAN = plan_of(window(60, pods=2), breaker=BREAKER)
-MODULES = ("refusals", "live", "breaker", "operations")
+MODULES = ("refusals", "live", "breaker", "operations", "queue")
 
 
 def without(*modules: str) -> str:
@@ -56,6 +56,13 @@ async def test_acquire_with_a_closed_breaker_defines_no_module(redis_server: Red
             assert receipt.refused is None
             assert receipt.breaker is not None
         assert receipt.repeated
+
+
+async def test_registration_of_a_waiting_pod_defines_only_the_queue(redis_server: RedisServer) -> None:
+    async with store_with(redis_server, without(*MODULES[:-1])) as store:
+        assert not await store.queue.register(PLAN, "a")
+        await store.queue.restore(PLAN, {"a": 1})
+        assert await store.queue.register(PLAN, "a")
 
 
 async def test_refusal_by_a_limit_defines_only_refusals(redis_server: RedisServer) -> None:

@@ -14,7 +14,7 @@ class PlanKeys:
 
     `home` is the hash with the tag's clock and the pool's ring; without a pool it is the service's own ring. Where
     namespaces are counted separately, `ring` is also the index of those that have counts, and `live` of those that have
-    live Pods. `waits` is the tag's: Pods that were admitted and not seen yet.
+    live Pods. `waits` is the tag's: Pods that were admitted and not seen yet. `queue` is the service's gated Pods.
     """
 
     home: str
@@ -23,6 +23,7 @@ class PlanKeys:
     pods: str
     waits: str
     live: str
+    queue: str
 
     @classmethod
     def of(cls, cluster: str, plan: CounterPlan, service: str, *, fleet: bool) -> "PlanKeys":
@@ -33,7 +34,7 @@ class PlanKeys:
         home = f"{counted}:pool:{plan.pool.name}" if plan.pool else ring
         own = f"{tag}:{cluster}"
         waits, live = f"{own}:pending:{plan.tag}", f"{counted}:live:{service}"
-        return cls(home, ring, f"{own}:brk:{service}", f"{own}:pod:", waits, live)
+        return cls(home, ring, f"{own}:brk:{service}", f"{own}:pod:", waits, live, f"{own}:q:{service}")
 
     def ring_of(self, scope: str) -> str:
         """Return the service's ring, or that of one namespace if each is counted separately."""

@@ -11,7 +11,7 @@ failure, so that a probe that proves less than a call costs one failed call each
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from webhook.adapters.redis_store import error_classes
 from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import WatchReports
-from webhook.ports.traces import REDIS, TimedCalls
+from webhook.ports.traces import REDIS, TimedCalls, timed_calls
 from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 
@@ -282,6 +282,13 @@ class Lanes:
             lane = Lane(self._caller, tag, self._deadline_seconds, self._reports, self._on_late)
             self._lanes[name] = lane
         return lane
+
+    def ask(self, operation: ScriptOperation) -> Awaitable[Any]:
+        """Ask for the result of an urgent operation; of a traced review, add the call that carries it."""
+        tag, timed = operation.planned.plan.tag, timed_calls.get()
+        if timed is None:
+            return self.of(tag).ask(operation)
+        return self.of(tag).ask_timed(operation, timed, self._name_of(tag))
 
     def ask_patiently(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
         return self.of(operation.planned.plan.tag).ask_patiently(operation)

@@ -15,6 +15,9 @@ from webhook.core.breaker import BreakerView
 from webhook.core.breaker.outcome_types import Outcomes, Start
 from webhook.core.quota import Acquire, Booking, Sighting
 
+ACQUIRE, QUEUE = "acquire", "queue"
+"""Operations that do not advance a breaker: the latter never, the former seldom."""
+
 
 class ScriptOperation(Struct, frozen=True, gc=False):
     """One operation. `request` is its name and its arguments."""
@@ -141,6 +144,11 @@ def apply_override(planned: PreparedPlan, reset_at_us: int) -> ScriptOperation:
 
 def propose(planned: PreparedPlan, view: BreakerView) -> ScriptOperation:
     return ScriptOperation(planned, ("propose", codec.packed_view(view)))
+
+
+def queue(planned: PreparedPlan, name: str, *arguments: Any) -> ScriptOperation:
+    """Return an operation on the index of waiting Pods."""
+    return ScriptOperation(planned, (QUEUE, name, *arguments), (planned.keys.queue,))
 
 
 def _pod_keys(planned: PreparedPlan, scope: str, uid: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from webhook.adapters.redis_store import codec
 from webhook.adapters.redis_store.breakers.cache import BreakerCache
 from webhook.adapters.redis_store.keys import probe_key
-from webhook.adapters.redis_store.operations import ScriptOperation
+from webhook.adapters.redis_store.operations import ACQUIRE, QUEUE, ScriptOperation
 from webhook.adapters.redis_store.plans import PreparedPlan
 from webhook.adapters.redis_store.settled_mark import SettledMark
 from webhook.adapters.redis_store.store_clock import StoreClock
@@ -21,7 +21,6 @@ from webhook.adapters.redis_store.transport.protocol import Transport
 _Group = dict[int, ScriptOperation]
 """Operations of one tag, by their positions in a batch."""
 
-_ACQUIRE = "acquire"
 _decode = msgspec.msgpack.Decoder().decode
 
 
@@ -137,4 +136,5 @@ def _services(group: _Group) -> int:
 
     An acquire seldom evaluates an interval first. With 10 services, waiting for others has cost 40 % of its client CPU.
     """
-    return len({operation.planned.plan.service for operation in group.values() if operation.name != _ACQUIRE})
+    named = (operation for operation in group.values() if operation.name not in {ACQUIRE, QUEUE})
+    return len({operation.planned.plan.service for operation in named})

@@ -10,7 +10,8 @@ from webhook.adapters.redis_store.keys import all_of, channel_of
 from webhook.adapters.redis_store.lane import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.plans import PlanCache
-from webhook.adapters.redis_store.pod_ledger import RedisPodLedger
+from webhook.adapters.redis_store.pods.ledger import RedisPodLedger
+from webhook.adapters.redis_store.pods.queue_index import RedisQueueIndex
 from webhook.adapters.redis_store.script_caller import ScriptCaller
 from webhook.adapters.redis_store.server_status import server_status
 from webhook.adapters.redis_store.settled_mark import SettledMark
@@ -32,7 +33,6 @@ from webhook.core.quota import (
 )
 from webhook.core.reporting.status import StoreServers
 from webhook.ports import Clock, WatchReports
-from webhook.ports.traces import timed_calls
 
 _OWN = Holder.SERVICE, Holder.STANDING
 
@@ -72,6 +72,7 @@ class RedisStore:
         caller = ScriptCaller(transport, cluster, self._clock, self._cache, self.settled, late_us)
         self._lanes = Lanes(transport.lane, caller, deadline_seconds, reports, self._cache.add_late)
         self._pods = RedisPodLedger(self._plans, self._lanes)
+        self.queue = RedisQueueIndex(self._plans, self._lanes)
         self._breakers = RedisBreakerLedger(self._plans, self._lanes, self._cache, self._clock)
         self._announcements = AnnouncementListener(
             transport.dial, channel, self._cache.announced, announcement_reports or reports
@@ -83,12 +84,8 @@ class RedisStore:
 
     async def acquire(self, request: Acquire) -> Receipt:
         plan = request.plan
-        planned, lane, timed = self._plans.of(plan), self._lanes.of(plan.tag), timed_calls.get()
-        operation = operations.acquire(planned, request)
-        if timed is None:
-            result = await lane.ask(operation)
-        else:
-            result = await lane.ask_timed(operation, timed, self._transport.lane(plan.tag))
+        planned = self._plans.of(plan)
+        result = await self._lanes.ask(operations.acquire(planned, request))
         receipt = codec.receipt(plan, result)
         if receipt.breaker is not None or self._clock.ahead_us is None:
             is_written = not (receipt.repeated or request.peek or request.resize_from is not None)

@@ -61,9 +61,8 @@ def record_waiting(evaluation: Evaluation, asked: Acquire, *, is_accepted: bool)
     """Decide about a gated Pod: it waits, or the queue is full."""
     if is_accepted:
         return evaluation.decide(Verdict.QUEUE, "queue", "waits: charged when it is released")
-    most = asked.plan.queue.max_pods if asked.plan.queue else 0
     message = (
-        f"service {evaluation.owner.name}: {most} Pods wait already, which is queue.maxPods: try again later, or have"
-        " an admin raise the quota or maxPods"
+        f"service {evaluation.owner.name}: {asked.plan.waiting_max} Pods wait already, which is queue.maxPods: try"
+        " again later, or have an admin raise the quota or maxPods"
     )
     return evaluation.add_findings("queue", (Finding(Code.QUEUE_FULL, "quota", Mode.ENFORCE, message),))

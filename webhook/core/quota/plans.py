@@ -192,6 +192,16 @@ class CounterPlan(Struct, frozen=True, dict=True):
         """Whether the service has neither limits nor a breaker: its Pods are recorded, and charged nothing."""
         return not self.limits and self.breaker is None
 
+    @property
+    def waiting_max(self) -> int:
+        """Return how many Pods may wait, 0 without a queue."""
+        return self.queue.max_pods if self.queue else 0
+
+    @property
+    def queue_lasts_us(self) -> int:
+        """Return how long the index of waiting Pods is kept without being used: longer than a Pod waits."""
+        return HOUR_US + (self.queue.max_wait_us if self.queue else 0)
+
     def scope_of(self, namespace: str) -> str:
         """Return the scope of a Pod's own windows: its namespace, or "" for the whole service."""
         return namespace if self.per_namespace else ""

@@ -147,6 +147,8 @@ local function carried_out(plans, reading, strings, at, next_size, kind, number,
   local plan = plans[number]
   if kind == 'acquire' then
     return acquire(plan, reading, strings, ...)
+  elseif kind == 'queue' then
+    return module('queue').run(reading, ...)
   elseif plan then
     module('breaker').rules_of(plan)
   end

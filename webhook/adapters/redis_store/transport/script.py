@@ -27,7 +27,7 @@ def _modules() -> str:
 
     One function around them all: it alone looks up the outer locals of every module at each call.
     """
-    heads = {"refusals": "", "live": "", "breaker": lua_constants.rendered(), "operations": ""}
+    heads = {"refusals": "", "live": "", "breaker": lua_constants.rendered(), "operations": "", "queue": ""}
     texts = ["\n".join([f"{name} = function()", head, *_parts(_FOLDER / name), "end,"]) for name, head in heads.items()]
     return "\n".join(["function define_modules()", *_parts(_FOLDER / "modules"), "return {", *texts, "}", "end"])
 

@@ -1,0 +1,55 @@
+"""In-memory index of the waiting Pods of one process. No operation awaits, so each is atomic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from webhook.core.quota import CounterPlan
+from webhook.ports import Clock
+
+
+@dataclass(slots=True)
+class _Registered:
+    times_us: dict[str, int] = field(default_factory=dict)
+    expires_us: int = 0
+
+
+class MemoryQueueIndex:
+    """`ports.QueueIndex` without persistence. As in Redis, it drops a service's Pods when it was not used for long."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._services: dict[tuple[str, str], _Registered] = {}
+
+    async def register(self, plan: CounterPlan, uid: str) -> bool:
+        times_us = self._times(plan)
+        if uid not in times_us:
+            if len(times_us) >= plan.waiting_max:
+                return False
+            times_us[uid] = self._clock.now_us()
+        self._renew(plan, times_us)
+        return True
+
+    async def restore(self, plan: CounterPlan, times_us: Mapping[str, int]) -> None:
+        self._renew(plan, {**times_us, **self._times(plan)})
+
+    async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
+        times_us = self._times(plan)
+        self._renew(plan, times_us)
+        return dict(times_us)
+
+    async def count(self, plan: CounterPlan) -> int:
+        return len(self._times(plan))
+
+    async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+        times_us = self._times(plan)
+        for uid in uids:
+            times_us.pop(uid, None)
+
+    def _times(self, plan: CounterPlan) -> dict[str, int]:
+        """Return the registered Pods of a service; without any, an empty dictionary of the caller's."""
+        known = self._services.get(plan.key)
+        return known.times_us if known is not None and self._clock.now_us() < known.expires_us else {}
+
+    def _renew(self, plan: CounterPlan, times_us: dict[str, int]) -> None:
+        if times_us:
+            self._services[plan.key] = _Registered(times_us, self._clock.now_us() + plan.queue_lasts_us)

@@ -1,0 +1,48 @@
+-- Index of waiting Pods: a sorted set of a service's uids, by the server's time of their registration.
+-- Operations write at once. Each may be repeated, so an error of another operation's writes does no harm.
+
+-- Register a Pod, unless `most` others are registered. A known one keeps its time.
+local function register(key, now, uid, most, ttl_ms)
+  if not redis.call('ZMSCORE', key, uid)[1] then
+    if redis.call('ZCARD', key) >= most then
+      return {false}
+    end
+    redis.call('ZADD', key, now, uid)
+  end
+  redis.call('PEXPIRE', key, ttl_ms)
+  return {true}
+end
+
+-- Register Pods at given times: `members` is a packed list of times and uids.
+local function restore(key, _, members, ttl_ms)
+  redis.call('ZADD', key, 'NX', cmsgpack.unpack(members))
+  redis.call('PEXPIRE', key, ttl_ms)
+  return {}
+end
+
+-- Return a page of uids and their times, one after another, and the cursor of the next page.
+local function page(key, _, cursor, count, ttl_ms)
+  local found = redis.call('ZSCAN', key, cursor, 'COUNT', count)
+  local members = found[2]
+  for index = 2, #members, 2 do
+    members[index] = tonumber(members[index])
+  end
+  redis.call('PEXPIRE', key, ttl_ms)
+  return {members, found[1]}
+end
+
+local function count(key)
+  return {redis.call('ZCARD', key)}
+end
+
+local function forget(key, _, uids)
+  redis.call('ZREM', key, cmsgpack.unpack(uids))
+  return {}
+end
+
+local named = {register = register, restore = restore, page = page, count = count, forget = forget}
+
+-- Run an operation: the number of its key, its name and its arguments.
+return {run = function(now, key, name, ...)
+  return named[name](KEYS[key], now, ...)
+end}

@@ -1,0 +1,59 @@
+"""RedisQueueIndex: `ports.QueueIndex` on Redis, one sorted set per service."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from webhook.adapters.redis_store import codec, operations
+from webhook.adapters.redis_store.lane import Lanes
+from webhook.adapters.redis_store.plans import PlanCache
+from webhook.core.quota import CounterPlan
+
+_PODS_A_CALL = 500
+"""Redis serves no other client while the script runs, and admissions wait for it."""
+_START = "0"
+"""The cursor of the first page, and the one after the last."""
+
+
+class RedisQueueIndex:
+    """`register` and `count` are as urgent as admissions, of which they are part."""
+
+    def __init__(self, plans: PlanCache, lanes: Lanes) -> None:
+        self._plans = plans
+        self._lanes = lanes
+
+    async def register(self, plan: CounterPlan, uid: str) -> bool:
+        request = "register", uid, plan.waiting_max, _ttl_ms(plan)
+        (is_registered,) = await self._lanes.ask(operations.queue(self._plans.of(plan), *request))
+        return bool(is_registered)
+
+    async def count(self, plan: CounterPlan) -> int:
+        (count,) = await self._lanes.ask(operations.queue(self._plans.of(plan), "count"))
+        return int(count)
+
+    async def restore(self, plan: CounterPlan, times_us: Mapping[str, int]) -> None:
+        planned, ask = self._plans.of(plan), self._lanes.ask_patiently
+        for uids in _parts([*times_us]):
+            members = codec.packed_list([value for uid in uids for value in (times_us[uid], uid)])
+            await ask(operations.queue(planned, "restore", members, _ttl_ms(plan)))
+
+    async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
+        planned, found, cursor = self._plans.of(plan), dict[str, int](), _START
+        while True:
+            request = "page", cursor, _PODS_A_CALL, _ttl_ms(plan)
+            members, cursor = await self._lanes.ask_patiently(operations.queue(planned, *request))
+            found.update(zip(members[::2], members[1::2], strict=True))
+            if cursor == _START:
+                return found
+
+    async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
+        planned, ask = self._plans.of(plan), self._lanes.ask_patiently
+        for some in _parts(uids):
+            await ask(operations.queue(planned, "forget", codec.packed_list(some)))
+
+
+def _parts(uids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the uids in parts, each for one call."""
+    return (uids[first : first + _PODS_A_CALL] for first in range(0, len(uids), _PODS_A_CALL))
+
+
+def _ttl_ms(plan: CounterPlan) -> int:
+    return plan.queue_lasts_us // 1000
