@@ -25,6 +25,7 @@ _COMMANDS = {
     "check": ("webhook.cli.check:check", "check an installation: what is wrong, and the remedy"),
     "explain": ("webhook.cli.explain:explain", "explain why a Pod does not run, or why it was refused"),
     "status": ("webhook.cli.status:status", "show services, quotas and breakers of a running server"),
+    "decisions": ("webhook.cli.decisions:decisions", "show what was decided lately, and as it is decided"),
     "override": ("webhook.cli.override:override", "temporarily override one service's policy"),
     "breaker": ("webhook.cli.breaker:breaker", "open, close or reset one service's breaker; list all breakers"),
     "quota": ("webhook.cli.quota:quota", "show one service's quota, grant more, reset its counters"),

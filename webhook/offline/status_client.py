@@ -36,8 +36,13 @@ def no_services(server: str) -> UserError:
     return UserError(f"{server} is a controller, which shows no services", remedy)
 
 
-def get(server: str, path: str) -> bytes:
-    """Return the body at a path of the plain port at a URL; UserError if it cannot be read."""
+def shown(server: str) -> str:
+    """Return a URL without its password, for messages."""
+    return masked(server.rstrip("/"))
+
+
+def get(server: str, path: str, remedy: str = _PLAIN_PORT) -> bytes:
+    """Return the body at a path of a port at a URL; UserError if it cannot be read, with the `remedy` for its port."""
     url = server.rstrip("/") + path
     name = masked(url)
     if not url.startswith(("http://", "https://")):
@@ -48,12 +53,13 @@ def get(server: str, path: str) -> bytes:
             return bounded(answer, name)
     except HTTPError as error:
         with error:
-            raise UserError(f"{name}: HTTP {error.code}", _PLAIN_PORT) from None
+            raise UserError(f"{name}: HTTP {error.code}", remedy) from None
     except (OSError, HTTPException, ValueError) as error:
         unread = "its host and port cannot be read"  # the error's own text may quote a password
         reason = (getattr(error, "reason", None) or error) if isinstance(error, OSError) else unread
-        remedy = "start one with `podgate serve`, or give --server the URL of its plain port (--plain-listen)"
-        raise UserError(f"no server answers at {name}: {reason}", remedy) from None
+        raise UserError(
+            f"no server answers at {name}: {reason}", f"start one with `podgate serve`, or {remedy}"
+        ) from None
 
 
 def find_service(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import webhook.adapters.kubernetes.library  # noqa: F401  first: it bounds what the others import
 from webhook.adapters.kubernetes.api.client import connect
+from webhook.adapters.kubernetes.api.server_pods import ClusterDecisionPort
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.cluster_keys import ClusterKeys
 from webhook.adapters.kubernetes.cluster_objects import ClusterObjects
@@ -21,6 +22,7 @@ from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurat
 __all__ = [
     "ApiTiming",
     "ClusterCredentials",
+    "ClusterDecisionPort",
     "ClusterKeys",
     "ClusterObjects",
     "ClusterPlainPort",

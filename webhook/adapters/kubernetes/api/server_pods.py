@@ -1,0 +1,69 @@
+"""Decision port of the ready Pods of `podgate serve`, through the API server's port-forward."""
+
+from kubernetes_asyncio.client import ApiClient
+from msgspec import Struct
+
+from webhook.adapters.kubernetes.api.collection import decoded
+from webhook.adapters.kubernetes.api.port_forward import forwarded_get
+from webhook.adapters.kubernetes.api.requests import ApiError, answer
+from webhook.core.document.configmap import NAMESPACE
+from webhook.core.kubernetes.pod import Pod
+from webhook.errors import UserError
+from webhook.support.input_files import LARGEST_BYTES
+
+PORT = 8082
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_SERVERS = ("labelSelector", "app.kubernetes.io/name=podgate")
+_SECONDS = 10.0
+_OK, _BAD_REQUEST = 200, 400
+
+
+class _Pods(Struct, frozen=True):
+    items: tuple[Pod, ...] | None = None
+
+
+class ClusterDecisionPort:
+    """The decision port of a ready Pod, with the client's permissions. The first that answers is asked again."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._pod = ""
+        self.name = f"a server Pod in {NAMESPACE} through {client.configuration.host}"
+
+    async def get(self, path: str) -> bytes:
+        """Return the body at a path; UserError if no Pod answers, or none is ready."""
+        if self._pod:
+            return await self._get(self._pod, path)
+        errors = []
+        for pod in await self._ready():
+            try:
+                body = await self._get(pod, path)
+            except UserError as error:
+                errors.append(str(error))
+            else:
+                self._pod = pod
+                return body
+        raise UserError(f"{self.name}: {'; '.join(errors) or 'no Pod is ready'}")
+
+    async def _ready(self) -> list[str]:
+        try:
+            found = decoded(await answer(self._client, "GET", _PODS, _SECONDS, (_SERVERS,)), _Pods)
+        except ApiError as error:
+            raise UserError(f"{self.name}: {error.describe(f'list pods in {NAMESPACE}')}") from None
+        return [pod.metadata.name for pod in found.items or () if _is_ready(pod)]
+
+    async def _get(self, pod: str, path: str) -> bytes:
+        name = f"pod {NAMESPACE}/{pod}, port {PORT}"
+        try:
+            status, body = await forwarded_get(self._client, f"{_PODS}/{pod}", PORT, path, _SECONDS, LARGEST_BYTES)
+        except ApiError as error:
+            raise UserError(f"{name}: {error.describe(f'create pods/portforward in {NAMESPACE}')}") from None
+        if status != _OK:
+            said = body.decode(errors="replace").strip() if status == _BAD_REQUEST else ""
+            raise UserError(f"{name}: HTTP {status}" + (f": {said}" if said else ""))
+        return body
+
+
+def _is_ready(pod: Pod) -> bool:
+    ready = any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions or ())
+    return ready and pod.metadata.deletion_timestamp is None

@@ -1,0 +1,94 @@
+"""`podgate decisions`: what was decided lately, and as it is decided."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from webhook.app.operations.decision_port import open_decision_port
+from webhook.app.operations.server_discovery import ServerLocation
+from webhook.cli.options import durations
+from webhook.cli.options.output_formats import WIDE, document_text, output_option
+from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option
+from webhook.errors import UserError
+from webhook.offline.decision_client import DecisionClient
+from webhook.offline.output.decisions_page import heading, rows
+
+
+@click.command()
+@click.argument("service", required=False)
+@click.option("--denied", is_flag=True, help="Only denials.")
+@click.option("--since", metavar="DURATION", help="Only the last, such as 10m.")
+@click.option("-n", "--namespace", help="Only Pods of this namespace.")
+@click.option("--limit", type=click.IntRange(1, 50_000), default=100, show_default=True, help="The newest so many.")
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="PODGATE_DECISIONS",
+    help="URL of a server's decision port.  [default: of a server Pod, by port-forward, else http://127.0.0.1:8082]",
+)
+@kubeconfig_option
+@output_option(WIDE)
+@click.option("-w", "--watch", is_flag=True, help="Show further decisions as they are made, until interrupted.")
+def decisions(  # noqa: PLR0913  one parameter an option
+    *,
+    service: str | None,
+    denied: bool,
+    since: str | None,
+    namespace: str | None,
+    limit: int,
+    server: str | None,
+    kubeconfig: Path | None,
+    output: str | None,
+    watch: bool,
+) -> None:
+    """Show the newest decisions, of one SERVICE or all, the newest last.
+
+    Any server shows the decisions of all, if they share a Redis; otherwise only its own. Without --server it needs
+    `list pods` and `create pods/portforward` in podgate-system. With -w and -o json each decision is one line.
+
+    Exit code: 0 success, 2 no server can be reached.
+    """
+    if since is not None:
+        durations.seconds("--since", since)
+    conditions = {
+        "service": service or "",
+        "namespace": namespace or "",
+        "since": since or "",
+        "denied": "true" if denied else "",
+    }
+
+    async def run() -> None:
+        async with open_decision_port(ServerLocation(server, kubeconfig or KUBECONFIG.expanduser())) as found:
+            client = DecisionClient(found.get, found.name)
+            page = await client.newest(conditions, limit)
+            if page.error:
+                click.echo(f"warning: {page.error}", err=True)
+            oldest_first = page.decisions[::-1]
+            click.echo(_text(oldest_first, output, watch=watch))
+            if watch:
+                async for one in client.following(conditions, _report):
+                    click.echo(_line(one, output))
+
+    asyncio.run(run())
+
+
+def _text(found: Sequence[dict[str, Any]], output: str | None, *, watch: bool) -> str:
+    wide = output == WIDE
+    if watch and document_text(found, output) is not None:
+        return "\n".join(_line(one, output) for one in found)
+    return document_text(found, output) or "\n".join((heading(wide=wide), *rows(found, wide=wide)))
+
+
+def _line(one: dict[str, Any], output: str | None) -> str:
+    text = document_text([one], output)
+    if text is None:
+        return "\n".join(rows([one], wide=output == WIDE))
+    return text if output == "yaml" else json.dumps(one, ensure_ascii=False)
+
+
+def _report(error: UserError) -> None:
+    click.echo(f"error: {error}", err=True)

@@ -1,0 +1,65 @@
+"""Decision records as a table, one row each."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+_COLUMNS = (("TIME", 24), ("DECISION", 9), ("HALF", 8), ("SERVICE", 20), ("POD", 36))
+_WIDE = (("USER", 28), ("OWNER", 36), ("UID", 36), ("POLICY", 16))
+_COLOURS = {"Deny": "red", "Queue": "yellow"}
+
+
+def heading(*, wide: bool) -> str:
+    """Return the row of headings."""
+    return _row([name for name, _ in _columns(wide=wide)], "MESSAGE", wide=wide)
+
+
+def rows(decisions: Iterable[dict[str, Any]], *, wide: bool) -> Iterable[str]:
+    """Yield the row of each record."""
+    for one in decisions:
+        cells = [
+            _time(one["at"]),
+            one["decision"],
+            one["half"],
+            one.get("service", "-"),
+            f"{one['namespace']}/{one.get('workload') or _name(one)}",
+        ]
+        if wide:
+            owner = one.get("owner", {})
+            name = f"{owner.get('kind', '')}/{owner.get('name', '')}" if owner else "-"
+            cells += [one["user"], name, one.get("uid", "-"), one.get("policy", "-")]
+        text = _row(cells, _message(one, wide=wide), wide=wide)
+        yield click.style(text, fg=_COLOURS[one["decision"]]) if one["decision"] in _COLOURS else text
+
+
+def _columns(*, wide: bool) -> Sequence[tuple[str, int]]:
+    return (*_COLUMNS, *_WIDE) if wide else _COLUMNS
+
+
+def _row(cells: Sequence[str], last: str, *, wide: bool) -> str:
+    padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _columns(wide=wide), strict=True)]
+    return "  ".join((*padded, last)).rstrip()
+
+
+def _time(at: str) -> str:
+    """Return a time to the millisecond; a whole second has no fraction."""
+    seconds, _, fraction = at.removesuffix("Z").partition(".")
+    return f"{seconds}.{fraction[:3].ljust(3, '0')}Z"
+
+
+def _name(one: dict[str, Any]) -> str:
+    name: str = one.get("name", "")
+    return f"{name}*" if name.endswith("-") else name
+
+
+def _message(one: dict[str, Any], *, wide: bool) -> str:
+    if one["decision"] == "Exempt":
+        return f"exempt by {one.get('exemption', '')}"
+    message: str = one["status"].get("message", "") or "; ".join(
+        f"{finding['mode']}: {finding['code']}: {finding['message']}" for finding in one.get("findings", ())
+    )
+    return message if wide or len(message) <= _MESSAGE_LENGTH else f"{message[:_MESSAGE_LENGTH]}..."
+
+
+_MESSAGE_LENGTH = 120
