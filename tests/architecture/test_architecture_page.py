@@ -53,4 +53,4 @@ def test_the_parts_have_the_endpoints_of_the_code() -> None:
     drawn = set(re.findall(r"(?<![\w/])/[a-z][\w/]+", PARTS))
     assert drawn
     assert drawn <= served
-    assert served - drawn == {"/validate-policy", "/api/v1/policies/"}
+    assert served - drawn == {"/validate-policy", "/api/v1/policies/", "/api/v1/explain"}

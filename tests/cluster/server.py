@@ -24,6 +24,7 @@ class Server:
     name: str
     admission: str
     plain: str
+    decisions: str = ""
 
     @classmethod
     def start(
@@ -45,7 +46,9 @@ class Server:
             return None
 
         fields = plane.wait(listening, f"{name} to listen", name)
-        return cls(name, fields.get("admission", [""])[0], fields["plain"][0])
+        return cls(
+            name, fields.get("admission", [""])[0], fields["plain"][0], next(iter(fields.get("decisions", ())), "")
+        )
 
     @property
     def target(self) -> Target:

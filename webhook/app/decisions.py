@@ -17,6 +17,7 @@ from webhook.decisions.writer import DecisionWriter
 from webhook.ports import WatchReports
 from webhook.server.http_messages import Handler
 from webhook.server.plain.decisions import decision_handler
+from webhook.server.plain.explanations import EXPLAIN, explanation_page
 from webhook.settings import in_cluster
 
 
@@ -36,7 +37,9 @@ def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) 
     ring.labels = sources.namespaces.labels
     sources.policies.keep_document = documents.keep
     telemetry.observer.join(ring)
-    handler = decision_handler(DecisionSearch(ring, documents, store.decisions), _now_ms)
+    search = DecisionSearch(ring, documents, store.decisions)
+    explain = explanation_page(search, sources.policies.by_hash, lambda: time.time_ns() // 1000)
+    handler = decision_handler(search, _now_ms, {EXPLAIN: explain})
     if store.decisions is None:
         return DecisionRecords(handler, lambda: DecisionsStatus(len(ring)))
     writer = DecisionWriter(store.decisions, documents, _reports(telemetry))

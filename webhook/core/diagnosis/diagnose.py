@@ -13,7 +13,7 @@ from webhook.core.diagnosis.admission import (
 )
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.node_fit import nodes_report
-from webhook.core.diagnosis.objects import ReportedPod
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedPod
 from webhook.core.diagnosis.pod_state import containers_of, gates_of, pod_state, scheduling_of
 from webhook.core.diagnosis.recomputed import NotRecomputableError, recomputed, rule_notes
 from webhook.core.diagnosis.report import (
@@ -86,7 +86,7 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
         summary = f"{why}; {state.token} {summary}"
     owners = [one for one in pod.metadata.owner_references or () if one.controller]
     owner = f"{owners[0].kind}/{owners[0].name}" if owners else ""
-    warnings = sorted((one for one in facts.events if one.type == "Warning"), key=lambda one: one.at, reverse=True)
+    warnings = sorted((one for one in facts.events if _tells_more(one)), key=lambda one: one.at, reverse=True)
     report = Report(
         token,
         summary,
@@ -103,6 +103,11 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
         unread=dict(around.unread),
     )
     return _with_records(report, records, around)
+
+
+def _tells_more(event: ReportedEvent) -> bool:
+    """Whether an Event is a warning that the Pod's conditions do not repeat."""
+    return event.type == "Warning" and event.reason != "FailedScheduling"
 
 
 def _service(admission: AdmissionReport | None, around: Surroundings) -> Service | None:

@@ -78,9 +78,9 @@ def nodes_report(
     """Return how many nodes each side leaves. `original`: the Pod before the rewrite, None if it is not known."""
     of_policy = list(_policy_terms(service, final))
     of_pod = list(_own_terms(final, original, service))
-    by_policy, left = _filtered(of_policy, nodes)
-    by_pod, wanted = _filtered(of_pod, left)
-    own_alone = _filtered(of_pod, nodes)[1]
+    by_policy, left = _filtered(of_policy, nodes, nodes)
+    by_pod, wanted = _filtered(of_pod, nodes, left)
+    own_alone = _filtered(of_pod, nodes, nodes)[1]
     usable = [node for node in wanted if not _untolerated(final, node)]
     taints = Counter(taint for node in wanted for taint in _untolerated(final, node))
     return NodesReport(
@@ -96,9 +96,11 @@ def nodes_report(
     )
 
 
-def _filtered(terms: Iterable[_Term], nodes: Sequence[ReportedNode]) -> tuple[list[NodeFilter], Sequence[ReportedNode]]:
-    """Apply the terms one after another; of each: how many nodes fit it alone, and how many are left after it."""
-    found, left = [], nodes
+def _filtered(
+    terms: Iterable[_Term], nodes: Sequence[ReportedNode], left: Sequence[ReportedNode]
+) -> tuple[list[NodeFilter], Sequence[ReportedNode]]:
+    """Apply the terms to `left`; of each: how many of all nodes fit it alone, and how many are left after it."""
+    found = []
     for term in terms:
         left = [node for node in left if term.fits(node)]
         found.append(NodeFilter(term.by, term.text, sum(map(term.fits, nodes)), len(left)))

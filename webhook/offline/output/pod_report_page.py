@@ -115,8 +115,10 @@ def limit_text(limit: RecordedLimit) -> str:
 
 
 def _field(field: RewrittenField) -> str:
-    value = " removed" if field.removed else f"={field.value}" if field.value else ""
-    return f"{field.field}{value} ({field.rule}{f': {field.why}' if field.why else ''})"
+    place = field.field.replace("DuringSchedulingIgnoredDuringExecution", "...")
+    is_short = field.value and not field.value.startswith(("{", "["))
+    value = " removed" if field.removed else f"={field.value}" if is_short else ""
+    return f"{place}{value} ({field.rule}{f': {field.why}' if field.why else ''})"
 
 
 def _scheduling(report: Report) -> str:

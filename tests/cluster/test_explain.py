@@ -1,0 +1,238 @@
+"""`podgate explain` on a real control plane: twelve fates of Pods, each with its token and its cause."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.command_runner import Done, podgate
+from tests.cluster.admission_configuration import NAMESPACE
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+from tests.cluster.kwok import ZONE, node
+from tests.cluster.pod_starts import deploy
+
+WEB, PLACED = "checkout", "reports"  # as on the page
+OPEN, NOWHERE, FREE = (f"explain-{name}" for name in ("open", "nowhere", "free"))
+POLICY = f"""\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+exemptions: {{namespaces: [{FREE}]}}
+services:
+- name: web
+  match: {{namespaces: [{WEB}]}}
+  quota: {{windows: [{{window: 1h, hard: {{pods: 1}}}}]}}
+- name: open
+  match: {{namespaces: [{OPEN}]}}
+  breaker: {{quotaExceeded: {{count: 9, within: 1m}}, openFor: 1h}}
+- name: placed
+  match: {{namespaces: [{PLACED}]}}
+  placement: {{topology: [{{level: Zone, in: [zone-a]}}], nodeSelector: {{kubernetes.io/os: linux}}}}
+  resources: {{container: {{max: {{cpu: 1}}}}, whenOutside: Deny}}
+- name: nowhere
+  match: {{namespaces: [{NOWHERE}]}}
+  placement: {{nodeSelector: {{disk: optical}}}}
+"""
+DEDICATED = "explain-dedicated"
+_MERGE = "application/merge-patch+json"
+_WAITING = {
+    "ImagePullBackOff": 'Back-off pulling image "i"',
+    "CrashLoopBackOff": "back-off 10s restarting failed container",
+}
+
+
+@pytest.fixture(scope="module")
+def shop(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
+    """Install Podgate, and create a workload or Pod for each fate."""
+    namespaces = [WEB, OPEN, PLACED, NOWHERE, FREE]
+    ports = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
+    with installed(plane, identities.files, POLICY, namespaces, arguments=ports) as installation:
+        installation.wait_for_calls()
+        taint = {"key": DEDICATED, "value": "gpu", "effect": "NoSchedule"}
+        plane.add_nodes(node(DEDICATED, [taint], zone="zone-a", **{DEDICATED: "yes"}))
+        create_workloads(installation)
+        create_pods(installation)
+        yield installation
+        plane.delete(f"/api/v1/nodes/{DEDICATED}", f"/api/v1/namespaces/{NAMESPACE}/configmaps/podgate-overrides")
+
+
+def create_workloads(installation: Installation) -> None:
+    plane = installation.plane
+    options = ("--for", "1h", "--reason", "INC-1", "--kubeconfig", plane.kubeconfig)
+    assert podgate("breaker", "open", "open", *options).code == 0
+    states = installation.servers[0].status
+    plane.wait(lambda: states()["services"][1]["breaker"]["state"] == "FORCED_OPEN", "the breaker to be forced open")
+    deploy(plane, WEB, "web", 3)
+    deploy(plane, OPEN, "web", 1)
+    deploy(plane, PLACED, "conflict", 1, nodeSelector={"kubernetes.io/os": "windows"})
+    greedy = {"name": "c", "image": "i", "resources": {"limits": {"cpu": "5"}}}
+    template = {"metadata": {"labels": {"app": "greedy"}}, "spec": {"restartPolicy": "Never", "containers": [greedy]}}
+    job = {"template": template, "backoffLimit": 0}
+    plane.apply(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "greedy", "namespace": PLACED}, "spec": job}
+    )
+
+
+def create_pods(installation: Installation) -> None:
+    pods: dict[str, tuple[str, dict[str, Any]]] = {
+        "fine": (PLACED, {}),
+        "gated": (PLACED, {"schedulingGates": [{"name": "example.com/budget"}]}),
+        "monthly": (PLACED, {"nodeSelector": {ZONE: "zone-b"}}),
+        "tainted": (PLACED, {"nodeSelector": {DEDICATED: "yes"}}),
+        "daily": (PLACED, {}),
+        "crashing": (PLACED, {}),
+        "lost": (NOWHERE, {}),
+        "hasty": (PLACED, {"nodeSelector": {"disk": "floppy"}}),
+        "free": (FREE, {}),
+    }
+    for name, (namespace, spec) in pods.items():
+        status, answer = installation.create_pod(namespace, name, **spec)
+        assert status == 201, answer
+    for name, reason in (("daily", "ImagePullBackOff"), ("crashing", "CrashLoopBackOff")):
+        fail(installation, name, reason)
+
+
+def fail(installation: Installation, name: str, reason: str) -> None:
+    """Write the status that a kubelet writes for a container which waits for this reason."""
+    path = f"/api/v1/namespaces/{PLACED}/pods/{name}"
+    installation.plane.wait(lambda: installation.plane.api.get(path)["status"]["phase"] == "Running", f"{name} to run")
+    container: dict[str, Any] = {"name": "c", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+    container["state"] = {"waiting": {"reason": reason, "message": _WAITING[reason]}}
+    if reason == "CrashLoopBackOff":
+        container["restartCount"] = 4
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "PodScheduled", "status": "True"}]
+    status = {"conditions": conditions, "containerStatuses": [container]}
+    code, answer = installation.plane.api.request("PATCH", f"{path}/status", {"status": status}, _MERGE)
+    assert code == 200, answer
+
+
+NO_RECORDS = "http://127.0.0.1:1"
+
+
+def explain(installation: Installation, *arguments: str, server: str = "") -> Done:
+    where = server or f"http://{installation.servers[0].decisions}"
+    return podgate("explain", *arguments, "--kubeconfig", installation.plane.kubeconfig, "--server", where)
+
+
+def explained(installation: Installation, expected: str, *arguments: str) -> str:
+    """Wait until the first line matches, and return the page: controllers and the scheduler need a moment."""
+    seen: list[str] = []
+
+    def matches() -> bool:
+        seen.append(explain(installation, *arguments).out)
+        return re.match(expected, seen[-1]) is not None
+
+    try:
+        installation.plane.wait(matches, f"{arguments} to be explained", installation.servers[0].name)
+    except Exception as error:
+        raise AssertionError(f"{seen[-1]}\ndoes not match {expected}") from error
+    return seen[-1]
+
+
+QUOTA = r"QuotaExceeded: service web: pods in 1h: hard 1, used 1, asked 1; could pass from 20\S+Z"
+IN_ZONE_A = r"placement.topology[0] (topology.kubernetes.io/zone In [zone-a])"
+FATES: dict[str, tuple[tuple[str, ...], str]] = {
+    "quota": (("deploy/web", "-n", WEB), rf"Denied: 2 of 3 Pods: {QUOTA}\n"),
+    "breaker": (
+        ("deploy/web", "-n", OPEN),
+        r"Denied: 1 of 1 Pods: BreakerOpen: service open: the breaker was forced open until 20",
+    ),
+    "placement conflict": (
+        ("deploy/conflict", "-n", PLACED),
+        r"Denied: 1 of 1 Pods: PlacementConflict: service placed: spec.nodeSelector\[kubernetes.io/os\] is 'windows', ",
+    ),
+    "resources": (
+        ("job/greedy", "-n", PLACED),
+        r"Denied: 1 of 1 Pods: ResourcesOutside: service placed: container c",
+    ),
+    "gated": (("pod", f"{PLACED}/gated"), r"GatedByOthers: example.com/budget: its owner must remove the gate\n"),
+    "unschedulable by the policy": (
+        ("pod", f"{NOWHERE}/lost"),
+        r"Unschedulable: by the policy: placement.nodeSelector\[disk\] \(disk=optical\) leaves 0 of \d+ nodes\n",
+    ),
+    "unschedulable by its own terms": (
+        ("pod", f"{PLACED}/hasty"),
+        r"Unschedulable: by its own terms: spec.nodeSelector\[disk\] \(disk=floppy\) fits 0 of \d+ nodes\n",
+    ),
+    "unschedulable by both": (
+        ("pod", f"{PLACED}/monthly"),
+        r"Unschedulable: by the policy and its own terms together: the policy leaves 3 of 5 nodes, its own terms 2, ",
+    ),
+    "unschedulable by taints": (
+        ("pod", f"{PLACED}/tainted"),
+        rf"Unschedulable: by taints: {DEDICATED}=gpu:NoSchedule on 1 of the 1 nodes that fit its terms\n",
+    ),
+    "no image": (("pod", f"{PLACED}/daily"), r"Failed: container c: ImagePullBackOff: Back-off pulling image"),
+    "crash loop": (
+        ("pod", f"{PLACED}/crashing"),
+        r"Failed: container c: CrashLoopBackOff: 4 restarts: back-off 10s",
+    ),
+    "running": (("pod", f"{PLACED}/fine"), r"Running: on node-a\d, 1 of 1 containers ready\n"),
+    "exempt": (
+        ("pod", f"{FREE}/free"),
+        rf"Exempt: namespace {FREE} is exempt \(exemptions.namespaces, .*\); Running on node-",
+    ),
+}
+"""Of each fate: what is asked, and the first line. A Pod that waits for quota needs the queue, which is not there."""
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_fate_has_its_token_and_cause(shop: Installation, fate: str) -> None:
+    arguments, expected = FATES[fate]
+    page = explained(shop, expected, *arguments)
+    code = explain(shop, *arguments).code
+    assert code == (3 if expected.startswith("Denied") else 0), page
+
+
+def test_figures_of_a_refused_pod_are_those_of_the_denial(shop: Installation) -> None:
+    explained(shop, "Denied: 2 of 3", "deploy/web", "-n", WEB)
+    document = json.loads(explain(shop, "deploy/web", "-n", WEB, "-o", "json").out)
+    [replica_set] = shop.plane.api.get(f"/apis/apps/v1/namespaces/{WEB}/replicasets")["items"]
+    [failure] = [one for one in replica_set["status"]["conditions"] if one["type"] == "ReplicaFailure"]
+    figures = document["summary"].partition("QuotaExceeded: ")[2].partition("; could pass")[0]
+    assert figures == "service web: pods in 1h: hard 1, used 1, asked 1"
+    assert figures in failure["message"]
+    assert document["pods"] == {"Denied": 2, "Running": 1}
+    [limit] = document["quota"]
+    assert {name: limit[name] for name in ("hard", "used", "asked", "over")} == {
+        "hard": 1,
+        "used": 1,
+        "asked": 1,
+        "over": True,
+    }
+    assert f"could pass from {limit['freeAt']}" in document["summary"]
+
+
+def test_refused_pod_is_explained_without_a_record(shop: Installation) -> None:
+    page = explain(shop, "deploy/web", "-n", WEB, server=NO_RECORDS).out
+    assert re.match(rf"Denied: 2 of 3 Pods: {QUOTA}\n", page), page
+    assert "by the controller's Event; no record of the review was found" in page
+    assert "not read    records: no server answers at http://127.0.0.1:1" in page
+
+
+def test_admission_of_a_pod_has_its_rules_and_its_node_filters(shop: Installation) -> None:
+    page = explain(shop, "pod", f"{PLACED}/monthly", "--rules").out
+    assert "Admit, service placed (services[2]: namespaces reports)" in page
+    assert "rewritten spec.nodeSelector[kubernetes.io/os]=linux (placement.nodeSelector[kubernetes.io/os])" in page
+    assert "placement.topology[0] (topology.kubernetes.io/zone In [zone-a]) fits 3" in page
+    assert "spec.nodeSelector[topology.kubernetes.io/zone] (topology.kubernetes.io/zone=zone-b) fits 2" in page
+    assert "  rule      validate own      service placed" in page
+
+
+def test_what_the_user_may_not_read_is_named(shop: Installation) -> None:
+    shop.plane.kubectl("create", "rolebinding", "explain-view", "--clusterrole=view", "--user=viewer", "-n", NOWHERE)
+    viewer = shop.plane.kubeconfig_for("viewer")
+
+    def page() -> str:
+        return podgate(
+            "explain", "pod", f"{NOWHERE}/lost", "--kubeconfig", viewer, "--server", "http://127.0.0.1:1"
+        ).out
+
+    shop.plane.wait(lambda: page().startswith("Unschedulable: 0/5 nodes are available"), "the viewer to read the Pod")
+    assert "not read    nodes: you may not list nodes" in page()
+    nobody = podgate("explain", "pod", f"{NOWHERE}/lost", "--kubeconfig", shop.plane.kubeconfig_for("nobody"))
+    assert nobody.code == 4
+    assert "not read: pod lost: you may not get pod lost" in nobody.err

@@ -1,0 +1,77 @@
+"""The decision port explains Pods and controllers by its records."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.core.recording import RecordedShop
+from tests.core.reviewing import NOW_US
+from webhook.core.reporting.record_codec import EncodedRecord
+from webhook.decisions.policy_documents import PolicyDocuments
+from webhook.decisions.search import DecisionSearch
+from webhook.observers import Observers
+from webhook.server.plain.decisions import decision_handler
+from webhook.server.plain.explanations import EXPLAIN, explanation_page
+from webhook.server.server import PlainServer
+
+Ask = Callable[[str], Awaitable[tuple[int, Any]]]
+
+
+class Kept:
+    """The records, as a ring has them."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._lines = lines
+
+    def newest_first(self) -> list[EncodedRecord]:
+        return [EncodedRecord(line) for line in self._lines]
+
+
+@pytest.fixture
+async def ask() -> AsyncIterator[Ask]:
+    shop = RecordedShop()
+    await shop.create("u1")
+    await shop.create("u2")
+    compiled = shop.gate.compiled
+    search = DecisionSearch(Kept(shop.recorder.lines), PolicyDocuments())
+    page = explanation_page(search, {compiled.hash: compiled}.get, lambda: NOW_US)
+    server = PlainServer(decision_handler(search, lambda: NOW_US // 1000, {EXPLAIN: page}), Observers())
+    await server.listener.start("127.0.0.1", 0)
+    [(host, number)] = server.listener.addresses
+    async with aiohttp.ClientSession() as session:
+
+        async def get(query: str) -> tuple[int, Any]:
+            async with session.get(f"http://{host}:{number}{EXPLAIN}?{query}") as response:
+                text = await response.text()
+                return response.status, json.loads(text) if response.status == 200 else text
+
+        yield get
+    await server.stop()
+
+
+@pytest.mark.parametrize("query", ["uid=u2", "namespace=shop&name=web-u2", "namespace=shop&owner=r1"])
+async def test_denied_pod_is_explained_with_both_halves(ask: Ask, query: str) -> None:
+    status, answer = await ask(query)
+    assert status == 200
+    report = answer["report"]
+    assert report["token"] == "Denied"
+    assert report["quota"][0]["freeAt"] in report["summary"]
+    assert {one["half"] for one in report["rules"]} == {"mutate", "validate"}
+    assert {one["half"] for one in answer["records"]} == {"mutate", "validate"}
+
+
+async def test_unknown_pod_has_no_report(ask: Ask) -> None:
+    assert await ask("namespace=shop&name=other") == (200, {"report": None, "records": []})
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [("namespace=shop", "name what to explain"), ("", "name what to explain"), ("pod=a", "pod: no such parameter")],
+)
+async def test_bad_query_is_told(ask: Ask, query: str, reason: str) -> None:
+    status, text = await ask(query)
+    assert status == 400
+    assert reason in text

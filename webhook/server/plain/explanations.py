@@ -1,0 +1,69 @@
+"""Page of the decision port that explains one Pod, or the newest of a controller, by the records alone."""
+
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+
+import msgspec
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
+from webhook.core.reporting.decision_query import DecisionQuery
+from webhook.core.reporting.decision_record import DecisionRecord, decode
+from webhook.decisions.search import DecisionSearch
+from webhook.server.http_messages import JSON, HttpResponse
+from webhook.server.plain.decisions import Page
+
+EXPLAIN = "/api/v1/explain"
+_PARAMETERS = ("namespace", "name", "uid", "owner")
+_LIMIT = 200
+
+PolicyByHash = Callable[[str], CompiledPolicy | None]
+"""Returns a policy that this server has in memory."""
+
+
+def explanation_page(search: DecisionSearch, policy: PolicyByHash, now_us: Callable[[], int]) -> Page:
+    """Return the page. It compiles no policy: that would delay reviews. `podgate explain` does, on its own machine."""
+
+    async def explain(parameters: Mapping[str, str]) -> HttpResponse:
+        asked = _asked(parameters)
+        records = await _records(search, asked)
+        hashes = list(dict.fromkeys(one.policy for one in records))
+        known = {one: found for one in hashes if (found := policy(one)) is not None}
+        unread = {f"policy {one}": "not in the memory of this server" for one in hashes if one not in known}
+        report = _report(asked, records, Surroundings(now_us(), known, unread=unread))
+        return HttpResponse(HTTPStatus.OK, msgspec.json.encode({"report": report, "records": records}), JSON)
+
+    return explain
+
+
+def _asked(parameters: Mapping[str, str]) -> DecisionQuery:
+    for name in parameters:
+        if name not in _PARAMETERS:
+            raise ValueError(f"{name}: no such parameter: there are {', '.join(_PARAMETERS)}")
+    given = {name: parameters.get(name, "") for name in _PARAMETERS}
+    if not (given["uid"] or (given["namespace"] and (given["name"] or given["owner"]))):
+        raise ValueError("name what to explain: a uid, or a namespace with a name or an owner")
+    namespace, name, uid, owner = given.values()
+    return DecisionQuery(namespace=namespace, name=name, uid=uid, owner=owner, limit=_LIMIT)
+
+
+async def _records(search: DecisionSearch, asked: DecisionQuery) -> list[DecisionRecord]:
+    """Return the records that were asked for, and those of their siblings: a mutating one has no uid."""
+    found = {one.id: one for one in map(decode, (await search.find(asked)).records)}
+    newest = next(iter(found.values()), None)
+    if newest is not None and newest.owner is not None and not asked.owner:
+        siblings = DecisionQuery(namespace=newest.namespace, owner=newest.owner.uid, limit=_LIMIT)
+        found |= {one.id: one for one in map(decode, (await search.find(siblings)).records)}
+    elif newest is not None and asked.uid:
+        named = DecisionQuery(namespace=newest.namespace, name=newest.name, limit=_LIMIT)
+        found |= {one.id: one for one in map(decode, (await search.find(named)).records)}
+    return sorted(found.values(), key=lambda one: one.id, reverse=True)
+
+
+def _report(asked: DecisionQuery, records: Sequence[DecisionRecord], around: Surroundings) -> Report | None:
+    if asked.owner:
+        kind = next((one.owner.kind for one in records if one.owner is not None), "")
+        return diagnose_workload(WorkloadFacts(kind, asked.namespace, asked.owner, records=tuple(records)), around)
+    of_uid = next((one for one in records if asked.uid and one.uid == asked.uid), None)
+    namespace, name = (asked.namespace, asked.name) if of_uid is None else (of_uid.namespace, of_uid.name)
+    return diagnose(PodFacts(namespace, name, asked.uid, records=tuple(records)), around)
