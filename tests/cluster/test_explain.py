@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.cluster.kwok import ZONE, node
 from tests.cluster.pod_starts import deploy
 
 WEB, PLACED = "checkout", "reports"  # as on the page
-OPEN, NOWHERE, FREE = (f"explain-{name}" for name in ("open", "nowhere", "free"))
+OPEN, SIZED, NOWHERE, FREE = (f"explain-{name}" for name in ("open", "sized", "nowhere", "free"))
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -31,6 +32,8 @@ services:
 - name: placed
   match: {{namespaces: [{PLACED}]}}
   placement: {{topology: [{{level: Zone, in: [zone-a]}}], nodeSelector: {{kubernetes.io/os: linux}}}}
+- name: sized
+  match: {{namespaces: [{SIZED}]}}
   resources: {{container: {{max: {{cpu: 1}}}}, whenOutside: Deny}}
 - name: nowhere
   match: {{namespaces: [{NOWHERE}]}}
@@ -47,7 +50,7 @@ _WAITING = {
 @pytest.fixture(scope="module")
 def shop(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     """Install Podgate, and create a workload or Pod for each fate."""
-    namespaces = [WEB, OPEN, PLACED, NOWHERE, FREE]
+    namespaces = [WEB, OPEN, PLACED, SIZED, NOWHERE, FREE]
     ports = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
     with installed(plane, identities.files, POLICY, namespaces, arguments=ports) as installation:
         installation.wait_for_calls()
@@ -72,7 +75,7 @@ def create_workloads(installation: Installation) -> None:
     template = {"metadata": {"labels": {"app": "greedy"}}, "spec": {"restartPolicy": "Never", "containers": [greedy]}}
     job = {"template": template, "backoffLimit": 0}
     plane.apply(
-        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "greedy", "namespace": PLACED}, "spec": job}
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "greedy", "namespace": SIZED}, "spec": job}
     )
 
 
@@ -145,8 +148,8 @@ FATES: dict[str, tuple[tuple[str, ...], str]] = {
         r"Denied: 1 of 1 Pods: PlacementConflict: service placed: spec.nodeSelector\[kubernetes.io/os\] is 'windows', ",
     ),
     "resources": (
-        ("job/greedy", "-n", PLACED),
-        r"Denied: 1 of 1 Pods: ResourcesOutside: service placed: container c",
+        ("job/greedy", "-n", SIZED),
+        r"Denied: 1 of 1 Pods: ResourcesOutside: service sized: container c",
     ),
     "gated": (("pod", f"{PLACED}/gated"), r"GatedByOthers: example.com/budget: its owner must remove the gate\n"),
     "unschedulable by the policy": (
@@ -236,3 +239,27 @@ def test_what_the_user_may_not_read_is_named(shop: Installation) -> None:
     nobody = podgate("explain", "pod", f"{NOWHERE}/lost", "--kubeconfig", shop.plane.kubeconfig_for("nobody"))
     assert nobody.code == 4
     assert "not read: pod lost: you may not get pod lost" in nobody.err
+
+
+# --- the page ---
+
+PAGE = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
+STORIES = re.findall(r"^```sh\npodgate explain ([^\n]*)\n```\n\n```\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def lasting(text: str) -> str:
+    """Return a page without what differs between runs: times, hashes, the node, and the width of the terminal."""
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+    return " ".join(re.sub(r"(policy|node) (?:[0-9a-f]{8}|node-a\d)", r"\1 X", text).split())
+
+
+def test_the_page_begins_with_three_stories() -> None:
+    assert len(STORIES) == 3
+    assert PAGE.index(STORIES[-1][1]) < PAGE.index("\n## ")
+
+
+@pytest.mark.parametrize("story", range(3))
+def test_the_page_shows_what_the_command_prints(shop: Installation, story: int) -> None:
+    command, shown = STORIES[story]
+    page = explained(shop, re.escape(shown.partition(":")[0]), *command.split())
+    assert lasting(page) == lasting(shown)

@@ -26,7 +26,12 @@ _AGAIN_SECONDS = 2.0
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="pod NAME | deploy/NAME | job/NAME | UID")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of a name without one.")
-@click.option("--server", metavar="URL", envvar="PODGATE_DECISIONS", help="URL of a server's decision port.")
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="PODGATE_DECISIONS",
+    help="URL of a server's decision port.  [default: of a server Pod, by port-forward, else http://127.0.0.1:8082]",
+)
 @click.option("--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Cluster and account.  [default: ~/.kube/config]")
 @click.option("--records", type=_PATH, help="Explain by the decision records in this file alone, without a cluster.")
 @click.option("--policy", type=_PATH, help="The policy of the records.  [default: the server's]")

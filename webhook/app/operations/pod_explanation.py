@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webhook.app.operations.server_discovery import at_url
+from webhook.app.operations.decision_port import open_decision_port
+from webhook.app.operations.server_discovery import ServerLocation
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedOwner, ReportedPod
@@ -26,7 +27,6 @@ from webhook.offline.record_sources import FileRecords, RecordSource, RecordsQue
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes.cluster_facts import PodReader
 
-DECISION_PORT = "http://127.0.0.1:8082"
 _KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}
 _MOST_POLICIES = 10
 
@@ -55,8 +55,8 @@ async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]"
         if inputs.records is not None:
             yield PodExplainer(inputs.target, None, FileRecords(inputs.records), policy, before)
             return
-        url = inputs.server or DECISION_PORT
-        explainer = PodExplainer(inputs.target, None, ServerRecords(at_url(url).get, url), policy, before)
+        explainer = PodExplainer(inputs.target, None, None, policy, before)
+        await explainer.connect_records(ServerLocation(inputs.server, inputs.kubeconfig), stack)
         if inputs.at_us is None:
             await explainer.connect(inputs.kubeconfig, stack)
         yield explainer
@@ -85,6 +85,15 @@ class PodExplainer:
         self._away: dict[str, str] = {}
         self._policies: dict[str, CompiledPolicy] = {}
 
+    async def connect_records(self, where: ServerLocation, stack: AsyncExitStack) -> None:
+        """Read the records of a server; if that is impossible, `unread` tells."""
+        try:
+            found = await stack.enter_async_context(open_decision_port(where))
+        except UserError as error:
+            self._away["records"] = _text(error)
+        else:
+            self._source = ServerRecords(found.get, found.name)
+
     async def connect(self, kubeconfig: Path, stack: AsyncExitStack) -> None:
         """Read the cluster of a kubeconfig, too; if that is impossible, `unread` tells."""
         from webhook.adapters.kubernetes import cluster_facts, connect  # noqa: PLC0415  their library takes long to load
@@ -92,7 +101,7 @@ class PodExplainer:
         try:
             client = await connect(kubeconfig)
         except UserError as error:
-            self._away = {"cluster": str(error)}
+            self._away["cluster"] = str(error)
             return
         stack.push_async_callback(client.close)
         self._reader = cluster_facts.PodReader(client, self._target.namespace)
@@ -224,7 +233,7 @@ class PodExplainer:
         try:
             return await self._source.records(before)
         except UserError as error:
-            self._unread["records"] = f"{error}{f': {error.remedy}' if error.remedy else ''}"
+            self._unread["records"] = _text(error)
             return ()
 
     async def _surroundings(
@@ -272,6 +281,11 @@ def compiled_file(path: Path) -> CompiledPolicy:
 def compiled(raw: bytes) -> CompiledPolicy:
     """Return the policy of a document. DocumentError: it is not valid."""
     return CompiledPolicy(load_again(raw))
+
+
+def _text(error: UserError) -> str:
+    """Return an error with its remedy on one line."""
+    return " ".join(f"{error}: {error.remedy}".split()) if error.remedy else str(error)
 
 
 def _newest(records: Iterable[DecisionRecord]) -> list[DecisionRecord]:
