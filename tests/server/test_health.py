@@ -30,7 +30,7 @@ HANDLE = plain_handler(list, dict.fromkeys((TEXT, OPENMETRICS), nothing), nothin
 
 async def content_type(accept: str | None) -> str:
     headers = CIMultiDictProxy(CIMultiDict({} if accept is None else {"accept": accept}))
-    head = RequestHead("GET", "/metrics", headers, HttpVersion11, keep_alive=True)
+    head = RequestHead("GET", "/metrics", "", headers, HttpVersion11, keep_alive=True)
     request = HttpRequest(head, 0, asyncio.StreamReader(), cast("asyncio.Transport", None))
     return (await HANDLE(request)).content_type
 

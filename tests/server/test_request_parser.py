@@ -19,6 +19,7 @@ from webhook.server.request_parser import RequestParser
 
 BUFFER_BYTES = 64
 TOKEN = "Authorization: Bearer abc\r\n"
+LAST = "Accept-Encoding: gzip"
 
 
 def post(body: bytes, *headers: str, path: str = "/mutate?timeout=10s", length: str | None = None) -> bytes:
@@ -28,7 +29,19 @@ def post(body: bytes, *headers: str, path: str = "/mutate?timeout=10s", length: 
 
 
 SIZES = st.integers(min_value=0, max_value=300)
-USUAL = st.builds(lambda size, path: post(b"a" * size, path=path), SIZES, st.sampled_from(["/mutate", "/validate"]))
+PARENTS = st.builds(
+    "{}: 00-{:032x}-{:016x}-0{}".format,
+    st.sampled_from(["traceparent", "Traceparent"]),
+    st.integers(0, 2**128 - 1),
+    st.integers(0, 2**64 - 1),
+    st.sampled_from("01"),
+)
+USUAL = st.builds(
+    lambda size, path, parents: post(b"a" * size, *parents, LAST, path=path),
+    SIZES,
+    st.sampled_from(["/mutate?timeout=10s", "/validate"]),
+    st.lists(PARENTS, max_size=1),
+)
 UNUSUAL = st.one_of(
     st.binary(max_size=20).map(post),
     st.binary(max_size=20).map(lambda body: post(body, length=f"00{len(body)}")),
@@ -40,6 +53,13 @@ UNUSUAL = st.one_of(
     st.binary(max_size=20).map(lambda body: post(body, "Expect: 100-continue")),
     st.binary(max_size=20).map(lambda body: post(body, "Connection: upgrade", "Upgrade: websocket")),
     st.binary(max_size=20).map(lambda body: post(body, "X-Other: \r\n Content-Length: 3")),
+    st.lists(PARENTS, min_size=2, max_size=2).map(lambda parents: post(b"a", *parents, LAST)),
+    PARENTS.map(lambda parent: post(b"a", f"{parent}\r\n folded", LAST)),
+    PARENTS.map(lambda parent: post(b"a", f"{parent}0", LAST)),
+    PARENTS.map(lambda parent: post(b"a", parent.replace(" ", ""), LAST)),
+    PARENTS.map(lambda parent: post(b"a", f"{parent[:40]}\r\na:{parent[44:]}", LAST)),
+    PARENTS.map(lambda parent: post(b"a", f"{parent[:40]}\0{parent[41:]}", LAST)),
+    PARENTS.map(lambda parent: f"POST /a HTTP/1.1\r\n{parent}\r\nContent-Length: 0\r\n\r\n".encode()),
     st.just(b"POST /a HTTP/1.0\r\nContent-Length: 2\r\n\r\nab"),
     st.just(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"),
     st.just(b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
@@ -76,7 +96,7 @@ def summary(head: RequestHead | MalformedRequest, length_bytes: int | None, body
         return (head,)
     data = b"".join(iter(body.read_nowait, b"")) if not isinstance(body, ArrivedBody) else body.read_nowait()
     headers = sorted((name.lower(), value) for name, value in head.headers.items() if name != "Content-Length")
-    return head.method, head.path, headers, head.keep_alive, length_bytes, data, body.is_eof()
+    return head.method, head.path, headers, head.keep_alive, head.traceparent, length_bytes, data, body.is_eof()
 
 
 def fed(parser: RequestParser, pieces: Sequence[bytes]) -> tuple[list[Summary], bool]:
@@ -124,24 +144,35 @@ def cut(request: bytes, after: int | None) -> list[bytes]:
     return [request[:at], request[at:]]
 
 
-class Forgetting(dict[tuple[bytes, bytes], RequestHead]):
-    def __setitem__(self, key: tuple[bytes, bytes], head: RequestHead) -> None: ...
+class Forgetting(dict[request_parser._Frame, RequestHead]):
+    def __setitem__(self, key: request_parser._Frame, head: RequestHead) -> None: ...
 
 
+@pytest.mark.parametrize(
+    "parents",
+    [(None, None), (f"00-{1:032x}-{1:016x}-01", f"00-{2:032x}-{2:016x}-00")],
+    ids=["alone", "with-other-traceparents"],
+)
 @pytest.mark.parametrize("second_cut", [None, 0, 100], ids=str)
 @pytest.mark.parametrize("first_cut", [None, -80, -2, 0, 5], ids=str)
 def test_a_second_request_with_the_same_header_is_not_parsed_again(
-    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch, first_cut: int | None, second_cut: int | None
+    loop: asyncio.AbstractEventLoop,
+    monkeypatch: pytest.MonkeyPatch,
+    first_cut: int | None,
+    second_cut: int | None,
+    parents: tuple[str | None, str | None],
 ) -> None:
     """The cuts are relative to the beginning of the body."""
     parser = opened(loop)
-    first, second = cut(post(b"a" * 10), first_cut), cut(post(b"b" * 1000), second_cut)
+    headers = [[f"Traceparent: {parent}"] if parent else [] for parent in parents]
+    first, second = cut(post(b"a" * 10, *headers[0]), first_cut), cut(post(b"b" * 1000, *headers[1]), second_cut)
     assert len(fed(parser, first)[0]) == 1
     parsed: list[bytes] = []
     monkeypatch.setattr(parser, "_parse", lambda data: parsed.append(data) or ((), False))
     found, _ = fed(parser, second)
-    ((method, path, _, keep_alive, length_bytes, body, is_complete),) = found
+    ((method, path, _, keep_alive, traceparent, length_bytes, body, is_complete),) = found
     assert (method, path, keep_alive, length_bytes, is_complete) == ("POST", "/mutate", True, 1000, True)
+    assert traceparent == parents[1]
     assert body == b"b" * 1000
     assert not parsed
 
@@ -152,5 +183,6 @@ def test_few_headers_are_remembered_per_connection(loop: asyncio.AbstractEventLo
         fed(parser, [post(b"a", f"X-Number: {number}")])
         assert 0 < len(parser._known) <= request_parser._KNOWN_MAX
     known = set(parser._known)
-    fed(parser, [post(b"a", "X-Long: " + "a" * 8000, f"traceparent: 00-{1:032x}-{1:016x}-01")])
+    fed(parser, [post(b"a", "X-Long: " + "a" * 8192)])
+    fed(parser, [post(b"a", "traceparent: another-form-in-each-request")])
     assert set(parser._known) == known

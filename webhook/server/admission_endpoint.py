@@ -143,7 +143,7 @@ class AdmissionEndpoint:
                 body = await self._bodies.arrive(request, route.role)
             if not is_report:
                 self._guard.mark_trusted(request.transport)
-            answer = await route.answer(body, caller, request.headers.get("traceparent"))
+            answer = await route.answer(body, caller, request.traceparent)
         except tuple(_REFUSALS) as error:
             status, reason = _REFUSALS[type(error)]
             raise CallRefusedError(status, reason, str(error)) from None

@@ -11,13 +11,14 @@ from typing import Protocol
 from aiohttp import HttpVersion, HttpVersion11
 from aiohttp.http import RawRequestMessage
 from msgspec import Struct
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from webhook.authentication.certificates.peer_recheck import Peer
 
 Headers = CIMultiDictProxy[str]
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
+_TRACEPARENT = "traceparent"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -74,20 +75,31 @@ class RequestHead(Struct, frozen=True):
     query: str
     """As it was sent."""
     headers: Headers
+    """Those but for traceparent."""
     version: HttpVersion
     keep_alive: bool
     """Whether the client may send another request on this connection."""
+    traceparent: str | None = None
 
     @classmethod
     def of(cls, message: RawRequestMessage) -> "RequestHead":
         keep_alive = not message.should_close and message.version >= HttpVersion11
-        url = message.url
-        return cls(message.method, url.path, url.raw_query_string, message.headers, message.version, keep_alive)
+        url, headers = message.url, message.headers
+        traceparent = headers.get(_TRACEPARENT)
+        if traceparent is not None:
+            others = CIMultiDict(headers)
+            others.popall(_TRACEPARENT)
+            headers = CIMultiDictProxy(others)
+        return cls(message.method, url.path, url.raw_query_string, headers, message.version, keep_alive, traceparent)
+
+    def with_traceparent(self, traceparent: str) -> "RequestHead":
+        """Return the same header with another traceparent."""
+        return RequestHead(self.method, self.path, self.query, self.headers, self.version, self.keep_alive, traceparent)
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a later request may have the same header but for its Content-Length."""
-        return "Transfer-Encoding" not in self.headers and "traceparent" not in self.headers
+        """Whether a later request may have the same header but for its Content-Length and traceparent."""
+        return "Transfer-Encoding" not in self.headers
 
 
 class HttpRequest:
@@ -102,6 +114,7 @@ class HttpRequest:
         "path",
         "peer",
         "query",
+        "traceparent",
         "transport",
         "version",
     )
@@ -118,6 +131,7 @@ class HttpRequest:
         self.path = head.path
         self.query = head.query
         self.headers = head.headers
+        self.traceparent = head.traceparent
         self.version = head.version
         self.content_length = content_length
         """Size of the body in bytes; None if it is chunked."""

@@ -1,10 +1,13 @@
 """Request parser of one connection: aiohttp's parser, and a cache of the request headers that it has parsed.
 
-The requests of an API server have the same header, but for the length of the body. Parsing the same bytes again would
-give the same result, so that only the length is read: a review of 6 KB takes 34 us in all instead of 44.
+The requests of an API server have the same header, but for the length of the body and the traceparent, which a tenant
+can add. Parsing the same bytes again would give the same result, so that only these are read: a review of 6 KB takes
+34 us in all instead of 44.
 """
 
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import StreamReader
@@ -14,6 +17,9 @@ from webhook.server.http_messages import ArrivedBody, Body, Headers, RequestHead
 
 _LENGTH = b"\r\nContent-Length: "
 _LENGTH_DIGITS_MAX = 7
+_TRACEPARENT = re.compile(rb"\r\ntraceparent: ", re.IGNORECASE)
+_TRACEPARENT_BYTES = 55
+_is_traceparent = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}").fullmatch
 _END = b"\r\n\r\n"
 _KNOWN_MAX = 4
 """Headers remembered per connection: an API server calls a few paths with one token."""
@@ -27,8 +33,15 @@ Found = tuple[Sequence[Parsed], bool]
 _NOTHING: Found = (), False
 
 
-_Frame = tuple[bytes, bytes]
-"""A header: what precedes the value of Content-Length, and what follows it."""
+class _Frame(NamedTuple):
+    """A header: what is before, between and after its values of Content-Length and traceparent."""
+
+    before: bytes
+    between: bytes
+    after: bytes
+    """Empty without a traceparent."""
+
+
 _Framed = tuple[_Frame, int, int]
 """A header, the value of Content-Length, and where the body begins."""
 
@@ -80,14 +93,21 @@ class RequestParser:
 
         To compare with the known headers takes 0.4 us, where to frame and to hash one takes 1.5.
         """
-        for (before, after), head in self._known.items():
+        for (before, between, after), head in self._known.items():
             if data.startswith(before):
                 start = len(before)
                 stop = data.find(b"\r\n", start, start + _LENGTH_DIGITS_MAX + 2)
-                body_at = stop + len(after)
+                body_at = stop + len(between)
                 digits = data[start:stop]
-                if not data.startswith(after, stop) or not digits.isdigit() or stop < 0:
+                if not data.startswith(between, stop) or not digits.isdigit() or stop < 0:
                     continue
+                if after:
+                    traceparent = data[body_at : body_at + _TRACEPARENT_BYTES]
+                    body_at += _TRACEPARENT_BYTES
+                    if not data.startswith(after, body_at) or not _is_traceparent(traceparent):
+                        continue
+                    body_at += len(after)
+                    head = head.with_traceparent(traceparent.decode())  # noqa: PLW2901  the known one stays as it is
                 length_bytes = int(digits)
                 return (head, length_bytes, data[body_at:]) if len(data) <= body_at + length_bytes else None
         return None
@@ -135,7 +155,8 @@ class RequestParser:
         if isinstance(head, MalformedRequest) or not head.keep_alive or parsed_bytes != length_bytes:
             return
         self._rest_bytes = body_at + length_bytes - len(data)
-        if head.is_repeatable and sum(map(len, frame)) <= _HEADER_MAX_BYTES:
+        is_repeatable = head.is_repeatable and (head.traceparent is None or frame.after)
+        if is_repeatable and sum(map(len, frame)) <= _HEADER_MAX_BYTES:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
             self._known[frame] = head
@@ -155,7 +176,13 @@ def _framed(data: bytes) -> _Framed | None:
     if not digits.isdigit() or len(digits) > _LENGTH_DIGITS_MAX:
         return None
     body_at = end + len(_END)
-    return (data[:start], data[stop:body_at]), int(digits), body_at
+    between, after = data[stop:body_at], b""
+    found = _TRACEPARENT.search(between)
+    if found is not None:
+        value_end = found.end() + _TRACEPARENT_BYTES
+        if _is_traceparent(between[found.end() : value_end]) and between.startswith(b"\r\n", value_end):
+            between, after = between[: found.end()], between[value_end:]
+    return _Frame(data[:start], between, after), int(digits), body_at
 
 
 def _content_length(headers: Headers) -> int | None:
