@@ -223,7 +223,7 @@ def test_other_reports_make_no_span(recorder: Recorder) -> None:
 
 
 def test_refund_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() -> None:
-    recorder = Recorder(0.5)
+    recorder = Recorder(0.75)  # of Pods: 0.5 in each half
     for last in ("7", "8"):
         uid = f"6f6b9a8e-1c1e-4a52-9a7e-{last}f0000000000"
         recorder.traces.refunded("payment-api", UnseenPod(uid, "payments", "web-1", 61_000_000), NEVER_CREATED)

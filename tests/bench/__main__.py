@@ -6,8 +6,8 @@ controller-runtime and kopf have a webhook with the same placement, aiohttp one 
 TLS 1.3 with client certificates on one core; load generator, Redis and trace receiver run on another. CPU time is that
 of the server's processes, from the operating system. `--before REVISION` adds the server of another commit.
 
-`rates`, `services`, `windows`, `containers`, `connections`, `processes` and `refusals` compare fewer servers under
-other loads. All of these, and `apiserver`, which creates Pods at a real API server, record their figures in
+`rates`, `services`, `windows`, `containers`, `connections`, `processes`, `parents` and `refusals` compare fewer servers
+under other loads. All of these, and `apiserver`, which creates Pods at a real API server, record their figures in
 .test-results/bench.json; `--pictures` writes docs/performance.md from such a file.
 
 The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; cost of a breaker in a

@@ -40,7 +40,7 @@ class Caller:
         if scenario.case.refusal:
             await self._fill(scenario.case, bodies[Half.VALIDATE][0])
         return [
-            Call(f"/{half}?timeout=10s", bodies[half], self._expect(scenario.case, half))
+            Call(f"/{half}?timeout=10s", bodies[half], self._expect(scenario.case, half), scenario.traceparent)
             for half in scenario.case.halves
         ]
 

@@ -30,6 +30,8 @@ class Call(msgspec.Struct, frozen=True):
     path: str
     bodies: Sequence[str]
     expect: Expect
+    traceparent: str = ""
+    """Header of all calls, if not empty."""
 
 
 class Credentials(msgspec.Struct, frozen=True):

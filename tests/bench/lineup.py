@@ -143,6 +143,15 @@ async def containers(stage: Stage) -> list[Row]:
     return list(_rows(with_go, [usual, *(replace(one, containers=count) for one in _calls() for count in CONTAINERS)]))
 
 
+async def parents(stage: Stage) -> list[Row]:
+    """Return the two calls without a traceparent, and with a sampled and an unsampled one in all of them."""
+    own = [await stage.podgate(), await stage.podgate(redis=False)]
+    return [
+        *_rows(own, (replace(one, parent_flags=flags) for one in _calls() for flags in ("", "00", "01"))),
+        Row(await stage.go(), Scenario(MUTATE)),
+    ]
+
+
 async def refusals(stage: Stage) -> list[Row]:
     """Return validating calls that a quota refuses, by the number of refusals that the breaker remembers."""
     rows = [
@@ -161,6 +170,7 @@ COMPARISONS: dict[str, Callable[[Stage], Awaitable[list[Row]]]] = {
     "containers": containers,
     "connections": connections,
     "processes": two_processes,
+    "parents": parents,
     "refusals": refusals,
 }
 

@@ -54,6 +54,8 @@ class Scenario:
     """Number of services in the policy, whose Pods alternate; 0: Pods of ADMITTED only."""
     windows: int = 1
     """Number of windows in the quota of the policy."""
+    parent_flags: str = ""
+    """Flags of a `traceparent` that all calls have, 00 or 01; empty: they have none."""
     controllers: int = 0
     """Number of Deployments whose Pods alternate; 0: WORKLOADS."""
 
@@ -62,6 +64,7 @@ class Scenario:
         parts = [self.case.name]
         parts += [f"{self.pod_bytes // 1000} KB"] if self.containers == CONTAINERS else []
         parts += ["different images"] if self.own_images else []
+        parts += [f"traceparent {self.parent_flags}"] if self.parent_flags else []
         parts += ["new connections"] if self.new_connections else []
         parts += [f"{self.rate}/s"] if self.rate else []
         parts += [f"{self.containers} containers"] if self.containers != CONTAINERS else []
@@ -69,6 +72,10 @@ class Scenario:
         parts += [f"{self.windows} windows"] if self.windows > 1 else []
         parts += [f"{self.controllers} controllers"] if self.controllers else []
         return f"{', '.join(parts)}, {self.sending}"
+
+    @property
+    def traceparent(self) -> str:
+        return f"00-{1:032x}-{1:016x}-{self.parent_flags}" if self.parent_flags else ""
 
     @property
     def sending(self) -> str:

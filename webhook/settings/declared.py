@@ -121,7 +121,7 @@ class ControllerSettings:
         read.url, "OTLP/HTTP endpoint for traces; without it there are none", optional=True, secret=True
     )
     trace_ratio: float = _setting(
-        read.ratio, "share of reviews and refunds that are traced, unless the caller decides", "0.01"
+        read.ratio, "share of Pods of which at least one half is traced, unless the caller decides", "0.01"
     )
 
     @property

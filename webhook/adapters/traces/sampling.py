@@ -1,5 +1,6 @@
 """Sampling of reviews: the ratio, a caller's sampled parent within a bound, and both halves of one Pod together."""
 
+import math
 import random
 import re
 from collections.abc import Callable, Mapping
@@ -25,7 +26,9 @@ _DRAWN_DIGITS = 12
 
 
 class RatioSampler:
-    """Traces `ratio` of the reviews, unless it follows a caller's parent span.
+    """Traces at least one half of `ratio` of the Pods, unless it follows a caller's parent span.
+
+    Each half is drawn on its own, with about half the ratio, and with a mutating half the validating one is traced.
 
     A Pod's uid decides for all of its reviews, and for its refund in another process: the API server draws it at
     random, so no tenant can choose it. The trace has the uid as its id. The mutating half of a new Pod has no uid yet:
@@ -38,8 +41,8 @@ class RatioSampler:
         trace_parent: TraceParent = TraceParent.FOLLOW,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        self._ratio = ratio
-        self._uid_below = _uid_below(ratio)
+        self._share = 1 - math.sqrt(1 - ratio)
+        self._uid_below = _uid_below(self._share)
         self._trace_parent = trace_parent
         self._draw = draw
         self._mutations = SampledMutations()
@@ -75,10 +78,10 @@ class RatioSampler:
         return trace
 
     def is_drawn(self, uid: str) -> bool:
-        """Return whether the ratio selects the Pod with this uid; without one, at random."""
+        """Return whether a review of the Pod with this uid is drawn; without one, at random."""
         if len(uid) == _UUID_LENGTH:
             return uid[-_DRAWN_DIGITS:] < self._uid_below
-        return self._draw() < self._ratio
+        return self._draw() < self._share
 
     def _has_room(self, now_ns: int) -> bool:
         """Return whether one more sampled parent may be followed in this second; count the result."""
@@ -106,10 +109,10 @@ def new_span_id() -> str:
     return f"{random.getrandbits(64) or 1:016x}"
 
 
-def _uid_below(ratio: float) -> str:
-    """Return the text that the last digits of `ratio` of all uids are less than."""
+def _uid_below(share: float) -> str:
+    """Return the text that the last digits of `share` of all uids are less than."""
     top = 16**_DRAWN_DIGITS
-    below = round(ratio * top)
+    below = round(share * top)
     return "g" if below >= top else f"{below:0{_DRAWN_DIGITS}x}"  # "g" is greater than any digit
 
 

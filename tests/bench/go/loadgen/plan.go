@@ -52,6 +52,8 @@ type CallPlan struct {
 	Path   string   `json:"path"`
 	Bodies []string `json:"bodies"`
 	Expect Expect   `json:"expect"`
+	// Traceparent is the header of that name, which is not sent if it is empty.
+	Traceparent string `json:"traceparent"`
 }
 
 // Expect is what an answer must be.

@@ -30,7 +30,7 @@ func run(plan *Plan) (*Result, error) {
 	for _, call := range plan.Calls {
 		templates := make([]*Template, len(call.Bodies))
 		for index, body := range call.Bodies {
-			templates[index] = newTemplate(plan, call.Path, body)
+			templates[index] = newTemplate(plan, &call, body)
 		}
 		load.calls = append(load.calls, Call{templates, call.Expect})
 	}

@@ -49,14 +49,19 @@ type Template struct {
 	reviewUIDs, podUIDs, suffixes []int
 }
 
-func newTemplate(plan *Plan, path, body string) *Template {
+func newTemplate(plan *Plan, call *CallPlan, body string) *Template {
 	authorization := ""
 	if plan.Credentials.Token != "" {
 		authorization = "Authorization: Bearer " + plan.Credentials.Token + "\r\n"
 	}
+	traceparent := ""
+	if call.Traceparent != "" {
+		traceparent = "Traceparent: " + call.Traceparent + "\r\n"
+	}
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: kube-apiserver-admission\r\n"+
 		"Content-Length: %d\r\nAccept: application/json, */*\r\n%s"+
-		"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n", path, len(body), authorization)
+		"Content-Type: application/json\r\n%sAccept-Encoding: gzip\r\n\r\n",
+		call.Path, len(body), authorization, traceparent)
 	request := []byte(head + body)
 	return &Template{
 		bytes:      request,
