@@ -56,6 +56,12 @@ def test_server_is_found_through_the_service_proxy(tmp_path: Path) -> None:
     assert done.err.startswith("server: service podgate-system/podgate-metrics through http://127.0.0.1:")
 
 
+def test_right_to_the_service_suffices(tmp_path: Path) -> None:
+    refused = json.dumps({"message": "configmaps is forbidden"}).encode()
+    with cluster(tmp_path, {**PROXIED, RECORD: (403, refused)}) as kubeconfig:
+        assert podgate("status", "--kubeconfig", kubeconfig).code == 0
+
+
 @pytest.mark.parametrize("command", [("breaker", "list"), ("quota", "show", "payment-api"), ("status", "ledger")])
 def test_each_command_finds_the_server(tmp_path: Path, command: tuple[str, ...]) -> None:
     with cluster(tmp_path, PROXIED) as kubeconfig:

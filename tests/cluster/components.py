@@ -16,7 +16,7 @@ _CONTROLLERS = (
     *("deployment", "replicaset", "replicationcontroller", "statefulset", "daemonset", "job", "cronjob"),
     *("garbage-collector", "pod-garbage-collector", "namespace", "node-lifecycle", "taint-eviction", "disruption"),
     *("serviceaccount", "serviceaccount-token", "root-ca-certificate-publisher", "resourcequota"),
-    *("endpointslice", "ttl-after-finished", "clusterrole-aggregation"),
+    *("endpoints", "endpointslice", "ttl-after-finished", "clusterrole-aggregation"),
 )
 
 Command = list[str | Path]
@@ -42,7 +42,9 @@ def etcd(binaries: Binaries, folder: Path, ports: Ports) -> Command:
     ]
 
 
-def kube_apiserver(binaries: Binaries, folder: Path, ports: Ports, admission: Path | None) -> Command:
+def kube_apiserver(
+    binaries: Binaries, folder: Path, ports: Ports, admission: Path | None, egress_socket: Path | None
+) -> Command:
     pki = folder / "pki"
     return [
         binaries.kube_apiserver,
@@ -56,7 +58,19 @@ def kube_apiserver(binaries: Binaries, folder: Path, ports: Ports, admission: Pa
         *(f"--service-account-key-file={pki / 'sa.pub'}", f"--service-account-signing-key-file={pki / 'sa.key'}"),
         "--shutdown-watch-termination-grace-period=1s",  # else watch requests delay a restart for a minute
         *([f"--admission-control-config-file={admission}"] if admission else []),
+        *([f"--egress-selector-config-file={_egress(folder, egress_socket)}"] if egress_socket else []),
     ]
+
+
+def _egress(folder: Path, socket: Path) -> Path:
+    """Write the configuration by which kube-apiserver connects to Pods and Services through an HTTP proxy."""
+    connection = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(socket)}}}
+    configuration = {
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [{"name": "cluster", "connection": connection}],
+    }
+    return write_json(folder / "egress.json", configuration)
 
 
 def kube_scheduler(binaries: Binaries, folder: Path, kubeconfig: Path) -> Command:

@@ -37,7 +37,8 @@ class ControlPlane(Access):
 
     The API server calls a webhook as the caller whose load balancer it uses (`plane.load_balancers["good"].port`).
     `admission` is another AdmissionConfiguration instead of `callers`. `folder` is deleted at the end.
-    `components` may be `API_ALONE`, which needs a third of the memory.
+    `components` may be `API_ALONE`, which needs a third of the memory. With `has_egress_proxy` the API server reaches
+    Pods and Services through the proxy at `egress_socket` (connect_proxy.py).
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ControlPlane(Access):
         folder: Path | None = None,
         components: Sequence[str] = COMPONENTS,
         environment: Mapping[str, str] = FEW_COLLECTIONS,
+        has_egress_proxy: bool = False,
     ) -> None:
         self.components = components
         self.environment = environment
@@ -55,6 +57,7 @@ class ControlPlane(Access):
         self.callers = callers or {}
         self.load_balancers: Mapping[str, LoadBalancer] = {}
         self.folder = folder or Path(tempfile.gettempdir()) / f"podgate-controlplane-{secrets.token_hex(4)}"
+        self.egress_socket = self.folder / "egress.sock" if has_egress_proxy else None
         self._binaries: Binaries = binaries()
         self._kubectl = self._binaries.kubectl
         self._balancers: LoadBalancers | None = None
@@ -150,7 +153,9 @@ class ControlPlane(Access):
             case "etcd":
                 return components.etcd(self._binaries, self.folder, self.ports)
             case "kube-apiserver":
-                return components.kube_apiserver(self._binaries, self.folder, self.ports, self.admission)
+                return components.kube_apiserver(
+                    self._binaries, self.folder, self.ports, self.admission, self.egress_socket
+                )
             case "kube-scheduler":
                 user = self.kubeconfig_for("system:kube-scheduler")
                 return components.kube_scheduler(self._binaries, self.folder, user)

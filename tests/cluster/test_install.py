@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from tests.app.test_status_command import DOCUMENT
 from tests.cli.command_runner import BIN, Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_configuration
+from tests.cluster.connect_proxy import connect_proxy
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.load_balancer import LoadBalancers
 from tests.cluster.processes import free_ports
 from tests.cluster.server import PODGATE, Server
+from tests.harness.canned_http import answering
 from tests.redis_servers import RedisServer
 from webhook.core.document.configmap import KEY, NAME
 from webhook.core.installation.objects import ObjectReference
@@ -122,7 +125,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     pki = folder / "pki"
     caller = Caller(pki / "kube-apiserver.crt", pki / "kube-apiserver.key", pki / "token")
     admission = admission_configuration(folder, {port: caller})
-    with ControlPlane(admission=admission, components=(*API_ALONE, CONTROLLERS)) as plane:
+    components = (*API_ALONE, CONTROLLERS)
+    with ControlPlane(admission=admission, components=components, has_egress_proxy=True) as plane:
         plane.create_namespace("shop")
         made = Cluster(plane, folder, port, plain_port)
         made.before = made.objects()
@@ -324,6 +328,62 @@ def test_each_way_in_the_cluster_can_be_installed_again_and_removed(cluster: Clu
     removed = cluster.uninstall()
     assert removed.code == 0, removed.err
     cluster.wait_for_nothing_left()
+
+
+VIEWER = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: viewer, namespace: podgate-system}
+rules:
+- {apiGroups: [""], resources: [services/proxy], resourceNames: ["http:podgate-metrics:plain"], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: viewer, namespace: podgate-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: viewer}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: a-viewer}]
+"""
+
+
+def test_server_in_the_cluster_is_found_through_its_service_with_one_right(cluster: Cluster, tmp_path: Path) -> None:
+    """The Pod of the shipped Deployment has the address of no Node, and the API server's proxy leads it to loopback."""
+    plane, pods = cluster.plane, f"/api/v1/namespaces/{NAMESPACE}/pods"
+    if plane.api.get(RECORD.path) is not None:
+        assert cluster.uninstall().code == 0
+    podgate("install", "--kubeconfig", plane.kubeconfig, "--pki", tmp_path / "pki", "--wait", "1s")
+    plane.kubectl("apply", "-f", "-", input=VIEWER)
+    viewer = plane.kubeconfig_for("a-viewer")
+    [pod] = plane.wait(lambda: plane.api.get(pods)["items"], "the Pod of the server", CONTROLLERS)
+    status = {
+        "phase": "Running",
+        "podIP": "10.64.0.9",
+        "podIPs": [{"ip": "10.64.0.9"}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    pod_path = f"{pods}/{pod['metadata']['name']}"
+    plane.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "somewhere"}})
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod["metadata"]["name"]}}
+    plane.api.request("POST", f"{pod_path}/binding", {**binding, "target": {"kind": "Node", "name": "somewhere"}})
+    code, answer = plane.api.request("PATCH", f"{pod_path}/status", {"status": status}, "application/merge-patch+json")
+    assert code == 200, answer
+    assert plane.egress_socket is not None
+    with (
+        answering({"/healthz": (200, b"ok"), "/status": (200, DOCUMENT)}) as url,
+        connect_proxy(plane.egress_socket, url.removeprefix("http://")) as addresses,
+    ):
+        found = plane.wait(lambda: ended(podgate("status", "--kubeconfig", viewer)), "the status", CONTROLLERS)
+    assert addresses == {"10.64.0.9:8081"}
+    assert json.loads(found.out) == json.loads(DOCUMENT)
+    assert f"server: service {NAMESPACE}/podgate-metrics through https://127.0.0.1:" in found.err
+    plane.delete(f"{pod_path}?gracePeriodSeconds=0", "/api/v1/nodes/somewhere")
+    plane.kubectl("delete", "-f", "-", input=VIEWER)
+    assert cluster.uninstall().code == 0
+    cluster.wait_for_nothing_left()
+
+
+def ended(done: Done) -> Done | None:
+    """Return a result with exit code 0."""
+    return done if done.code == 0 else None
 
 
 def test_missing_cert_manager_is_named(cluster: Cluster) -> None:

@@ -78,12 +78,15 @@ async def _candidates(kubeconfig: Path, stack: AsyncExitStack, tried: list[str])
 
         try:
             client = await kubernetes.connect(kubeconfig)
-            stack.push_async_callback(client.close)
-            in_cluster = kubernetes.ClusterPlainPort(client)
-            outside = await in_cluster.outside()
         except UserError as error:
             tried.append(str(error))
         else:
+            stack.push_async_callback(client.close)
+            in_cluster = kubernetes.ClusterPlainPort(client)
+            try:
+                outside = await in_cluster.outside()
+            except UserError as error:  # the right to the Service suffices
+                tried.append(str(error))
             if outside is not None:
                 yield at_url(outside)
             yield FoundServer(in_cluster.name, in_cluster.get)
