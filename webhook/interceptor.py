@@ -12,6 +12,7 @@ from msgspec import Struct
 from webhook.core.admission import charging, ownership, queueing, review, stages, workloads
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.evaluation import Evaluation, conclude
+from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
@@ -44,7 +45,7 @@ _IN_THREAD_BYTES = 512 << 10
 class Interceptor:
     """Reviews requests. The server, `podgate review`, `podgate replay` and the demo all call `review`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the ports that it connects
         self,
         policies: PolicySource,
         store: CounterStore,
@@ -52,11 +53,13 @@ class Interceptor:
         observer: Observer,
         on_uncounted: Callable[[Acquire], None] = lambda _: None,
         sample: TraceSampler = not_sampled,
+        *,
         queue: PodQueue | None = None,
+        is_releaser: Callable[[str], bool] = PODGATE_USERS.__contains__,
     ) -> None:
         """Create it. `on_uncounted` receives the charge of each Pod admitted although the store gave no answer.
 
-        `queue` is necessary for policies under which Pods wait.
+        `queue` is necessary for policies under which Pods wait; `is_releaser` names the users that release them.
         """
         self._policies = policies
         self._store = store
@@ -65,16 +68,17 @@ class Interceptor:
         self._on_uncounted = on_uncounted
         self._sample = sample
         self._large_pods = ThreadPoolExecutor(1, "large-pod")
+        exempt = partial(ownership.exempt, is_releaser=is_releaser)
         # The cheapest denials come first; the stage that charges comes last.
         self._pod_stages: dict[Half, tuple[Stage, ...]] = {
             Half.MUTATE: (
-                ("exempt", ownership.exempt),
+                ("exempt", exempt),
                 ("own", self._own),
                 *(() if queue is None else (("queue", partial(self._gate, queue)),)),
                 ("rewrite", self._rewrite),
             ),
             Half.VALIDATE: (
-                ("exempt", ownership.exempt),
+                ("exempt", exempt),
                 ("own", self._own),
                 ("breaker", self._breaker),
                 ("check", lambda evaluation: self._run(evaluation, stages.check)),

@@ -19,6 +19,8 @@ THREATS = [
     "Bad string match",
     "Old and new API versions",
     "pods/resize",
+    "Gate of a waiting Pod removed",
+    "Podgate's rights to Pods",
     "pods/ephemeralcontainers",
     "pods/binding",
     "pods/status",

@@ -187,6 +187,13 @@ WEBHOOK_DENIED = [
     for place in CONFIGURATIONS
     for verb in ("update", "delete")
 ]
+# `patch` removes the gate of a waiting Pod; `delete` is for Pods that have waited for `maxWait`.
+RELEASE_RIGHTS = [(verb, "pods", "") for verb in ("patch", "delete")]
+RELEASE_DENIED = [
+    *((verb, "pods", "default") for verb in ("get", "create", "update", "deletecollection")),
+    *(("patch", f"pods --subresource={name}", "default") for name in ("status", "resize", "ephemeralcontainers")),
+    *(("create", f"pods --subresource={name}", "default") for name in ("binding", "eviction", "exec")),
+]
 CAN = [
     *(
         (verb, f"configmaps/podgate-{name}", NAMESPACE)
@@ -199,6 +206,7 @@ CAN = [
     *((verb, "leases", NAMESPACE) for verb in ("create", "list", "update", "delete")),
     *((verb, "namespaces", "") for verb in ("list", "watch")),
     *((verb, "pods", "") for verb in ("list", "watch")),
+    *RELEASE_RIGHTS,
     ("create", "events.events.k8s.io", ""),
     *STATUS_RIGHTS,
     *WEBHOOK_RIGHTS,
@@ -216,7 +224,7 @@ CANNOT = [
     *((verb, "leases/podgate-leader", "default") for verb in ("get", "update", "create")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
     *((verb, "namespaces", "") for verb in ("create", "update", "patch", "delete")),
-    *((verb, "pods", "default") for verb in ("get", "create", "update", "patch", "delete")),
+    *RELEASE_DENIED,
     *((verb, "events.events.k8s.io", "") for verb in ("get", "list", "update", "patch", "delete")),
     ("get", "nodes", ""),
     ("create", "serviceaccounts --subresource=token", NAMESPACE),
@@ -236,6 +244,7 @@ CONTROLLER_CAN = [
     ("create", "leases", NAMESPACE),
     ("create", "events.events.k8s.io", NAMESPACE),
     *((verb, resource, "") for resource in ("pods", "namespaces") for verb in ("list", "watch")),
+    *RELEASE_RIGHTS,
     *STATUS_RIGHTS,
     *WEBHOOK_RIGHTS,
 ]
@@ -249,7 +258,7 @@ CONTROLLER_CANNOT = [
     *((verb, "leases", NAMESPACE) for verb in ("get", "list", "watch", "update", "delete")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
     *((verb, "namespaces", "") for verb in ("create", "update", "patch", "delete")),
-    *((verb, "pods", "default") for verb in ("get", "create", "update", "patch", "delete")),
+    *RELEASE_DENIED,
     ("create", "events.events.k8s.io", "default"),
     *((verb, "events.events.k8s.io", NAMESPACE) for verb in ("get", "list", "update", "patch", "delete")),
     ("get", "nodes", ""),
@@ -359,7 +368,12 @@ def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> No
     """The README deletes the binding that grants them."""
     controllers_site.run("kubectl delete clusterrolebinding podgate-in-memory podgate-webhooks-in-memory")
     try:
-        rights = [("list", "pods"), ("list", "servicestatuses.podgate.io"), *(one[:2] for one in WEBHOOK_RIGHTS)]
+        rights = [
+            ("list", "pods"),
+            ("patch", "pods"),
+            ("list", "servicestatuses.podgate.io"),
+            *(one[:2] for one in WEBHOOK_RIGHTS),
+        ]
         for verb, resource in rights:
             wait_for_answer(controllers_site, "no", ACCOUNT, verb, resource, "")
             wait_for_answer(controllers_site, "yes", CONTROLLER, verb, resource, "")

@@ -14,6 +14,7 @@ from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.certificates import CertificateController
 from webhook.app.telemetry import Telemetry
+from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.document import Purpose, configmap
 from webhook.policy.active_overrides import ActiveOverrides
 from webhook.policy.active_policy import ActivePolicy
@@ -75,6 +76,8 @@ class Sources:
     """Maintains certificates in the cluster while this process leads; None if it manages none."""
     purpose: Purpose = Purpose.SERVE
     """The command and setup that policies are checked for."""
+    is_releaser: Callable[[str], bool] = PODGATE_USERS.__contains__
+    """Whether a user may remove the gates of waiting Pods."""
     is_alone: bool = False
     """There is no cluster, and so no controller."""
 
@@ -110,10 +113,39 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
             is_unique=settings.kubeconfig is None,
             reports=telemetry.watched("leases"),
         )
-    loops = *followed.loops, events, *([servers.run] if servers is not None else [])
+    is_releaser, asking = _releasers(client, settings, telemetry)
+    loops = *followed.loops, events, *([servers.run] if servers is not None else []), *asking
     pods = kubernetes.WatchedPods(client, clock, reports=telemetry.watched("pods")) if in_process(settings) else None
     cluster_keys = kubernetes.ClusterKeys(client) if settings.cluster_keys else None
-    return replace(followed, loops=loops, lease=lease, servers=servers, pods=pods, cluster_keys=cluster_keys)
+    return replace(
+        followed,
+        loops=loops,
+        lease=lease,
+        servers=servers,
+        pods=pods,
+        cluster_keys=cluster_keys,
+        is_releaser=is_releaser,
+    )
+
+
+def _releasers(
+    client: "ApiClient", settings: Settings, telemetry: Telemetry
+) -> tuple[Callable[[str], bool], tuple[Loop, ...]]:
+    """Return whether a user may remove the gates of waiting Pods, and the loops that find out.
+
+    A server with counters in memory releases Pods itself: outside the cluster as the user of its kubeconfig.
+    """
+    known = PODGATE_USERS | {settings.controller_user}
+    if settings.kubeconfig is None or not in_process(settings):
+        return known.__contains__, ()
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    logs = telemetry.logs
+    own = kubernetes.OwnUser(
+        client,
+        on_trouble=lambda reason: logs.said("warning", "waiting Pods cannot be released yet", reason=reason),
+    )
+    return lambda user: user in known or user == own.name != "", (own.run,)
 
 
 def in_process(settings: ControllerSettings) -> bool:

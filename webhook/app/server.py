@@ -63,7 +63,13 @@ class ServerProcess:
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters, book_later = self._store.counters, self._store.book_later
         self._interceptor = Interceptor(
-            sources.policies, counters, sources.namespaces, observer, book_later, telemetry.sample
+            sources.policies,
+            counters,
+            sources.namespaces,
+            observer,
+            book_later,
+            telemetry.sample,
+            is_releaser=sources.is_releaser,
         )
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
         self._callers = None if is_reduced else open_callers(settings, telemetry, clock, sources)

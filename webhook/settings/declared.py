@@ -244,6 +244,12 @@ class Settings(ControllerSettings):
         "log every Nth review that is not a denial; 0: denials only, at most 10 per second, service and code",
         "100",
     )
+    controller_user: str | None = _setting(
+        read.user,
+        "user name of the controller, which alone may remove the gate of a waiting Pod; needed outside the cluster. The"
+        " service accounts of the manifests may always, and with --store memory this server's own user",
+        optional=True,
+    )
     record: Path | None = _setting(
         read.path, "file to which reviews are appended, without secrets, as events of podgate replay", optional=True
     )

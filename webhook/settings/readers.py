@@ -181,6 +181,12 @@ def claim(text: str) -> str:
     return text
 
 
+def user(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("write a user name of the cluster, such as kubernetes-admin")
+    return text
+
+
 def name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ValueError("write a name of small letters, digits and dashes, such as prod-eu-1")

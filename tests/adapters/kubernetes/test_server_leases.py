@@ -13,7 +13,7 @@ from tests.adapters.kubernetes.watching import Reported
 from tests.harness.fake_apiserver import LEASES, FakeApiServer, Fault, drop, fake_apiserver, hang, refuse, say, until
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ServerLeases, ServerLeaseTiming, connect
-from webhook.adapters.kubernetes.server_leases import lease_name
+from webhook.adapters.kubernetes.leases.server_leases import lease_name
 
 QUICK = ServerLeaseTiming(duration_seconds=3600, renew_seconds=0.01, request_seconds=5)
 OURS = {"app.kubernetes.io/name": "podgate", "podgate.io/part": "server"}

@@ -132,6 +132,7 @@ def test_updates_that_the_guard_denies_differ_in_a_field_of_the_conditions(
     differing = [
         old.labels.get(OUR_LABEL) != new.labels.get(OUR_LABEL),
         old.annotations.get(OUR_ANNOTATION) != new.annotations.get(OUR_ANNOTATION),
+        before["spec"].get("schedulingGates") != after["spec"].get("schedulingGates"),
         bool(old.spec.scheduling_gates)
         and any(before["spec"].get(field) != after["spec"].get(field) for field in JUDGED_WHILE_GATED),
     ]

@@ -1,4 +1,4 @@
-"""Kubernetes adapters: watches of ConfigMaps, Namespaces and Pods; Leases; ServiceStatuses; Events; credentials."""
+"""Kubernetes adapters: watches, Leases, ServiceStatuses, Events, credentials, gates of Pods."""
 
 import webhook.adapters.kubernetes.library  # noqa: F401  first: it bounds what the others import
 from webhook.adapters.kubernetes.api.client import connect
@@ -9,12 +9,14 @@ from webhook.adapters.kubernetes.cluster_objects import ClusterObjects
 from webhook.adapters.kubernetes.credentials import ClusterCredentials
 from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTiming
 from webhook.adapters.kubernetes.events.observer import Events
-from webhook.adapters.kubernetes.lease import Lease, LeaseTiming
+from webhook.adapters.kubernetes.leases.lease import Lease, LeaseTiming
+from webhook.adapters.kubernetes.leases.server_leases import ServerLeases, ServerLeaseTiming
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
 from webhook.adapters.kubernetes.overrides_configmap import ConfigMapOverrides, ConfigMapOverridesStore
+from webhook.adapters.kubernetes.pod_gates import PodGates
 from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
-from webhook.adapters.kubernetes.server_leases import ServerLeases, ServerLeaseTiming
+from webhook.adapters.kubernetes.self_subject_review import OwnUser
 from webhook.adapters.kubernetes.service_proxy import ClusterPlainPort
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurations
@@ -34,6 +36,8 @@ __all__ = [
     "Events",
     "Lease",
     "LeaseTiming",
+    "OwnUser",
+    "PodGates",
     "ServerLeaseTiming",
     "ServerLeases",
     "ServiceStatuses",

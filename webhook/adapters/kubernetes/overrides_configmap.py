@@ -9,6 +9,7 @@ from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot,
 from webhook.adapters.kubernetes.api.objects import LABELS, Listed
 from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
+from webhook.adapters.kubernetes.self_subject_review import own_user
 from webhook.core.document.configmap import (
     NAME,
     NAMESPACE,
@@ -22,7 +23,6 @@ from webhook.errors import UserError
 from webhook.ports import DocumentReceiver, WatchReports
 
 PLACE = f"configmap {NAMESPACE}/{OVERRIDES}"
-_WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _ALL = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _OVERRIDES = Collection(
     item=ConfigMap,
@@ -32,18 +32,6 @@ _OVERRIDES = Collection(
     right=f"list and watch configmaps named {OVERRIDES} in {NAMESPACE}",
     object_name=OVERRIDES,
 )
-
-
-class _UserInfo(msgspec.Struct, frozen=True):
-    username: str = ""
-
-
-class _SelfSubjectReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
-    user_info: _UserInfo = _UserInfo()
-
-
-class _SelfSubjectReview(msgspec.Struct, frozen=True):
-    status: _SelfSubjectReviewStatus = _SelfSubjectReviewStatus()
 
 
 class ConfigMapOverrides:
@@ -135,12 +123,10 @@ class ConfigMapOverridesStore:
         return True
 
     async def author(self) -> str | None:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         try:
-            found = decoded(await answer(self._client, "POST", _WHO, self._seconds, body=review), _SelfSubjectReview)
+            return await own_user(self._client, self._seconds) or None
         except ApiError:
             return None  # an older cluster, or no permission; the cluster's audit log has the user
-        return found.status.user_info.username or None
 
     async def policy(self) -> bytes | None:
         found = await self._get(NAME)

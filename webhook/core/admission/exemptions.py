@@ -1,5 +1,6 @@
 """Exemptions: Pods that no policy applies to, with the reason."""
 
+from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
@@ -7,7 +8,16 @@ from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, Policy
 
 EXEMPTIONS = ("namespace", "username", "runtimeClass", "daemonSet", "mirror")
 """The reasons for an exemption."""
+PODGATE_USERS = frozenset(f"system:serviceaccount:podgate-system:{name}" for name in ("podgate", "podgate-controller"))
+"""Users of Podgate's own processes in a cluster: the controller, and the server, which is both without Redis."""
 DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
+
+
+def releases(request: Request) -> bool:
+    """Return whether an UPDATE removes the gate of a waiting Pod."""
+    if request.operation != "UPDATE" or request.sub_resource or request.pod is None or request.old_pod is None:
+        return False
+    return has_queue_gate(request.old_pod) and not has_queue_gate(request.pod)
 
 
 def is_exempt_namespace(namespace: str, policy: Policy) -> bool:

@@ -1,8 +1,8 @@
 """Stages "exempt" and "own": requests outside any policy, exempt Pods, and the service that owns a Pod."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from webhook.core.admission import exemptions, mutation, validation
+from webhook.core.admission import exemptions, mutation, queueing, validation
 from webhook.core.admission.decision import Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
@@ -13,8 +13,11 @@ from webhook.core.policy.model import Service, Unmatched
 from webhook.core.policy_spec import Mode
 
 
-def exempt(evaluation: Evaluation) -> None:
-    """Decide requests that no policy applies to: other resources, exempt Pods, and Pods that are being deleted."""
+def exempt(evaluation: Evaluation, is_releaser: Callable[[str], bool] = exemptions.PODGATE_USERS.__contains__) -> None:
+    """Decide requests that no policy applies to: other resources, exempt Pods, and Pods that are being deleted.
+
+    Nor does one apply to the removal of a waiting Pod's gate by a user that `is_releaser`.
+    """
     request = evaluation.request
     if request.resource != "pods" or request.operation not in {"CREATE", "UPDATE"}:
         return evaluation.decide(
@@ -27,6 +30,8 @@ def exempt(evaluation: Evaluation) -> None:
         return evaluation.decide(Verdict.EXEMPT, "own", f"exempt by {evaluation.exemption}")
     if request.operation == "UPDATE" and evaluation.pod.metadata.deletion_timestamp is not None:
         return evaluation.decide(Verdict.ADMIT, "own", "the Pod is being deleted")
+    if exemptions.releases(request) and is_releaser(request.user):
+        return evaluation.decide(Verdict.ADMIT, "own", "Podgate releases the Pod, which it has charged")
     return None
 
 
@@ -89,7 +94,8 @@ def _unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None:
 def unowned(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:
     """Return the findings about a new Pod that no service owns."""
     named = evaluation.compiled.named_by_label(evaluation.pod)
-    return (() if named is None else validation.check_unowned(named)) + _no_service(evaluation, labels)
+    label = () if named is None else validation.check_unowned(named)
+    return label + queueing.check_gate(evaluation) + _no_service(evaluation, labels)
 
 
 def _no_service(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:

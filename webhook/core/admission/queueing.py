@@ -1,9 +1,9 @@
 """Stage "queue": a Pod that has to wait gets a scheduling gate; a gated Pod is registered instead of charged."""
 
-from webhook.core.admission import charging
+from webhook.core.admission import charging, validation
 from webhook.core.admission.decision import Finding, Verdict
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.admission.mutation import has_queue_gate
+from webhook.core.admission.mutation import QUEUE_GATE, has_queue_gate
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
@@ -55,6 +55,44 @@ def objection(plan: CounterPlan, receipt: Receipt) -> DeniedBy | None:
         return None
     is_queued = plan.queue.for_quota if receipt.refused is DeniedBy.QUOTA else plan.queue.for_breaker
     return receipt.refused if is_queued else None
+
+
+def check_gate(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """Return the warning about a new Pod, of a service or of none, that has the gate although it does not wait.
+
+    It is charged as if it had none. It is not denied: an override may have ended the queue since the gate was written.
+    """
+    service = evaluation.service
+    if not has_queue_gate(evaluation.pod) or (service is not None and evaluation.plan.queue is not None):
+        return ()
+    mode = Mode.WARN if service is None else validation.own_mode(service)
+    if service is not None and service.modes.all_disabled():
+        return ()
+    owner = "a Pod of no service does" if service is None else f"Pods of service {service.name} do"
+    message = (
+        f"{validation.GATE} has {QUEUE_GATE}, and {owner} not wait: leave the gate out; the Pod is not scheduled before"
+        " Podgate's controller removes it"
+    )
+    mode = Mode.WARN if mode is Mode.ENFORCE else mode
+    return (Finding(Code.IMMUTABLE, "placement", mode, message, validation.GATE, is_advice=True),)
+
+
+def check_resize(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """Return the violation by a resize that makes a waiting Pod larger: it may be charged already, or about to be."""
+    request, service = evaluation.request, evaluation.owner
+    mode = validation.gate_mode(service)
+    if request.sub_resource != "resize" or mode is None or not has_queue_gate(evaluation.pod):
+        return ()
+    asked = charging.acquire(evaluation, peek=True)
+    before = asked.resize_from or {}
+    larger = sorted(name for name, amount in asked.cost.items() if amount > before.get(name, 0))
+    if not larger:
+        return ()
+    message = (
+        f"service {service.name}: the Pod waits to be charged, and its {' and '.join(larger)} cannot grow meanwhile:"
+        " resize it once it is released, or create another one"
+    )
+    return (Finding(Code.IMMUTABLE, "placement", mode, message, "spec.containers[*].resources"),)
 
 
 def record_waiting(evaluation: Evaluation, asked: Acquire, *, is_accepted: bool) -> None:

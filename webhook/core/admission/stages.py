@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from webhook.core.admission import enforcement_preview, mutation, validation
+from webhook.core.admission import enforcement_preview, mutation, queueing, validation
 from webhook.core.admission.charging import event_source, unreadable_resources
 from webhook.core.admission.decision import Finding, Verdict, WouldWrite
 from webhook.core.admission.evaluation import Evaluation
@@ -106,11 +106,12 @@ def check(evaluation: Evaluation) -> None:
     try:
         if request.old_pod is None or request.operation == "CREATE":
             found = cached(evaluation, _checked, variant=evaluation.hash_known)
-            findings = record_check(evaluation, found)
+            findings = (*record_check(evaluation, found), *queueing.check_gate(evaluation))
         else:
-            findings = validation.guard(
+            guarded = validation.guard(
                 request.old_pod, evaluation.pod, service, resized=request.sub_resource == "resize"
             )
+            findings = (*guarded, *queueing.check_resize(evaluation))
     except ValueError as error:
         raise unreadable_resources(error) from None
     evaluation.add_findings("check", findings)

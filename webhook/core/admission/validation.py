@@ -6,18 +6,19 @@ from msgspec.structs import replace
 
 from webhook.core import container_resources, placement
 from webhook.core.admission.decision import Finding
-from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.admission.mutation import HASH_ANNOTATION, QUEUE_GATE, has_queue_gate
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import FailureMode, Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_spec import Mode, WhenOpen
 
 USERS_OWN = frozenset(
     {Code.PLACEMENT_CONFLICT, Code.PLACEMENT_CONTRADICTION, Code.NODE_NAME_SET, Code.RESOURCES_OUTSIDE}
 )
 """Violations written by the user; all others mean that the rewrite is missing or was undone."""
+GATE = "spec.schedulingGates"
 _LABEL = f"metadata.labels[{SERVICE_LABEL}]"
 _ANNOTATION = f"metadata.annotations[{HASH_ANNOTATION}]"
 
@@ -32,6 +33,18 @@ def own_mode(service: Service) -> Mode:
     of_each = (modes.placement, modes.resources, modes.quota, modes.breaker)
     in_force = {mode for stanza, mode in zip(stanzas, of_each, strict=True) if stanza is not None} or set(of_each)
     return next((mode for mode in (Mode.ENFORCE, Mode.WARN) if mode in in_force), Mode.AUDIT)
+
+
+def gate_mode(service: Service) -> Mode | None:
+    """Return the mode for Podgate's scheduling gate: the stricter one of what Pods wait for; None for neither.
+
+    A Pod may wait although its service's Pods no longer do: it is not charged yet.
+    """
+    quota, breaker = service.quota or service.pool, service.breaker
+    modes = {service.modes.quota} if quota else set[Mode]()
+    if breaker is not None and breaker.when_open is WhenOpen.QUEUE:
+        modes.add(service.modes.breaker)
+    return next((mode for mode in (Mode.ENFORCE, Mode.WARN, Mode.AUDIT) if mode in modes), None)
 
 
 def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...]:
@@ -134,7 +147,7 @@ def _label(carried: str, service: Service) -> Finding:
 
 
 def guard(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tuple[Finding, ...]:
-    """Return the violations by an UPDATE: changed label or annotation, placement of a gated Pod, resize out of range.
+    """Return the violations by an UPDATE: a changed field of Podgate's, placement of a gated Pod, resize out of range.
 
     A Pod may be older than the policy: violations that it already had are not reported.
     """
@@ -153,11 +166,24 @@ def guard(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tup
         )
         if before != after
     ]
+    findings += _released(old, new, service)
     if resized or old.spec.scheduling_gates:
         concern = "resources" if resized else "placement"
         mode, newly = _owed(new, service, concern, old)
         findings += _findings(newly, service, concern, mode)
     return tuple(findings)
+
+
+def _released(old: Pod, new: Pod, service: Service) -> Iterator[Finding]:
+    """Yield the violation by the removal of Podgate's gate: its controller's own removals are not checked."""
+    mode = gate_mode(service)
+    if mode is None or not has_queue_gate(old) or has_queue_gate(new):
+        return
+    message = (
+        f"service {service.name}: {GATE} had {QUEUE_GATE}, which only Podgate removes, once the Pod is charged:"
+        f" wait, delete the Pod, or have an admin run podgate quota grant {service.name}"
+    )
+    yield Finding(Code.IMMUTABLE, "placement", mode, message, GATE)
 
 
 def _quoted(value: str | None) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from webhook.core.admission import exemptions, mutation, ownership, stages, validation
+from webhook.core.admission import exemptions, mutation, ownership, queueing, stages, validation
 from webhook.core.admission.decision import Decision, Dependence, Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.evaluation import conclude as conclude_review
@@ -95,7 +95,7 @@ def _objections(evaluation: Evaluation) -> tuple[Finding, ...]:
         )
         rewritten = mutation.patched(pod, patch)
         found = stages.record_check(evaluation, stages.check_new(rewritten, service, hash_known=True))
-        return (*_forged_label(pod, service), *found)
+        return (*_forged_label(pod, service), *found, *queueing.check_gate(evaluation))
     except ValueError as error:
         raise BadReviewError(f"AdmissionReview.request.object: the template's resources: {error}") from None
 

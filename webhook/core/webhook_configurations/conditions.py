@@ -6,7 +6,7 @@ Source: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions, 1.36.
 
 from collections.abc import Iterator
 
-from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
+from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 from webhook.core.policy.model import Exemptions
@@ -57,6 +57,7 @@ def of_new_pods(name: str, expression: str) -> Iterator[Condition]:
 def of_updates() -> Iterator[Condition]:
     """Yield the conditions that skip an UPDATE that is always admitted: finalizers must work without the webhook."""
     yield _not_being_deleted()
+    # Podgate releases Pods while no server runs, too: its own removal of the gate differs in nothing else.
     gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"
     judged = " ||\n  ".join(_differs(f"spec.?{field}") for field in JUDGED_WHILE_GATED)
     asked = (
@@ -64,7 +65,7 @@ def of_updates() -> Iterator[Condition]:
         "request.?subResource.orValue('') == 'resize'",
         _differs("metadata.?labels"),
         _differs(f"metadata.?annotations[?'{HASH_ANNOTATION}']"),
-        _differs("spec.?schedulingGates"),
+        f"{_differs('spec.?schedulingGates')} && !({is_one_of(_USER, PODGATE_USERS)})",
         f"{gated} && (\n  {judged}\n)",
     )
     yield _condition("judged-fields-differ", " ||\n".join(asked))

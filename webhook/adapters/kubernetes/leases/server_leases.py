@@ -25,7 +25,7 @@ from webhook.adapters.kubernetes.api.requests import (
     RefusedError,
     answer,
 )
-from webhook.adapters.kubernetes.lease_object import ALL, LeaseObject, LeaseSighting, absent, present, write
+from webhook.adapters.kubernetes.leases.lease_object import ALL, LeaseObject, LeaseSighting, absent, present, write
 from webhook.core.document.configmap import NAMESPACE
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.requests import TOO_MANY, ApiError, RefusedError
-from webhook.adapters.kubernetes.lease_object import PLACE, RIGHT, LeaseObject, LeaseSighting, read, write
+from webhook.adapters.kubernetes.leases.lease_object import PLACE, RIGHT, LeaseObject, LeaseSighting, read, write
 from webhook.errors import UserError
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition

@@ -1,0 +1,1 @@
+"""Leases: of the leader, and of the servers that share a store."""

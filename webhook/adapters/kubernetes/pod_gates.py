@@ -1,0 +1,85 @@
+"""Gates of waiting Pods: removed when a Pod is released, or the Pod is deleted, never another one of the same name."""
+
+from dataclasses import replace
+
+from kubernetes_asyncio.client import ApiClient
+
+from webhook.adapters.kubernetes.api.collection import Collection, listed
+from webhook.adapters.kubernetes.api.objects import Listed
+from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, UNPROCESSABLE, ApiError, RefusedError, answer
+from webhook.core.admission.mutation import QUEUE_GATE
+from webhook.core.kubernetes.pod import Pod
+from webhook.errors import GateError
+
+_PODS = Collection(
+    item=Pod, items=Listed[Pod], path="/api/v1/pods", name="pods", right="list pods in all namespaces", fields=""
+)
+_REQUEST_SECONDS = 5.0
+_ATTEMPTS = 3
+"""Attempts at a Pod whose other gates are removed at the same time."""
+
+
+class PodGates:
+    """A `ports.GateClient`. The first attempt expects Podgate's gate to be the Pod's first; only then is it read."""
+
+    def __init__(self, client: ApiClient, *, request_seconds: float = _REQUEST_SECONDS) -> None:
+        self._client = client
+        self._request_seconds = request_seconds
+
+    async def remove(self, namespace: str, name: str, uid: str) -> bool:
+        index = 0
+        try:
+            for _ in range(_ATTEMPTS):
+                if await self._remove_at(index, namespace, name, uid):
+                    return True
+                pod = await self._read(namespace, name)
+                if pod is None or pod.metadata.uid != uid:
+                    return False
+                gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
+                if QUEUE_GATE not in gates:
+                    return True
+                index = gates.index(QUEUE_GATE)
+        except ApiError as error:
+            if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+                return False
+            raise _failed("release", namespace, name, error, "patch pods in all namespaces") from error
+        raise GateError(f"pod {namespace}/{name}: cannot release: its gates changed {_ATTEMPTS} times meanwhile")
+
+    async def delete(self, namespace: str, name: str, uid: str) -> bool:
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        try:
+            await answer(self._client, "DELETE", _path(namespace, name), self._request_seconds, body=options)
+        except ApiError as error:
+            if isinstance(error, RefusedError) and error.status in {NOT_FOUND, CONFLICT}:
+                return False
+            raise _failed("delete", namespace, name, error, "delete pods in all namespaces") from error
+        return True
+
+    async def _remove_at(self, index: int, namespace: str, name: str, uid: str) -> bool:
+        """Remove the gate at an index; False if the Pod has another uid, or another gate there."""
+        gate = f"/spec/schedulingGates/{index}"
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "test", "path": f"{gate}/name", "value": QUEUE_GATE},
+            {"op": "remove", "path": gate},
+        ]
+        try:
+            await answer(self._client, "PATCH", _path(namespace, name), self._request_seconds, body=patch)
+        except RefusedError as error:
+            if error.status != UNPROCESSABLE:
+                raise
+            return False
+        return True
+
+    async def _read(self, namespace: str, name: str) -> Pod | None:
+        asked = replace(_PODS, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
+        found = await listed(self._client, asked, self._request_seconds)
+        return found.items[0] if found.items else None
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def _failed(what: str, namespace: str, name: str, error: ApiError, right: str) -> GateError:
+    return GateError(f"pod {namespace}/{name}: cannot {what}: {error.describe(right)}")
