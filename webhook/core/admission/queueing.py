@@ -63,17 +63,17 @@ def check_gate(evaluation: Evaluation) -> tuple[Finding, ...]:
     It is charged as if it had none. It is not denied: an override may have ended the queue since the gate was written.
     """
     service = evaluation.service
-    if not has_queue_gate(evaluation.pod) or (service is not None and evaluation.plan.queue is not None):
+    if not has_queue_gate(evaluation.pod):
         return ()
-    mode = Mode.WARN if service is None else validation.own_mode(service)
-    if service is not None and service.modes.all_disabled():
+    if service is not None and (evaluation.plan.queue is not None or service.modes.all_disabled()):
         return ()
     owner = "a Pod of no service does" if service is None else f"Pods of service {service.name} do"
     message = (
         f"{validation.GATE} has {QUEUE_GATE}, and {owner} not wait: leave the gate out; the Pod is not scheduled before"
         " Podgate's controller removes it"
     )
-    mode = Mode.WARN if mode is Mode.ENFORCE else mode
+    is_silent = service is not None and validation.own_mode(service) is Mode.AUDIT
+    mode = Mode.AUDIT if is_silent else Mode.WARN
     return (Finding(Code.IMMUTABLE, "placement", mode, message, validation.GATE, is_advice=True),)
 
 
