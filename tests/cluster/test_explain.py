@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 from tests.cluster.kwok import ZONE, node
 from tests.cluster.pod_starts import deploy
+from tests.redis_servers import RedisServer, names
 
 WEB, PLACED = "checkout", "reports"  # as on the page
 OPEN, SIZED, NOWHERE, FREE = (f"explain-{name}" for name in ("open", "sized", "nowhere", "free"))
@@ -39,6 +40,8 @@ services:
   match: {{namespaces: [{NOWHERE}]}}
   placement: {{nodeSelector: {{disk: optical}}}}
 """
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
 DEDICATED = "explain-dedicated"
 _MERGE = "application/merge-patch+json"
 _WAITING = {
@@ -48,11 +51,15 @@ _WAITING = {
 
 
 @pytest.fixture(scope="module")
-def shop(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
+def store_url(shared_redis: Callable[[str], RedisServer]) -> str:
+    return shared_redis(names()[0]).url
+
+
+@pytest.fixture(scope="module")
+def shop(plane: ControlPlane, identities: Identities, store_url: str) -> Iterator[Installation]:
     """Install Podgate, and create a workload or Pod for each fate."""
     namespaces = [WEB, OPEN, PLACED, SIZED, NOWHERE, FREE]
-    ports = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
-    with installed(plane, identities.files, POLICY, namespaces, arguments=ports) as installation:
+    with installed(plane, identities.files, POLICY, namespaces, arguments=flags(store_url)) as installation:
         installation.wait_for_calls()
         taint = {"key": DEDICATED, "value": "gpu", "effect": "NoSchedule"}
         plane.add_nodes(node(DEDICATED, [taint], zone="zone-a", **{DEDICATED: "yes"}))
@@ -60,6 +67,10 @@ def shop(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
         create_pods(installation)
         yield installation
         plane.delete(f"/api/v1/nodes/{DEDICATED}", f"/api/v1/namespaces/{NAMESPACE}/configmaps/podgate-overrides")
+
+
+def flags(store_url: str) -> tuple[str, ...]:
+    return ("--drain", "0s", "--decision-listen", "127.0.0.1:0", "--store", store_url, "--store-deadline", "10s")
 
 
 def create_workloads(installation: Installation) -> None:
@@ -263,3 +274,19 @@ def test_the_page_shows_what_the_command_prints(shop: Installation, story: int) 
     command, shown = STORIES[story]
     page = explained(shop, re.escape(shown.partition(":")[0]), *command.split())
     assert lasting(page) == lasting(shown)
+
+
+def test_decisions_of_a_dead_replica_are_explained_by_another(shop: Installation, store_url: str) -> None:
+    [first] = shop.servers
+
+    def by_record() -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(explain(shop, "pod", f"{PLACED}/fine", "-o", "json").out)
+        return document
+
+    decided, kept = by_record(), first.status()["decisions"]["kept"]
+    shop.plane.wait(lambda: first.status()["decisions"]["written"] >= kept, "the records to be written", first.name)
+    second = shop.start_server(*flags(store_url))
+    shop.stop_server(first, kill=True)
+    assert (decided["admission"]["source"], shop.servers) == ("record", [second])
+    shop.plane.wait(lambda: by_record()["admission"] == decided["admission"], "the second to know it", second.name)
+    assert by_record()["rules"] == decided["rules"]

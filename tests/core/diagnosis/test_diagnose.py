@@ -64,6 +64,10 @@ STATES: dict[str, tuple[Json, str]] = {
         },
         "GatedByOthers: example.com/wait: its owner must remove the gate",
     ),
+    "queued": (
+        {"spec": {"schedulingGates": [{"name": "example.com/wait"}, {"name": "podgate.io/quota"}]}},
+        "WaitingForQuota: it is charged, and its gate podgate.io/quota removed, when there is room",
+    ),
     "unschedulable": (
         {"conditions": condition(reason="Unschedulable", message="0/4 nodes are available.")},
         "Unschedulable: 0/4 nodes are available.",

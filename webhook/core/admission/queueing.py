@@ -10,6 +10,7 @@ from webhook.core.policy_spec import Mode
 from webhook.core.quota import Acquire, Cost, CounterPlan, DeniedBy, Receipt
 
 PRIORITY_ANNOTATION = "podgate.io/priority"
+WAITS = "waits: charged when it is released"
 PRIORITY_MAX = 1_000_000_000
 
 
@@ -98,7 +99,7 @@ def check_resize(evaluation: Evaluation) -> tuple[Finding, ...]:
 def record_waiting(evaluation: Evaluation, asked: Acquire, *, is_accepted: bool) -> None:
     """Decide about a gated Pod: it waits, or the queue is full."""
     if is_accepted:
-        return evaluation.decide(Verdict.QUEUE, "queue", "waits: charged when it is released")
+        return evaluation.decide(Verdict.QUEUE, "queue", WAITS)
     message = (
         f"service {evaluation.owner.name}: {asked.plan.waiting_max} Pods wait already, which is queue.maxPods: try"
         " again later, or have an admin raise the quota or maxPods"

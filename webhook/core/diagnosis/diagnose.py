@@ -4,6 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Verdict
+from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.diagnosis.admission import (
     AdmissionRecords,
     admission_records,
@@ -65,6 +66,8 @@ def _by_decision(admission: AdmissionReport, namespace: str) -> tuple[Fate, str]
             return Fate.DENIED, admission.message
         case Verdict.EXEMPT:
             return Fate.EXEMPT, exempt_text(admission, namespace)
+        case Verdict.QUEUE:
+            return Fate.WAITING_FOR_QUOTA, f"since {admission.at}, of service {admission.service}"
         case Verdict.UNMATCHED:
             return Fate.UNMATCHED, "no service of the policy matches it"
     return Fate.ADMITTED, f"{admission.at} by service {admission.service}"
@@ -141,7 +144,9 @@ def _notes(records: AdmissionRecords, around: Surroundings) -> tuple[Note, ...]:
 def _rules(records: AdmissionRecords, notes: tuple[Note, ...], around: Surroundings) -> tuple[dict[str, str], ...]:
     """Return the finding of each stage and rule, as `review --explain` does; () for a Pod too large for a record."""
     known = [(one, policy) for one in records if one is not None and (policy := around.policy(one.policy)) is not None]
+    final = records.validate.pod if records.validate is not None else None
+    is_gated = final is not None and has_queue_gate(final)
     try:
-        return tuple(trace([recomputed(record, policy) for record, policy in known], notes))
+        return tuple(trace([recomputed(record, policy, is_gated=is_gated) for record, policy in known], notes))
     except NotRecomputableError:
         return ()

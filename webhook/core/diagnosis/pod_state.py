@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.diagnosis.objects import ContainerStateReport, ReportedContainer, ReportedPod
 from webhook.core.diagnosis.report import ContainerReport, Fate, NodesReport, SchedulingReport
 from webhook.core.kubernetes.timestamps import microseconds
@@ -28,12 +29,17 @@ def pod_state(pod: ReportedPod, nodes: NodesReport | None, now_us: int) -> PodSt
             return PodState(Fate.FAILED, _failure(pod))
         case "Succeeded":
             return PodState(Fate.SUCCEEDED, "all containers have ended")
-    gates = gates_of(pod)
-    if gates:
-        return PodState(Fate.GATED_BY_OTHERS, f"{', '.join(gates)}: its owner must remove the gate")
+    if pod.spec.scheduling_gates:
+        return _gated(gates_of(pod))
     if not pod.spec.node_name:
         return _unscheduled(pod, nodes, now_us)
     return _started(pod)
+
+
+def _gated(gates: tuple[str, ...]) -> PodState:
+    if QUEUE_GATE in gates:
+        return PodState(Fate.WAITING_FOR_QUOTA, f"it is charged, and its gate {QUEUE_GATE} removed, when there is room")
+    return PodState(Fate.GATED_BY_OTHERS, f"{', '.join(gates)}: its owner must remove the gate")
 
 
 def gates_of(pod: ReportedPod) -> tuple[str, ...]:

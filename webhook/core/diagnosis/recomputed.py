@@ -5,7 +5,7 @@ Decisions are pure, so a record keeps only the Pod and the figures that came fro
 
 import msgspec
 
-from webhook.core.admission import ownership, stages
+from webhook.core.admission import ownership, queueing, stages
 from webhook.core.admission.decision import Decision, Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation, conclude
 from webhook.core.admission.mutation import HASH_ANNOTATION
@@ -22,14 +22,17 @@ class NotRecomputableError(Exception):
     """The record lacks the Pod: it was too large, or the review was about something else."""
 
 
-def recomputed(record: DecisionRecord, policy: CompiledPolicy) -> Decision:
-    """Return the decision of a record with the finding of each stage. `policy` is the one that decided."""
+def recomputed(record: DecisionRecord, policy: CompiledPolicy, *, is_gated: bool = False) -> Decision:
+    """Return the decision of a record with the finding of each stage. `policy` is the one that decided.
+
+    `is_gated`: the mutating half wrote the gate of the queue, which the record of the validating half shows.
+    """
     evaluation = _evaluation(record, policy)
     ownership.exempt(evaluation)
     if evaluation.verdict is None:
         ownership.find_owner(evaluation, record.namespace_labels)
     if evaluation.verdict is None and record.half is Half.MUTATE:
-        _rewrite(evaluation, record)
+        _rewrite(evaluation, record, is_gated=is_gated)
     elif evaluation.verdict is None:
         _validate(evaluation, record)
     return conclude(evaluation, "")
@@ -63,7 +66,9 @@ def _evaluation(record: DecisionRecord, policy: CompiledPolicy) -> Evaluation:
     return Evaluation(record.half, request, policy, carried in {None, policy.hash})
 
 
-def _rewrite(evaluation: Evaluation, record: DecisionRecord) -> None:
+def _rewrite(evaluation: Evaluation, record: DecisionRecord, *, is_gated: bool) -> None:
+    if is_gated:
+        queueing.gate(evaluation, "quota or breaker had no room")
     if record.degraded:
         evaluation.degraded = record.degraded
         evaluation.note("rewrite", f"{record.degraded}: preferred terms are left out")
@@ -84,6 +89,8 @@ def _validate(evaluation: Evaluation, record: DecisionRecord) -> None:
     stages.check(evaluation)
     if evaluation.verdict is None:
         evaluation.add_findings("charge", found)
+    if evaluation.verdict is None and record.decision is Verdict.QUEUE:
+        evaluation.decide(Verdict.QUEUE, "queue", queueing.WAITS)
     if evaluation.verdict is None:
         evaluation.decide(Verdict.ADMIT, "charge", _charge(record))
 

@@ -11,7 +11,7 @@ class Fate(StrEnum):
     """The token of a report, the most severe first. Of several Pods the most severe token is shown."""
 
     DENIED = "Denied"
-    # Pods that wait in a queue for quota belong here, before gates of others.
+    WAITING_FOR_QUOTA = "WaitingForQuota"
     GATED_BY_OTHERS = "GatedByOthers"
     UNSCHEDULABLE = "Unschedulable"
     FAILED = "Failed"
