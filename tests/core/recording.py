@@ -5,7 +5,7 @@ from tests.core.strategies import Json
 from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
 from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode, record_id
-from webhook.core.reporting.record_codec import RecordedPods
+from webhook.core.reporting.record_codec import RecordedPods, encoded
 from webhook.observers import Observers
 from webhook.ports import Review
 
@@ -33,8 +33,9 @@ class Recorder(Observers):
         assert review.request is not None
         at_us = NOW_US + len(self.lines) * 1000
         origin = RecordOrigin(record_id(at_us // 1000, 0, "a"), "a", at_us)
-        record = decision_record(review.decision, review.request, origin, review.stages)
-        self.lines.insert(0, RecordedPods().encoded(record, review.decision, review.request).json)
+        parts = RecordedPods().of(review.decision, review.request)
+        record = decision_record(review.decision, review.request, origin, review.stages, owner=parts.controller)
+        self.lines.insert(0, encoded(record, parts, review.decision, review.request).json)
 
     @property
     def records(self) -> list[DecisionRecord]:

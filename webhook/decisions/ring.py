@@ -7,7 +7,7 @@ from webhook.core.breaker import Transition
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.core.reporting.decision_record import RecordOrigin, decision_record, record_id
-from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods
+from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods, encoded
 from webhook.ports import Review
 
 RECORDS_MAX = 10_000
@@ -54,6 +54,7 @@ class DecisionRing:
         at_ms = max(at_us // 1000, self._last_ms)  # identifiers never go back, also if the clock does
         self._number = self._number + 1 if at_ms == self._last_ms else 0
         self._last_ms = at_ms
+        parts = self._pods.of(decision, request)
         record = decision_record(
             decision,
             request,
@@ -61,15 +62,16 @@ class DecisionRing:
             review.stages,
             "" if review.trace is None else review.trace.span.trace_id,
             self.labels(decision.namespace),
+            parts.controller,
         )
-        encoded = self._pods.encoded(record, decision, request)
+        kept = encoded(record, parts, decision, request)
         records = self._records
-        records.append(encoded)
-        self._bytes += encoded.size
+        records.append(kept)
+        self._bytes += kept.size
         while len(records) > self._records_max or self._bytes > BYTES_MAX:
             self._bytes -= records.popleft().size
         if self.on_record is not None:
-            self.on_record(encoded)
+            self.on_record(kept)
 
     def transitioned(self, transition: Transition) -> None:
         """Do nothing: a transition is no decision about a Pod."""

@@ -9,6 +9,7 @@ from tests.core.reporting.test_replay_record import POD, SECRET
 from tests.core.reviewing import Gate, body, policy_of
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.reporting import record_codec
 from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode, record_id
 from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods
 from webhook.observers import Observers
@@ -50,15 +51,12 @@ async def reviewed(half: Half, *requests: dict[str, Any]) -> list[Review]:
 
 def encoded(review: Review, pods: RecordedPods | None = None) -> EncodedRecord:
     assert review.request is not None
+    parts = (pods or RecordedPods()).of(review.decision, review.request)
+    origin = RecordOrigin("1800000000123-007-podgate-a", "podgate-a", AT_US)
     record = decision_record(
-        review.decision,
-        review.request,
-        RecordOrigin("1800000000123-007-podgate-a", "podgate-a", AT_US),
-        review.stages,
-        "0af7",
-        {"team": "a"},
+        review.decision, review.request, origin, review.stages, "0af7", {"team": "a"}, parts.controller
     )
-    return (pods or RecordedPods()).encoded(record, review.decision, review.request)
+    return record_codec.encoded(record, parts, review.decision, review.request)
 
 
 def record_of(review: Review) -> DecisionRecord:
@@ -98,7 +96,7 @@ async def test_limits_have_the_figures_of_the_denial() -> None:
     record = record_of(denied)
     pods, memory = record.limits
     assert record.decision is Verdict.DENY
-    assert record.codes == ["QuotaExceeded"]
+    assert list(record.codes) == ["QuotaExceeded"]
     assert (pods.hard, pods.used, pods.asked, pods.over) == (1, 1, 1, True)
     assert f"hard {pods.hard}, used {pods.used}, asked {pods.asked}" in record.status.message
     assert pods.free_at in record.status.message
@@ -118,7 +116,7 @@ async def test_record_of_the_mutating_half_has_the_generated_name_and_no_uid() -
 
 
 async def test_identifiers_are_in_the_order_of_time() -> None:
-    ids = [record_id(999, 0, "b"), record_id(1000, 1, "b"), record_id(1000, 2, "a"), record_id(1001, 0, "a")]
+    ids = [record_id(*one) for one in ((1_000, 9, "b"), (1_001, 1, "b"), (1_001, 2, "a"), (1_001, 10, "a"))]
     assert ids == sorted(ids)
 
 

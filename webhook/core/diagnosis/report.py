@@ -4,7 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from webhook.core.reporting.decision_record import RecordedBreaker, RecordedLimit
+from webhook.core.reporting.decision_record import RecordedBreaker
+from webhook.core.reporting.limit_record import RecordedLimit
 
 
 class Fate(StrEnum):

@@ -6,13 +6,12 @@ It has no field for environment, arguments, images, volumes or annotation values
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from webhook.core.admission.decision import Decision, Half, Verdict
+from webhook.core.admission.decision import Decision, Finding, Half, Verdict
 from webhook.core.admission.messages.denials import utc
 from webhook.core.admission.review import Request
 from webhook.core.breaker import BreakerView
@@ -20,14 +19,13 @@ from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_response import ALLOWED
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import Acquire, Holder, Receipt, Use
-from webhook.core.quota.pod_cost import shown
+from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.pod_record import controlling_owner
 
 _ABSENT = Raw(b"null")
 
 
-class RecordOrigin(NamedTuple):
+class RecordOrigin(Struct, frozen=True, gc=False):
     """The identifier of a record, the replica that decided, and the moment."""
 
     id: str
@@ -37,7 +35,7 @@ class RecordOrigin(NamedTuple):
 
 def record_id(at_ms: int, number: int, replica: str) -> str:
     """Return the identifier of a replica's record with that number in its millisecond; as texts in order of time."""
-    return f"{at_ms:013d}-{number:03d}-{replica}"
+    return f"{at_ms}-{number:03d}-{replica}"
 
 
 class RecordedController(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -60,26 +58,6 @@ class RecordedFinding(Struct, frozen=True, gc=False, omit_defaults=True):
     mode: Mode
     message: str
     field: str = ""
-
-
-class RecordedLimit(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """Use of one limit after the decision, in the amounts of the denial's text.
-
-    `name` is the pool's or the service's. `over`: the Pod exceeds it; then it fits from `free_at`, never, or, if
-    neither is set, when enough live Pods have ended.
-    """
-
-    of: Holder
-    name: str
-    window: str
-    resource: str
-    hard: int | str
-    used: int | str
-    asked: int | str = 0
-    surge: int | str = 0
-    over: bool = False
-    free_at: str = ""
-    never: bool = False
 
 
 class RecordedBreaker(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
@@ -151,6 +129,7 @@ class DecisionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="
         return replace(pod, metadata=replace(pod.metadata, name=name, uid=self.uid))
 
 
+_NO_FINDINGS: tuple[Sequence[Code], Sequence[RecordedFinding]] = (), ()
 _STATUS_ALLOWED = RecordedStatus(ALLOWED.code)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(DecisionRecord)
@@ -163,10 +142,13 @@ def decision_record(
     stages: Sequence[tuple[str, int]] = (),
     trace_id: str = "",
     namespace_labels: Mapping[str, str] | None = None,
+    owner: RecordedController | None = None,
 ) -> DecisionRecord:
-    """Return the record of a review, without the Pod. `stages` are names and ends, in nanoseconds after the start."""
+    """Return the record of a review, without Pods and limits, which `record_codec` adds.
+
+    `stages` are names and ends, in nanoseconds after the start; `owner` is `controller_of` the Pod.
+    """
     pod, status, receipt, findings = request.pod, decision.status, decision.receipt, decision.findings
-    owner = None if pod is None else controlling_owner(pod)
     view = None if receipt is None else receipt.breaker
     # In the order of the fields: by keyword it takes three times as long.
     return DecisionRecord(
@@ -185,15 +167,12 @@ def decision_record(
         decision.sub_resource,
         decision.dry_run,
         decision.pod_uid,
-        None if owner is None else RecordedController(owner.kind, owner.name, owner.uid),
+        owner,
         decision.workload,
-        list(dict.fromkeys([finding.code for finding in findings])) if findings else (),
-        [RecordedFinding(one.code, one.concern, one.mode, one.message, one.field) for one in findings]
-        if findings
-        else (),
+        *(_findings(findings) if findings else _NO_FINDINGS),
         decision.exemption,
         decision.degraded,
-        () if receipt is None or decision.asked is None else _limits(decision.asked, receipt),
+        (),  # limits
         None if view is None else _breaker(view),
         decision.uncounted,
         _durations(stages),
@@ -211,12 +190,22 @@ def decode(raw: bytes) -> DecisionRecord:
     return _decoder.decode(raw)
 
 
+def controller_of(pod: Pod) -> RecordedController | None:
+    owner = controlling_owner(pod)
+    return None if owner is None else RecordedController(owner.kind, owner.name, owner.uid)
+
+
+@lru_cache(maxsize=256)  # Pods that are denied together mostly have the same findings
+def _findings(findings: tuple[Finding, ...]) -> tuple[Sequence[Code], Sequence[RecordedFinding]]:
+    codes = tuple(dict.fromkeys(finding.code for finding in findings))
+    return codes, tuple(RecordedFinding(one.code, one.concern, one.mode, one.message, one.field) for one in findings)
+
+
 def _durations(stages: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    durations, begin_us = [], 0
+    durations, begin_ns = [], 0
     for name, end_ns in stages:
-        end_us = end_ns // 1000
-        durations.append((name, end_us - begin_us))
-        begin_us = end_us
+        durations.append((name, (end_ns - begin_ns) // 1000))
+        begin_ns = end_ns
     return durations
 
 
@@ -224,42 +213,3 @@ def _durations(stages: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 def _breaker(view: BreakerView) -> RecordedBreaker:
     until = utc(view.open_until_us) if view.open_until_us else ""
     return RecordedBreaker(view.state, view.generation, until, view.reason)
-
-
-def _limits(asked: Acquire, receipt: Receipt) -> list[RecordedLimit]:
-    """Return the use of each limit of the plan; of those exceeded only, if the store did not report the others."""
-    plan, cost = asked.plan, asked.cost
-    over = {(use.of, use.window, use.resource): use for use in receipt.over} if receipt.over else {}
-    if len(receipt.used) != len(plan.limits):
-        return [_exceeded(use, plan.service) for use in receipt.over]
-    rows = []
-    for (holder, window, limit), used in zip(plan.limits, receipt.used, strict=True):
-        use = over.get((holder, window.name, limit.resource)) if over else None
-        if use is not None:
-            rows.append(_exceeded(use, plan.service))
-            continue
-        name = plan.pool.name if holder is Holder.POOL and plan.pool is not None else plan.service
-        resource = limit.resource
-        amounts = _shown(resource, limit.hard), _shown(resource, used), _shown(resource, cost.get(limit.counts, 0))
-        rows.append(RecordedLimit(holder, name, window.name, resource, *amounts))
-    return rows
-
-
-def _exceeded(use: Use, service: str) -> RecordedLimit:
-    resource = use.resource
-    return RecordedLimit(
-        use.of,
-        use.name or service,
-        use.window,
-        resource,
-        _shown(resource, use.hard),
-        _shown(resource, use.used),
-        _shown(resource, use.asked),
-        _shown(resource, use.surge) if use.surge else 0,
-        over=True,
-        free_at=utc(use.free_at_us) if use.free_at_us else "",
-        never=use.free_at_us is None,
-    )
-
-
-_shown = lru_cache(maxsize=4096)(shown)

@@ -8,7 +8,7 @@ import click
 from webhook.core.diagnosis import Fate, Report
 from webhook.core.diagnosis.report import AdmissionReport, NodeFilter, NodesReport, RewrittenField, StartReport
 from webhook.core.quota import Holder
-from webhook.core.reporting.decision_record import RecordedLimit
+from webhook.core.reporting.limit_record import RecordedLimit
 
 _COLUMN = 12
 _MOST_FIELDS = 6
