@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click import unstyle
 
 from tests.cli.command_runner import Done, podgate
 from tests.core.recording import POLICY_TEXT, RecordedShop
+from webhook.core.diagnosis import PodFacts, Surroundings, diagnose
+from webhook.core.diagnosis.objects import ReportedPod, ReportedPodStatus
+from webhook.core.kubernetes.pod import PodMetadata
+from webhook.offline.output.pod_report_page import report_page
 
 UID = "00000000-0000-4000-8000-0000000000a1"
 DENIAL = "QuotaExceeded: service web: pods in 1m: hard 1, used 1, asked 1; could pass from "
@@ -127,3 +132,11 @@ def test_bad_input_is_exit_2_with_a_remedy(name: str) -> None:
 def test_line_that_is_no_record_is_named() -> None:
     Path("records.jsonl").write_text('{"id": 1}\n')
     assert explain("pod", "a").error.startswith("records.jsonl:1: no decision record: ")
+
+
+def test_control_characters_of_a_tenant_do_not_reach_the_terminal() -> None:
+    status = ReportedPodStatus("Failed", "Evicted", "\x1b[2Jcleared")
+    pod = ReportedPod(PodMetadata("web", namespace="shop"), status=status)
+    report = diagnose(PodFacts("shop", "web", pod=pod), Surroundings(0))
+    assert report is not None
+    assert unstyle(report_page(report)).startswith("Failed: Evicted: \\x1b[2Jcleared\n")

@@ -247,7 +247,8 @@ def test_what_the_user_may_not_read_is_named(shop: Installation) -> None:
 
     shop.plane.wait(lambda: page().startswith("Unschedulable: 0/5 nodes are available"), "the viewer to read the Pod")
     assert "not read    nodes: you may not list nodes" in page()
-    nobody = podgate("explain", "pod", f"{NOWHERE}/lost", "--kubeconfig", shop.plane.kubeconfig_for("nobody"))
+    kubeconfig = shop.plane.kubeconfig_for("nobody")
+    nobody = podgate("explain", "pod", f"{NOWHERE}/lost", "--kubeconfig", kubeconfig, "--server", NO_RECORDS)
     assert nobody.code == 4
     assert "not read: pod lost: you may not get pod lost" in nobody.err
 

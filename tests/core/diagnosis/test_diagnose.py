@@ -239,6 +239,8 @@ def test_most_severe_pod_of_a_workload_is_shown() -> None:
     found = workload(replica_set(2, 2), *pods)
     assert found.summary == "1 of 2 Pods: web-u3 container c: CrashLoopBackOff: 1 restart: back-off 10s"
     assert list(found.pods) == ["Failed", "Running"]
+    one = PodFacts("shop", "web-u1", pod=stored(**RUNS), records=tuple(SHOP.recorder.records))
+    assert workload(replica_set(1, 1), one).rules == report(stored()).rules, "the Pod that is shown is not brief"
 
 
 def test_workload_that_wants_no_pods_says_so() -> None:

@@ -14,16 +14,18 @@ from webhook.core.diagnosis.report import AdmissionReport, Fate, Report, ReportS
 
 def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | None:
     """Return the report on a workload; None if neither the cluster nor a record knows it."""
-    reports = [report for one in facts.pods if (report := diagnose(one, around)) is not None]
+    pods = [(report, one) for one in facts.pods if (report := diagnose(one, around, is_brief=True)) is not None]
+    reports = [report for report, _ in pods]
     refused, missing = _refused(facts, around)
     if not facts.owners and not reports and refused is None:
         return None
     wanted = sum(owner.wanted for owner in facts.owners)
-    counts = Counter({str(one.token): 0 for one in reports})
-    counts.update(str(one.token) for one in reports)
+    counts = Counter(str(one.token) for one in reports)
     if refused is not None and missing:
         counts[str(refused.token)] += missing
     worst: Report | None = min((*reports, *(() if refused is None else (refused,))), key=_severity, default=None)
+    whole = next((diagnose(one, around) for report, one in pods if report is worst), None)
+    worst = whole or worst
     subject = ReportSubject(facts.kind, facts.namespace, facts.name)
     if worst is None:
         text = "it wants no Pods" if not wanted else f"none of {wanted} Pods exists, and nothing says why"

@@ -9,6 +9,7 @@ from webhook.core.diagnosis import Fate, Report
 from webhook.core.diagnosis.report import AdmissionReport, NodeFilter, NodesReport, RewrittenField, StartReport
 from webhook.core.quota import Holder
 from webhook.core.reporting.limit_record import RecordedLimit
+from webhook.support.sanitize import printable
 
 _COLUMN = 12
 _MOST_FIELDS = 6
@@ -24,9 +25,9 @@ _SOURCES = {
 def report_page(report: Report, width: int | None = None, *, with_rules: bool = False) -> str:
     """Return the page; lines are broken at `width`."""
     colour = "red" if report.token in _BAD else "green" if report.token in _FINE else "yellow"
-    lines = [click.style(f"{report.token}:", fg=colour) + f" {report.summary}"]
+    lines = [click.style(f"{report.token}:", fg=colour) + f" {printable(report.summary)}"]
     for label, text in _parts(report, with_rules=with_rules):
-        lines += _row(label, text, width)
+        lines += _row(label, printable(text), width)  # a tenant writes names and messages
     return "\n".join(lines)
 
 
