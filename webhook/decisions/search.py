@@ -15,7 +15,9 @@ _AT_ONCE = 100
 _PAGE = 200
 _SECONDS_MAX = 3.0
 _LATE_MS = 60_000
-"""Records are written to the store within this time, and clocks of replicas differ by less."""
+"""Records are written to the store within this time, unless it did not answer for longer."""
+_AHEAD_MS = 5_000
+"""No replica's clock is more ahead of the store's."""
 
 
 class OwnRecords(Protocol):
@@ -92,7 +94,7 @@ class DecisionSearch:
             if page.next_page is None:
                 return ""
             # A record is older than its writing, but for the differences of clocks.
-            written_ms = page.records[-1].written_ms + _LATE_MS
+            written_ms = page.records[-1].written_ms + _AHEAD_MS
             if written_ms < max(query.since_ms, _oldest_wanted_ms(found, query.limit)):
                 return ""
             if self._now() > ends_at:
