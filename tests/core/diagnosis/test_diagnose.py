@@ -227,6 +227,12 @@ def test_refusal_by_somebody_else_is_told_apart() -> None:
     assert quota.summary == '1 of 1 Pods: not by Podgate: pods "web-" is forbidden: exceeded quota: q'
 
 
+def test_call_that_fails_is_no_refusal_by_somebody_else() -> None:
+    failed = 'Internal error occurred: failed calling webhook "validate-closed.podgate.io": Post "https://a/": refused'
+    found = workload(replica_set(1, 0, failed), records=False)
+    assert found.summary == '1 of 1 Pods: the API server cannot call Podgate: Post "https://a/": refused'
+
+
 def test_event_of_a_failure_that_is_over_is_no_refusal() -> None:
     found = workload(replica_set(1, 1), PodFacts("shop", "web-u1", pod=stored(**RUNS)), message=denial(QUOTA))
     assert found.token is Fate.RUNNING

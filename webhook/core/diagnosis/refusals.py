@@ -9,6 +9,7 @@ from webhook.core.diagnosis.objects import ReportedEvent, ReportedOwner
 from webhook.core.findings import Code
 
 _DENIED = re.compile(r'admission webhook "(?P<webhook>[^"]+)" denied the request: (?P<text>.*)', re.DOTALL)
+_NOT_CALLED = re.compile(r'failed calling webhook "(?P<webhook>[^"]+)": (?P<text>.*)', re.DOTALL)
 _OURS = ".podgate.io"
 _KEEPS_A_CONDITION = frozenset({"ReplicaSet", "ReplicationController"})
 
@@ -20,10 +21,19 @@ class CreateFailure(Struct, frozen=True):
     message: str
     code: str
     webhook: str = ""
+    was_called: bool = True
+    """Whether the webhook answered: otherwise the API server could not call it."""
 
     @property
     def is_ours(self) -> bool:
-        return self.webhook.endswith(_OURS)
+        return self.was_called and self.webhook.endswith(_OURS)
+
+    @property
+    def by(self) -> str:
+        """Who refused it, "" for Podgate."""
+        if self.is_ours:
+            return ""
+        return "the API server cannot call Podgate: " if self.webhook.endswith(_OURS) else "not by Podgate: "
 
 
 def refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFailure | None:
@@ -42,6 +52,9 @@ def refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFail
 
 def _refusal(at: str, message: str) -> CreateFailure:
     found = _DENIED.search(message)
+    not_called = _NOT_CALLED.search(message)
+    if not_called is not None:
+        return CreateFailure(at, not_called["text"], "", not_called["webhook"], was_called=False)
     if found is None:
         return CreateFailure(at, message.removeprefix("Error creating: "), "")
     webhook, text = found["webhook"], found["text"]

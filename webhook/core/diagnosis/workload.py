@@ -86,11 +86,10 @@ def _by_refusal(facts: WorkloadFacts, owner: ReportedOwner, found: CreateFailure
     report = _by_records(of_owner, around) if found.is_ours else None
     if report is not None and report.admission is not None and report.admission.codes[:1] == (found.code,):
         return report
-    by = "" if found.is_ours else "not by Podgate: "
     admission = AdmissionReport(
         "event", Verdict.DENY, at=found.at, codes=(found.code,) if found.code else (), message=found.message
     )
     subject = ReportSubject(
         "Pod", facts.namespace, f"{owner.metadata.name}-", owner=f"{owner.kind}/{owner.metadata.name}"
     )
-    return Report(Fate.DENIED, f"{by}{found.message}", subject, admission=admission, unread=dict(around.unread))
+    return Report(Fate.DENIED, f"{found.by}{found.message}", subject, admission=admission, unread=dict(around.unread))
