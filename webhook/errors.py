@@ -51,6 +51,14 @@ class GateError(Exception):
     """The gate of a Pod could not be removed, or the Pod not be deleted; a retry may succeed."""
 
 
+class ControllerAccessError(Exception):
+    """A workload controller cannot be read or woken; `retry_after_seconds` as above."""
+
+    def __init__(self, message: str, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class NoPolicyError(Exception):
     """No valid policy has been loaded."""
 

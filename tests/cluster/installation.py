@@ -25,6 +25,9 @@ CERTIFICATES_RBAC = MANIFESTS / "certificates" / "12-rbac-certificates.yaml"
 WEBHOOKS_RBAC = RBAC.with_name("11-rbac-webhooks.yaml")
 CONTROLLER_WEBHOOKS_RBAC = CONTROLLER_RBAC.with_name("12-rbac-webhooks.yaml")
 """Rights of the leader to write webhook configurations and CA bundles."""
+RETRIES_RBAC = RBAC.with_name("12-rbac-retries.yaml")
+CONTROLLER_RETRIES_RBAC = CONTROLLER_RBAC.with_name("13-rbac-retries.yaml")
+"""Rights of the leader to wake controllers whose Pods were denied."""
 SERVICE_ACCOUNT, CONTROLLER_ACCOUNT = "podgate", "podgate-controller"
 LEASE = "podgate-leader"
 HALVES = ("mutating", "validating")
@@ -87,7 +90,7 @@ class Installation:
 
     def start_controller(self, *arguments: str) -> Server:
         """Start a controller with the rights of the manifests, and wait until it listens."""
-        for rights in (CONTROLLER_RBAC, CONTROLLER_WEBHOOKS_RBAC, CERTIFICATES_RBAC):
+        for rights in (CONTROLLER_RBAC, CONTROLLER_WEBHOOKS_RBAC, CONTROLLER_RETRIES_RBAC, CERTIFICATES_RBAC):
             self.plane.apply_file(rights)
         controller_flags = (
             "--kubeconfig",
@@ -216,7 +219,7 @@ def installed(
     """Install Podgate with new namespaces and this policy, and uninstall it at the end."""
     for namespace in namespaces:
         plane.create_namespace(namespace)
-    for rights in (RBAC, WEBHOOKS_RBAC):
+    for rights in (RBAC, WEBHOOKS_RBAC, RETRIES_RBAC):
         plane.apply_file(rights)
     installation = Installation(plane, files, plane.load_balancers[load_balancer], policy, namespaces)
     installation.apply_policy(policy)

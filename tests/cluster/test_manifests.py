@@ -194,6 +194,23 @@ RELEASE_DENIED = [
     *(("patch", f"pods --subresource={name}", "default") for name in ("status", "resize", "ephemeralcontainers")),
     *(("create", f"pods --subresource={name}", "default") for name in ("binding", "eviction", "exec")),
 ]
+RETRY_RIGHTS = [
+    *((verb, "events", "") for verb in ("list", "watch")),
+    *(
+        (verb, f"{kind} --subresource=status", "")
+        for kind in (
+            *("replicasets.apps", "statefulsets.apps", "daemonsets.apps"),
+            *("jobs.batch", "replicationcontrollers"),
+        )
+        for verb in ("get", "patch")
+    ),
+]
+RETRY_DENIED = [
+    *((verb, kind, "") for kind in ("replicasets.apps", "jobs.batch") for verb in ("get", "list", "update", "patch")),
+    ("update", "replicasets.apps --subresource=status", ""),
+    ("patch", "deployments.apps --subresource=status", ""),
+    *((verb, "events", "") for verb in ("get", "create", "patch", "delete")),
+]
 CAN = [
     *(
         (verb, f"configmaps/podgate-{name}", NAMESPACE)
@@ -210,8 +227,10 @@ CAN = [
     ("create", "events.events.k8s.io", ""),
     *STATUS_RIGHTS,
     *WEBHOOK_RIGHTS,
+    *RETRY_RIGHTS,
 ]
 CANNOT = [
+    *RETRY_DENIED,
     *STATUS_DENIED,
     *WEBHOOK_DENIED,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("update", "patch", "delete")),
@@ -247,8 +266,10 @@ CONTROLLER_CAN = [
     *RELEASE_RIGHTS,
     *STATUS_RIGHTS,
     *WEBHOOK_RIGHTS,
+    *RETRY_RIGHTS,
 ]
 CONTROLLER_CANNOT = [
+    *RETRY_DENIED,
     *STATUS_DENIED,
     *WEBHOOK_DENIED,
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
@@ -366,7 +387,9 @@ async def test_with_cert_manager_the_leader_may_annotate_webhooks_and_read_no_se
 
 def test_server_with_redis_needs_no_rights_to_pods(controllers_site: Site) -> None:
     """The README deletes the binding that grants them."""
-    controllers_site.run("kubectl delete clusterrolebinding podgate-in-memory podgate-webhooks-in-memory")
+    controllers_site.run(
+        "kubectl delete clusterrolebinding podgate-in-memory podgate-webhooks-in-memory podgate-retries-in-memory"
+    )
     try:
         rights = [
             ("list", "pods"),

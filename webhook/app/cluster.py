@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings,
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
-    from webhook.adapters.kubernetes import Lease, ServerLeases
+    from webhook.adapters.kubernetes import HeldControllers, Lease, ServerLeases
 
 Loop = Callable[[], Awaitable[None]]
 
@@ -70,6 +71,8 @@ class Sources:
     webhooks: WebhookConfigurationClient | None = None
     """Client of the webhook configurations (leader only); None if they are left alone."""
     writes_webhooks: bool = False
+    held: "Callable[..., HeldControllers] | None" = None
+    """Makes a client of controllers whose Pods were denied, given its reports (leader only); None to wake none."""
     cluster_keys: KeyPublisher | None = None
     """Publisher of the keys of the cluster's own token issuer; None if its tokens are not accepted."""
     certificates: CertificateController | None = None
@@ -191,6 +194,7 @@ def follow(
         client.close,
         board=kubernetes.ServiceStatuses(client),
         webhooks=None if mode is WebhookConfigurationMode.OFF else kubernetes.WebhookConfigurations(client),
+        held=partial(kubernetes.HeldControllers, client) if settings.wake_controllers else None,
         writes_webhooks=mode is WebhookConfigurationMode.KEEP,
         certificates=CertificateController(settings, telemetry, client) if is_kept else None,
         purpose=purpose,

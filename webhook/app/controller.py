@@ -117,7 +117,8 @@ class ControllerProcess:
         finally:
             self._controller = None  # the next leader records its own progress
             self._telemetry.metrics.ledger.watched(None)
-            self._telemetry.unwatched("pods")
+            for resource in ("pods", "events"):
+                self._telemetry.unwatched(resource)
             self._logs.said("warning", "no longer leading", reason=self._lease.obstacle or "ending")
 
     def _waits(self, reason: str) -> None:

@@ -7,7 +7,7 @@ from webhook.adapters.clocks import WallClock
 from webhook.app.cluster import Loop, Sources
 from webhook.app.store import Ledger
 from webhook.app.telemetry import Telemetry
-from webhook.controller import Controller, CounterResets, OverrideEnforcer, ServiceStatusWriter
+from webhook.controller import Controller, ControllerWaker, CounterResets, OverrideEnforcer, ServiceStatusWriter
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.reporting.status import WebhooksStatus
@@ -34,6 +34,9 @@ def controller(
         reported, loaded = _webhook_reports(telemetry), sources.policies.loaded
         writer = WebhookConfigurationWriter(sources.webhooks, loaded, reported, writes=sources.writes_webhooks)
         beside.append(writer.run)
+    if sources.held is not None:
+        held = sources.held(reports=telemetry.watched("events"))
+        beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, telemetry.wake_reports()).run)
     return Controller(
         watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, extra_loops=beside
     )

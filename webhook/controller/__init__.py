@@ -2,6 +2,7 @@
 
 from webhook.controller.controller import Controller
 from webhook.controller.counter_resets import CounterResets
+from webhook.controller.held_controllers import ControllerWaker, WakeReports, WakeTiming
 from webhook.controller.override_enforcer import OverrideEnforcer
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.service_status_writer import ServiceStatusReports, ServiceStatusTiming, ServiceStatusWriter
@@ -10,9 +11,12 @@ __all__ = [
     "Controller",
     "ControllerReports",
     "ControllerTiming",
+    "ControllerWaker",
     "CounterResets",
     "OverrideEnforcer",
     "ServiceStatusReports",
     "ServiceStatusTiming",
     "ServiceStatusWriter",
+    "WakeReports",
+    "WakeTiming",
 ]

@@ -13,6 +13,7 @@ from webhook.ports.callers import (
 )
 from webhook.ports.credentials import Credentials
 from webhook.ports.decisions import SharedDecisions, SharedPage, SharedRecord
+from webhook.ports.held_controllers import ControllerClient, CreationFailureHandler
 from webhook.ports.observers import Observer, Review, WatchReports
 from webhook.ports.pods import Continuity, PodEventHandler, PodLookup, PodWatch
 from webhook.ports.policies import (
@@ -35,7 +36,9 @@ __all__ = [
     "Caller",
     "Clock",
     "Continuity",
+    "ControllerClient",
     "CounterStore",
+    "CreationFailureHandler",
     "Credentials",
     "CurrentValue",
     "DocumentReceiver",

@@ -100,6 +100,11 @@ class ControllerSettings:
         " differences (check), or also writes them (keep)",
         str(WebhookConfigurationMode.CHECK),
     )
+    wake_controllers: bool = _setting(
+        read.truth,
+        "whether the leader wakes controllers whose Pods were denied by quota or breaker, once there is room",
+        "true",
+    )
     caller_ports: tuple[int, int] | None = _setting(
         read.ports,
         "two ports of the Service; the API server's certificate is renewed on the idle one; with --certificates own",

@@ -20,6 +20,7 @@ from webhook.adapters.kubernetes.self_subject_review import OwnUser
 from webhook.adapters.kubernetes.service_proxy import ClusterPlainPort
 from webhook.adapters.kubernetes.service_statuses import ServiceStatuses
 from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurations
+from webhook.adapters.kubernetes.workloads.held_controllers import HeldControllers
 
 __all__ = [
     "ApiTiming",
@@ -34,6 +35,7 @@ __all__ = [
     "EventSender",
     "EventTiming",
     "Events",
+    "HeldControllers",
     "Lease",
     "LeaseTiming",
     "OwnUser",

@@ -22,6 +22,9 @@ EVENT_RESULTS = ("written", "known", "dropped", "failed")
 REFUND_CAUSES = ("NeverCreated", "NameTaken")
 """Causes of refunding a charged Pod."""
 
+WAKE_RESULTS = ("created", "refused", "gone", "failed")
+"""What followed from waking a controller whose Pods had been denied."""
+
 BOOKING_CAUSES = ("Away", "Loss")
 """Causes of charging a Pod to the store after its admission."""
 
@@ -131,6 +134,8 @@ STANDING_DRIFT = _gauge(
     "Live Pods by which the store and the cluster differed at the last comparison.",
 )
 WATCHED_PODS = _gauge("watched_pods", "", "Existing Pods that belong to services.")
+HELD_CONTROLLERS = _gauge("held_controllers", "service", "Controllers that lack Pods which quota or breaker denied.")
+CONTROLLERS_WOKEN = _counter("controllers_woken_total", "service result", "Held controllers that were woken.")
 
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")

@@ -1,6 +1,6 @@
 """Metrics of the controller's comparison of the store with the cluster: refunds, late charges, drift."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row, Totals
@@ -17,7 +17,10 @@ class PodLedgerHealth:
         self._raised = Totals(families.RAISED_AFTERWARDS)
         self._labels = Totals(families.LABELS_IGNORED)
         self._excused = Totals(families.BREAKER_EXCUSED)
-        self.totals = (self._refunds, self._unproven, self._afterwards, self._raised, self._labels, self._excused)
+        self._woken = Totals(families.CONTROLLERS_WOKEN)
+        charges = self._refunds, self._unproven, self._afterwards, self._raised
+        self.totals = (*charges, self._labels, self._excused, self._woken)
+        self._held: Mapping[str, int] = {}
         self._drift: dict[str, float] = {}
         self._watched: int | None = None
 
@@ -39,6 +42,13 @@ class PodLedgerHealth:
     def excused(self, service: str, count: int) -> None:
         self._excused.add(service, count=count)
 
+    def woken(self, service: str, result: str) -> None:
+        self._woken.add(service, result)
+
+    def held(self, controllers: Mapping[str, int]) -> None:
+        """Set how many controllers are held, by service."""
+        self._held = controllers
+
     def drifted(self, service: str, count: int) -> None:
         # Replaced, never changed in place: a scrape may be reading it.
         self._drift = {**self._drift, service: float(count)}
@@ -56,4 +66,5 @@ class PodLedgerHealth:
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
         """Return the gauges with their series."""
         yield families.STANDING_DRIFT, [((service,), count) for service, count in self._drift.items()]
+        yield families.HELD_CONTROLLERS, [((service,), float(count)) for service, count in self._held.items()]
         yield families.WATCHED_PODS, [] if self._watched is None else [((), float(self._watched))]

@@ -44,13 +44,14 @@ def refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFail
     newest = max(failures, key=lambda one: one.at, default=None)
     held = next((one for one in owner.status.conditions or () if one.type == "ReplicaFailure"), None)
     if held is not None and held.status == "True":
-        return _refusal(newest.at if newest is not None else "", held.message or "")
+        return create_failure(newest.at if newest is not None else "", held.message or "")
     if newest is None or (held is None and owner.kind in _KEEPS_A_CONDITION):
         return None  # an Event lives for an hour, the condition as long as the failure
-    return _refusal(newest.at, newest.message or "")
+    return create_failure(newest.at, newest.message or "")
 
 
-def _refusal(at: str, message: str) -> CreateFailure:
+def create_failure(at: str, message: str) -> CreateFailure:
+    """Return what a controller reports about a Pod that it could not create."""
     found = _DENIED.search(message)
     not_called = _NOT_CALLED.search(message)
     if not_called is not None:

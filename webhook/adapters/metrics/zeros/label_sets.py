@@ -73,6 +73,8 @@ def _series(policy: Policy, duties: ProcessRole) -> Series:
                 (family, (name,))
                 for family in (families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS)
             )
+            if _in_force(service, "quota") or breaker:
+                yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
         if breaker:
             yield from _breaker(service, breaker, duties, is_guarded=policy.breaker_guard is not None)
 

@@ -1,0 +1,126 @@
+"""Held controllers on a real control plane: their Pods follow as soon as there is room, not after their back-off.
+
+kube-controller-manager retries 10, 20 and 41 seconds after the first denial, then less and less often.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.cluster.pod_starts import UNSCHEDULED, deploy
+from tests.cluster.test_workloads import workload
+from tests.redis_servers import RedisServer, names
+
+pytest_plugins = ("tests.redis_servers.fixtures",)
+
+WINDOW_SECONDS = 12
+AT_ONCE = 4
+LATE_SECONDS = 5
+"""Less than the time to the next retry of a controller that was denied 12 s before."""
+POLICY = f"""\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+exemptions: {{daemonSets: false}}
+pools: [{{name: shared, windows: [{{window: {WINDOW_SECONDS}s, hard: {{pods: {AT_ONCE}}}}}]}}]
+services:
+- name: paced
+  match: {{namespaces: [held-paced]}}
+  quota: {{windows: [{{window: {WINDOW_SECONDS}s, hard: {{pods: {AT_ONCE}}}}}]}}
+- {{name: gold, slaClass: gold, pool: shared, match: {{namespaces: [held-gold]}}}}
+- {{name: bronze, slaClass: bronze, pool: shared, match: {{namespaces: [held-bronze]}}}}
+- name: kinds
+  match: {{namespaces: [held-kinds]}}
+  quota: {{windows: [{{window: 1h, hard: {{pods: 0}}}}]}}
+"""
+NAMESPACES = ["held-paced", "held-gold", "held-bronze", "held-kinds"]
+KINDS = ("StatefulSet", "Job", "ReplicationController", "DaemonSet")
+
+
+@pytest.fixture(scope="module")
+def running(
+    plane: ControlPlane, identities: Identities, shared_redis: Callable[[str], RedisServer]
+) -> Iterator[ControllerFixture]:
+    with controller_fixture(plane, identities, POLICY, NAMESPACES, shared_redis(names()[0]).url) as fixture:
+        yield fixture
+
+
+@pytest.fixture(scope="module")
+def started(running: ControllerFixture) -> float:
+    """Create all workloads: those of `gold` after those of `bronze`, when their pool is full. Return the time."""
+    for name in ("full-1", "full-2", "full-3", "full-4"):
+        assert running.installation.create_pod("held-bronze", name)[0] == 201
+    deploy(running.plane, "held-bronze", "waits", AT_ONCE, **UNSCHEDULED)
+    deploy(running.plane, "held-paced", "waits", 3 * AT_ONCE, **UNSCHEDULED)
+    first = running.plane.kubectl("get", "nodes", "-o", "name").stdout.split()[0].removeprefix("node/")
+    node = {"nodeSelector": {"kubernetes.io/hostname": first}}
+    for kind in KINDS:
+        document = workload(kind, kind.lower(), node if kind == "DaemonSet" else UNSCHEDULED)
+        running.plane.kubectl("create", "-n", "held-kinds", "-f", "-", input=json.dumps(document))
+    running.plane.wait(lambda: is_denied(running, "held-bronze"), "bronze to be denied")
+    deploy(running.plane, "held-gold", "waits", AT_ONCE, **UNSCHEDULED)
+    return time.monotonic()
+
+
+def is_denied(running: ControllerFixture, namespace: str) -> bool:
+    events = running.plane.api.get(f"/api/v1/namespaces/{namespace}/events?fieldSelector=reason=FailedCreate")["items"]
+    return any("QuotaExceeded" in event["message"] for event in events)
+
+
+def created(running: ControllerFixture, namespace: str) -> list[float]:
+    """Return when the Pods of controllers were created, in order."""
+    return sorted(
+        datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp()
+        for pod in running.installation.pods(namespace)
+        if pod["metadata"].get("ownerReferences")
+    )
+
+
+@pytest.mark.usefixtures("started")
+def test_of_a_pool_the_higher_class_is_whole_before_the_lower_one_begins(running: ControllerFixture) -> None:
+    running.plane.wait(lambda: len(created(running, "held-gold")) == AT_ONCE, "all Pods of gold")
+    assert created(running, "held-bronze") == []
+    running.plane.wait(lambda: len(created(running, "held-bronze")) == AT_ONCE, "all Pods of bronze")
+
+
+@pytest.mark.usefixtures("started")
+def test_deployment_is_whole_soon_after_the_last_room(running: ControllerFixture) -> None:
+    running.plane.wait(lambda: len(created(running, "held-paced")) == 3 * AT_ONCE, "all Pods of the Deployment")
+    at = created(running, "held-paced")
+    room = [before + WINDOW_SECONDS for before in at[:-AT_ONCE]]
+    late = [later - earliest for later, earliest in zip(at[AT_ONCE:], room, strict=True)]
+    assert max(late) <= LATE_SECONDS, late
+    assert min(late) >= -1, f"more than {AT_ONCE} in {WINDOW_SECONDS} s: {late}"  # times are in whole seconds
+    [controller] = running.installation.controllers
+    assert controller.total("podgate_controllers_woken_total", 'service="paced"', 'result="created"') >= 2
+
+
+def test_every_kind_is_woken_when_the_policy_makes_room(running: ControllerFixture, started: float) -> None:
+    [controller] = running.installation.controllers
+    held = 'podgate_held_controllers{service="kinds"}'
+    running.plane.wait(lambda: controller.metrics().get(held) == len(KINDS), "all kinds to be held")
+    time.sleep(max(0.0, started + WINDOW_SECONDS - time.monotonic()))  # the next retries are far away
+    changed_at = time.time()
+    running.installation.change_policy(POLICY.replace("pods: 0", "pods: 9"))
+    running.plane.wait(lambda: len(created(running, "held-kinds")) == len(KINDS), "the Pods of all kinds")
+    assert created(running, "held-kinds")[-1] - changed_at <= LATE_SECONDS
+
+
+@pytest.mark.usefixtures("started")
+def test_rights_do_not_suffice_to_change_what_a_controller_runs(running: ControllerFixture) -> None:
+    path = "/apis/apps/v1/namespaces/held-kinds/statefulsets/statefulset"
+    before: dict[str, Any] = running.plane.api.get(path)
+    assert before["metadata"]["annotations"].keys() == {"podgate.io/retry-at"}
+    patch = json.dumps({"spec": {"replicas": 7, "template": {"spec": {"hostNetwork": True}}}})
+    kubeconfig = running.installation.kubeconfig(account="podgate-controller")
+    command = ("--kubeconfig", str(kubeconfig), "patch", "-n", "held-kinds", "statefulset/statefulset", "-p", patch)
+    done = running.plane.kubectl(*command, check=False)
+    assert "forbidden" in done.stderr, done.stderr
+    running.plane.kubectl(*command, "--subresource=status")
+    assert running.plane.api.get(path)["spec"] == before["spec"]

@@ -1,0 +1,1 @@
+"""Workload controllers: creation failures of their Pods, and retries of their creation."""

@@ -1,0 +1,145 @@
+"""Index of held controllers: those to be read from the API server, and those that are known to lack Pods."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from webhook.controller.held_controllers.reports import WakeResult, WakeTiming
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.held_controllers import ControllerReference, CreatingController, Demand, HeldController, demand_of
+
+
+@dataclass(slots=True)
+class _Entry:
+    controller: CreatingController
+    namespace_labels: Mapping[str, str]
+    refused_us: int
+    pause_us: int
+    settled: bool = True
+    next_us: int = 0
+    demand: Demand | None = None
+
+
+class HeldIndex:
+    """A controller is read after each Event about it, and some time after it was woken."""
+
+    def __init__(self, timing: WakeTiming) -> None:
+        self._timing = timing
+        self._settle_us = round(timing.settle_seconds * 1_000_000)
+        self._entries: dict[ControllerReference, _Entry] = {}
+        self._unread: dict[ControllerReference, int] = {}
+        """Controllers to be read, with the time of their denial."""
+        self._compiled: CompiledPolicy | None = None
+        """The policy to which the demands belong."""
+        self.changed_tags: set[str] = set()
+        """Tags of controllers that were read since the last selection."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def note(self, reference: ControllerReference, at_us: int) -> None:
+        """Note that a Pod was denied.
+
+        Ignored beyond the bound, because the controller has retries of its own, and of one that was just woken: it
+        counts the Pods that it has created only after it reported the one that was denied.
+        """
+        entry = self._entries.get(reference)
+        has_place = len(self._entries) + len(self._unread) < self._timing.held_max
+        if entry.settled if entry is not None else has_place:
+            self._unread.setdefault(reference, at_us)
+
+    def forget(self, reference: ControllerReference) -> None:
+        self._unread.pop(reference, None)
+        self._entries.pop(reference, None)
+
+    def next_unread(self, most: int) -> Sequence[tuple[ControllerReference, int]]:
+        """Remove and return the controllers to read next."""
+        chosen = list(self._unread.items())[:most]
+        for reference, _ in chosen:
+            del self._unread[reference]
+        return chosen
+
+    def has_unread(self) -> bool:
+        return bool(self._unread)
+
+    def put(
+        self,
+        reference: ControllerReference,
+        found: CreatingController | None,
+        namespace_labels: Mapping[str, str],
+        refused_us: int,
+        now_us: int,
+    ) -> tuple[str, WakeResult] | None:
+        """Enter what was read; return the service and the result if the controller had been woken."""
+        before = self._entries.get(reference)
+        if before is None and not refused_us:
+            return None  # it was forgotten meanwhile
+        if found is None or not found.missing:
+            self.forget(reference)
+            result = WakeResult.GONE if found is None else WakeResult.CREATED
+            return _result_of(before, result)
+        entry = _Entry(found, namespace_labels, refused_us, self._settle_us)
+        result = WakeResult.REFUSED
+        if before is not None:
+            entry.refused_us, entry.next_us, entry.pause_us = before.refused_us, before.next_us, before.pause_us
+            result = WakeResult.CREATED if found.missing < before.controller.missing else WakeResult.REFUSED
+            if not before.settled:
+                self._pause(entry, now_us, is_progress=result is WakeResult.CREATED)
+        self._entries[reference] = entry
+        entry.demand = self._demand(entry)
+        if entry.demand is None and self._compiled is not None:
+            self.forget(reference)
+        if entry.demand is not None:
+            self.changed_tags.add(entry.demand.tag)
+        return _result_of(before, result)
+
+    def woken(self, reference: ControllerReference, now_us: int, *, is_done: bool) -> None:
+        """Enter that a controller was woken, or that this failed."""
+        entry = self._entries.get(reference)
+        if entry is not None:
+            entry.settled = not is_done
+            entry.next_us = now_us + self._settle_us
+            if not is_done:
+                self._pause(entry, now_us, is_progress=False)
+
+    def read_woken(self, now_us: int) -> bool:
+        """Have those read again that were woken long enough ago; whether there are any."""
+        due = [one for one, entry in self._entries.items() if not entry.settled and entry.next_us <= now_us]
+        self._unread.update(dict.fromkeys(due, 0))
+        return bool(due)
+
+    def use(self, compiled: CompiledPolicy) -> bool:
+        """Compute all demands under a policy; whether it is another one."""
+        if compiled is self._compiled:
+            return False
+        self._compiled = compiled
+        for reference, entry in tuple(self._entries.items()):
+            entry.demand = self._demand(entry)
+            if entry.demand is None:
+                self.forget(reference)
+        return True
+
+    def held(self) -> list[HeldController]:
+        """Return the controllers whose Pods a service may deny."""
+        return [
+            HeldController(
+                reference, one.demand, one.controller.missing, one.refused_us, settled=one.settled, next_us=one.next_us
+            )
+            for reference, one in self._entries.items()
+            if one.demand is not None
+        ]
+
+    def _demand(self, entry: _Entry) -> Demand | None:
+        if self._compiled is None:
+            return None
+        return demand_of(entry.controller, self._compiled, entry.namespace_labels)
+
+    def _pause(self, entry: _Entry, now_us: int, *, is_progress: bool) -> None:
+        longest_us = round(self._timing.longest_pause_seconds * 1_000_000)
+        entry.pause_us = self._settle_us if is_progress else min(2 * entry.pause_us, longest_us)
+        entry.next_us = now_us if is_progress else now_us + entry.pause_us
+
+
+def _result_of(entry: _Entry | None, result: WakeResult) -> tuple[str, WakeResult] | None:
+    if entry is None or entry.settled or entry.demand is None:
+        return None
+    return entry.demand.service, result
