@@ -175,6 +175,8 @@ def record_breakers(metrics: Metrics) -> None:
     metrics.transitioned(transition(State.CLOSED, State.CLOSED, HELD + "97% of 40", cause=TransitionCause.ERROR_RATE))
     metrics.transitioned(transition(State.HALF_OPEN, State.HALF_OPEN, EXPIRED))
     metrics.ledger.excused("payment-api", 2)
+    metrics.ledger.woken("payment-api", "created")
+    metrics.ledger.held({"payment-api": 3})
 
 
 def record_files_and_keys(metrics: Metrics) -> None:
@@ -257,6 +259,8 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         f"podgate_breaker_probes_leased_total{{{pay}}}": 1,
         f"podgate_breaker_probes_expired_total{{{pay}}}": 1,
         f"podgate_breaker_excused_total{{{pay}}}": 2,
+        f'podgate_controllers_woken_total{{result="created",{pay}}}': 1,
+        f"podgate_held_controllers{{{pay}}}": 3,
         f"podgate_breaker_trips_held_total{{{pay}}}": 1,
         "podgate_breaker_guard_open": 1,
         "podgate_breaker_guard_max": 3,

@@ -7,6 +7,7 @@ from webhook.adapters.clocks import WallClock
 from webhook.app.cluster import Loop, Sources
 from webhook.app.store import Ledger
 from webhook.app.telemetry import Telemetry
+from webhook.app.telemetry.wake_reports import wake_reports
 from webhook.controller import Controller, ControllerWaker, CounterResets, OverrideEnforcer, ServiceStatusWriter
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
@@ -36,7 +37,7 @@ def controller(
         beside.append(writer.run)
     if sources.held is not None:
         held = sources.held(reports=telemetry.watched("events"))
-        beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, telemetry.wake_reports()).run)
+        beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, wake_reports(telemetry)).run)
     return Controller(
         watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, extra_loops=beside
     )

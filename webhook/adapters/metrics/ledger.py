@@ -62,6 +62,7 @@ class PodLedgerHealth:
     def keep(self, services: frozenset[str]) -> None:
         """Remove the gauges of services that are gone; `Metrics` handles the counters."""
         self._drift = {service: count for service, count in self._drift.items() if service in services}
+        self._held = {service: count for service, count in self._held.items() if service in services}
 
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
         """Return the gauges with their series."""

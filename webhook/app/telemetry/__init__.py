@@ -11,7 +11,7 @@ from webhook.app.telemetry.process_role import role_of
 from webhook.app.telemetry.traces import traces_of
 from webhook.authentication.reasons import REASONS
 from webhook.authentication.tokens.jwks_refresher import RefreshReports
-from webhook.controller import ControllerReports, ServiceStatusReports, WakeReports
+from webhook.controller import ControllerReports, ServiceStatusReports
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import UnseenPod
 from webhook.core.reporting.status import ReplicaAssignment, WatchStatus, WebhooksStatus
@@ -271,18 +271,6 @@ class Telemetry:
             on_quota_events_suppressed=ledger.excused,
             on_transition=self.observer.transitioned,
         )
-
-    def wake_reports(self) -> WakeReports:
-        """Return the callbacks for waking controllers whose Pods were denied."""
-
-        def trouble(reason: str) -> None:
-            self.logs.said("warning", "held controllers are not woken", reason=reason)
-
-        def over(reason: str) -> None:
-            self.logs.said("info", "held controllers are woken again", reason=reason)
-
-        ledger = self.metrics.ledger
-        return WakeReports(ledger.woken, ledger.held, trouble, over)
 
     def outcome_reports(self) -> OutcomeReports:
         """Return the callbacks for pushed outcomes."""

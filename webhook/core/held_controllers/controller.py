@@ -18,13 +18,13 @@ _HOLDING = frozenset({Code.QUOTA_EXCEEDED, Code.BREAKER_OPEN, Code.BREAKER_PROBI
 """Denials that end without a change of the workload or of the policy."""
 
 
-class PodTemplate(Struct, frozen=True):
+class CreatedPodTemplate(Struct, frozen=True):
     metadata: PodMetadata = PodMetadata()
     spec: PodSpec = PodSpec()
 
 
 class TemplatedSpec(OwnerSpec, frozen=True, rename="camel"):
-    template: PodTemplate | None = None
+    template: CreatedPodTemplate | None = None
     pod_management_policy: str | None = None
 
 
@@ -43,7 +43,7 @@ class CreatingController(ReportedOwner, frozen=True):
     @property
     def pod(self) -> Pod:
         """The Pod that it creates. Admission replaces a service label that the template has."""
-        template = self.spec.template or PodTemplate()
+        template = self.spec.template or CreatedPodTemplate()
         labels = {key: value for key, value in (template.metadata.labels or {}).items() if key != SERVICE_LABEL}
         owner = OwnerReference(kind=self.kind, name=self.metadata.name, uid=self.metadata.uid, controller=True)
         metadata = PodMetadata(
