@@ -63,6 +63,8 @@ def decisions(  # noqa: PLR0913  one parameter an option
 
     async def run() -> None:
         async with open_decision_port(ServerLocation(server, kubeconfig or KUBECONFIG.expanduser())) as found:
+            if server is None:
+                click.echo(f"server: {found.name}", err=True)
             client = DecisionClient(found.get, found.name)
             page = await client.newest(conditions, limit)
             if page.error:
