@@ -71,7 +71,7 @@ POD: dict[str, Any] = {
         "priority": 0,
         "preemptionPolicy": "Never",
         "runtimeClassName": "gvisor",
-        "schedulingGates": [{"name": "podgate.io/quota"}],
+        "schedulingGates": [{"name": "example.com/quota"}],
         "overhead": {"cpu": "10m"},
         "resources": {"requests": {"cpu": "3"}},
         "containers": [CONTAINER],
