@@ -38,7 +38,7 @@ class Reviews(Observers):
 
 def with_private_values(uid: str = "", **labels: str) -> dict[str, Any]:
     metadata = {**POD["metadata"], "uid": uid, "labels": {"app": "web", **labels}}
-    return {**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": ""}}
+    return {**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "", "schedulingGates": None}}
 
 
 async def reviewed(half: Half, *requests: dict[str, Any]) -> list[Review]:
