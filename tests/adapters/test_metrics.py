@@ -82,6 +82,12 @@ def series(metrics: Metrics, name: str) -> dict[str, float]:
     return {key: value for key, value in samples(metrics).items() if key.split("{")[0] == name}
 
 
+def record_queue(metrics: Metrics) -> None:
+    metrics.queue.released("payment-api", 12.0)
+    metrics.queue.expired("payment-api", 900.0)
+    metrics.queue.waiting({"payment-api": 3})
+
+
 def record_all(metrics: Metrics) -> None:
     """Record each kind of event at least once."""
     record_process(metrics)
@@ -123,6 +129,7 @@ def record_all(metrics: Metrics) -> None:
     metrics.ledger.label_ignored()
     metrics.ledger.drifted("payment-api", 4)
     metrics.ledger.watched(12)
+    record_queue(metrics)
     metrics.outcomes.recorded("payment-api", "Pushed", "error", 40)
     metrics.outcomes.dropped("payment-api", "overflow", 3)
     metrics.outcomes.refused("notNamed", 2)
@@ -247,6 +254,10 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         "podgate_labels_ignored_total": 1,
         f"podgate_standing_drift{{{pay}}}": 4,
         "podgate_watched_pods": 12,
+        f"podgate_queue_released_total{{{pay}}}": 1,
+        f"podgate_queue_expired_total{{{pay}}}": 1,
+        f"podgate_queue_wait_seconds_total{{{pay}}}": 912,
+        f"podgate_queue_pods{{{pay}}}": 3,
         f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
         f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
         f'podgate_breaker_state{{{pay},state="HALF_OPEN"}}': 0,

@@ -199,6 +199,7 @@ def test_every_service_counter_starts_at_zero(family: families.Family) -> None:
     degrades = "breaker: {quotaExceeded: {}, whenOpen: Degrade}"
     more = f"""\
 - {{name: allows, match: {{namespaces: [a]}}, {pods}}}
+- {{name: queues, match: {{namespaces: [d]}}, {pods.replace("whenStore", "whenExceeded: Queue, queue: {}, whenStore")}}}
 - {{name: degrades, match: {{namespaces: [b]}}, {degrades}}}
 - {{name: would-degrade, match: {{namespaces: [c]}}, modes: {{breaker: Audit}}, {degrades}}}
 """

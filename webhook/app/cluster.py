@@ -22,6 +22,7 @@ from webhook.policy.active_policy import ActivePolicy
 from webhook.policy.current_policy import CurrentPolicy
 from webhook.ports import (
     Clock,
+    GateClient,
     KeyPublisher,
     NamespaceLabels,
     PodWatch,
@@ -73,6 +74,8 @@ class Sources:
     writes_webhooks: bool = False
     held: "Callable[..., HeldControllers] | None" = None
     """Makes a client of controllers whose Pods were denied, given its reports (leader only); None to wake none."""
+    gates: GateClient | None = None
+    """Client that removes the gates of waiting Pods (leader only); None without a cluster."""
     cluster_keys: KeyPublisher | None = None
     """Publisher of the keys of the cluster's own token issuer; None if its tokens are not accepted."""
     certificates: CertificateController | None = None
@@ -196,6 +199,7 @@ def follow(
         webhooks=None if mode is WebhookConfigurationMode.OFF else kubernetes.WebhookConfigurations(client),
         held=partial(kubernetes.HeldControllers, client) if settings.wake_controllers else None,
         writes_webhooks=mode is WebhookConfigurationMode.KEEP,
+        gates=kubernetes.PodGates(client),
         certificates=CertificateController(settings, telemetry, client) if is_kept else None,
         purpose=purpose,
     )

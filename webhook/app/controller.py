@@ -111,7 +111,9 @@ class ControllerProcess:
         self._logs.said("info", "leading", resumes=resume is not None)
         reports = self._telemetry.watched("pods")
         watch = WatchedPods(self._client, self._clock, reports=reports, resume=resume)
-        self._controller = controller(self._sources, watch, self._store, self._clock, self._telemetry, ticks=True)
+        self._controller = controller(
+            self._sources, watch, self._store, self._store.queue, self._clock, self._telemetry, ticks=True
+        )
         try:
             await self._controller.run()
         finally:

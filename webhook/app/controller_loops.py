@@ -7,13 +7,17 @@ from webhook.adapters.clocks import WallClock
 from webhook.app.cluster import Loop, Sources
 from webhook.app.store import Ledger
 from webhook.app.telemetry import Telemetry
+from webhook.app.telemetry.release_reports import release_reports
 from webhook.app.telemetry.wake_reports import wake_reports
 from webhook.controller import Controller, ControllerWaker, CounterResets, OverrideEnforcer, ServiceStatusWriter
+from webhook.controller.pod_tracker import PodObserver
+from webhook.controller.release.gated_pods import GatedPods
+from webhook.controller.release.loop import ReleaseLoop
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.reporting.status import WebhooksStatus
 from webhook.policy.webhook_configurations import WebhookConfigurationReports, WebhookConfigurationWriter
-from webhook.ports import Clock, PodWatch
+from webhook.ports import Clock, PodWatch, QueueIndex
 from webhook.store.breaker_ticker import BreakerTicker
 
 _WALL = WallClock()
@@ -21,7 +25,14 @@ _WALL = WallClock()
 
 
 def controller(
-    sources: Sources, watch: PodWatch, ledger: Ledger, clock: Clock, telemetry: Telemetry, *, ticks: bool = False
+    sources: Sources,
+    watch: PodWatch,
+    ledger: Ledger,
+    queue: QueueIndex,
+    clock: Clock,
+    telemetry: Telemetry,
+    *,
+    ticks: bool = False,
 ) -> Controller:
     """Return a controller, which runs while it leads; `ticks`: it also advances breakers, as a server does."""
     in_force = sources.policies.current
@@ -38,8 +49,16 @@ def controller(
     if sources.held is not None:
         held = sources.held(reports=telemetry.watched("events"))
         beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, wake_reports(telemetry)).run)
+    observers: tuple[PodObserver, ...] = ()
+    if sources.gates is not None:
+        gated = GatedPods()
+        observers = (gated,)
+        beside.append(ReleaseLoop(gated, ledger, queue, sources.gates, in_force, release_reports(telemetry)).run)
     return Controller(
-        watch, ledger, ledger, clock, in_force, sources.namespaces, reports, resets=asked, extra_loops=beside
+        *(watch, ledger, ledger, clock, in_force, sources.namespaces, reports),
+        resets=asked,
+        extra_loops=beside,
+        observers=observers,
     )
 
 

@@ -34,6 +34,7 @@ from webhook.server.listener import Listener
 from webhook.server.plain.health import plain_handler
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import MEMORY, ClientIdentity, ListenAddress, Settings
+from webhook.store.admission_queue import AdmissionQueue
 from webhook.store.breaker_ticker import BreakerTicker
 from webhook.support.event_loop import EventLoop
 from webhook.support.malloc_trim import giving_back
@@ -62,13 +63,10 @@ class ServerProcess:
         self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters, book_later = self._store.counters, self._store.book_later
+        queue = AdmissionQueue(counters, self._store.queue, clock) if sources.gates is not None else None
         self._interceptor = Interceptor(
-            sources.policies,
-            counters,
-            sources.namespaces,
-            observer,
-            book_later,
-            telemetry.sample,
+            *(sources.policies, counters, sources.namespaces, observer, book_later, telemetry.sample),
+            queue=queue,
             is_releaser=sources.is_releaser,
         )
         is_reduced = settings.client_identity is ClientIdentity.REDUCED
@@ -193,7 +191,8 @@ class ServerProcess:
         """Start the controller's loops if there is no controller process."""
         pods, ledger, loops = self._sources.pods, self._store.ledger, tuple[Loop, ...]()
         if pods is not None:
-            loops = (controller(self._sources, pods, ledger, self._clock, self._telemetry).run,)
+            queue = self._store.queue
+            loops = (controller(self._sources, pods, ledger, queue, self._clock, self._telemetry).run,)
         elif self._sources.is_alone:
             loops = manual_loops(self._sources, ledger, self._telemetry)
         lease, certificates = self._sources.lease, self._sources.certificates

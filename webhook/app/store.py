@@ -4,12 +4,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from webhook.adapters.memory_queue_index import MemoryQueueIndex
 from webhook.adapters.memory_store import MemoryStore
 from webhook.app.cluster import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.quota import Acquire
 from webhook.core.reporting.status import ReplicaAssignment, StoreServers
-from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, SharedDecisions
+from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, QueueIndex, SharedDecisions
 from webhook.settings import MEMORY, Settings
 from webhook.store import StoreFallback
 from webhook.store.breaker_ticker import LATE_US
@@ -37,6 +38,7 @@ class StoreBackend:
     counters: CounterStore
     close: Callable[[], Awaitable[None]]
     ledger: Ledger
+    queue: QueueIndex
     loops: tuple[Loop, ...] = ()
     book_later: Callable[[Acquire], None] = lambda _: None
     """Receives each Pod that is admitted uncounted; a store in this process always answers."""
@@ -54,7 +56,7 @@ def open_store(
     """
     if settings.store == MEMORY:
         memory = MemoryStore(clock, late_us=LATE_US)
-        return StoreBackend(MEMORY, memory, _nothing, memory)
+        return StoreBackend(MEMORY, memory, _nothing, memory, MemoryQueueIndex(clock))
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
     transport = redis_store.open_transport(settings.store, settings.store_files)
@@ -90,7 +92,9 @@ def open_store(
         await fallback.close()
         await redis.close()
 
-    return StoreBackend(_REDIS, fallback, close, redis, (redis.follow,), fallback.book_later, redis.servers, decisions)
+    return StoreBackend(
+        *(_REDIS, fallback, close, redis, redis.queue, (redis.follow,)), fallback.book_later, redis.servers, decisions
+    )
 
 
 async def _nothing() -> None:

@@ -8,7 +8,7 @@ from webhook.controller.counter_resets import CounterResets
 from webhook.controller.disruption_exemptions import DisruptionExemptions
 from webhook.controller.drift_repair import DriftRepair
 from webhook.controller.outcome_sender import StartOutcomeSender
-from webhook.controller.pod_tracker import PodTracker
+from webhook.controller.pod_tracker import PodObserver, PodTracker
 from webhook.controller.refunds import Refunds
 from webhook.controller.reports import ControllerReports, ControllerTiming
 from webhook.controller.sighting_sender import SightingSender
@@ -33,6 +33,7 @@ class Controller:
         *,
         resets: Callable[[], Iterable[WindowReset]] = lambda: (),
         extra_loops: Iterable[Callable[[], Coroutine[Any, Any, None]]] = (),
+        observers: Iterable[PodObserver] = (),
         timing: ControllerTiming = ControllerTiming(),  # noqa: B008  frozen
     ) -> None:
         self._watch = watch
@@ -46,8 +47,8 @@ class Controller:
         self._outcome_sender = StartOutcomeSender(breakers, clock, lambda: self._tracker.compiled, reports, timing)
         self._start_tracker = StartTracker(watch, self._outcome_sender, clock, reports, timing)
         self._disruptions = DisruptionExemptions(breakers, clock, lambda: self._tracker.compiled, reports, timing)
-        observers = self._start_tracker, self._disruptions
-        self._tracker = PodTracker(policy, namespaces, clock, lambda: watch.continuity, reports, observers)
+        seen_by: tuple[PodObserver, ...] = (self._start_tracker, self._disruptions, *observers)
+        self._tracker = PodTracker(policy, namespaces, clock, lambda: watch.continuity, reports, seen_by)
         self._sighting_sender = SightingSender(self._tracker, ledger, clock, reports, timing)
         self._drift_repair = DriftRepair(self._tracker, self._sighting_sender, ledger, clock, reports, timing)
         self._refunds = Refunds(self._tracker, self._sighting_sender, watch, ledger, clock, reports, timing)

@@ -1,10 +1,7 @@
 """The release loop on a simulated cluster: charged once, released once, whatever fails in which order."""
 
-import pytest
-
 from tests.controller.controller_simulation import compiled
 from tests.controller.release.queue_simulation import WEB, QueueSimulation
-from webhook.controller.release import loop
 
 
 async def used(simulation: QueueSimulation, service: str = "web") -> int:
@@ -47,15 +44,28 @@ async def test_a_pod_that_is_gone_when_its_gate_is_removed_is_refunded() -> None
     assert await used(simulation) == 2
 
 
-async def test_failed_patch_is_repeated_without_a_second_charge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "_AGAIN_SECONDS", 0.0)
+async def test_failed_patch_is_repeated_without_a_second_charge() -> None:
     simulation = QueueSimulation()
     simulation.gates.trouble = 3
     await simulation.create("a")
-    await simulation.rounds(1)
+    await simulation.rounds(4)
     assert simulation.gates.ungated == ["a"]
     assert simulation.troubles == ["the API server does not answer"] * 3
     assert await used(simulation) == 1
+
+
+async def test_limit_holds_after_gates_could_not_be_removed_for_long() -> None:
+    simulation = QueueSimulation()
+    simulation.gates.trouble = 100_000
+    await simulation.create("a", "b", "c", "d")
+    await simulation.rounds(200)
+    assert simulation.gates.ungated == []
+    assert await used(simulation) == 2, "no further Pod is charged meanwhile"
+    simulation.gates.trouble = 0
+    await simulation.rounds(40)
+    assert len(simulation.gates.ungated) == 2
+    await simulation.rounds(66)
+    assert sorted(simulation.gates.ungated) == ["a", "b", "c", "d"]
 
 
 async def test_a_new_leader_finds_the_charge_of_the_former_one() -> None:
@@ -99,7 +109,7 @@ async def test_a_pod_expires_after_max_wait_and_is_deleted() -> None:
     await simulation.create("a", "b", "c")
     await simulation.rounds(31)
     assert (simulation.gates.deleted, simulation.expired) == (["c"], ["web"])
-    assert simulation.waiting == {}
+    assert simulation.waiting == {"web": 0}
 
 
 async def test_a_pod_that_is_kept_after_max_wait_stays_gated() -> None:

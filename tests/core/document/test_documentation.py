@@ -10,7 +10,7 @@ from webhook.core.document.feature_gates import NOT_EVERYWHERE
 from webhook.core.document.schema import in_force
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policy.md").read_text(encoding="utf-8")
-UNSUPPORTED = PAGE.partition("## What is not supported yet")[2].partition("\n## ")[0]
+UNSUPPORTED = PAGE.partition("## What needs a cluster or Redis")[2].partition("\n## ")[0]
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -91,11 +91,12 @@ def test_pools_are_supported_by_every_command(purpose: Purpose) -> None:
         "  quota: {windows: [{window: 1m, hard: {pods: 5}}]}\n  breaker: {quotaExceeded: {}, whenOpen: Queue}\n",
     ],
 )
-def test_only_replay_supports_queues(stanza: str) -> None:
-    assert problems(with_service(stanza), Purpose.REPLAY) == []
-    for purpose in set(Purpose) - {Purpose.REPLAY}:
+def test_queues_are_refused_only_without_a_cluster(stanza: str) -> None:
+    for purpose in set(Purpose) - ALONE:
+        assert problems(with_service(stanza), purpose) == []
+    for purpose in ALONE:
         [line] = problems(with_service(stanza), purpose)
-        assert ": not supported yet: only `podgate replay` lets Pods wait: " in line
+        assert ": `serve` runs without a cluster, whose waiting Pods it could release: give it --kubeconfig" in line
 
 
 @pytest.mark.parametrize(

@@ -181,10 +181,10 @@ def test_invalid_policy_is_reported_and_prints_no_output(ca: Path) -> None:
 
 
 def test_policy_that_serve_rejects_is_not_rendered(ca: Path) -> None:
-    quota = "quota: {windows: [{window: 1m, hard: {pods: 1}}], whenExceeded: Queue}"
+    quota = "quota: {windows: [{window: 1m, hard: {pods: 1}}], whenExceeded: Queue}"  # without `queue`
     result = run(ca, policy=f"{HEAD}services: [{{name: a, match: {{namespaces: [a]}}, {quota}}}]\n")
     assert result.exit_code == 1
-    assert "not supported yet" in result.stderr
+    assert "there is no queue stanza" in result.stderr
 
 
 def test_too_many_overlapping_selectors_are_a_user_error(ca: Path) -> None:

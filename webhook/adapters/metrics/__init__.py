@@ -11,7 +11,7 @@ from webhook.adapters.metrics.decisions import Decisions
 from webhook.adapters.metrics.families import FAILURE, SUCCESS, Family
 from webhook.adapters.metrics.files import FileTotals
 from webhook.adapters.metrics.keys import KeyTotals
-from webhook.adapters.metrics.ledger import PodLedgerHealth
+from webhook.adapters.metrics.ledger import PodLedgerHealth, QueueMetrics
 from webhook.adapters.metrics.outcomes import OutcomeTotals
 from webhook.adapters.metrics.overrides import OverrideGauges
 from webhook.adapters.metrics.process_health import ProcessHealth
@@ -59,6 +59,7 @@ class Metrics:
         self.files = FileTotals()
         self.keys = KeyTotals()
         self.ledger = PodLedgerHealth()
+        self.queue = QueueMetrics()
         self.outcomes = OutcomeTotals()
         self.kept_certificates = CertificateTotals()
         self.health = ProcessHealth()
@@ -73,6 +74,7 @@ class Metrics:
             self._events,
             *self._store.totals,
             *self.ledger.totals,
+            *self.queue.totals,
             *self.outcomes.totals,
             *self.kept_certificates.totals,
             *self.webhooks.totals,
@@ -130,6 +132,7 @@ class Metrics:
         self._standing.keep(self._services)
         self._store.keep(self._services)
         self.ledger.keep(self._services)
+        self.queue.keep(self._services)
         self.outcomes.keep(self._services)
         self._policy_hash, self._last_good = loaded.hash, True
         self._reloads.add(SUCCESS)
@@ -266,6 +269,7 @@ class Metrics:
             *self._standing.rows(),
             *self._store.rows(),
             *self.ledger.rows(),
+            *self.queue.rows(),
             (families.LAST_REVIEW, [((), self._decisions.last_review_ns / 1e9)] if reviews else []),
             *self.health.rows(),
             (families.POLICY_INFO, hashes),

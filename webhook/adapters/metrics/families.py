@@ -137,6 +137,13 @@ WATCHED_PODS = _gauge("watched_pods", "", "Existing Pods that belong to services
 HELD_CONTROLLERS = _gauge("held_controllers", "service", "Controllers that lack Pods which quota or breaker denied.")
 CONTROLLERS_WOKEN = _counter("controllers_woken_total", "service result", "Held controllers that were woken.")
 
+QUEUE_PODS = _gauge("queue_pods", "service", "Pods that wait for their release; only on the leader.")
+QUEUE_RELEASED = _counter("queue_released_total", "service", "Waiting Pods that were released.")
+QUEUE_EXPIRED = _counter("queue_expired_total", "service", "Pods that waited for maxWait without being released.")
+QUEUE_WAIT = _counter(
+    "queue_wait_seconds_total", "service", "Time that Pods waited until they were released or expired."
+)
+
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
 BREAKER_TRIPPED = _gauge("breaker_tripped_timestamp_seconds", "service", "When the breaker last opened.")
@@ -229,6 +236,7 @@ FAMILIES = (
     *(UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
     *(REFUNDS, REFUNDS_UNPROVEN, CHARGED_AFTERWARDS, RAISED_AFTERWARDS, LABELS_IGNORED, STANDING_DRIFT, WATCHED_PODS),
+    *(QUEUE_PODS, QUEUE_RELEASED, QUEUE_EXPIRED, QUEUE_WAIT),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(BREAKER_EXPIRED, BREAKER_EXCUSED, BREAKER_HELD, GUARD_OPEN, GUARD_MAX, HELD_CONTROLLERS, CONTROLLERS_WOKEN),
     *(OUTCOMES, OUTCOMES_DROPPED, OUTCOMES_REFUSED),

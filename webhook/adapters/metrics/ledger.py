@@ -1,4 +1,4 @@
-"""Metrics of the controller's comparison of the store with the cluster: refunds, late charges, drift."""
+"""Metrics of the controller: its comparison of the store with the cluster, and the release of waiting Pods."""
 
 from collections.abc import Iterable, Mapping
 
@@ -69,3 +69,34 @@ class PodLedgerHealth:
         yield families.STANDING_DRIFT, [((service,), count) for service, count in self._drift.items()]
         yield families.HELD_CONTROLLERS, [((service,), float(count)) for service, count in self._held.items()]
         yield families.WATCHED_PODS, [] if self._watched is None else [((), float(self._watched))]
+
+
+class QueueMetrics:
+    """Totals and gauges of the leader; other replicas export none."""
+
+    def __init__(self) -> None:
+        self._released = Totals(families.QUEUE_RELEASED)
+        self._expired = Totals(families.QUEUE_EXPIRED)
+        self._waited = Totals(families.QUEUE_WAIT)
+        self.totals = (self._released, self._expired, self._waited)
+        self._waiting: Mapping[str, int] = {}
+
+    def released(self, service: str, seconds: float) -> None:
+        self._released.add(service)
+        self._waited.add(service, count=round(seconds))
+
+    def expired(self, service: str, seconds: float) -> None:
+        self._expired.add(service)
+        self._waited.add(service, count=round(seconds))
+
+    def waiting(self, counts: Mapping[str, int]) -> None:
+        """Set how many Pods of each service wait: replaced, never changed in place."""
+        self._waiting = counts
+
+    def keep(self, services: frozenset[str]) -> None:
+        """Remove the gauges of services that are gone; `Metrics` handles the counters."""
+        self._waiting = {service: count for service, count in self._waiting.items() if service in services}
+
+    def rows(self) -> Iterable[tuple[Family, list[Row]]]:
+        """Return the gauges with their series."""
+        yield families.QUEUE_PODS, [((service,), float(count)) for service, count in self._waiting.items()]

@@ -1,8 +1,8 @@
 """Release loop of the leader: keeps the queues equal to the gated Pods in the cluster, and releases what is due.
 
 The gates in the cluster are the truth. The index in the store bounds and orders the queues; it is rebuilt from them.
-A Pod is charged under its uid before its gate is removed. If a leader ends in between, the next one finds the Pod gated
-and the charge made, and removes the gate. If the Pod is gone, the charge is refunded.
+A Pod is charged under its uid before its gate is removed. If a leader ends in between, the next one finds the Pod,
+refunds the charge, which may be old, and charges it again in its turn. If the Pod is gone, the charge is refunded.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ _AT_ONCE = 16
 """Gates that are removed concurrently; the API server does several hundred a second."""
 _AGAIN_SECONDS = 1.0
 _INDEX_SECONDS = 10.0
+_RESERVED_US = 30_000_000
 _UNSEEN_US = 60_000_000
 """A registered Pod that the watch has not shown for so long was never created."""
 
@@ -63,6 +64,8 @@ class ReleaseLoop:
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._releasing: dict[str, asyncio.Task[None]] = {}
+        self._failed: dict[str, tuple[GatedPod, int]] = {}
+        """Charged Pods whose gates could not be removed, and when. Until they are, no further Pod is charged."""
         self._retried_us = self._indexed_us = 0
 
     async def run(self) -> None:
@@ -74,6 +77,7 @@ class ReleaseLoop:
         finally:
             for task in self._releasing.values():
                 task.cancel()
+            self._reports.on_waiting({})
 
     async def round(self) -> None:
         """Take over what the watch shows, and release what is due."""
@@ -89,15 +93,18 @@ class ReleaseLoop:
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
                 self._indexed_us = now_us
                 await self._clean_index(compiled, now_us)
+            if now_us - self._retried_us >= _AGAIN_SECONDS * 1_000_000:
+                # Live Pods end, grants begin, breakers close: nothing announces all of that.
+                self._retried_us = now_us
+                self._releaser.retry()
+                await self._retry_failed(compiled, now_us)
         except StoreUnavailableError as error:
             self._reports.on_trouble(str(error))
             return
-        if now_us - self._retried_us >= _AGAIN_SECONDS * 1_000_000:
-            # Live Pods end, grants begin, breakers close: nothing announces all of that.
-            self._retried_us = now_us
-            self._releaser.retry()
-        await self._releaser.step()
-        self._reports.on_waiting(self._releaser.counts())
+        if not self._failed:
+            await self._releaser.step()
+        queued = {name: 0 for name, plan in compiled.plans.items() if plan.queue is not None}
+        self._reports.on_waiting({**queued, **self._releaser.counts()})
 
     async def _take_changes(self, compiled: CompiledPolicy) -> None:
         new, left = self._pods.take_changes()
@@ -105,7 +112,7 @@ class ReleaseLoop:
             await self._left(uid, compiled)
         by_service: dict[str, list[GatedPod]] = {}
         for pod in new:
-            if pod.waiting.uid not in self._releasing:
+            if pod.waiting.uid not in self._releasing and pod.waiting.uid not in self._failed:
                 by_service.setdefault(pod.waiting.service, []).append(pod)
         for service, pods in by_service.items():
             plan = compiled.plans.get(service)
@@ -132,7 +139,7 @@ class ReleaseLoop:
             await self._index.forget(plan, [uid for uid in gone if uid not in self._releasing])
 
     async def _left(self, uid: str, compiled: CompiledPolicy) -> None:
-        """Remove a Pod that was deleted, or whose gate somebody removed."""
+        """Remove a Pod that was deleted, or whose gate was removed."""
         service = self._releaser.gone(uid)
         plan = compiled.plans.get(service) if service is not None else None
         if plan is not None:
@@ -157,10 +164,24 @@ class ReleaseLoop:
                 await self._index.forget(plan, [waiting.uid])
         except (GateError, StoreUnavailableError) as error:
             self._reports.on_trouble(str(error))
-            await asyncio.sleep(_AGAIN_SECONDS)
-            self._releaser.put(pod)  # the charge stays, and is not repeated
+            self._failed.setdefault(waiting.uid, (pod, self._store.now_us()))
+        else:
+            self._failed.pop(waiting.uid, None)
         finally:
             self._room.release()
+
+    async def _retry_failed(self, compiled: CompiledPolicy, now_us: int) -> None:
+        """Remove the gates again. After 30 s refund the charge, which will leave its window, and let the Pod wait."""
+        for uid, (pod, failed_us) in tuple(self._failed.items()):
+            if uid in self._releasing:
+                continue
+            if now_us - failed_us < _RESERVED_US:
+                await self._release(pod)
+                continue
+            if (plan := compiled.plans.get(pod.waiting.service)) is not None:
+                await self._store.refund(plan, uid)
+            del self._failed[uid]
+            self._releaser.put(pod)
 
     async def _expire(self, pod: GatedPod) -> None:
         """Apply whenExpired. A Pod that is kept stays gated until somebody deletes it."""

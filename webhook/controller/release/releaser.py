@@ -91,10 +91,14 @@ class PodReleaser:
             self._enqueue(pod)
 
     def put(self, pod: GatedPod) -> None:
-        """Add a Pod that waits, unless it is known."""
-        waiting = pod.waiting
-        if waiting.uid in self._pods:
-            return
+        """Add a Pod that waits. If it is known, its cost or its priority may have changed; it keeps its age."""
+        waiting, known = pod.waiting, self._pods.get(pod.waiting.uid)
+        if known is not None:
+            waiting = replace(waiting, since_us=known.waiting.since_us)
+            if waiting == known.waiting:
+                return
+            pod = replace(pod, waiting=waiting)
+            self.gone(waiting.uid)
         is_first = not self._counts[waiting.service]
         self._pods[waiting.uid] = pod
         self._counts[waiting.service] += 1
@@ -172,6 +176,9 @@ class PodReleaser:
         try:
             # A refusal of the first call is no quota event: nobody asked.
             receipt = await self._store.acquire(replace(asked, peek=True))
+            if receipt.repeated:  # a former leader charged it, or its admission: its window may have passed
+                await self._store.refund(plan, waiting.uid)
+                receipt = await self._store.acquire(replace(asked, peek=True))
             if receipt.refused is None:
                 receipt = await self._store.acquire(asked)
         except StoreUnavailableError:

@@ -32,8 +32,10 @@ _OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY})
 _WITH_A_CLUSTER = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
 _WITH_A_SHARED_STORE = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_ALONE}
 
-_QUEUES = frozenset({Purpose.REPLAY})
-_NO_QUEUE = "not supported yet: only `podgate replay` lets Pods wait", "choose another value, or remove it"
+_NO_QUEUE = (
+    "`serve` runs without a cluster, whose waiting Pods it could release",
+    "give it --kubeconfig, or remove this",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +65,21 @@ NOT_EVERYWHERE = (
     ),
     _fleet("pools", "*", "scope"),
     _fleet("services", "*", "quota", "scope"),
-    Stanza(("pools", "*", "whenExceeded"), _QUEUES, _NO_QUEUE, "Queue"),
+    Stanza(("pools", "*", "whenExceeded"), _WITH_A_CLUSTER, _NO_QUEUE, "Queue"),
     Stanza(
         ("services", "*", "quota", "standing"),
         _WITH_A_CLUSTER,
         ("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or remove this"),
     ),
-    Stanza(("services", "*", "quota", "whenExceeded"), _QUEUES, _NO_QUEUE, "Queue"),
-    Stanza(("services", "*", "quota", "queue"), _QUEUES, _NO_QUEUE),
+    Stanza(("services", "*", "quota", "whenExceeded"), _WITH_A_CLUSTER, _NO_QUEUE, "Queue"),
+    Stanza(("services", "*", "quota", "queue"), _WITH_A_CLUSTER, _NO_QUEUE),
     Stanza(
         ("services", "*", "breaker", "outcomes", "source"),
         _WITH_A_CLUSTER,
         ("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or write Pushed"),
         "PodStart",
     ),
-    Stanza(("services", "*", "breaker", "whenOpen"), _QUEUES, _NO_QUEUE, "Queue"),
+    Stanza(("services", "*", "breaker", "whenOpen"), _WITH_A_CLUSTER, _NO_QUEUE, "Queue"),
 )
 
 

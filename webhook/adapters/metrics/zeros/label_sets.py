@@ -18,7 +18,7 @@ from webhook.core.findings import Code
 from webhook.core.pods.start_outcome import StartResult
 from webhook.core.policy.model import FailureMode, Policy, Pool, Service, Unmatched
 from webhook.core.policy_spec import Breaker, Mode, OutcomeSource, WhenOpen, WhenStoreUnavailable
-from webhook.core.quota import STANDING, Holder
+from webhook.core.quota import STANDING, Holder, QueuePlan
 
 Labels = tuple[str, ...]
 Series = Iterator[tuple[Family, Labels]]
@@ -75,6 +75,9 @@ def _series(policy: Policy, duties: ProcessRole) -> Series:
             )
             if _in_force(service, "quota") or breaker:
                 yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
+            if QueuePlan.of(service, pools.get(service.pool or ""), 0) is not None:
+                queued = families.QUEUE_RELEASED, families.QUEUE_EXPIRED, families.QUEUE_WAIT
+                yield from ((family, (name,)) for family in queued)
         if breaker:
             yield from _breaker(service, breaker, duties, is_guarded=policy.breaker_guard is not None)
 
