@@ -21,6 +21,7 @@ THREATS = [
     "pods/resize",
     "Gate of a waiting Pod removed",
     "Podgate's rights to Pods",
+    "Podgate's rights to controllers",
     "pods/ephemeralcontainers",
     "pods/binding",
     "pods/status",
