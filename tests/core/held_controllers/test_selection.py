@@ -64,6 +64,16 @@ def test_demand_names_every_limit_that_denies() -> None:
     assert {key[0] for key in bronze.amounts} == {"pool", "service"}
 
 
+def test_controller_whose_pods_would_wait_is_woken_without_room() -> None:
+    queues = SERVICES.replace("quota: {", "quota: {whenExceeded: Queue, queue: {}, ")
+    policy = compiled(queues, POOLS.replace("}}]}]", "}}], whenExceeded: Queue}]"))
+    demand = demand_of(CreatingController(PodMetadata(namespace="bronze"), "ReplicaSet"), policy, {})
+    assert demand is not None
+    assert demand.amounts == {}
+    waits = HeldController(ControllerReference("ReplicaSet", "bronze", "a", "a"), demand, 3, NOW_US)
+    assert names(select([waits], free(0, 0), NOW_US, 100).woken) == ["a"]
+
+
 def test_daemon_set_whose_pods_are_exempt_and_unmatched_controllers_demand_nothing() -> None:
     assert demand_of(CreatingController(PodMetadata(namespace="gold"), "DaemonSet"), POLICY, {}) is None
     assert demand_of(CreatingController(PodMetadata(namespace="other"), "ReplicaSet"), POLICY, {}) is None

@@ -8,7 +8,7 @@ from webhook.core.compiled_policy import CompiledPolicy, CompiledService
 from webhook.core.held_controllers.controller import CreatingController
 from webhook.core.pods.ownership import owned
 from webhook.core.policy.model import Policy, Service
-from webhook.core.policy_spec import Mode, WhenExceeded, WhenOpen
+from webhook.core.policy_spec import Mode, WhenOpen
 from webhook.core.quota import CounterPlan, Holder
 
 LimitKey = tuple[str, str, str, str, str]
@@ -30,7 +30,10 @@ class Demand(Struct, frozen=True):
 def demand_of(
     controller: CreatingController, compiled: CompiledPolicy, namespace_labels: Mapping[str, str]
 ) -> Demand | None:
-    """Return the demand of a controller's Pods; None if no service denies them, or if they would wait instead."""
+    """Return the demand of a controller's Pods, None if no service denies them.
+
+    Pods that would wait need no room: one was denied because another Pod took the last place at the same moment.
+    """
     pod = controller.pod
     found = owned(pod, compiled, namespace_labels)
     is_exempt = controller.kind == "DaemonSet" and compiled.policy.exemptions.daemon_sets
@@ -38,9 +41,7 @@ def demand_of(
         return None
     part = compiled.parts[found.service]
     plan, amounts = part.plan, dict[LimitKey, int]()
-    if _queues(part.service):
-        return None
-    if plan.quota_mode is Mode.ENFORCE:
+    if plan.quota_mode is Mode.ENFORCE and not (plan.queue is not None and plan.queue.for_quota):
         scope = plan.scope_of(found.namespace)
         for holder, window, limit in plan.limits:
             amount = found.cost.get(limit.counts, 0)
@@ -66,11 +67,6 @@ def _denies_by_breaker(part: CompiledService) -> bool:
     """Whether the service's open breaker denies Pods."""
     breaker = part.service.breaker
     return breaker is not None and part.plan.breaker_mode is Mode.ENFORCE and breaker.when_open is WhenOpen.DENY
-
-
-def _queues(service: Service) -> bool:
-    """Whether a Pod beyond the quota waits instead of being denied: then its controller is not held."""
-    return service.quota is not None and service.quota.when_exceeded is WhenExceeded.QUEUE
 
 
 def _priority(service: Service, policy: Policy) -> int:
