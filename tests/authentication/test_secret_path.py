@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from tests.adapters.test_traces import collector
 from tests.harness.identity import Pki, Signer
 from tests.harness.raw_http import BODY, head, line, sized
 from tests.harness.server_process import POLICY, Files, Serving, pod, serving
+from tests.harness.trace_receiver import trace_receiver
 from tests.policy.test_policy_webhook import review as policy_review
 from webhook import settings
 from webhook.authentication.reasons import AuthFailure
@@ -152,7 +152,7 @@ async def test_path_is_disclosed_nowhere(tmp_path: Path) -> None:
     record = tmp_path / "events.jsonl"
     outputs: list[str] = []
     async with (
-        collector() as (endpoint, received),
+        trace_receiver() as (endpoint, received),
         reduced(
             tmp_path,
             *("--otlp-endpoint", endpoint, "--trace-ratio", "1", "--log-sample", "1", "--record", str(record)),

@@ -24,7 +24,10 @@ services:
 - name: waiting
   failureMode: Closed
   match: {{namespaces: [{SPACE}]}}
-  quota: {{windows: [{{window: 1h, hard: {{pods: 100, requests.cpu: "100"}}}}]}}
+  quota:
+    windows: [{{window: 1h, hard: {{pods: 1, requests.cpu: "100"}}}}]
+    whenExceeded: Queue
+    queue: {{}}
 """
 AT_ONCE = ("--drain", "0s")
 OTHER = "example.com/other"
@@ -36,8 +39,11 @@ UNGATE = [{"op": "remove", "path": "/spec/schedulingGates"}]
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
+    """Install Podgate, and fill the quota: its own release loop leaves the gates of the tests' Pods."""
     with installed(plane, identities.files, POLICY, [SPACE], arguments=AT_ONCE) as installation:
         installation.wait_for_calls()
+        status, answer = plane.api.request("POST", PODS, pod("fills", "web"))
+        assert (status, gates_of(plane, "fills")) == (201, []), answer
         yield installation
 
 
