@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.core.reviewing import Gate, body, pod, policy_of
 from webhook.core.admission.decision import Half
@@ -94,3 +95,13 @@ async def test_pod_that_the_policy_caches_nothing_of_is_recorded() -> None:
     [record] = records(kept)
     assert record.pod is not None
     assert record.pod.spec.priority == int("7" * 30)
+
+
+async def test_ring_bounds_the_rate_after_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ring, "RECORDS_MAX", 2)
+    kept = DecisionRing("a", records_max=100)
+    [review, *_] = await reviews(1)
+    second_ns = 1_000_000_000
+    for at_ns in [second_ns] * 4 + [second_ns + 1_500_000] * 3:
+        kept.reviewed(replace(review, started_ns=at_ns))
+    assert (len(kept), kept.dropped) == (3, 4), "1.5 ms later there is room for one more"

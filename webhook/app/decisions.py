@@ -40,14 +40,20 @@ def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) 
     search = DecisionSearch(ring, documents, store.decisions)
     explain = explanation_page(search, sources.policies.by_hash, lambda: time.time_ns() // 1000)
     handler = decision_handler(search, _now_ms, {EXPLAIN: explain})
+    telemetry.metrics.watch_decision_records(lambda: {"written": 0, "dropped": ring.dropped})
     if store.decisions is None:
         return DecisionRecords(handler, lambda: DecisionsStatus(len(ring)))
     writer = DecisionWriter(store.decisions, documents, _reports(telemetry))
     ring.on_record = writer.put
-    telemetry.metrics.watch_decision_records(writer.counts)
+
+    def counted() -> dict[str, int]:
+        counts = writer.counts()
+        return {"written": counts["written"], "dropped": counts["dropped"] + ring.dropped}
+
+    telemetry.metrics.watch_decision_records(counted)
 
     def status() -> DecisionsStatus:
-        counts = writer.counts()
+        counts = counted()
         return DecisionsStatus(len(ring), counts["written"], counts["dropped"], writer.error)
 
     return DecisionRecords(handler, status, (writer.run,), writer.flush)

@@ -15,6 +15,8 @@ WAITING_MAX = 10_000
 """Records that wait, for instance while the store does not answer; further ones are dropped."""
 _AT_ONCE = 100
 _PAUSE_SECONDS = 0.25
+_BATCH_SECONDS = 0.1
+"""From one full batch to the next: 1,000 records a second take 1 % of a processor here and in Redis, 20,000 took 20."""
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
 _LAST_SECONDS = 2.0
 _REFRESH_SECONDS = 600.0
@@ -56,17 +58,19 @@ class DecisionWriter:
         """Write what waits, for a moment, at shutdown."""
         try:
             async with asyncio.timeout(_LAST_SECONDS):
-                await self._write_all()
+                await self._write_all(pause_seconds=0.0)
         except TimeoutError:
             pass
         self._drop_all()
 
-    async def _write_all(self) -> bool:
+    async def _write_all(self, pause_seconds: float = _BATCH_SECONDS) -> bool:
         """Return whether everything is written."""
         try:
             await self._write_documents()
             while self._waiting:
                 await self._write_batch()
+                if self._waiting:
+                    await asyncio.sleep(pause_seconds)
         except StoreUnavailableError as error:
             self.error = str(error)
             self._failure.enter(self.error)
