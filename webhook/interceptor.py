@@ -190,7 +190,8 @@ class Interceptor:
 
     async def _gate_if_full(self, queue: PodQueue, evaluation: Evaluation) -> None:
         try:
-            reason = await queue.reason_to_wait(charging.acquire(evaluation, peek=True))
+            asked = charging.acquire(evaluation, peek=True)
+            reason = await queue.reason_to_wait(asked, is_dry_run=evaluation.request.dry_run)
         except StoreUnavailableError as error:
             return evaluation.note("queue", f"not gated: {error}")
         return queueing.gate(evaluation, reason) if reason else None

@@ -9,7 +9,7 @@ from webhook.core.quota import Acquire, CounterPlan
 class PodQueue(Protocol):
     """Waiting Pods of the services whose plans have a `queue`. StoreUnavailableError without an answer."""
 
-    async def reason_to_wait(self, asked: Acquire) -> str:
+    async def reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:
         """Return why a new Pod has to wait, "" if it need not. Nothing is charged."""
         ...
 

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from webhook.controller.release.releaser import GatedPod, PodReleaser, ReleaseActions
 from webhook.core.admission.mutation import QUEUE_GATE
-from webhook.core.admission.queueing import objection, priority_of
+from webhook.core.admission.queueing import obstacle, priority_of
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.controllers import CONTROLLER
+from webhook.core.kubernetes.controllers import controller_source
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.quota import Acquire, CounterPlan, DeniedBy, pod_cost
+from webhook.core.quota import Acquire, CounterPlan, pod_cost
 from webhook.core.release_queue import WaitingPod
 from webhook.ports import CounterStore
 from webhook.replay.controller import ReplayController
@@ -40,14 +40,11 @@ class ReplayQueue:
         self._next_us: int | None = None
         self._left: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"released": [], "expired": []})
 
-    async def reason_to_wait(self, asked: Acquire) -> str:
+    async def reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:  # noqa: ARG002  as in the port
         """Return why a Pod has to wait: others of its service wait, or it would be denied."""
         if waiting := self._releaser.waiting(asked.plan.service):
             return f"{waiting} Pods of the service wait"
-        guard = objection(asked.plan, await self._store.acquire(replace(asked, peek=True)))
-        if guard is None:
-            return ""
-        return "the breaker is open" if guard is DeniedBy.BREAKER else "a limit is reached"
+        return obstacle(asked.plan, await self._store.acquire(replace(asked, peek=True)))
 
     async def enqueue(self, asked: Acquire) -> bool:
         rules = asked.plan.queue
@@ -60,7 +57,7 @@ class ReplayQueue:
         scope, priority = plan.scope_of(pod.metadata.namespace), priority_of(pod)
         waiting = WaitingPod(uid, plan.service, self._store.now_us(), cost, scope, priority)
         self._pods[uid] = document
-        self._releaser.put(GatedPod(waiting, pod.metadata.namespace, pod.metadata.name, _source(pod)))
+        self._releaser.put(GatedPod(waiting, pod.metadata.namespace, pod.metadata.name, controller_source(pod)))
         await self._step()
 
     async def gone(self, uid: str) -> None:
@@ -108,9 +105,3 @@ class ReplayQueue:
         self._left[pod.waiting.service]["expired"].append(pod.waiting.uid)
         del self._pods[pod.waiting.uid]
         await self._controller.deleted(pod.waiting.uid)
-
-
-def _source(pod: Pod) -> str:
-    """Return the controller that owns a Pod, as the controller of a cluster sees it; "" without one."""
-    owners = [owner for owner in pod.metadata.owner_references or () if owner.controller]
-    return f"{CONTROLLER}{owners[0].uid}" if owners else ""

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from webhook.core.admission.queueing import objection
-from webhook.core.quota import Acquire, Cost, DeniedBy
+from webhook.core.admission.queueing import obstacle
+from webhook.core.quota import Acquire, Cost
 from webhook.ports import Clock, CounterStore, QueueIndex
 
 _EXPECTED_US = 250_000
@@ -26,17 +26,16 @@ class AdmissionQueue:
         self._clock = clock
         self._expected: dict[str, deque[tuple[int, Cost]]] = {}
 
-    async def reason_to_wait(self, asked: Acquire) -> str:
+    async def reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:
         plan = asked.plan
         if count := await self._index.count(plan):
             return f"{count} Pods of the service wait"
         expected = self._expected_of(plan.service)
         cost = _sum(asked.cost, *(cost for _, cost in expected))
-        guard = objection(plan, await self._store.acquire(replace(asked, peek=True, cost=cost)))
-        if guard is None:
+        reason = obstacle(plan, await self._store.acquire(replace(asked, peek=True, cost=cost)))
+        if not reason and not is_dry_run:
             expected.append((self._clock.now_us() + _EXPECTED_US, asked.cost))
-            return ""
-        return "the breaker is open" if guard is DeniedBy.BREAKER else "a limit is reached"
+        return reason
 
     async def enqueue(self, asked: Acquire) -> bool:
         return await self._index.register(asked.plan, asked.uid)

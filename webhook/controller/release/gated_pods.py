@@ -4,7 +4,7 @@ from webhook.controller.release.releaser import GatedPod
 from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.admission.queueing import priority_of
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.controllers import CONTROLLER
+from webhook.core.kubernetes.controllers import controller_source
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.ownership import Owned
 from webhook.core.pods.start_outcome import created_us
@@ -38,7 +38,7 @@ class GatedPods:
         waiting = WaitingPod(uid, service, created_us(pod), cost, scope, priority_of(pod))
         self._gated.add(uid)
         self._left.discard(uid)
-        self._new[uid] = GatedPod(waiting, namespace, pod.metadata.name, _source(pod))
+        self._new[uid] = GatedPod(waiting, namespace, pod.metadata.name, controller_source(pod))
 
     def gone(self, uid: str) -> None:
         self._new.pop(uid, None)
@@ -51,8 +51,3 @@ class GatedPods:
         new, left = sorted(self._new.values(), key=lambda pod: pod.waiting.since_us), self._left
         self._new, self._left = {}, set()
         return new, left
-
-
-def _source(pod: Pod) -> str:
-    owners = [owner for owner in pod.metadata.owner_references or () if owner.controller]
-    return f"{CONTROLLER}{owners[0].uid}" if owners else ""

@@ -50,12 +50,13 @@ def fits_limits(plan: CounterPlan, cost: Cost) -> bool:
     return all(cost.get(limit.counts, 0) <= limit.hard for _, _, limit in plan.limits)
 
 
-def objection(plan: CounterPlan, receipt: Receipt) -> DeniedBy | None:
-    """Return for which guard a Pod with this receipt waits; None if it is admitted, or denied."""
+def obstacle(plan: CounterPlan, receipt: Receipt) -> str:
+    """Return why a Pod with this receipt waits, "" if it is admitted, or denied."""
     if plan.queue is None or receipt.refused is None:
-        return None
-    is_queued = plan.queue.for_quota if receipt.refused is DeniedBy.QUOTA else plan.queue.for_breaker
-    return receipt.refused if is_queued else None
+        return ""
+    if receipt.refused is DeniedBy.QUOTA:
+        return "a limit is reached" if plan.queue.for_quota else ""
+    return "the breaker is open" if plan.queue.for_breaker else ""
 
 
 def check_gate(evaluation: Evaluation) -> tuple[Finding, ...]:

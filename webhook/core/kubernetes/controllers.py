@@ -23,3 +23,9 @@ def owning_controller(user: str, pod: Pod) -> OwnerReference | None:
         if reference.controller:
             return reference
     return None
+
+
+def controller_source(pod: Pod) -> str:
+    """Return the event source of a Pod in the cluster: the controller that owns it, "" without one."""
+    owners = [owner for owner in pod.metadata.owner_references or () if owner.controller]
+    return f"{CONTROLLER}{owners[0].uid}" if owners else ""
