@@ -1,15 +1,12 @@
 """Ring of the newest decision records of this server. An Observer: it encodes each review and keeps the bytes."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from webhook.core.admission.decision import Half, Verdict
-from webhook.core.breaker import Transition
-from webhook.core.overrides import Override
-from webhook.core.policy.model import LoadedPolicy
 from webhook.core.reporting.decision_record import RecordOrigin, decision_record, record_id
 from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods, encoded
-from webhook.ports import Review
+from webhook.ports import PartialObserver, Review
 
 RECORDS_MAX = 10_000
 BYTES_MAX = 12 << 20
@@ -20,7 +17,7 @@ _NOT_HANDLED = frozenset({Verdict.UNMATCHED, Verdict.EXEMPT})
 Labels = Callable[[str], Mapping[str, str] | None]
 
 
-class DecisionRing:
+class DecisionRing(PartialObserver):
     """Keeps at most RECORDS_MAX records of BYTES_MAX; further ones replace the oldest."""
 
     def __init__(self, replica: str, records_max: int = RECORDS_MAX) -> None:
@@ -91,30 +88,3 @@ class DecisionRing:
             return False
         self._room -= 1
         return True
-
-    def transitioned(self, transition: Transition) -> None:
-        """Do nothing: a transition is no decision about a Pod."""
-
-    def refused(self, reason: str, detail: str) -> None:
-        """Do nothing: there was no decision."""
-
-    def policy_loaded(self, loaded: LoadedPolicy) -> None:
-        """Do nothing: `PolicyDocuments` keeps the document."""
-
-    def policy_failed(self, errors: Sequence[str]) -> None:
-        """Do nothing: it decides nothing."""
-
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        """Do nothing: it is no decision about a Pod."""
-
-    def overrides_loaded(self, live: Sequence[Override]) -> None:
-        """Do nothing: it is no decision about a Pod."""
-
-    def overrides_failed(self, errors: Sequence[str]) -> None:
-        """Do nothing: it is no decision about a Pod."""
-
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        """Do nothing: it is no decision about a Pod."""
-
-    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
-        """Do nothing: it is no decision about a Pod."""

@@ -14,7 +14,7 @@ from webhook.ports.callers import (
 from webhook.ports.credentials import Credentials
 from webhook.ports.decisions import SharedDecisions, SharedPage, SharedRecord
 from webhook.ports.held_controllers import ControllerClient, CreationFailureHandler
-from webhook.ports.observers import Observer, Review, WatchReports
+from webhook.ports.observers import Observer, PartialObserver, Review, WatchReports
 from webhook.ports.pods import Continuity, PodEventHandler, PodLookup, PodWatch
 from webhook.ports.policies import (
     DocumentReceiver,
@@ -50,6 +50,7 @@ __all__ = [
     "Observer",
     "Overrides",
     "OverridesStore",
+    "PartialObserver",
     "PodEventHandler",
     "PodLedger",
     "PodLookup",

@@ -72,6 +72,40 @@ class Observer(Protocol):
         ...
 
 
+class PartialObserver:
+    """Base of observers of some events: it ignores each event that a subclass does not handle."""
+
+    def reviewed(self, review: Review) -> None:
+        """Ignore a review."""
+
+    def transitioned(self, transition: Transition) -> None:
+        """Ignore a transition."""
+
+    def refused(self, reason: str, detail: str) -> None:
+        """Ignore a rejected call."""
+
+    def policy_loaded(self, loaded: LoadedPolicy) -> None:
+        """Ignore a policy."""
+
+    def policy_failed(self, errors: Sequence[str]) -> None:
+        """Ignore a rejected policy."""
+
+    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
+        """Ignore the review of a document."""
+
+    def overrides_loaded(self, live: Sequence[Override]) -> None:
+        """Ignore overrides."""
+
+    def overrides_failed(self, errors: Sequence[str]) -> None:
+        """Ignore rejected overrides."""
+
+    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
+        """Ignore a change of a service's override."""
+
+    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
+        """Ignore webhook configurations."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatchReports:
     """Callbacks for the health of a watch. A problem is reported once, and its end with the same words."""

@@ -13,12 +13,10 @@ import msgspec
 from webhook.adapters.recorder.file import FullError, RecordFile
 from webhook.core.admission.decision import Half
 from webhook.core.admission.review import Request
-from webhook.core.breaker import Transition
 from webhook.core.breaker.outcome_types import Outcomes
-from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.reporting.replay_record import is_kept, labels_event, outcomes_event, pod_event
-from webhook.ports import Review, WatchReports
+from webhook.ports import PartialObserver, Review, WatchReports
 from webhook.support.condition import Condition
 
 __all__ = ["Recorder"]
@@ -42,10 +40,12 @@ class _Asked(NamedTuple):
     labels: Mapping[str, str] | None
 
 
-class Recorder:
+class Recorder(PartialObserver):
     """An Observer. With `sample_every` N it records every Nth pool, and every Nth service without a pool, completely.
 
     Only their names determine which: so every replica records the same quotas completely.
+
+    Transitions are not recorded: a replay computes them. It has neither overrides nor an API server.
     """
 
     def __init__(
@@ -160,30 +160,6 @@ class Recorder:
             self._known[request.namespace] = labels
             yield _encoded(labels_event(request.namespace, labels, at_us))
         yield _encoded(pod_event(request, at_us))
-
-    def transitioned(self, transition: Transition) -> None:
-        """Not recorded: a replay computes it."""
-
-    def refused(self, reason: str, detail: str) -> None:
-        """Not recorded: there was no decision."""
-
-    def policy_failed(self, errors: Sequence[str]) -> None:
-        """Not recorded: it changes nothing."""
-
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        """Not recorded: it changes nothing."""
-
-    def overrides_loaded(self, live: Sequence[Override]) -> None:
-        """Not recorded: a replay has no overrides."""
-
-    def overrides_failed(self, errors: Sequence[str]) -> None:
-        """Not recorded: a replay has no overrides."""
-
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        """Not recorded: a replay has no overrides."""
-
-    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
-        """Not recorded: a replay has no API server."""
 
 
 def _encoded(event: _Line) -> bytes:

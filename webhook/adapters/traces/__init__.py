@@ -8,16 +8,14 @@ Pod.
 The SDK is imported only if an endpoint is set: it takes longer to load than the whole command line.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from webhook.adapters.traces.sampling import FOLLOWED_PER_SECOND_MAX, RATIO, RatioSampler
 from webhook.core.breaker import Transition
-from webhook.core.overrides import Override
-from webhook.core.policy.model import LoadedPolicy
 from webhook.core.quota import UnseenPod
-from webhook.ports import Review
+from webhook.ports import PartialObserver, Review
 
 if TYPE_CHECKING:
     from webhook.adapters.traces.spans import Spans
@@ -27,8 +25,11 @@ __all__ = ["FOLLOWED_PER_SECOND_MAX", "RATIO", "RatioSampler", "Traces", "open_t
 _SIGNAL_PATH = "/v1/traces"
 
 
-class Traces:
-    """An Observer that creates the spans of the reviews that `sampler` has selected, of transitions and of refunds."""
+class Traces(PartialObserver):
+    """An Observer that creates the spans of the reviews that `sampler` has selected, of transitions and of refunds.
+
+    Rejected calls cause no traces: anybody can make them.
+    """
 
     def __init__(self, spans: "Spans", sampler: RatioSampler, now_ns: Callable[[], int]) -> None:
         self._spans = spans
@@ -52,30 +53,6 @@ class Traces:
         """Create a span in the trace of the Pod, if the ratio selects it: a tenant can cause many refunds."""
         if self._sampler.is_drawn(pod.uid):
             self._spans.add_refund(service, pod, cause, self._now_ns())
-
-    def refused(self, reason: str, detail: str) -> None:
-        """Do nothing: rejected callers must not cause traces."""
-
-    def policy_loaded(self, loaded: LoadedPolicy) -> None:
-        """Do nothing: logs and metrics report it."""
-
-    def policy_failed(self, errors: Sequence[str]) -> None:
-        """Do nothing: logs and metrics report it."""
-
-    def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        """Do nothing: logs and metrics report it."""
-
-    def overrides_loaded(self, live: Sequence[Override]) -> None:
-        """Do nothing: logs and metrics report it."""
-
-    def overrides_failed(self, errors: Sequence[str]) -> None:
-        """Do nothing: logs and metrics report it."""
-
-    def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        """Do nothing: logs and metrics report it."""
-
-    def webhooks_outdated(self, outdated: Sequence[str]) -> None:
-        """Do nothing: logs and metrics report it."""
 
     def shutdown(self) -> None:
         """Send the pending spans. Blocks until they are sent or given up: call it last, not on the event loop."""

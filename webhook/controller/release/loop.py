@@ -61,6 +61,8 @@ class ReleaseLoop:
         self._policy = policy
         self._reports = reports
         self._compiled: CompiledPolicy | None = None
+        self._queued: tuple[CounterPlan, ...] = ()
+        """Plans of the services that queue."""
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._releasing: dict[str, asyncio.Task[None]] = {}
@@ -86,13 +88,14 @@ class ReleaseLoop:
             return
         if compiled is not self._compiled:
             self._compiled = compiled
+            self._queued = tuple(plan for plan in compiled.plans.values() if plan.queue is not None)
             self._releaser.begin(compiled.plans)
         now_us = self._store.now_us()
         try:
             await self._take_changes(compiled)
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
                 self._indexed_us = now_us
-                await self._clean_index(compiled, now_us)
+                await self._clean_index(now_us)
             if now_us - self._retried_us >= _AGAIN_SECONDS * 1_000_000:
                 # Live Pods end, grants begin, breakers close: nothing announces all of that.
                 self._retried_us = now_us
@@ -103,8 +106,8 @@ class ReleaseLoop:
             return
         if not self._failed:
             await self._releaser.step()
-        queued = {name: 0 for name, plan in compiled.plans.items() if plan.queue is not None}
-        self._reports.on_waiting({**queued, **self._releaser.counts()})
+        empty = dict.fromkeys([plan.service for plan in self._queued], 0)
+        self._reports.on_waiting({**empty, **self._releaser.counts()})
 
     async def _take_changes(self, compiled: CompiledPolicy) -> None:
         new, left = self._pods.take_changes()
@@ -130,10 +133,8 @@ class ReleaseLoop:
             await self._index.restore(plan, lost)
         return {**known, **lost}
 
-    async def _clean_index(self, compiled: CompiledPolicy, now_us: int) -> None:
-        for plan in compiled.plans.values():
-            if plan.queue is None:
-                continue
+    async def _clean_index(self, now_us: int) -> None:
+        for plan in self._queued:
             known = await self._index.waiting(plan)
             gone = [uid for uid, at_us in known.items() if uid not in self._releaser and now_us - at_us > _UNSEEN_US]
             await self._index.forget(plan, [uid for uid in gone if uid not in self._releasing])
