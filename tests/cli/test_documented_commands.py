@@ -45,7 +45,7 @@ def names(command: Command) -> str:
 
 def resolved(words: tuple[str, ...]) -> tuple[click.Context, list[str]]:
     """Return the context of a command of Podgate and its arguments; UsageError if there is no such command."""
-    context = click.Context(root, info_name="podgate")
+    context = click.Context(root, info_name="podgate", **root.context_settings)
     arguments = list(words[1:])
     while isinstance(context.command, click.Group) and arguments and not arguments[0].startswith("-"):
         name, command, arguments = context.command.resolve_command(context, arguments)
@@ -67,7 +67,7 @@ def parsed(context: click.Context, arguments: list[str]) -> None:
 
 def flags_of(command: click.Command) -> Iterator[str]:
     """Yield the flags of a command and of those below it."""
-    context = click.Context(command)
+    context = click.Context(command, **root.context_settings)  # a command keeps its help option
     for parameter in command.get_params(context):
         yield from (*parameter.opts, *parameter.secondary_opts)
     if isinstance(command, click.Group):

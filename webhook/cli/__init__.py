@@ -1,7 +1,7 @@
 """Command line `podgate`: a group of lazily loaded commands, and its errors: one line with a remedy.
 
-A command is a module of its name here; a group of commands is a package with a module for each. To add one, write the
-module and list it in `_COMMANDS`.
+A command is a module of its name here or in `offline`; a group of commands is a package with a module for each. To
+add one, write the module and list it in `_COMMANDS`.
 """
 
 import os
@@ -19,9 +19,10 @@ _COMMANDS = {
     "uninstall": ("webhook.cli.uninstall:uninstall", "remove Podgate from a cluster"),
     "serve": ("webhook.cli.serve:serve", "run the admission server"),
     "controller": ("webhook.cli.controller:controller", "reconcile counters with the Pods in the cluster"),
-    "review": ("webhook.cli.review:review", "show what would happen to the Pods of manifests"),
-    "replay": ("webhook.cli.replay:replay", "replay a sequence of events against a policy, in virtual time"),
-    "policy": ("webhook.cli.policy:policy", "check and render policy documents"),
+    "review": ("webhook.cli.offline.review:review", "show what would happen to the Pods of manifests"),
+    "replay": ("webhook.cli.offline.replay:replay", "replay a sequence of events against a policy, in virtual time"),
+    "test": ("webhook.cli.offline.test:test", "run the tests of policies: objects and sequences, and what is expected"),
+    "policy": ("webhook.cli.policy:policy", "check, render and compare policy documents"),
     "check": ("webhook.cli.check:check", "check an installation: what is wrong, and the remedy"),
     "explain": ("webhook.cli.explain:explain", "explain why a Pod does not run, or why it was refused"),
     "status": ("webhook.cli.status:status", "show services, quotas and breakers of a running server"),

@@ -83,6 +83,11 @@ def subjects(path: Path, namespace: str) -> list[Subject | UserError]:
     ]
 
 
+def subjects_within(document: Any, file: str, at: str, namespace: str) -> list[Subject | UserError]:
+    """Return each object of a document that is part of a file, as above; `at` is its position there."""
+    return list(_each(document, _Place(file, at), namespace))
+
+
 def _each(document: Any, where: _Place, namespace: str) -> Iterator[Subject | UserError]:
     """Yield the objects of a document; an invalid one does not hide the others."""
     kind = document.get("kind") if isinstance(document, dict) else None

@@ -85,7 +85,7 @@ async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_no
     except UnknownNamespaceError:
         raise UserError(
             f"the policy needs the labels of Namespace {subject.namespace!r}, which are not known here",
-            "give them with --namespaces FILE (kubectl get namespaces -o yaml)",
+            "give them with --namespaces FILE (kubectl get namespaces -o yaml), in a test as namespaceLabels",
         ) from None
     notes = _notes(evaluator, before, admission.mutated) if with_notes else ()
     return ReviewedObject(subject, before, admission, notes, rewritten)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
@@ -13,7 +13,7 @@ from webhook.core.quota import CounterPlan
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
-from webhook.offline.simulator import Ask, admit, in_words
+from webhook.offline.simulator import Admission, Ask, admit, in_words
 from webhook.replay.answer_lines import breaker_of, remaining_of, used_of
 from webhook.replay.controller import ReplayController
 from webhook.replay.environment import ReplayEnvironment
@@ -37,6 +37,13 @@ from webhook.replay.store_outage import StoreOutage
 from webhook.replay.summary import BreakerSummary
 
 _SECOND_US = 1_000_000
+
+
+class PlayedEvent(NamedTuple):
+    """The fields of an event's output line, without `at`; for the request of a Pod, also the decisions."""
+
+    line: dict[str, Any]
+    admission: Admission | None = None
 
 
 class Replay:
@@ -69,8 +76,8 @@ class Replay:
         self._numbers = count(1)
         self._ticked_second = -1
 
-    async def play(self, event: ReplayEvent) -> dict[str, Any]:
-        """Apply one event; return the fields of its output line, without `at`."""
+    async def play(self, event: ReplayEvent) -> PlayedEvent:
+        """Apply one event."""
         now_us = round(event.at * _SECOND_US)
         await self._queue.advance(now_us)
         self._clock.set(now_us)
@@ -83,17 +90,17 @@ class Replay:
             case PodAsks():
                 return await self._pod(event)
             case OutcomeSeen(outcome=fields) | OutcomesSeen(outcomes=fields):
-                return await self._outcome(fields)
+                return PlayedEvent(await self._outcome(fields))
             case PodRefused():
-                return {"uid": event.refused, "refunded": await self._refund(event.refused)}
+                return PlayedEvent({"uid": event.refused, "refunded": await self._refund(event.refused)})
             case PodDeleted():
                 await self._controller.deleted(event.deleted)
                 await self._queue.gone(event.deleted)
-                return {"uid": event.deleted, "refunded": False}
+                return PlayedEvent({"uid": event.deleted, "refunded": False})
             case StatusAsked():
-                return await self._status(event.status)
+                return PlayedEvent(await self._status(event.status))
         await self._change(event)
-        return {}
+        return PlayedEvent({})
 
     async def breakers(self) -> list[tuple[str, ...]]:
         """Return the summary of breakers as rows of a table; empty if no event was about one."""
@@ -135,7 +142,7 @@ class Replay:
             raise UserError(f"{service!r}: no such service in the policy", f"its services are {known}")
         return plan
 
-    async def _pod(self, event: PodAsks) -> dict[str, Any]:
+    async def _pod(self, event: PodAsks) -> PlayedEvent:
         uid = event.uid or self._uid_of(event)
         self._taken.add(uid)
         ask = Ask(
@@ -186,7 +193,7 @@ class Replay:
             snapshot = await self._outage.snapshot(plan, event.namespace)
             line["used"] = used_of(plan, snapshot, event.namespace)
             line |= breaker_of(snapshot)
-        return line
+        return PlayedEvent(line, admission)
 
     def _uid_of(self, event: PodAsks) -> str:
         """Return the uid of an existing Pod, or an unused name for a new one."""

@@ -11,6 +11,7 @@ __all__ = ["FormatError", "check", "fault", "fits"]
 _FORMATS: dict[str, Callable[[str], object]] = {
     "date-time": amounts.date_time,
     "duration": amounts.duration,
+    "elapsed": amounts.elapsed,
     "interval": amounts.interval,
     "window": amounts.window,
     "dns-label": names.dns_label,

@@ -28,6 +28,12 @@ def duration(text: str, such_as: str = "500ms, 30s, 5m or 24h") -> int:
     return us
 
 
+def elapsed(text: str) -> None:
+    """Check a time since the start of a sequence: a duration, or 0s."""
+    if text not in {"0", "0s"}:
+        duration(text, "0s, 61s or 2h")
+
+
 def interval(text: str) -> None:
     us = duration(text, "500ms, 1s or 30s")
     low, high = _INTERVAL_US

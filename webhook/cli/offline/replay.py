@@ -71,7 +71,7 @@ async def _play_lines(player: Replay, lines: BinaryIO, name: str, counts: Counte
                 message = f"at: {event.at:g}: time does not go back, the line before was at {before:g}"
                 raise UserError(message)  # noqa: TRY301  reported with its line, like the others
             before = event.at
-            result: dict[str, Any] = await player.play(event)
+            result: dict[str, Any] = (await player.play(event)).line
         except UserError as error:
             raise UserError(f"{name}:{number}: {error}", error.remedy) from None
         counts[str(result.get("decision", event.kind))] += 1

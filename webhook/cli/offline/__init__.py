@@ -1,0 +1,1 @@
+"""Commands that evaluate a policy offline: `podgate review`, `replay` and `test`."""

@@ -1,0 +1,54 @@
+"""Objects of cases: those of files beside the test, and those written in it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from webhook.errors import UserError
+from webhook.offline.manifests import KNOWN_KINDS, Subject, subjects, subjects_within
+from webhook.offline.namespace_labels import is_namespace, known_labels
+from webhook.policy_tests.document import Labels, ReviewedManifest
+from webhook.policy_tests.read_files import ReadFiles
+
+
+class CaseObjects:
+    """Reads the objects of one test's cases, each file once. `read` collects the files."""
+
+    def __init__(self, test: Path, read: ReadFiles) -> None:
+        self._test = test
+        self._read = read
+        self._known: dict[tuple[Path, str], list[Subject | UserError]] = {}
+
+    def all_of(self, given: Sequence[ReviewedManifest], namespace: str, labels: Labels) -> tuple[list[Subject], Labels]:
+        """Return the objects that make Pods, and the labels of Namespaces. UserError: an object is invalid."""
+        found = [one for each in given for one in self._of(each, namespace)]
+        known = known_labels(labels, found, _raise)
+        wrong = next((one for one in found if isinstance(one, UserError)), None)
+        if wrong is not None:
+            raise wrong
+        makers = [one for one in found if isinstance(one, Subject) and not one.idle and not is_namespace(one)]
+        if not makers:
+            names = ", ".join(one.name for one in found if isinstance(one, Subject)) or "nothing"
+            raise UserError(f"objects: {names}: makes no Pods", f"give one of {KNOWN_KINDS}")
+        return makers, known
+
+    def one_of(self, given: ReviewedManifest, namespace: str) -> Subject:
+        """Return the only object that makes Pods."""
+        makers, _ = self.all_of([given], namespace, {})
+        if len(makers) != 1:
+            raise UserError(f"object: {len(makers)} objects that make Pods", "give one, and further ones in own steps")
+        if makers[0].review is not None:
+            raise UserError("object: an AdmissionReview in a sequence", "give the Pod, or use it as one of `objects`")
+        return makers[0]
+
+    def _of(self, given: ReviewedManifest, namespace: str) -> list[Subject | UserError]:
+        if not isinstance(given, str):
+            return subjects_within(given, str(self._test), "", namespace)
+        path = self._test.parent / given
+        self._read.add(path)
+        if (path, namespace) not in self._known:
+            self._known[path, namespace] = subjects(path, namespace)
+        return self._known[path, namespace]
+
+
+def _raise(error: UserError) -> None:
+    raise error

@@ -1,0 +1,111 @@
+"""Comparison of what a case expects with what was decided: the fields that differ."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from webhook.offline.simulator import Admission
+from webhook.policy_tests.document import Expectation, ExpectedUse
+from webhook.policy_tests.field_paths import ABSENT, value_at
+
+
+class FieldDifference(NamedTuple):
+    """A field whose value is not the expected one; both as text."""
+
+    field: str
+    expected: str
+    actual: str
+
+
+class CaseAnswer(NamedTuple):
+    """What a review or an event answered: decisions about a Pod, or the fields of a replay's line."""
+
+    admission: Admission | None = None
+    line: Mapping[str, Any] = {}
+
+    @property
+    def message(self) -> str:
+        """The message of a denial, "" without one."""
+        decision = self.admission.validated if self.admission is not None else None
+        return "" if decision is None or decision.allowed else decision.status.message
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of all findings of both halves, in order."""
+        if self.admission is None:
+            return ()
+        halves = self.admission.mutated, self.admission.validated
+        return tuple(dict.fromkeys(str(finding.code) for half in halves for finding in half.findings))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings of both halves, in order."""
+        if self.admission is None:
+            return ()
+        return tuple(dict.fromkeys((*self.admission.mutated.warnings, *self.admission.validated.warnings)))
+
+
+def differences(expect: Expectation, answer: CaseAnswer) -> list[FieldDifference]:
+    """Return the fields that differ, none if all is as expected."""
+    return [one for one in (*_of_admission(expect, answer), *_of_line(expect, answer.line)) if one is not None]
+
+
+def _of_admission(expect: Expectation, answer: CaseAnswer) -> Iterator[FieldDifference | None]:
+    if answer.admission is None:
+        return
+    decision = answer.admission.validated
+    yield _differs("decision", expect.decision, decision.verdict)
+    yield _differs("service", expect.service, decision.service or "")
+    if expect.codes is not None and sorted(expect.codes) != sorted(answer.codes):
+        yield FieldDifference("codes", _text(expect.codes), _text(answer.codes))
+    if expect.message is not None and expect.message not in answer.message:
+        yield FieldDifference("message", _text(expect.message), _text(answer.message))
+    if expect.warnings is not None and not _are_parts(expect.warnings, answer.warnings):
+        yield FieldDifference("warnings", _text(expect.warnings), _text(answer.warnings))
+    for path, value in expect.patched.items():
+        actual = value_at(answer.admission.pod, path)
+        if actual is ABSENT or actual != value:
+            yield FieldDifference(path, _text(value), "(absent)" if actual is ABSENT else _text(actual))
+    for path in expect.absent:
+        actual = value_at(answer.admission.pod, path)
+        if actual is not ABSENT:
+            yield FieldDifference(path, "(absent)", _text(actual))
+
+
+def _of_line(expect: Expectation, line: Mapping[str, Any]) -> Iterator[FieldDifference | None]:
+    yield _differs("breaker", expect.breaker, line.get("breaker"))
+    yield _differs("waiting", expect.waiting, line.get("waiting"))
+    yield _differs("released", expect.released, tuple(line.get("released", ())))
+    yield _differs("expired", expect.expired, tuple(line.get("expired", ())))
+    for use in expect.used:
+        wanted = _written(use)
+        uses = [{key: str(one[key]) for key in wanted} for one in line.get("used", ())]
+        if wanted not in uses:
+            yield FieldDifference("used", _text(wanted), ", ".join(map(_text, uses)) or "(nothing)")
+
+
+def _written(use: ExpectedUse) -> dict[str, str]:
+    fields: dict[str, Any] = msgspec.structs.asdict(use)
+    return {key: str(value) for key, value in fields.items() if value is not None}
+
+
+def _differs(field: str, expected: Any, actual: Any) -> FieldDifference | None:
+    is_same = expected is None or expected == actual
+    return None if is_same else FieldDifference(field, _text(expected), _text(actual))
+
+
+def _are_parts(parts: Sequence[str], warnings: Sequence[str]) -> bool:
+    """Return whether each part is in a warning of its own, and each warning has one."""
+    left = list(warnings)
+    for part in sorted(parts, key=len, reverse=True):
+        found = next((one for one in left if part in one), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return not left
+
+
+def _text(value: Any) -> str:
+    """Return a value in one line: text as it is, anything else as JSON."""
+    return str(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

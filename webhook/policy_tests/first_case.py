@@ -1,0 +1,70 @@
+"""First test of an object: what a policy does to it today, as a document to be read and narrowed."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from webhook.core.admission.decision import Decision
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.placement import SERVICE_LABEL
+from webhook.offline.output.yaml_text import as_yaml
+from webhook.offline.review_object import ReviewedObject
+from webhook.policy_tests.comparison import CaseAnswer
+from webhook.policy_tests.field_paths import ABSENT, value_at, written_field
+
+_OWN = frozenset({SERVICE_LABEL, HASH_ANNOTATION})
+_COMMENT = "# What the policy does today. Keep what must stay so.\n"
+
+
+def first_test(
+    judged: list[ReviewedObject], manifest: Path, policy: Path, folder: Path, labels: Mapping[str, Any]
+) -> str:
+    """Return a test with a case for each object; `folder` is that of the new file, to which paths are relative."""
+    cases = []
+    for one in judged:
+        case: dict[str, Any] = {"name": f"{one.subject.name}: {one.admission.validated.verdict}"}
+        # A file with several objects cannot be named: each has an answer of its own.
+        case["objects"] = [_relative(manifest, folder)] if len(judged) == 1 else [dict(one.subject.document)]
+        cases.append({**case, "expect": _expectation(one)})
+    document = {"apiVersion": "podgate.io/v1alpha1", "kind": "PolicyTest", "policy": _relative(policy, folder)}
+    of_namespaces = {"namespaceLabels": labels} if labels else {}
+    return _COMMENT + as_yaml({**document, **of_namespaces, "cases": cases})
+
+
+def _expectation(judged: ReviewedObject) -> dict[str, Any]:
+    answer, decision = CaseAnswer(judged.admission), judged.admission.validated
+    expect: dict[str, Any] = {"decision": str(decision.verdict)}
+    if decision.service is not None:
+        expect["service"] = decision.service
+    expect["codes"] = list(answer.codes)
+    if answer.warnings:
+        expect["warnings"] = [warning.partition(":")[0] for warning in answer.warnings]
+    patched = _patched(judged.admission.mutated, judged.admission.pod) if decision.allowed else {}
+    return expect | ({"patched": patched} if patched else {})
+
+
+def _patched(mutated: Decision, pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that were written, by path; the service and the policy's hash, which changes, are left out."""
+    found = {}
+    for operation in mutated.patch:
+        steps = _named(pod, [step.replace("~1", "/").replace("~0", "~") for step in operation.path.split("/")[1:]])
+        path = written_field(tuple(steps))
+        value = value_at(pod, path)
+        is_label = steps[0] == "metadata" and isinstance(value, str) and steps[-1] not in _OWN
+        if value is not ABSENT and (steps[0] == "spec" or is_label):
+            found[path] = value
+    return found
+
+
+def _named(pod: Mapping[str, Any], steps: list[str]) -> list[str]:
+    """Return the steps of a pointer, with the name of a container in place of its index."""
+    if len(steps) > 2 and steps[0] == "spec" and steps[1].endswith("ontainers"):  # noqa: PLR2004  spec, field, index
+        containers = pod["spec"][steps[1]]
+        if steps[2].isdecimal() and int(steps[2]) < len(containers):
+            return [*steps[:2], containers[int(steps[2])]["name"], *steps[3:]]
+    return steps
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return os.path.relpath(path, folder)

@@ -1,0 +1,102 @@
+"""Results of cases as text with diffs, as JSON, and as a JUnit file."""
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from webhook.policy_tests.runner import CaseResult
+from webhook.support import sanitize
+
+FAILED = 1
+BAD_INPUT = 2
+_COLOURS = {"ok": "green", "failed": "red", "error": "red"}
+_LABELS = {"ok": "ok    ", "failed": "FAIL  ", "error": "ERROR "}
+
+
+def result_lines(result: CaseResult) -> Iterator[str]:
+    """Yield one line, and below it each field that differs: `-` as expected, `+` as it is."""
+    label = click.style(_LABELS[result.word], fg=_COLOURS[result.word])
+    yield f"{label}{result.file}" + (f": {sanitize.printable(result.name)}" if result.name else "")
+    for line in detail_lines(result):
+        colour = {"-": "red", "+": "green"}.get(line.strip()[:1])
+        yield click.style(f"      {line}", fg=colour)
+
+
+def detail_lines(result: CaseResult) -> Iterator[str]:
+    """Yield why a case has failed or could not be run."""
+    if result.error is not None:
+        text = str(result.error) + (f": {result.error.remedy}" if result.error.remedy else "")
+        yield from text.splitlines()
+    for failure in result.failures:
+        yield f"{failure.where}: (- expected, + actual)"
+        for field, expected, actual in failure.differences:
+            yield sanitize.printable(f"- {field}: {expected}")
+            yield sanitize.printable(f"+ {field}: {actual}")
+        if failure.message and not any(one.field == "message" for one in failure.differences):
+            yield sanitize.printable(f"  message: {failure.message}")
+
+
+def result_document(result: CaseResult) -> dict[str, Any]:
+    """Return the fields of a result's line of JSON."""
+    failures = [
+        {"where": failure.where, "differences": [one._asdict() for one in failure.differences]}
+        for failure in result.failures
+    ]
+    error = None if result.error is None else {"message": str(result.error), "remedy": result.error.remedy}
+    return {
+        "file": result.file,
+        "name": result.name,
+        "result": result.word,
+        "seconds": round(result.seconds, 6),
+        "failures": failures,
+        "error": error,
+    }
+
+
+def summary(results: Sequence[CaseResult]) -> str:
+    """Return one line with the numbers of cases and files."""
+    words = Counter(result.word for result in results)
+    files = len({result.file for result in results})
+    counts = ", ".join(f"{words[word]} {word}" for word in _LABELS if words[word])
+    cases = len([result for result in results if result.name])
+    return f"{cases} case{'s' * (cases != 1)} in {files} file{'s' * (files != 1)}: {counts or 'none'}"
+
+
+def exit_code(results: Sequence[CaseResult]) -> int:
+    """Return 2 if a case could not be run, else 1 if one has failed, else 0."""
+    words = {result.word for result in results}
+    return BAD_INPUT if "error" in words else FAILED if "failed" in words else 0
+
+
+def junit(results: Sequence[CaseResult]) -> bytes:
+    """Return the results as JUnit XML: a suite for each file."""
+    root = ET.Element("testsuites", _counts(results))
+    for file in dict.fromkeys(result.file for result in results):
+        of_file = [result for result in results if result.file == file]
+        suite = ET.SubElement(root, "testsuite", {"name": file, **_counts(of_file)})
+        for result in of_file:
+            seconds = f"{result.seconds:.6f}"
+            case = ET.SubElement(suite, "testcase", {"classname": file, "name": _xml(result.name), "time": seconds})
+            lines = [_xml(line) for line in detail_lines(result)]
+            if lines:
+                kind = "error" if result.error is not None else "failure"
+                ET.SubElement(case, kind, {"message": lines[0]}).text = "\n".join(lines)
+    return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def _counts(results: Sequence[CaseResult]) -> dict[str, str]:
+    words = Counter(result.word for result in results)
+    return {
+        "tests": str(len(results)),
+        "failures": str(words["failed"]),
+        "errors": str(words["error"]),
+        "time": f"{sum(result.seconds for result in results):.6f}",
+    }
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that XML cannot contain."""
+    return "\n".join(sanitize.printable(line) for line in text.split("\n"))

@@ -1,0 +1,141 @@
+"""Runner of policy tests: objects by `review`'s evaluation, sequences by `replay`'s, each case from empty counters."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.document import Purpose
+from webhook.core.policy.model import LoadedPolicy
+from webhook.errors import UserError
+from webhook.interceptor import Interceptor
+from webhook.offline.policy_argument import load_policy
+from webhook.offline.review_object import Asker, Evaluator, judge
+from webhook.policy_tests.case_files import found_tests
+from webhook.policy_tests.case_objects import CaseObjects
+from webhook.policy_tests.comparison import CaseAnswer, FieldDifference, differences
+from webhook.policy_tests.document import PolicyTest, PolicyTestCase, SequenceStep
+from webhook.policy_tests.loading import load_policy_test
+from webhook.policy_tests.read_files import ReadFiles
+from webhook.policy_tests.step_events import step_events
+from webhook.replay.engine import Replay
+from webhook.replay.environment import ReplayEnvironment
+
+
+class CaseEnvironment(ReplayEnvironment, Protocol):
+    """Environment of one case: that of a replay, and the evaluation of reviews."""
+
+    @property
+    def interceptor(self) -> Interceptor: ...
+
+    def compiled(self, policy_hash: str = "") -> CompiledPolicy: ...
+
+
+Environments = Callable[[LoadedPolicy, Mapping[str, Mapping[str, str]]], CaseEnvironment]
+"""Makes an environment with a policy, labels of Namespaces, and empty counters."""
+
+
+class CaseFailure(NamedTuple):
+    """An object or a step whose answer is not the expected one; `message`: that of a denial, "" without one."""
+
+    where: str
+    differences: tuple[FieldDifference, ...]
+    message: str = ""
+
+
+class CaseResult(NamedTuple):
+    """The result of one case; `error`: it could not be run. An invalid file has one result without a name."""
+
+    file: str
+    name: str
+    seconds: float
+    failures: tuple[CaseFailure, ...] = ()
+    error: UserError | None = None
+
+    @property
+    def word(self) -> str:
+        return "error" if self.error is not None else "failed" if self.failures else "ok"
+
+
+class CaseRunner:
+    """Runs the cases of one test after another. `read` collects the files that they depend on."""
+
+    def __init__(self, environments: Environments, read: ReadFiles) -> None:
+        self._environments = environments
+        self._read = read
+        self._load = cache(self._loaded)
+
+    def _loaded(self, path: Path, purpose: Purpose) -> LoadedPolicy:
+        self._read.add(path)
+        return load_policy(path, purpose)
+
+    def run(self, paths: Sequence[Path], wanted: Callable[[str], bool]) -> Iterator[CaseResult]:
+        """Yield the result of each case with a wanted name. UserError: a path cannot be read."""
+        for path in paths:
+            self._read.add(path)
+        for path, raw in found_tests(paths):
+            try:
+                test = load_policy_test(raw, str(path))
+            except UserError as error:
+                yield CaseResult(str(path), "", 0.0, error=error)
+                continue
+            objects = CaseObjects(path, self._read)
+            yield from (self._result(path, test, case, objects) for case in test.cases if wanted(case.name))
+
+    def _result(self, path: Path, test: PolicyTest, case: PolicyTestCase, objects: CaseObjects) -> CaseResult:
+        started = time.perf_counter()
+        failures: tuple[CaseFailure, ...] = ()
+        error = None
+        try:
+            of_case = self._sequence if case.sequence else self._objects
+            failures = asyncio.run(of_case(path, test, case, objects))
+        except UserError as wrong:
+            error = wrong
+        return CaseResult(str(path), case.name, time.perf_counter() - started, failures, error)
+
+    async def _objects(
+        self, path: Path, test: PolicyTest, case: PolicyTestCase, objects: CaseObjects
+    ) -> tuple[CaseFailure, ...]:
+        namespace, labels = case.namespace or test.namespace, {**test.namespace_labels, **case.namespace_labels}
+        loaded = self._load(path.parent / test.policy, Purpose.REVIEW)
+        found, known = objects.all_of(case.objects, namespace, labels)
+        failures = []
+        for subject in found:
+            environment = self._environments(loaded, known)
+            evaluator = Evaluator(environment.interceptor, environment.compiled)
+            judged = await judge(evaluator, subject, Asker(case.user), with_notes=False)
+            answer = CaseAnswer(judged.admission)
+            if case.expect is not None and (differing := differences(case.expect, answer)):
+                where = subject.name if subject.file == str(path) else f"{subject.where}: {subject.name}"
+                failures.append(CaseFailure(where, tuple(differing), answer.message))
+        return tuple(failures)
+
+    async def _sequence(
+        self, path: Path, test: PolicyTest, case: PolicyTestCase, objects: CaseObjects
+    ) -> tuple[CaseFailure, ...]:
+        namespace, labels = case.namespace or test.namespace, {**test.namespace_labels, **case.namespace_labels}
+        loaded = self._load(path.parent / test.policy, Purpose.REPLAY)
+        replay = Replay(self._environments(loaded, labels), lambda file: self._load(file, Purpose.REPLAY), path.parent)
+        failures = []
+        for number, step in enumerate(case.sequence, 1):
+            subject = None if step.object is None else objects.one_of(step.object, namespace)
+            events = step_events(step, subject, case.user)
+            for index, event in enumerate(events, 1):
+                where = f"step {number} at {step.at}" + (f", request {index} of {step.count}" if step.count > 1 else "")
+                try:
+                    played = await replay.play(event)
+                except UserError as error:
+                    raise UserError(f"{where}: {error}", error.remedy) from None
+                answer = CaseAnswer(played.admission, played.line)
+                if failure := _failure(step, answer, where):
+                    failures.append(failure)
+                    break  # the further requests of a step mostly fail alike
+        return tuple(failures)
+
+
+def _failure(step: SequenceStep, answer: CaseAnswer, where: str) -> CaseFailure | None:
+    differing = differences(step.expect, answer) if step.expect is not None else []
+    return CaseFailure(where, tuple(differing), answer.message) if differing else None
