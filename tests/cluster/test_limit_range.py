@@ -29,6 +29,8 @@ RANGES: list[Json] = [
     {"min": {"cpu": "1"}, "defaultRequest": {"cpu": "2"}, "default": {"cpu": "4"}, "max": {"cpu": "8"}},
     {"max": {"memory": "8Gi"}, "default": {"cpu": "4"}},
     {"max": {"ephemeral-storage": "8Gi"}, "min": {"memory": "1Gi"}},
+    {"maxLimitRequestRatio": {"cpu": "2"}},
+    {"maxLimitRequestRatio": {"cpu": "3"}, "default": {"cpu": "8"}, "defaultRequest": {"cpu": "4"}},
 ]
 REQUESTED: list[Json] = [
     {side: dict.fromkeys(NAMES, amount) for side, amount in (("requests", request), ("limits", limit)) if amount}

@@ -4,13 +4,14 @@ Amounts are exact fractions. Pods are read as the API server stores them: an abs
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 
+RATIOS = ("maxLimitRequestRatio", "defaultLimitRatio", "defaultRequestRatio")
 _BOUNDLESS_AT_ZERO = {"cpu", "memory", "ephemeral-storage"}
 _SUFFIXES = {
     **{letter: Fraction(1000) ** power for power, letter in enumerate(["n", "u", "m", "", "k", "M", "G", "T"], -3)},
@@ -80,7 +81,7 @@ def rule_amount(rules: Json, owner: str, key: str, name: str) -> Fraction | None
 
 
 def named(rules: Json, owner: str = "container") -> list[str]:
-    keys = ("min", "defaultRequest", "default", "max")
+    keys = ("min", "defaultRequest", "default", "max", *RATIOS)
     return list(dict.fromkeys(name for key in keys for name in rules.get(owner, {}).get(key, {})))
 
 
@@ -102,16 +103,69 @@ def settled(pod: Json, box: Box, rules: Json, name: str) -> Settled:
             _clamped(pod, rules, name, request, is_limit=False),
             _clamped(pod, rules, name, limit, is_limit=True),
         )
-    if name in box.limits:
-        return Settled(request, limit)
+    if name not in box.limits:
+        limit = _limit_beside(pod, rules, name, request)
+        if request is None and not _has_pod_level(pod, name):
+            request = _default_request(rules, name)
+        elif request is None and limit is not None:
+            request = Fraction(0)
+        request = limit if request is None else request
+    return Settled(_in_ratio(pod, rules, name, request, limit), limit)
+
+
+def _limit_beside(pod: Json, rules: Json, name: str, request: Fraction | None) -> Fraction | None:
+    """Return the default limit of a container with this request or without one."""
     limit = _default_limit(pod, rules, name)
-    if limit is not None and request is not None:
-        limit = request if is_equal_only(name) else max(limit, request)
-    if request is None and not _has_pod_level(pod, name):
-        request = _default_request(rules, name)
-    elif request is None and limit is not None:
-        request = Fraction(0)
-    return Settled(limit if request is None else request, limit)
+    base = request
+    if base is None and not _has_pod_level(pod, name):
+        base = rule_amount(rules, "container", "defaultRequest", name)
+        if base is None and limit is None and name in _BOUNDLESS_AT_ZERO:
+            base = rule_amount(rules, "container", "min", name)
+    most, times, share = (rule_amount(rules, "container", key, name) for key in RATIOS)
+    top = rule_amount(rules, "container", "max", name)
+    if times is not None and base is not None and name not in pod_level_amounts(pod, "limits"):
+        limit = _rounded(name, base * times, floor)
+        limit = limit if top is None else min(limit, top)
+    elif most is not None and base is not None and limit is not None:
+        limit = min(limit, _rounded(name, base * most, floor))
+    if limit is None or request is None:
+        return limit
+    if is_equal_only(name):
+        return request
+    least = request if share is None else _rounded(name, request / share, ceil)
+    return max(limit, request, least if top is None else min(least, top))
+
+
+def _in_ratio(pod: Json, rules: Json, name: str, request: Fraction | None, limit: Fraction | None) -> Fraction | None:
+    """Return the request after the ratios: a share of an equal limit, and under Clamp not too far below it."""
+    if request is None or limit is None or _has_pod_level(pod, name):
+        return request
+    request = _shared(rules, name, request, limit)
+    most = rule_amount(rules, "container", RATIOS[0], name)
+    if rules["whenOutside"] == "Clamp" and most is not None and limit > most * request:
+        return min(limit, _rounded(name, limit / most, ceil))
+    return request
+
+
+def _shared(rules: Json, name: str, request: Fraction, limit: Fraction) -> Fraction:
+    share = rule_amount(rules, "container", RATIOS[2], name)
+    if share is None or request != limit:
+        return request
+    least = rule_amount(rules, "container", "min", name)
+    return min(request, max(_rounded(name, limit * share, ceil), least or Fraction(0)))
+
+
+def _rounded(name: str, value: Fraction, by: Callable[[Fraction], int]) -> Fraction:
+    """Round to the unit in which a resource is written: thousandths of a core, else whole numbers."""
+    parts = 1000 if name == "cpu" else 1
+    return Fraction(by(value * parts), parts)
+
+
+def _is_in_ratio(pod: Json, most: Fraction, name: str, request: Fraction | None, limit: Fraction | None) -> bool:
+    """Return whether LimitRanger would accept a ratio; with Pod-level amounts, containers need none of their own."""
+    if not request or not limit:
+        return _has_pod_level(pod, name)
+    return limit / request <= most
 
 
 def _has_pod_level(pod: Json, name: str) -> bool:
@@ -209,10 +263,31 @@ def _owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
             goal = wanted[box.place, name]
             if limit is None and (goal.limit is not None or (request is None and goal.request is not None)):
                 yield "rewrite", "default", name, box.place
-            for value, expected, is_limit in ((limit, goal.limit, True), (request, goal.request, False)):
-                broken = value is not None and _broken(pod, rules, name, value, is_limit=is_limit)
+            for word in ("max", "min"):
+                sides = ((limit, goal.limit, True), (request, goal.request, False))
+                broken = [
+                    (None if wanted is None else _broken(pod, rules, name, wanted, is_limit=is_limit)) == word
+                    for value, wanted, is_limit in sides
+                    if value is not None and _broken(pod, rules, name, value, is_limit=is_limit) == word
+                ]
                 if broken:
-                    yield ("user" if value == expected else "rewrite"), broken, name, box.place
+                    yield ("user" if any(broken) else "rewrite"), word, name, box.place
+            yield from _owed_by_ratios(pod, rules, box, name, goal)
+
+
+def _owed_by_ratios(pod: Json, rules: Json, box: Box, name: str, goal: Settled) -> Iterator[Owed]:
+    limit = box.limits.get(name)
+    request = box.requests.get(name, limit)
+    is_own = not _has_pod_level(pod, name)
+    if is_own and limit is not None and request is not None and _shared(rules, name, request, limit) != request:
+        yield "rewrite", RATIOS[2], name, box.place
+    most = rule_amount(rules, "container", RATIOS[0], name)
+    if most is None or _is_in_ratio(pod, most, name, request, limit):
+        return
+    if not _is_in_ratio(pod, most, name, *goal):
+        yield "user", RATIOS[0], name, box.place
+    elif limit is not None:
+        yield "rewrite", RATIOS[0], name, box.place
 
 
 def _broken(pod: Json, rules: Json, name: str, value: Fraction, *, is_limit: bool) -> str:
@@ -236,3 +311,6 @@ def _owed_by_pod(pod: Json, rules: Json) -> Iterator[Owed]:
             yield "user", "max", name, place
         if least is not None and requests < least:
             yield "user", "min", name, place
+        ratio = rule_amount(rules, "pod", RATIOS[0], name)
+        if ratio is not None and (is_pod_boundless or not requests or not limits or limits / requests > ratio):
+            yield "user", RATIOS[0], name, place

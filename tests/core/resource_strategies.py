@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.core.generating.vocabulary import Json
+from tests.core.ranges_model import RATIOS, amount
 
 LADDERS: dict[str, tuple[tuple[str | float, ...], ...]] = {
     "cpu": (("50m", "0.05"), ("100m", "0.1", 0.1), ("500m", ".5", 0.5, "5e-1"), ("1", "1e0", "1000m", 1), ("8", 8.0)),
@@ -170,22 +171,45 @@ def resource_rules(draw: st.DrawFn, *, strict: bool = True) -> Json:
 
     `strict`: without names that Kubernetes rejects.
     """
-    container: Json = {field: {} for field in _RANGE_FIELDS}
-    pod_range: Json = {"min": {}, "max": {}}
+    container: Json = {field: {} for field in (*_RANGE_FIELDS, *RATIOS)}
+    pod_range: Json = {"min": {}, "max": {}, RATIOS[0]: {}}
     for name in draw(_some_names(strict=strict, least=1)):
         values, default_rung = draw(_range_values(name))
-        for field, amount in values.items():
-            container[field][name] = amount
-        bounds = draw(st.sampled_from(["", "", "", "max", "max", "min"]))
+        for field, written in values.items():
+            container[field][name] = written
+        if not _never_overcommits(name) and draw(st.integers(0, 2)) == 0:
+            for field, ratio in draw(_ratios(values)).items():
+                container[field][name] = ratio
+        bounds = draw(st.sampled_from(["", "", "", "max", "max", "min", "ratio"]))
         if bounds == "max":
             pod_range["max"][name] = _written(name, draw(st.integers(default_rung, len(LADDERS[name]) - 1)))
         elif bounds == "min":
             pod_range["min"][name] = _written(name, 0)
+        elif bounds == "ratio" and not _never_overcommits(name):
+            pod_range[RATIOS[0]][name] = "1000"
     container["ignore"] = list(draw(st.sampled_from([(), IGNORED, IGNORED[1:]])))
     stanza: Json = {"container": container, "pod": pod_range}
     left_out = draw(st.sampled_from([*["nothing"] * 10, *stanza]))
     when_outside = draw(st.sampled_from(["Deny", "Clamp"]))
     return {key: value for key, value in stanza.items() if key != left_out} | {"whenOutside": when_outside}
+
+
+@st.composite
+def _ratios(draw: st.DrawFn, values: Json) -> Json:
+    """Draw ratios that the defaults among `values` satisfy."""
+    most = draw(st.sampled_from([None, "1", "1.5", 2, "4", "1k"]))
+    bound = amount(most or "1k")
+    found: Json = {} if most is None else {RATIOS[0]: most}
+    request = values.get("defaultRequest")
+    if "default" in values and request is not None and amount(values["default"]) > bound * amount(request):
+        found, bound = {}, amount("1k")
+    times = draw(st.sampled_from([None, "1", "1500m", 3]))
+    if times is not None and "default" not in values and amount(times) <= bound:
+        found[RATIOS[1]] = times
+    share = draw(st.sampled_from([None, "0.5", "300m", "0.999"]))
+    if share is not None and amount(share) * bound >= 1:
+        found[RATIOS[2]] = share
+    return found
 
 
 def _written(name: str, rung: int) -> str:

@@ -16,7 +16,7 @@ from webhook.core.container_resources import RangePlan, operations, qos_change, 
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.policy_spec import ResourceRules
+from webhook.core.policy_spec import QosClass, ResourceRules
 
 PROPERTY = examples(150)
 any_pods = st.builds(lambda spec: {"metadata": {}, "spec": spec}, pod_resources())
@@ -172,6 +172,14 @@ def test_qos_class_before_and_after_a_rewrite_equals_that_of_kubernetes(pod: Jso
     event(f"QoS: {classes[0]} to {classes[1]}")
     assert (qos_class(decoded(pod)), qos_class(decoded(after))) == classes
     assert qos_change(decoded(pod), plan_of(rules)) == (classes if classes[0] != classes[1] else None)
+
+
+@PROPERTY
+@given(real_pods, st.sets(st.sampled_from(list(QosClass)), min_size=1))
+def test_only_pods_of_an_allowed_qos_class_are_admitted(pod: Json, classes: set[QosClass]) -> None:
+    assume(api_server.errors(pod) == [])
+    found = violations(decoded(pod), plan_of({"pod": {"qosClasses": sorted(classes)}}))
+    assert [one.owed for one in found] == ["qosClasses"] * (api_server.qos_class(pod) not in classes)
 
 
 @PROPERTY

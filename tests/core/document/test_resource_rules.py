@@ -96,6 +96,71 @@ def test_implied_limit_above_the_max_of_the_pod_is_an_error(container: str, pod:
     assert problems(f"{{container: {container}, pod: {pod}}}") == lines
 
 
+ABOVE = "above container.maxLimitRequestRatio 2 of cpu in line 6"
+
+
+@pytest.mark.parametrize(
+    ("stanza", "line"),
+    [
+        (
+            "{pod: {maxLimitRequestRatio: {cpu: 0.5}}}",
+            "pod.maxLimitRequestRatio.cpu: 0.5: below 1, and a limit is never below its request: write 1 or more",
+        ),
+        (
+            "{container: {defaultLimitRatio: {cpu: 500m}}}",
+            "container.defaultLimitRatio.cpu: 500m: below 1, and a limit is never below its request: write 1 or more",
+        ),
+        (
+            "{container: {defaultRequestRatio: {cpu: 1}}}",
+            "container.defaultRequestRatio.cpu: 1: not a share of the limit: write one such as 0.5",
+        ),
+        (
+            "{container: {maxLimitRequestRatio: {v.io/gpu: 2}}}",
+            (
+                'container.maxLimitRequestRatio["v.io/gpu"]: 2: Kubernetes requires its request and limit to be equal:'
+                " remove it"
+            ),
+        ),
+        (
+            "{container: {defaultLimitRatio: {cpu: 2}, default: {cpu: 2}}}",
+            "container.defaultLimitRatio.cpu: 2: default of cpu in line 6 sets the same limits: keep one of the two",
+        ),
+        (
+            "{container: {default: {cpu: 3}, defaultRequest: {cpu: 1}, maxLimitRequestRatio: {cpu: 2}}}",
+            f"container.default.cpu: 3: divided by defaultRequest, {ABOVE}: lower it, or raise defaultRequest",
+        ),
+        (
+            "{container: {defaultLimitRatio: {cpu: 2500m}, maxLimitRequestRatio: {cpu: 2}}}",
+            f"container.defaultLimitRatio.cpu: 2500m: {ABOVE}: lower it",
+        ),
+        (
+            "{container: {defaultRequestRatio: {cpu: 0.4}, maxLimitRequestRatio: {cpu: 2}}}",
+            f"container.defaultRequestRatio.cpu: 0.4: the limit divided by it is {ABOVE}: raise it",
+        ),
+        (
+            "{container: {default: {cpu: 1}}, pod: {qosClasses: [BestEffort]}}",
+            (
+                "pod.qosClasses: [...]: the defaults give each container requests, so that no Pod is BestEffort:"
+                " add Burstable, or remove the defaults"
+            ),
+        ),
+        (
+            "{container: {defaultRequestRatio: {cpu: 0.5}}, pod: {qosClasses: [Guaranteed]}}",
+            (
+                "pod.qosClasses: [...]: defaultRequestRatio makes requests smaller than limits, so that no Pod is"
+                " Guaranteed: add Burstable, or remove defaultRequestRatio"
+            ),
+        ),
+        (
+            "{pod: {qosClasses: [Burstable, Burstable]}}",
+            "pod.qosClasses[1]: Burstable: listed twice: remove one of the two",
+        ),
+    ],
+)
+def test_ratio_or_class_that_contradicts_is_rejected(stanza: str, line: str) -> None:
+    assert problems(stanza) == [line]
+
+
 @pytest.mark.parametrize(
     "container",
     [
@@ -104,6 +169,7 @@ def test_implied_limit_above_the_max_of_the_pod_is_an_error(container: str, pod:
         "{defaultRequest: {x.kubernetes.io/cpu: 1}, default: {x.kubernetes.io/cpu: 2500m}}",
         "{defaultRequest: {cpu: 1}, default: {cpu: 1500m}}",
         "{default: {hugepages-1Gi: 2048Mi, memory: 1Gi}}",
+        "{default: {cpu: 2}, defaultRequestRatio: {cpu: 0.5}, maxLimitRequestRatio: {cpu: 2}}",
     ],
 )
 def test_rule_that_kubernetes_accepts_is_valid(container: str) -> None:
@@ -135,8 +201,8 @@ def test_rule_that_kubernetes_accepts_is_valid(container: str) -> None:
             "{whenOutside: Clamp, container: {default: {cpu: 1}, max: {}}}",
             [
                 (
-                    "whenOutside: Clamp: only containers are clamped, and theirs have neither min nor max:"
-                    " write one of them, or remove it: a Pod as a whole is always denied"
+                    "whenOutside: Clamp: only containers are clamped, and theirs have no min, max or"
+                    " maxLimitRequestRatio: write one of them, or remove it: a Pod as a whole is always denied"
                 )
             ],
         ),
@@ -148,6 +214,28 @@ def test_rule_that_kubernetes_accepts_is_valid(container: str) -> None:
                     " a container without both gets none: write a default of cpu or memory too"
                 )
             ],
+        ),
+        (
+            "{container: {maxLimitRequestRatio: {memory: 2}}}",
+            [
+                (
+                    "container.maxLimitRequestRatio.memory: 2: a container without a limit is denied, as by LimitRange:"
+                    " write defaultLimitRatio or default of memory too"
+                )
+            ],
+        ),
+        (
+            "{container: {min: {cpu: 1}, default: {cpu: 2}, max: {cpu: 4}, maxLimitRequestRatio: {cpu: 5}}}",
+            [
+                (
+                    "container.maxLimitRequestRatio.cpu: 5: above max divided by min, which no container can exceed:"
+                    " lower it, or remove it"
+                )
+            ],
+        ),
+        (
+            "{container: {defaultRequest: {cpu: 1}, defaultLimitRatio: {cpu: 2}, max: {cpu: 4}}, pod: {max: {cpu: 4}}}",
+            [],
         ),
         ("{container: {max: {cpu: 8}, default: {cpu: 8}}, pod: {max: {cpu: 8}}, whenOutside: Clamp}", []),
         ("{container: {min: {memory: 1Mi}, default: {hugepages-2Mi: 2Mi}}, whenOutside: Deny}", []),

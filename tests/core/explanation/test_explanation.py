@@ -60,6 +60,8 @@ def test_notes_have_the_violations_of_the_rewritten_pod(pair: Pair) -> None:
 AMOUNTS = st.dictionaries(
     st.sampled_from(["cpu", "memory", "example.com/gpu", "hugepages-2Mi"]), st.sampled_from(["1", "2", "5", "9"])
 )
+RATIOS = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "2", "1.5"]))
+SHARES = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["0.5", "0.9"]))
 CONTAINER = st.fixed_dictionaries(
     {"name": st.sampled_from(["c", "istio-proxy"])},
     optional={"resources": st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})},
@@ -69,9 +71,18 @@ RULES = st.fixed_dictionaries(
     optional={
         "container": st.fixed_dictionaries(
             {"ignore": st.just(["istio-*"])},
-            optional=dict.fromkeys(["defaultRequest", "default", "min", "max"], AMOUNTS),
+            optional=dict.fromkeys(["defaultRequest", "default", "min", "max"], AMOUNTS)
+            | {"maxLimitRequestRatio": RATIOS, "defaultLimitRatio": RATIOS, "defaultRequestRatio": SHARES},
         ),
-        "pod": st.fixed_dictionaries({}, optional={"min": AMOUNTS, "max": AMOUNTS}),
+        "pod": st.fixed_dictionaries(
+            {},
+            optional={
+                "min": AMOUNTS,
+                "max": AMOUNTS,
+                "maxLimitRequestRatio": RATIOS,
+                "qosClasses": st.sampled_from([["Guaranteed"], ["Burstable", "BestEffort"]]),
+            },
+        ),
     },
 )
 
@@ -438,6 +449,48 @@ MIN_CPU, MAX_CPU = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
         ),
         ({"pod": MAX_CPU}, REQUESTS_9_CPU, "pod.max[cpu]", Act.LEFT, "left: the validating half denies it"),
         ({"pod": MAX_CPU}, {}, "pod.max[cpu]", Act.NOTHING, "all is within"),
+        (
+            {"container": {"defaultRequestRatio": {"cpu": "0.5"}, "default": {"cpu": "2"}}},
+            {"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}},
+            "container.defaultRequestRatio[cpu]",
+            Act.WROTE,
+            "0.5 of its limit, was 1, as much as its limit",
+        ),
+        (
+            {"container": {"defaultRequestRatio": {"cpu": "0.5"}, "default": {"cpu": "2"}}},
+            {},
+            "container.defaultRequestRatio[cpu]",
+            Act.WROTE,
+            "0.5 of its limit",
+        ),
+        (
+            {"container": {"defaultLimitRatio": {"cpu": "2"}}},
+            REQUESTS_9_CPU,
+            "container.defaultLimitRatio[cpu]",
+            Act.WROTE,
+            "2 times the request",
+        ),
+        (
+            {"container": {"maxLimitRequestRatio": {"cpu": "2"}, "default": {"cpu": "20"}}},
+            REQUESTS_9_CPU,
+            "container.maxLimitRequestRatio[cpu]",
+            Act.WROTE,
+            "at most 2 times the request",
+        ),
+        (
+            {"container": {"maxLimitRequestRatio": {"cpu": "2"}}, "whenOutside": "Clamp"},
+            {"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "4"}}},
+            "container.maxLimitRequestRatio[cpu]",
+            Act.WROTE,
+            "raised from 1, the limit is at most 2 times it (whenOutside Clamp)",
+        ),
+        (
+            {"pod": {"qosClasses": ["Guaranteed"]}},
+            REQUESTS_9_CPU,
+            "pod.qosClasses",
+            Act.LEFT,
+            "left: the validating half denies it",
+        ),
         (
             {"container": {"default": {"cpu": "1"}, "ignore": ["istio-*"]}},
             {"name": "istio-proxy"},

@@ -204,6 +204,25 @@ def test_defaults_for_limits_only_or_requests_only_have_no_flaw() -> None:
     assert prove(policy_of(rules)).flaws == ()
 
 
+def test_ratios_and_classes_that_only_the_user_can_satisfy_have_no_flaw() -> None:
+    ratio = "maxLimitRequestRatio: {cpu: 2}"
+    rules = f"container: {{{ratio}}}, pod: {{qosClasses: [Guaranteed], {ratio}}}"
+    assert prove(policy_of(f"resources: {{{rules}}}")).flaws == ()
+
+
+def test_ratios_are_proved_with_the_defaults_that_satisfy_them() -> None:
+    rules = (
+        "defaultRequest: {cpu: 100m}, max: {cpu: 8}, maxLimitRequestRatio: {cpu: 3}, defaultRequestRatio: {cpu: 0.4}"
+    )
+    assert prove(policy_of(f"resources: {{container: {{{rules}}}}}")).flaws == ()
+    [flaw] = prove(
+        policy_of(
+            "resources: {container: {defaultLimitRatio: {cpu: 4}, default: {}, min: {cpu: 1}}, pod: {max: {cpu: 2}}}"
+        )
+    ).flaws
+    assert "limits[cpu] is '4', at most '2' is allowed" in flaw.reason
+
+
 # Sampling
 
 

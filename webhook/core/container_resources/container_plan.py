@@ -7,14 +7,16 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from webhook.core.container_resources.plan import Amount, RangePlan
-from webhook.core.container_resources.qos import QosClass, class_of
+from webhook.core.container_resources.qos import class_of
 from webhook.core.container_resources.ranges import PodLevel, RequestAndLimit, applied
+from webhook.core.container_resources.ratio_shortfalls import ratio_shortfalls
 from webhook.core.container_resources.resource_kinds import DECIDE_QOS, is_huge_pages
 from webhook.core.container_resources.shortfalls import Shortfall, shortfalls
 from webhook.core.kubernetes.pod import Amounts, Container, Pod, Resources
 from webhook.core.kubernetes.pod_requests import Side, cut, nano
 from webhook.core.kubernetes.quantity import CACHED
 from webhook.core.patch import pointer
+from webhook.core.policy_spec import QosClass
 
 Value = str | int | float | None
 LONGEST_NAME = 63  # characters of a DNS label; the API server has not validated container names yet
@@ -113,7 +115,7 @@ def _worked_out(plan: RangePlan, values: tuple[Value, ...], level: PodLevel | No
     return ContainerPlan(
         limits=_changes("limits", asked, after),
         requests=_changes("requests", asked, after),
-        shortfalls=() if level is None else tuple(shortfalls(plan, asked, after, level)),
+        shortfalls=() if level is None else tuple(_shortfalls(plan, asked, after, level)),
         taken=tuple(share for bounds in plan.pod for share in _shares(asked[bounds.name])),
         classes=(_class(asked), _class(after)),
     )
@@ -125,6 +127,15 @@ def _settled(plan: RangePlan, asked: dict[str, RequestAndLimit], level: PodLevel
         # The API server rejects huge pages without cpu or memory: do not default them for such a Pod.
         after |= {name: own for name, own in asked.items() if own == RequestAndLimit() and is_huge_pages(name)}
     return after
+
+
+def _shortfalls(
+    plan: RangePlan, asked: dict[str, RequestAndLimit], after: dict[str, RequestAndLimit], level: PodLevel
+) -> Iterator[Shortfall]:
+    for rule in plan.rules:
+        before, wanted = asked[rule.name], after[rule.name]
+        yield from shortfalls(rule, before, wanted, level)
+        yield from ratio_shortfalls(rule, before, wanted, level)
 
 
 def _changes(

@@ -8,7 +8,7 @@ from webhook.core.container_resources.resource_kinds import COMPUTE, DECIDE_QOS,
 from webhook.core.kubernetes.name_patterns import split
 from webhook.core.kubernetes.pod_requests import nano
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.policy_spec import ContainerRange, PodRange, ResourceRules, WhenOutside
+from webhook.core.policy_spec import ContainerRange, PodRange, QosClass, ResourceRules, WhenOutside
 
 
 class Amount(NamedTuple):
@@ -21,8 +21,23 @@ class Amount(NamedTuple):
 ZERO = Amount(0, "0")
 
 
+class Ratios(NamedTuple):
+    """Ratios of one resource of a container, in billionths; None: not given.
+
+    `most`: the most that the limit may be of the request. `limit`: an absent limit as a multiple of the request.
+    `request`: a request equal to its limit as a share of it.
+    """
+
+    most: Amount | None = None
+    limit: Amount | None = None
+    request: Amount | None = None
+
+
+NO_RATIOS = Ratios()
+
+
 class ResourceRule(Struct, frozen=True):
-    """Range and defaults of one resource of a container.
+    """Range, ratios and defaults of one resource of a container.
 
     `limit`: default of an absent limit. `request`: default of an absent request if the limit is absent too; None
     means the limit, as in the API server.
@@ -35,6 +50,7 @@ class ResourceRule(Struct, frozen=True):
     request: Amount | None
     overcommits: bool
     zero_is_no_limit: bool
+    ratios: Ratios = NO_RATIOS
 
     @classmethod
     def of(cls, name: str, container: ContainerRange) -> "ResourceRule":
@@ -49,7 +65,12 @@ class ResourceRule(Struct, frozen=True):
             # As LimitRange defaults itself: max is the default limit, and the default limit the default request.
             limit = limit or high
             request = request or (None if limit else low)
-        return cls(name, low, high, limit, request, overcommits(name), name in COMPUTE)
+        ratios = Ratios(
+            _amount(container.max_limit_request_ratio.get(name)),
+            _amount(container.default_limit_ratio.get(name)),
+            _amount(container.default_request_ratio.get(name)),
+        )
+        return cls(name, low, high, limit, request, overcommits(name), name in COMPUTE, ratios)
 
 
 class PodBounds(NamedTuple):
@@ -58,6 +79,7 @@ class PodBounds(NamedTuple):
     name: str
     low: Amount | None
     high: Amount | None
+    ratio: Amount | None = None
 
 
 class RangePlan(Struct, frozen=True, eq=False):
@@ -72,6 +94,7 @@ class RangePlan(Struct, frozen=True, eq=False):
     ignored: frozenset[str]
     ignored_prefixes: tuple[str, ...]
     clamps: bool
+    qos_classes: tuple[QosClass, ...] | None = None
 
     @classmethod
     def of(cls, rules: ResourceRules) -> "RangePlan":
@@ -80,19 +103,25 @@ class RangePlan(Struct, frozen=True, eq=False):
         ignored, prefixes = split(rules.container.ignore)
         return cls(
             rules=tuple(ResourceRule.of(name, rules.container) for name in of_container),
-            pod=tuple(
-                PodBounds(name, _amount(rules.pod.min.get(name)), _amount(rules.pod.max.get(name))) for name in of_pod
-            ),
+            pod=tuple(_pod_bounds(name, rules.pod) for name in of_pod),
             names=tuple(dict.fromkeys((*of_container, *of_pod, *DECIDE_QOS))),
             ignored=ignored,
             ignored_prefixes=prefixes,
             clamps=rules.when_outside is WhenOutside.CLAMP,
+            qos_classes=rules.pod.qos_classes,
         )
 
 
 def _names(bounds: ContainerRange | PodRange) -> tuple[str, ...]:
     words = (bounds.default_request, bounds.default) if isinstance(bounds, ContainerRange) else ()
-    return tuple(dict.fromkeys(name for amounts in (*words, bounds.min, bounds.max) for name in amounts))
+    ratios = (bounds.default_limit_ratio, bounds.default_request_ratio) if isinstance(bounds, ContainerRange) else ()
+    every = (*words, bounds.min, bounds.max, bounds.max_limit_request_ratio, *ratios)
+    return tuple(dict.fromkeys(name for amounts in every for name in amounts))
+
+
+def _pod_bounds(name: str, pod: PodRange) -> PodBounds:
+    bounds = (pod.min, pod.max, pod.max_limit_request_ratio)
+    return PodBounds(name, *(_amount(amounts.get(name)) for amounts in bounds))
 
 
 def _amount(quantity: Quantity | None) -> Amount | None:

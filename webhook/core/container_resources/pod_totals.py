@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from webhook.core.container_resources.plan import Amount, PodBounds, RangePlan
 from webhook.core.container_resources.ranges import BEYOND_ALL, Word
+from webhook.core.container_resources.ratio_shortfalls import beyond
+from webhook.core.container_resources.ratios import exceeds
 from webhook.core.container_resources.resource_kinds import COMPUTE
 from webhook.core.container_resources.shortfalls import NO_LIMIT, Shortfall, in_words
 from webhook.core.findings import Code
@@ -23,6 +25,9 @@ def pod_shortfalls(
         requests = _total(pod, "requests", bounds.name, 2 * index, running, starting)
         limits = _total(pod, "limits", bounds.name, 2 * index + 1, running, starting)
         yield from _outside(bounds, requests, BEYOND_ALL if bounds.name in boundless else limits)
+        limits = 0 if bounds.name in boundless else limits
+        if bounds.ratio is not None and not (requests and limits and not exceeds(limits, requests, bounds.ratio)):
+            yield beyond(bounds.name, bounds.ratio, requests, limits)
     judged = {bounds.name for bounds in plan.pod if bounds.high is not None}
     for rule in plan.rules:
         if rule.high is not None and rule.name in boundless - judged:

@@ -5,18 +5,11 @@ request is above its limit, checking each container gives the same class.
 """
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 
 from webhook.core.container_resources.resource_kinds import DECIDE_QOS
 from webhook.core.kubernetes.pod import Pod, Resources
 from webhook.core.kubernetes.pod_requests import amount_of, of_containers
-
-
-class QosClass(StrEnum):
-    GUARANTEED = "Guaranteed"
-    BURSTABLE = "Burstable"
-    BEST_EFFORT = "BestEffort"
-
+from webhook.core.policy_spec import QosClass
 
 Amounts = Mapping[str, tuple[int | None, int | None]]
 """Request and limit of cpu and of memory, in billionths; an absent request is the limit."""

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from webhook.core.container_resources.plan import ZERO, Amount, ResourceRule
+from webhook.core.container_resources.ratios import least_limit, limit_for, raised, share_of_limit
 from webhook.core.kubernetes.pod_requests import Side
 
-Word = Literal["min", "max", "default"]
+Word = Literal["min", "max", "default", "maxLimitRequestRatio", "defaultRequestRatio"]
 BEYOND_ALL = 1 << 256
 """Stands for "no limit": above every amount that can be written."""
 
@@ -39,7 +40,7 @@ class PodLevel(NamedTuple):
 
 
 def applied(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clamps: bool) -> RequestAndLimit:
-    """Apply the rule's defaults and, if it `clamps`, its range. Idempotent."""
+    """Apply the rule's defaults and, if it `clamps`, its range and its ratio. Idempotent."""
     governed = rule.name in level.governed
     limited = rule.name in level.limited or (governed and not rule.overcommits)
     # A limit alone is also the request, as the API server defaults it.
@@ -50,9 +51,12 @@ def applied(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clam
         escapes = rule.high is not None and is_no_limit(rule, limit, level)
         limit = rule.high if escapes else _within(limit, low, rule.high)
     if limit is None and not limited:
-        limit = _not_below(rule.limit, request, equal=not rule.overcommits)
+        limit = _default_limit(rule, request, governed=governed)
     if request is None:
         request = _request(rule, limit, governed=governed)
+    if not governed:
+        request = share_of_limit(rule, request, limit)
+        request = raised(rule, request, limit) if clamps else request
     return RequestAndLimit(request, limit)
 
 
@@ -83,11 +87,15 @@ def _within(amount: Amount | None, low: Amount | None, high: Amount | None) -> A
     return low if low is not None and amount.nano < low.nano else amount
 
 
-def _not_below(limit: Amount | None, request: Amount | None, *, equal: bool) -> Amount | None:
-    """Return a default limit not below the request: the API server rejects a limit below its request."""
-    if limit is None or request is None:
-        return limit
-    return request if equal or request.nano > limit.nano else limit
+def _default_limit(rule: ResourceRule, request: Amount | None, *, governed: bool) -> Amount | None:
+    """Return the default limit for a container with the given request, which may be absent."""
+    if request is None:
+        return rule.limit if governed or rule.request is None else limit_for(rule, rule.request)
+    limit = limit_for(rule, request)
+    if limit is None:
+        return None
+    least = least_limit(rule, request)
+    return limit if rule.overcommits and limit.nano >= least.nano else least
 
 
 def _request(rule: ResourceRule, limit: Amount | None, *, governed: bool) -> Amount | None:

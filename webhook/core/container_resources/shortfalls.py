@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from webhook.core.container_resources.plan import Amount, RangePlan, ResourceRule
+from webhook.core.container_resources.plan import Amount, ResourceRule
 from webhook.core.container_resources.ranges import OutOfRange, PodLevel, RequestAndLimit, Word, out_of_range
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod_requests import Side, cut
@@ -27,14 +27,13 @@ class Shortfall(NamedTuple):
 
 
 def shortfalls(
-    plan: RangePlan, asked: Mapping[str, RequestAndLimit], after: Mapping[str, RequestAndLimit], level: PodLevel
+    rule: ResourceRule, before: RequestAndLimit, wanted: RequestAndLimit, level: PodLevel
 ) -> Iterator[Shortfall]:
     """Yield missing amounts and amounts out of range; the latter are the user's unless the rewrite changes them."""
-    for rule in plan.rules:
-        before, wanted = asked[rule.name], after[rule.name]
-        yield from _missing(rule.name, before, wanted)
-        for word, group in groupby(out_of_range(rule, before, level), key=lambda one: one.word):
-            yield _outside(rule, before, wanted, word, tuple(group))
+    yield from _missing(rule.name, before, wanted)
+    for word, group in groupby(out_of_range(rule, before, level), key=lambda one: one.word):
+        lasting = {one.side for one in out_of_range(rule, wanted, level) if one.word == word}
+        yield _outside(rule, before, word, tuple(group), lasting)
 
 
 def _missing(name: str, before: RequestAndLimit, wanted: RequestAndLimit) -> Iterator[Shortfall]:
@@ -49,11 +48,12 @@ def _missing(name: str, before: RequestAndLimit, wanted: RequestAndLimit) -> Ite
 
 
 def _outside(
-    rule: ResourceRule, before: RequestAndLimit, wanted: RequestAndLimit, word: Word, excess: Sequence[OutOfRange]
+    rule: ResourceRule, before: RequestAndLimit, word: Word, excess: Sequence[OutOfRange], lasting: set[Side]
 ) -> Shortfall:
+    """Return the shortfall of amounts beyond one bound; those of the `lasting` sides are not rewritten."""
     sides = tuple((one.side, one.far) for one in excess)
     shown = {side: _shown(rule, side, getattr(before, side)) for side, _ in sides}
-    is_lost = any(getattr(before, side) != getattr(wanted, side) for side in shown)
+    is_lost = lasting.isdisjoint(shown)
     code = Code.RESOURCES_UNFULFILLED if is_lost else Code.RESOURCES_OUTSIDE
     text = in_words(rule.name, shown, word, excess[0].bound, is_lost=is_lost)
     return Shortfall(code, rule.name, word, sides, text)

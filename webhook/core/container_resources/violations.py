@@ -6,13 +6,20 @@ from typing import NamedTuple
 from webhook.core.container_resources.container_plan import container_plans, shown_name
 from webhook.core.container_resources.plan import RangePlan
 from webhook.core.container_resources.pod_totals import Shares, pod_shortfalls
+from webhook.core.container_resources.qos import qos_class
 from webhook.core.container_resources.shortfalls import Shortfall
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import is_sidecar
+from webhook.core.policy_spec import QosClass
 
 _KINDS = {"containers": "container", "initContainers": "init container"}
 _WHOLE = "the Pod as a whole"
+_CURES = {
+    QosClass.GUARANTEED: "equal requests and limits of cpu and memory in each container",
+    QosClass.BURSTABLE: "requests of cpu or memory",
+    QosClass.BEST_EFFORT: "no requests and limits of cpu and memory",
+}
 
 
 class _LocatedShortfall(NamedTuple):
@@ -30,10 +37,20 @@ def violations(pod: Pod, plan: RangePlan, old: Pod | None = None) -> list[Violat
     Shortfalls that `old` already had, and as large, are left out. ValueError: an unreadable quantity.
     """
     shortfalls = _shortfalls(pod, plan)
+    others = _of_the_class(pod, plan) if old is None or qos_class(old) is not qos_class(pod) else []
     if shortfalls and old is not None:
         known = {key: far for one in _shortfalls(old, plan) for key, far in _excess(one)}
         shortfalls = [one for one in shortfalls if any(known.get(key, -1) < far for key, far in _excess(one))]
-    return [_violation(group) for group in _grouped(shortfalls)] if shortfalls else []
+    return [*map(_violation, _grouped(shortfalls)), *others] if shortfalls else others
+
+
+def _of_the_class(pod: Pod, plan: RangePlan) -> list[Violation]:
+    """Return the violation of `qosClasses`, none if the class is allowed."""
+    if plan.qos_classes is None or (found := qos_class(pod)) in plan.qos_classes:
+        return []
+    cures = " or ".join(_CURES[one] for one in plan.qos_classes)
+    text = f"{_WHOLE}: its QoS class is {found}, only {' or '.join(plan.qos_classes)} is allowed: write {cures}"
+    return [Violation(Code.RESOURCES_OUTSIDE, "spec.containers[*].resources", "qosClasses", text)]
 
 
 def _shortfalls(pod: Pod, plan: RangePlan) -> list[_LocatedShortfall]:

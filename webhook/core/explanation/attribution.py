@@ -103,13 +103,14 @@ def _rank(piece: Piece, case: Case) -> Callable[[PolicyEntry], tuple[bool, bool,
     return rank
 
 
-_LIMITS_BY = ("default", "max", "min", "defaultRequest")
-_REQUESTS_BY = ("defaultRequest", "default", "min", "max")
+_RATIOS = ("defaultRequestRatio", "maxLimitRequestRatio")
+_LIMITS_BY = (*_RATIOS, "defaultLimitRatio", "default", "max", "min", "defaultRequest")
+_REQUESTS_BY = (*_RATIOS, "defaultRequest", "default", "min", "max", "defaultLimitRatio")
 
 
 def _speaks_of(entry: PolicyEntry, case: Case) -> frozenset[Piece]:
-    """Return the amounts of the resource that the entry gives a default for."""
-    amounts = pieces(case.found) if entry.kind is EntryKind.DEFAULT else ()
+    """Return the amounts of the resource that the entry gives a default or a ratio for."""
+    amounts = pieces(case.found) if entry.kind in {EntryKind.DEFAULT, EntryKind.RATIO} else ()
     return frozenset(piece for piece in amounts if piece.place[-1] == entry.key)
 
 

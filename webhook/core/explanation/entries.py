@@ -25,6 +25,7 @@ class EntryKind(StrEnum):
     TOLERATION = "toleration"
     DEFAULT = "default"
     BOUND = "bound"
+    RATIO = "ratio"
     OF_PODS = "of whole Pods"
 
 
@@ -49,6 +50,21 @@ class PolicyEntry(NamedTuple):
         words = () if rules is None else (rules.container.default_request, rules.container.default)
         bounds = () if rules is None else (rules.container.min, rules.container.max)
         return next((str(amounts[self.key]) for amounts in (*words, *bounds) if self.key in amounts), "")
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the entry makes a request a share of its limit."""
+        return ".defaultRequestRatio[" in self.rule
+
+    @property
+    def ratio(self) -> str:
+        """The ratio of an entry of `resources.container`, "" for others."""
+        rules = self.alone.resources
+        if rules is None:
+            return ""
+        one = rules.container
+        ratios = (one.default_limit_ratio, one.default_request_ratio, one.max_limit_request_ratio)
+        return next((str(amounts[self.key]) for amounts in ratios if self.key in amounts), "")
 
 
 class _Part(NamedTuple):
@@ -154,12 +170,15 @@ def _affinity(affinity: Affinity) -> Iterator[tuple[str, EntryKind, Affinity, Af
 
 
 def _resources(rules: ResourceRules, nothing: ResourceRules) -> Iterator[_Part]:
+    if rules.pod.qos_classes is not None:
+        alone = {"pod": replace(nothing.pod, qos_classes=rules.pod.qos_classes)}
+        yield _Part("pod.qosClasses", EntryKind.OF_PODS, alone, {"pod": replace(rules.pod, qos_classes=None)})
     for part, field, word, kind in _WORDS:
         amounts = getattr(getattr(rules, part), field)
         for name, amount in amounts.items():
-            alone = replace(getattr(nothing, part), **{field: {name: amount}})
-            rest = replace(getattr(rules, part), **{field: _without(amounts, name)})
-            yield _Part(f"{part}.{word}[{name}]", kind, {part: alone}, {part: rest}, name)
+            with_it = replace(getattr(nothing, part), **{field: {name: amount}})
+            without = replace(getattr(rules, part), **{field: _without(amounts, name)})
+            yield _Part(f"{part}.{word}[{name}]", kind, {part: with_it}, {part: without}, name)
 
 
 _WORDS = (
@@ -167,8 +186,12 @@ _WORDS = (
     ("container", "default", "default", EntryKind.DEFAULT),
     ("container", "min", "min", EntryKind.BOUND),
     ("container", "max", "max", EntryKind.BOUND),
+    ("container", "default_limit_ratio", "defaultLimitRatio", EntryKind.DEFAULT),
+    ("container", "default_request_ratio", "defaultRequestRatio", EntryKind.RATIO),
+    ("container", "max_limit_request_ratio", "maxLimitRequestRatio", EntryKind.RATIO),
     ("pod", "min", "min", EntryKind.OF_PODS),
     ("pod", "max", "max", EntryKind.OF_PODS),
+    ("pod", "max_limit_request_ratio", "maxLimitRequestRatio", EntryKind.OF_PODS),
 )
 
 

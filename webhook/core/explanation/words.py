@@ -41,7 +41,7 @@ def of_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], mode: M
         return f"left: {lacks[0].text}"
     placement = entry.alone.placement
     if placement is None:
-        return "nothing lacks it" if entry.kind is EntryKind.DEFAULT else "all is within"
+        return "nothing lacks it" if entry.kind is EntryKind.DEFAULT or entry.is_share else "all is within"
     return _satisfied(entry, pod, placement)
 
 
@@ -150,6 +150,8 @@ def of_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, value: 
 
 def _of_amount(entry: PolicyEntry, change: JsonChange, at: str, value: Any) -> str:
     is_max, is_request = ".max[" in entry.rule, "/requests/" in at
+    if entry.ratio:
+        return _of_ratio(entry, change, is_request=is_request)
     if entry.kind is EntryKind.BOUND and change.former is not None:
         return f"{'lowered' if is_max else 'raised'} from {change.former} (whenOutside Clamp)"
     if entry.amount != value:
@@ -159,3 +161,14 @@ def _of_amount(entry: PolicyEntry, change: JsonChange, at: str, value: Any) -> s
     if is_max:
         return "as much as its limit, which is max" if is_request else "bounds what has no limit"
     return "the least that is allowed"
+
+
+def _of_ratio(entry: PolicyEntry, change: JsonChange, *, is_request: bool) -> str:
+    if entry.is_share:
+        former = f", was {change.former}, as much as its limit" if change.former is not None else ""
+        return f"{entry.ratio} of its limit{former}" if is_request else f"the request is {entry.ratio} of it"
+    if change.former is not None:
+        return f"raised from {change.former}, the limit is at most {entry.ratio} times it (whenOutside Clamp)"
+    if is_request:
+        return _AS_LIMIT
+    return f"{'at most ' if entry.kind is EntryKind.RATIO else ''}{entry.ratio} times the request"

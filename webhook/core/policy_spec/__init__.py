@@ -30,7 +30,14 @@ from webhook.core.policy_spec.quota import (
     WhenStoreUnavailable,
     Window,
 )
-from webhook.core.policy_spec.resources import ContainerAmounts, ContainerRange, PodRange, ResourceRules, WhenOutside
+from webhook.core.policy_spec.resources import (
+    ContainerAmounts,
+    ContainerRange,
+    PodRange,
+    QosClass,
+    ResourceRules,
+    WhenOutside,
+)
 
 __all__ = [
     "LEVEL_LABELS",
@@ -58,6 +65,7 @@ __all__ = [
     "Percent",
     "Placement",
     "PodRange",
+    "QosClass",
     "QueueRules",
     "Quota",
     "QuotaExceeded",

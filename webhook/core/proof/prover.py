@@ -1,10 +1,11 @@
 """Prover: tries every distinct set of rules on the corpus, or an even sample within bounded work."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
 
+from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Modes, Policy, Service
 from webhook.core.proof.corpus import CORPUS, Sample
 from webhook.core.proof.rewrite_check import RewriteFailure, rewrite_failure
@@ -63,11 +64,28 @@ def prove(policy: Policy) -> Proof:
 
 
 def _enforced(service: Service) -> Service:
-    """Return a service with its rules enforced, without `pod.min`, which only the user can satisfy."""
-    resources = service.resources
-    if resources is not None:
-        resources = msgspec.structs.replace(resources, pod=msgspec.structs.replace(resources.pod, min={}))
+    """Return a service with its rules enforced, without those that only the user can satisfy.
+
+    They are bounds of the Pod from below, and ratios of limits that no default sets.
+    """
+    resources, plan = service.resources, service.range_plan
+    if resources is not None and plan is not None:
+        limited = {rule.name for rule in plan.rules if rule.limit or (rule.ratios.limit and rule.request)}
+        pod, container = resources.pod, resources.container
+        resources = msgspec.structs.replace(
+            resources,
+            pod=msgspec.structs.replace(
+                pod, min={}, qos_classes=None, max_limit_request_ratio=_only(pod.max_limit_request_ratio, limited)
+            ),
+            container=msgspec.structs.replace(
+                container, max_limit_request_ratio=_only(container.max_limit_request_ratio, limited)
+            ),
+        )
     return msgspec.structs.replace(service, resources=resources, modes=Modes())
+
+
+def _only(ratios: Mapping[str, Quantity], names: Collection[str]) -> dict[str, Quantity]:
+    return {name: ratio for name, ratio in ratios.items() if name in names}
 
 
 def _chosen(sets: list[bytes]) -> list[bytes]:

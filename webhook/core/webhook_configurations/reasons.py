@@ -26,7 +26,7 @@ def _found(service: Service) -> Iterator[str]:
     if service.breaker is not None:
         yield _in_words("breaker", modes.breaker)
     ranges, plan = service.range_plan, service.placement_plan
-    if ranges is not None and (ranges.rules or ranges.pod):
+    if ranges is not None and (ranges.rules or ranges.pod or ranges.qos_classes is not None):
         yield _in_words("resources", modes.resources)
     if plan is not None and (placement.requires(plan) or modes.placement in _TRIED):
         yield _in_words("placement", modes.placement)

@@ -79,6 +79,23 @@ async def test_each_replaced_value_is_one_warning_on_the_pod(spec: Json, warning
     assert await rewrite_warnings(spec) == warnings
 
 
+RATIOS = """
+- name: web
+  match: {namespaces: [shop]}
+  resources:
+    container: {min: {memory: 1Mi}, maxLimitRequestRatio: {memory: 2}, defaultRequestRatio: {cpu: 0.5}}
+    whenOutside: Clamp
+"""
+
+
+async def test_raised_request_is_warned_of_and_a_share_of_the_limit_is_not() -> None:
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "4Gi"}}
+    spec = {"containers": [{"name": "v", "resources": resources}]}
+    found = await rewrite_warnings(spec, RATIOS)
+    rule = "(maxLimitRequestRatio, whenOutside Clamp)"
+    assert found == [f'container "v": requests.memory 1Gi raised to 2Gi {rule}']
+
+
 async def test_audit_mode_has_no_warnings_of_replaced_values() -> None:
     modes = "  modes: {placement: Audit, resources: Audit}\n"
     assert (

@@ -9,6 +9,7 @@ from webhook.core.kubernetes.pod_requests import cut, nano
 from webhook.core.patch import PatchOperation, tokens_of
 from webhook.core.placement import replaced_single
 from webhook.core.policy.model import Service
+from webhook.core.policy_spec import ContainerRange
 
 _MOST = 10
 _LONGEST = 120
@@ -45,7 +46,7 @@ def _replacement(pod: Pod, service: Service, operation: PatchOperation) -> tuple
     """Describe one replacement, and the rule behind it; None if the old value was not the user's."""
     _, field, *rest = tokens_of(operation.path)
     if field in {"containers", "initContainers"}:
-        return _of_amount(pod, field, rest, operation)
+        return _of_amount(pod, service, field, rest, operation)
     rule = f"placement.{field}, onConflict Override"
     if field == "nodeSelector":
         own = (pod.spec.node_selector or {}).get(rest[0], "")
@@ -57,14 +58,23 @@ def _replacement(pod: Pod, service: Service, operation: PatchOperation) -> tuple
     return None if former is None else (f"{field} {former} replaced by {operation.value}", rule)
 
 
-def _of_amount(pod: Pod, field: str, rest: Sequence[str], operation: PatchOperation) -> tuple[str, str]:
+def _of_amount(
+    pod: Pod, service: Service, field: str, rest: Sequence[str], operation: PatchOperation
+) -> tuple[str, str] | None:
+    """Describe a changed amount; None for a share of the limit: the API server may have written the request."""
     index, _, side, name = rest
+    rules = service.resources.container if service.resources is not None else ContainerRange()
     containers = pod.spec.containers if field == "containers" else pod.spec.init_containers
     container = (containers or ())[int(index)]
     amounts = getattr(container.resources, side) or {}
     own, value = str(amounts[name]), operation.value
     is_lowered = nano(own) > nano(value) or (side == "limits" and nano(own) == 0)
-    verb, bound = ("lowered", "max") if is_lowered else ("raised", "min")
+    verb, bound = ("lowered", "resources.container.max") if is_lowered else ("raised", "resources.container.min")
+    if side == "requests":
+        low, high = rules.min.get(name), rules.max.get(name)
+        if is_lowered and name in rules.default_request_ratio and (high is None or nano(own) <= nano(high.text)):
+            return None
+        if not is_lowered and name in rules.max_limit_request_ratio and (low is None or low.text != value):
+            bound = "maxLimitRequestRatio"
     shown = "0 (no limit)" if side == "limits" and nano(own) == 0 else cut(own)
-    what = f"{in_words(pod, operation.path)} {shown} {verb} to {value}"
-    return what, f"resources.container.{bound}, whenOutside Clamp"
+    return f"{in_words(pod, operation.path)} {shown} {verb} to {value}", f"{bound}, whenOutside Clamp"

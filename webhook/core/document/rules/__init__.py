@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from webhook.core.document.rules import amounts, breaker, match, pools, quota, resources, services
+from webhook.core.document.rules import amounts, breaker, match, pools, quota, ratios, resources, services
 from webhook.core.document.rules.placement import (
     duplicate_terms,
     node_affinity,
@@ -47,6 +47,10 @@ _OF_A_SERVICE: tuple[Rule, ...] = (
     resources.defaults_do_not_overcommit,
     resources.implied_limits_fit_the_pod,
     resources.amounts_can_be_written,
+    ratios.ratios_are_possible,
+    ratios.a_limit_has_one_default,
+    ratios.defaults_are_in_ratio,
+    ratios.classes_can_be_reached,
     quota.a_quota_limits_something,
     quota.surge_has_its_measure,
     quota.waiting_has_its_rules,
@@ -75,6 +79,7 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     resources.totals_see_every_container,
     resources.clamping_has_a_range,
     resources.huge_pages_have_company,
+    ratios.ratios_can_bind,
     quota.a_queue_is_used,
     quota.retry_after_can_be_sent,
     quota.namespaces_share_one_breaker,

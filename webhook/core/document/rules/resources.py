@@ -17,6 +17,7 @@ from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy_spec import WhenOutside
 
 _ASCENDING = ("min", "defaultRequest", "default", "max")
+_CLAMPED = ("min", "max", "maxLimitRequestRatio")
 
 
 def ranges_ascend(service: DocumentPart) -> Iterator[Problem]:
@@ -46,8 +47,8 @@ def _ascends(below: DocumentPart, low: str, above: DocumentPart, high: str, whos
 
 def defaults_do_not_overcommit(service: DocumentPart) -> Iterator[Problem]:
     """Reject different defaults of resources whose request and limit must be equal; `_ascends` checks the rest."""
-    limits = _amounts(service, "default")
-    for resource, part in _amounts(service, "defaultRequest").items():
+    limits = amounts_under(service, "default")
+    for resource, part in amounts_under(service, "defaultRequest").items():
         if overcommits(resource) or resource not in limits:
             continue
         limit = limits[resource]
@@ -58,8 +59,9 @@ def defaults_do_not_overcommit(service: DocumentPart) -> Iterator[Problem]:
 
 def implied_limits_fit_the_pod(service: DocumentPart) -> Iterator[Problem]:
     """Reject a container's `max` that is the implied default limit, and above the Pod's max."""
-    limits, of_pod = _amounts(service, "default"), _amounts(service, "max", of="pod")
-    for resource, part in _amounts(service, "max").items():
+    limits = {*amounts_under(service, "default"), *_limited_by_ratio(service)}
+    of_pod = amounts_under(service, "max", of="pod")
+    for resource, part in amounts_under(service, "max").items():
         if resource in COMPUTE and resource in of_pod and resource not in limits:
             bound = of_pod[resource]
             if part.read(Quantity).value > bound.read(Quantity).value:
@@ -72,7 +74,7 @@ def implied_limits_fit_the_pod(service: DocumentPart) -> Iterator[Problem]:
 def amounts_can_be_written(service: DocumentPart) -> Iterator[Problem]:
     """Reject amounts that the API server would reject in every Pod."""
     for word in _ASCENDING:
-        for resource, part in _amounts(service, word).items():
+        for resource, part in amounts_under(service, word).items():
             yield from until_invalid(_can_be_written(resource, part))
 
 
@@ -91,18 +93,18 @@ def _can_be_written(resource: str, part: DocumentPart) -> Iterator[Problem]:
 
 def limits_are_meant(service: DocumentPart) -> Iterator[Problem]:
     """Warn that `max` without a default is the default limit, and thereby the default request."""
-    given = _amounts(service, "default")
-    for resource, part in _amounts(service, "max").items():
+    given = {*amounts_under(service, "default"), *_limited_by_ratio(service)}
+    for resource, part in amounts_under(service, "max").items():
         if resource in COMPUTE and resource not in given:
-            gets = "limit" if resource in _amounts(service, "defaultRequest") else "limit and as its request"
+            gets = "limit" if resource in amounts_under(service, "defaultRequest") else "limit and as its request"
             reason = f"a container that asks for nothing gets all of it as its {gets}, because there is no default"
             yield part.wrong(reason, f"write default of {resource} too, which may be the same")
 
 
 def totals_see_every_container(service: DocumentPart) -> Iterator[Problem]:
     """Warn that the Pod's `max` counts only containers with a limit."""
-    bounded = {*_amounts(service, "default"), *_amounts(service, "max")}
-    for resource, part in _amounts(service, "max", of="pod").items():
+    bounded = {*amounts_under(service, "default"), *amounts_under(service, "max"), *_limited_by_ratio(service)}
+    for resource, part in amounts_under(service, "max", of="pod").items():
         if resource in COMPUTE and resource not in bounded:
             reason = "containers without a limit count as 0 here, and are unbounded"
             yield part.wrong(reason, f"write container.default or container.max of {resource} too")
@@ -110,23 +112,28 @@ def totals_see_every_container(service: DocumentPart) -> Iterator[Problem]:
 
 def clamping_has_a_range(service: DocumentPart) -> Iterator[Problem]:
     for chosen in service.select("resources", "whenOutside"):
-        bounds = {*_amounts(service, "min"), *_amounts(service, "max")}
+        bounds = {word for word in _CLAMPED if amounts_under(service, word)}
         if chosen.read(WhenOutside) is WhenOutside.CLAMP and not bounds:
-            reason = "only containers are clamped, and theirs have neither min nor max"
+            reason = "only containers are clamped, and theirs have no min, max or maxLimitRequestRatio"
             yield chosen.wrong(reason, "write one of them, or remove it: a Pod as a whole is always denied")
 
 
 def huge_pages_have_company(service: DocumentPart) -> Iterator[Problem]:
     """Warn that Kubernetes requires cpu or memory in a container with huge pages."""
-    given = {resource for word in _ASCENDING for resource in _amounts(service, word)}
+    given = {resource for word in _ASCENDING for resource in amounts_under(service, word)}
     for word in ("defaultRequest", "default"):
-        for resource, part in _amounts(service, word).items():
+        for resource, part in amounts_under(service, word).items():
             if is_huge_pages(resource) and given.isdisjoint(DECIDE_QOS):
                 reason = "Kubernetes allows huge pages only with cpu or memory: a container without both gets none"
                 yield part.wrong_field(reason, "write a default of cpu or memory too")
 
 
-def _amounts(service: DocumentPart, word: str, of: str = "container") -> dict[str, DocumentPart]:
+def _limited_by_ratio(service: DocumentPart) -> set[str]:
+    """Return the resources whose every absent limit is a multiple of the request."""
+    return amounts_under(service, "defaultLimitRatio").keys() & amounts_under(service, "defaultRequest").keys()
+
+
+def amounts_under(service: DocumentPart, word: str, of: str = "container") -> dict[str, DocumentPart]:
     """Return the valid amounts under one field of the range."""
     found: dict[str, DocumentPart] = {}
     for amounts in service.select("resources", of, word):

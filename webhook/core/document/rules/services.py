@@ -18,6 +18,7 @@ _SETS = (
     ("services", "*", "placement", "topology", "*", "in"),
     ("services", "*", "placement", "tolerations"),
     ("services", "*", "resources", "container", "ignore"),
+    ("services", "*", "resources", "pod", "qosClasses"),
     ("services", "*", "breaker", "outcomes", "reporters"),
 )
 

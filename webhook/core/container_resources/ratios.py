@@ -1,0 +1,76 @@
+"""Ratios of limit and request of one resource of one container, in exact billionths."""
+
+from webhook.core.container_resources.plan import Amount, ResourceRule
+from webhook.core.kubernetes.pod_requests import NANO, quantity_text
+
+_SMALLEST = {"cpu": NANO // 1000}
+"""The unit of an amount that is written, in billionths: thousandths of a core, whole bytes."""
+
+
+def exceeds(limit: int, request: int, ratio: Amount) -> bool:
+    """Return whether a limit is more than `ratio` times its request. Exact, where LimitRanger uses floats."""
+    return limit * NANO > ratio.nano * request
+
+
+def highest_limit(name: str, request: Amount, ratio: Amount) -> Amount:
+    """Return `ratio` times the request, rounded down to the resource's unit."""
+    unit = _SMALLEST.get(name, NANO)
+    nano = request.nano * ratio.nano // (NANO * unit) * unit
+    return Amount(nano, quantity_text(name, nano))
+
+
+def lowest_request(name: str, limit: Amount, ratio: Amount) -> Amount:
+    """Return the least request whose limit is not above `ratio` times it, rounded up to the resource's unit."""
+    return _least(_rounded_up(name, limit.nano * NANO, ratio.nano), limit)
+
+
+def limit_for(rule: ResourceRule, request: Amount) -> Amount | None:
+    """Return the default limit beside a request: by `defaultLimitRatio`, else within `maxLimitRequestRatio`."""
+    ratios, limit = rule.ratios, rule.limit
+    if ratios.limit is not None:
+        return _least(highest_limit(rule.name, request, ratios.limit), rule.high)
+    if limit is not None and ratios.most is not None:
+        return _least(limit, highest_limit(rule.name, request, ratios.most))
+    return limit
+
+
+def least_limit(rule: ResourceRule, request: Amount) -> Amount:
+    """Return the least default limit beside a request: the API server rejects one below it.
+
+    With `defaultRequestRatio` it is above: a request equal to its limit would be taken for the API server's default.
+    """
+    share = rule.ratios.request
+    if share is None:
+        return request
+    limit = _least(_rounded_up(rule.name, request.nano * NANO, share.nano), rule.high)
+    return limit if limit.nano > request.nano else request
+
+
+def share_of_limit(rule: ResourceRule, request: Amount | None, limit: Amount | None) -> Amount | None:
+    """Return the request by `defaultRequestRatio`, if it equals the limit; never below `min`."""
+    share = rule.ratios.request
+    if share is None or request is None or limit is None or request.nano != limit.nano or not limit.nano:
+        return request
+    wanted = _rounded_up(rule.name, limit.nano * share.nano, NANO)
+    if rule.low is not None and wanted.nano < rule.low.nano:
+        wanted = rule.low
+    return wanted if wanted.nano < request.nano else request
+
+
+def raised(rule: ResourceRule, request: Amount | None, limit: Amount | None) -> Amount | None:
+    """Return the request, raised until the limit is within `maxLimitRequestRatio` of it."""
+    most = rule.ratios.most
+    if most is None or request is None or limit is None or not exceeds(limit.nano, request.nano, most):
+        return request
+    return lowest_request(rule.name, limit, most)
+
+
+def _rounded_up(name: str, numerator: int, denominator: int) -> Amount:
+    """Return a quotient, rounded up to the resource's unit."""
+    unit = _SMALLEST.get(name, NANO)
+    nano = -(-numerator // (denominator * unit)) * unit
+    return Amount(nano, quantity_text(name, nano))
+
+
+def _least(one: Amount, other: Amount | None) -> Amount:
+    return other if other is not None and other.nano < one.nano else one

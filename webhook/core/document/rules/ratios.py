@@ -1,0 +1,90 @@
+"""Rules of ratios and QoS classes in `resources`: possible values, and defaults that satisfy them."""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+from webhook.core.container_resources.resource_kinds import COMPUTE, DECIDE_QOS, overcommits
+from webhook.core.document.rules.resources import amounts_under
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.quantity import Quantity
+from webhook.core.policy_spec import QosClass
+
+_MOST, _LIMIT, _REQUEST = "maxLimitRequestRatio", "defaultLimitRatio", "defaultRequestRatio"
+_FROM_1 = ("below 1, and a limit is never below its request", "write 1 or more")
+_POSSIBLE: tuple[tuple[str, str, Callable[[Fraction], bool], tuple[str, str]], ...] = (
+    ("container", _MOST, lambda ratio: ratio >= 1, _FROM_1),
+    ("pod", _MOST, lambda ratio: ratio >= 1, _FROM_1),
+    ("container", _LIMIT, lambda ratio: ratio >= 1, _FROM_1),
+    ("container", _REQUEST, lambda ratio: 0 < ratio < 1, ("not a share of the limit", "write one such as 0.5")),
+)
+
+
+def ratios_are_possible(service: DocumentPart) -> Iterator[Problem]:
+    for owner, word, fits, fault in _POSSIBLE:
+        for resource, part in amounts_under(service, word, of=owner).items():
+            if not overcommits(resource):
+                yield part.wrong_field("Kubernetes requires its request and limit to be equal", "remove it")
+            elif not fits(part.read(Quantity).value):
+                yield part.wrong(*fault)
+
+
+def a_limit_has_one_default(service: DocumentPart) -> Iterator[Problem]:
+    defaults = amounts_under(service, "default")
+    for resource, part in amounts_under(service, _LIMIT).items():
+        if resource in defaults:
+            reason = f"default of {resource} in line {defaults[resource].node.line} sets the same limits"
+            yield part.wrong_field(reason, "keep one of the two")
+
+
+def defaults_are_in_ratio(service: DocumentPart) -> Iterator[Problem]:
+    """Reject defaults whose limit is too far above their request, for the container or for the Pod."""
+    for owner in ("container", "pod"):
+        for resource, part in amounts_under(service, _MOST, of=owner).items():
+            yield from until_invalid(_defaults_within(service, resource, part, owner))
+
+
+def _defaults_within(service: DocumentPart, resource: str, most: DocumentPart, owner: str) -> Iterator[Problem]:
+    bound = most.read(Quantity).value
+    limit, request, times, share = (
+        amounts_under(service, word).get(resource) for word in ("default", "defaultRequest", _LIMIT, _REQUEST)
+    )
+    reason = f"above {owner}.{_MOST} {most.node.shown} of {resource} in line {most.node.line}"
+    if limit is not None and request is not None and _value(limit) > bound * _value(request):
+        yield limit.wrong(f"divided by defaultRequest, {reason}", "lower it, or raise defaultRequest")
+    if times is not None and _value(times) > bound:
+        yield times.wrong(reason, "lower it")
+    if share is not None and _value(share) * bound < 1:
+        yield share.wrong(f"the limit divided by it is {reason}", "raise it")
+
+
+def _value(part: DocumentPart) -> Fraction:
+    return part.read(Quantity).value
+
+
+def classes_can_be_reached(service: DocumentPart) -> Iterator[Problem]:
+    """Reject QoS classes that the defaults rule out."""
+    words = ("min", "defaultRequest", "default", "max")
+    given = {resource for word in words for resource in amounts_under(service, word)}
+    for part in service.select("resources", "pod", "qosClasses"):
+        classes = set(part.read(list[str]))
+        if classes == {QosClass.BEST_EFFORT} and not given.isdisjoint(DECIDE_QOS):
+            reason = "the defaults give each container requests, so that no Pod is BestEffort"
+            yield part.wrong_field(reason, "add Burstable, or remove the defaults")
+        elif classes == {QosClass.GUARANTEED}:
+            shares = amounts_under(service, _REQUEST)
+            if not shares.keys().isdisjoint(DECIDE_QOS):
+                reason = f"{_REQUEST} makes requests smaller than limits, so that no Pod is Guaranteed"
+                yield part.wrong_field(reason, f"add Burstable, or remove {_REQUEST}")
+
+
+def ratios_can_bind(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about ratios that max and min never let a container reach, and of limits that nothing sets."""
+    low, high = amounts_under(service, "min"), amounts_under(service, "max")
+    for resource, part in amounts_under(service, _MOST).items():
+        if resource in low and resource in high and _value(part) * _value(low[resource]) > _value(high[resource]):
+            yield part.wrong("above max divided by min, which no container can exceed", "lower it, or remove it")
+        set_by = {*amounts_under(service, "default"), *amounts_under(service, _LIMIT), *(COMPUTE & high.keys())}
+        if resource not in set_by:
+            reason = "a container without a limit is denied, as by LimitRange"
+            yield part.wrong_field(reason, f"write {_LIMIT} or default of {resource} too")
