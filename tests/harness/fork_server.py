@@ -1,9 +1,11 @@
 """Fork server: an interpreter that has imported Podgate, and forks a process for each of its command lines.
 
 Half of the CPU of a run went into importing the same modules for each server. A forked process differs from one that
-is started as `python -m webhook` in its imports alone; tests of memory and of the command line start theirs alone.
+is started as `python -m webhook` in its imports, its policy checks, which are forked from it, and its end, at which it
+frees nothing. Tests of memory, of the policy check and of the command line start theirs alone.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -14,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -184,11 +187,28 @@ def run(request: dict[str, Any]) -> None:
             runpy.run_path(path, run_name="__main__")
 
 
+def end(code: int) -> None:
+    """End this process as the interpreter does, but without freeing each imported module: that takes 0.07 s of CPU."""
+    threading._shutdown()  # type: ignore[attr-defined]  # joins the threads
+    atexit._run_exitfuncs()
+    gc.collect()  # what was created after the fork; its finalizers may complain
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
     for package in _PRELOADED:
         for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
             if not module.name.endswith("__main__"):
                 import_module(module.name)
+    import_module("tests.harness.forked_policy_check").fork_policy_checks()
     gc.collect()
     gc.freeze()
-    run(Forks().serve())
+    try:
+        run(Forks().serve())
+    except SystemExit as error:
+        if not isinstance(error.code, int | None):
+            raise
+        end(error.code or 0)
+    end(0)
