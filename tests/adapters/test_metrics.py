@@ -29,7 +29,9 @@ from tests.harness.records import (
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
 from webhook.adapters.metrics import CONTENT_TYPE, OPENMETRICS, Metrics, ProcessRole
+from webhook.adapters.metrics.accumulators import STAGE_BOUNDS_SECONDS, Durations
 from webhook.adapters.metrics.families import FAMILIES, STORE_TROUBLES, MetricKind
+from webhook.adapters.metrics.stage_durations import StageDurations
 from webhook.adapters.redis_store.error_classes import (
     AUTHENTICATION,
     FAILOVER,
@@ -411,6 +413,17 @@ def test_stages_of_both_halves_are_counted_from_zero_by_their_own_durations() ->
     assert shown[f'podgate_stage_duration_seconds_bucket{{{labels[:15]},le="0.001",{labels[16:]}}}'] == 1
     assert shown[f'podgate_stage_duration_seconds_bucket{{{labels[:15]},le="0.0005",{labels[16:]}}}'] == 0
     assert not series(Metrics("1", ProcessRole.RECONCILES), name), "a controller reviews nothing"
+
+
+def test_stages_of_many_reviews_are_counted_as_each_alone() -> None:
+    series, expected = StageDurations(["decode"]), Durations(STAGE_BOUNDS_SECONDS)
+    bounds_ns = [round(bound * 1e9) for bound in STAGE_BOUNDS_SECONDS]
+    for end_ns in (ns for bound in bounds_ns for ns in [bound - 1, bound, bound + 1] * 20):
+        series.add(("decode", "answer"), (end_ns, end_ns + 5))
+        expected.add(end_ns)
+    found = dict(series.read())
+    assert found["decode"].read() == expected.read()
+    assert found["answer"].read()[1] == pytest.approx(600 * 5e-9)
 
 
 async def test_every_stage_of_the_interceptor_starts_at_zero() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_runner import podgate
-from tests.decisions.records import NOW_MS, encoded
+from tests.decisions.records import NOW_MS, document, encoded
 from tests.harness.canned_http import answering
 from webhook.app.operations import decision_port
 from webhook.core.admission.decision import Verdict
@@ -24,7 +24,7 @@ DENIED = encoded(
     status=RecordedStatus(429, "TooManyRequests", "QuotaExceeded: pods in 1m: hard 1, used 1, asked 1"),
 )
 RECORDS = (DENIED, encoded(NOW_MS, name="web-", decision=Verdict.EXEMPT, exemption="namespaces"))
-ANSWER = b'{"decisions":[' + b",".join(one.json for one in RECORDS) + b'],"next":null,"error":"only decisions of x"}'
+ANSWER = b'{"decisions":[' + b",".join(map(document, RECORDS)) + b'],"next":null,"error":"only decisions of x"}'
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_wide_table_has_user_owner_uid_and_policy(server: str) -> None:
 
 def test_json_has_the_records(server: str) -> None:
     found = json.loads(podgate("decisions", "--server", server, "-o", "json").out)
-    assert found == [json.loads(one.json) for one in RECORDS[::-1]]
+    assert found == [json.loads(document(one)) for one in RECORDS[::-1]]
 
 
 def test_options_are_conditions(server: str) -> None:

@@ -1,11 +1,14 @@
 """Decision records of reviews, as a server keeps them: of Pods of a ReplicaSet under a policy with a quota of one."""
 
+import msgspec
+
 from tests.core.reviewing import NOW_US, REPLICA_SETS, Gate, body, pod
 from tests.core.strategies import Json
 from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
-from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode, record_id
-from webhook.core.reporting.record_codec import RecordedPods, encoded
+from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.packed_record import RecordOrigin, packed
+from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods, encoded
 from webhook.observers import Observers
 from webhook.ports import Review
 
@@ -27,19 +30,24 @@ class Recorder(Observers):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines: list[bytes] = []
+        self.kept: list[EncodedRecord] = []
 
     def reviewed(self, review: Review) -> None:
         assert review.request is not None
-        at_us = NOW_US + len(self.lines) * 1000
-        origin = RecordOrigin(record_id(at_us // 1000, 0, "a"), "a", at_us)
+        at_us = NOW_US + len(self.kept) * 1000
+        origin = RecordOrigin(at_us // 1000, 0, "a", at_us, review.stages, review.ends_ns)
         parts = RecordedPods().of(review.decision, review.request)
-        record = decision_record(review.decision, review.request, origin, review.stages, owner=parts.controller)
-        self.lines.insert(0, encoded(record, parts, review.decision, review.request).json)
+        record = packed(review.decision, review.request, origin, parts.controller)
+        self.kept.insert(0, encoded(record, parts, review.decision, review.request))
+
+    @property
+    def lines(self) -> list[bytes]:
+        """Each record in JSON."""
+        return [msgspec.json.encode(one) for one in self.records]
 
     @property
     def records(self) -> list[DecisionRecord]:
-        return [decode(line) for line in self.lines]
+        return [one.read() for one in self.kept]
 
 
 class RecordedShop:

@@ -1,11 +1,12 @@
 """Decision records, and a store of them in memory, for tests."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from webhook.core.admission.decision import Half, Verdict
-from webhook.core.reporting.decision_record import DecisionRecord, RecordedStatus, encode, record_id
+from webhook.core.reporting.packed_record import PackedRecord
 from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedPage, SharedRecord
@@ -13,21 +14,43 @@ from webhook.ports import SharedPage, SharedRecord
 NOW_MS = 1_800_000_000_000
 
 
-def record(at_ms: int, replica: str = "a", **fields: Any) -> DecisionRecord:
+def encoded(at_ms: int, replica: str = "a", **fields: Any) -> EncodedRecord:
+    """Return a record of that moment; by default alice's creation of a Pod, which is admitted."""
     usual: dict[str, Any] = {
-        "operation": "CREATE",
+        "at_ms": at_ms,
+        "number": 0,
+        "replica": replica,
+        "decision": Verdict.ADMIT,
         "namespace": "shop",
         "name": "web-1",
+        "service": "",
+        "uid": "",
+        "owner": None,
+        "at_us": at_ms * 1000,
+        "half": Half.VALIDATE,
+        "operation": "CREATE",
+        "sub_resource": "",
+        "dry_run": False,
         "user": "alice",
-        "decision": Verdict.ADMIT,
-        "status": RecordedStatus(200),
+        "status": None,
+        "policy": "",
+        "workload": "",
+        "findings": (),
+        "exemption": "",
+        "degraded": "",
+        "breaker": None,
+        "uncounted": False,
+        "stages": (),
+        "ends_ns": (),
+        "trace_id": "",
+        "namespace_labels": {},
     }
-    at = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return DecisionRecord(record_id(at_ms, 0, replica), at, replica, Half.VALIDATE, **(usual | fields))
+    return EncodedRecord(msgspec.msgpack.encode(PackedRecord(**(usual | fields))))
 
 
-def encoded(at_ms: int, replica: str = "a", **fields: Any) -> EncodedRecord:
-    return EncodedRecord(encode(record(at_ms, replica, **fields)))
+def document(record: EncodedRecord) -> bytes:
+    """Return the JSON form, as the decision port answers."""
+    return msgspec.json.encode(record.read())
 
 
 class MemoryRecords:
@@ -44,7 +67,7 @@ class MemoryRecords:
         self.records += [SharedRecord(NOW_MS, one) for one in records]
 
     def add(self, written_ms: int, record: EncodedRecord) -> None:
-        self.records.append(SharedRecord(written_ms, record.json))
+        self.records.append(SharedRecord(written_ms, record.shared))
 
     async def page(self, begin: str, count: int) -> SharedPage:
         self._check()

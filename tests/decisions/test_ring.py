@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.core.reviewing import Gate, body, pod, policy_of
 from webhook.core.admission.decision import Half
-from webhook.core.reporting.decision_record import DecisionRecord, decode
+from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.decisions import ring
 from webhook.decisions.ring import DecisionRing
 from webhook.observers import Observers
@@ -40,7 +40,7 @@ async def reviews(number: int, **fields: Any) -> list[Review]:
 
 
 def records(kept: DecisionRing) -> list[DecisionRecord]:
-    return [decode(one.json) for one in kept.newest_first()]
+    return [one.read() for one in kept.newest_first()]
 
 
 async def test_ring_keeps_the_newest_records() -> None:

@@ -3,7 +3,7 @@
 from tests.decisions.records import NOW_MS, MemoryRecords, encoded
 from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.decision_query import DecisionQuery
-from webhook.core.reporting.decision_record import RecordedController, decode
+from webhook.core.reporting.decision_record import RecordedController
 from webhook.core.reporting.record_codec import EncodedRecord
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.search import DecisionSearch, FoundDecisions
@@ -24,7 +24,7 @@ def search_of(*own: EncodedRecord, shared: MemoryRecords | None = None) -> Decis
 
 
 def names(found: FoundDecisions) -> list[str]:
-    return [decode(one).name for one in found.records]
+    return [one.name for one in found.records]
 
 
 async def test_conditions_must_all_be_met() -> None:
@@ -70,7 +70,7 @@ async def test_record_that_was_written_late_is_in_its_place() -> None:
     shared = MemoryRecords()
     for number in range(1000):
         shared.add(NOW_MS + 100 * number, encoded(NOW_MS + 100 * number, "b", name=str(number)))
-    shared.records[-1:] = [shared.records[-1]._replace(record=encoded(NOW_MS + 99_650, "c", name="late").json)]
+    shared.records[-1:] = [shared.records[-1]._replace(record=encoded(NOW_MS + 99_650, "c", name="late").shared)]
     found = await search_of(shared=shared).find(DecisionQuery(limit=5))
     assert names(found) == ["998", "997", "late", "996", "995"]
 
@@ -105,7 +105,7 @@ async def test_without_the_store_own_records_are_found() -> None:
 
 async def test_unreadable_shared_record_is_left_out() -> None:
     shared = MemoryRecords()
-    await shared.append([b"{", b"{}", encoded(NOW_MS, name="good").json])
+    await shared.append([b"{", b"{}", encoded(NOW_MS, name="good").shared])
     assert names(await search_of(shared=shared).find(DecisionQuery())) == ["good"]
 
 

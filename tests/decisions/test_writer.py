@@ -35,7 +35,7 @@ async def test_records_are_written_in_order() -> None:
     for record in records:
         one.writer.put(record)
     await one.writer.flush()
-    assert [record.record for record in one.shared.records] == [record.json for record in records]
+    assert [record.record for record in one.shared.records] == [record.shared for record in records]
     assert one.writer.counts() == {"written": 250, "dropped": 0}
 
 

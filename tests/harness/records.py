@@ -1,5 +1,6 @@
 """Records for tests of the observers, filled as by a real review."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -66,8 +67,12 @@ ADVISED = replace(
 )
 
 
-def review(decision: Decision = ADMITTED, duration_ns: int = 700_000, **more: Any) -> Review:
-    return Review(decision, CALLER, AT_NS, duration_ns, **more)
+def review(
+    decision: Decision = ADMITTED, duration_ns: int = 700_000, stages: Sequence[tuple[str, int]] = (), **more: Any
+) -> Review:
+    """Return a review; `stages` are names and ends in nanoseconds."""
+    names, ends_ns = tuple(name for name, _ in stages), tuple(end for _, end in stages)
+    return Review(decision, CALLER, AT_NS, duration_ns, names, ends_ns, **more)
 
 
 def policy(*services: str, policy_hash: str = "0123456789abcdef") -> LoadedPolicy:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
 import pytest
 
 from tests.decisions.records import NOW_MS, encoded
@@ -34,8 +35,7 @@ class Port:
             raise UserError("no server answers")
         query: DecisionQuery = query_of(dict(parse_qsl(urlsplit(path).query)), NOW_MS)
         found = await DecisionSearch(self, PolicyDocuments()).find(query)
-        rest = f'],"next":"{found.next_before}"}}' if found.next_before else '],"next":null}'
-        return b'{"decisions":[' + b",".join(found.records) + rest.encode()
+        return msgspec.json.encode({"decisions": found.records, "next": found.next_before or None})
 
     @property
     def client(self) -> DecisionClient:

@@ -23,11 +23,11 @@ Ask = Callable[[str], Awaitable[tuple[int, Any]]]
 class Kept:
     """The records, as a ring has them."""
 
-    def __init__(self, lines: list[bytes]) -> None:
-        self._lines = lines
+    def __init__(self, kept: list[EncodedRecord]) -> None:
+        self._kept = kept
 
     def newest_first(self) -> list[EncodedRecord]:
-        return [EncodedRecord(line) for line in self._lines]
+        return self._kept
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def ask() -> AsyncIterator[Ask]:
     await shop.create("u1")
     await shop.create("u2")
     compiled = shop.gate.compiled
-    search = DecisionSearch(Kept(shop.recorder.lines), PolicyDocuments())
+    search = DecisionSearch(Kept(shop.recorder.kept), PolicyDocuments())
     page = explanation_page(search, {compiled.hash: compiled}.get, lambda: NOW_US)
     server = PlainServer(decision_handler(search, lambda: NOW_US // 1000, {EXPLAIN: page}), Observers())
     await server.listener.start("127.0.0.1", 0)

@@ -4,14 +4,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from webhook.core.admission.decision import Half, Verdict
-from webhook.core.reporting.decision_record import RecordOrigin, decision_record, record_id
+from webhook.core.reporting.packed_record import RecordOrigin, packed
 from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods, encoded
 from webhook.ports import PartialObserver, Review
 
 RECORDS_MAX = 10_000
 BYTES_MAX = 12 << 20
 PER_SECOND_MAX = 1000
-"""Records that are made for long, after a burst of RECORDS_MAX. A record takes 5 to 9 us, a tenth of a review."""
+"""Records that are made for long, after a burst of RECORDS_MAX. A record takes 3 to 5 us."""
 
 _NOT_HANDLED = frozenset({Verdict.UNMATCHED, Verdict.EXEMPT})
 Labels = Callable[[str], Mapping[str, str] | None]
@@ -62,14 +62,13 @@ class DecisionRing(PartialObserver):
         self._number = self._number + 1 if at_ms == self._last_ms else 0
         self._last_ms = at_ms
         parts = self._pods.of(decision, request)
-        record = decision_record(
+        trace_id = "" if review.trace is None else review.trace.span.trace_id
+        record = packed(
             decision,
             request,
-            RecordOrigin(record_id(at_ms, self._number, self._replica), self._replica, at_us),
-            review.stages,
-            "" if review.trace is None else review.trace.span.trace_id,
-            self.labels(decision.namespace),
+            RecordOrigin(at_ms, self._number, self._replica, at_us, review.stages, review.ends_ns, trace_id),
             parts.controller,
+            self.labels(decision.namespace),
         )
         kept = encoded(record, parts, decision, request)
         records = self._records

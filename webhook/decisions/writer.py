@@ -84,7 +84,7 @@ class DecisionWriter:
         count = min(len(self._waiting), _AT_ONCE)
         batch = [self._waiting[index] for index in range(count)]
         try:
-            await self._shared.append([one.json for one in batch])
+            await self._shared.append([one.shared for one in batch])
         except StoreUnavailableError as error:
             if _word(str(error)) == "authentication":  # a missing right: later attempts fail, too
                 self._drop_all()

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 
 class SharedRecord(NamedTuple):
-    """A record in JSON, and when it was written, in milliseconds since the Unix epoch."""
+    """A record in its shared form, and when it was written, in milliseconds since the Unix epoch."""
 
     written_ms: int
     record: bytes

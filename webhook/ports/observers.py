@@ -16,15 +16,17 @@ from webhook.ports.traces import ReviewTrace, TimedCall
 
 
 class Review(Struct, frozen=True):
-    """One finished review: the decision, the caller, and the duration of each stage."""
+    """One finished review: the decision, the caller, and the times of its stages."""
 
     decision: Decision
     caller: Caller | None
     started_ns: int
     """Wall clock, nanoseconds since the Unix epoch."""
     duration_ns: int
-    stages: tuple[tuple[str, int], ...] = ()
-    """Stage name and its end, in nanoseconds after the start, in order."""
+    stages: tuple[str, ...] = ()
+    """The stages that ran, in order."""
+    ends_ns: tuple[int, ...] = ()
+    """The end of each stage, in nanoseconds after the start."""
     trace: ReviewTrace | None = None
     """Set if the review is traced."""
     calls: Sequence[TimedCall] = ()

@@ -338,7 +338,7 @@ async def test_observers_receive_the_review_with_its_stages() -> None:
     gate = Gate(WEB, observers=[ReviewRecorder()])  # type: ignore[list-item]  this test has reviews only
     await gate.validate(**request(template(**THEIRS)))
     [review] = reviews
-    assert [name for name, _ in review.stages] == ["decode", "policy", "exempt", "own", "check", "answer"]
+    assert review.stages == ("decode", "policy", "exempt", "own", "check", "answer")
     assert review.decision.findings[0].code is Code.PLACEMENT_CONFLICT
 
 

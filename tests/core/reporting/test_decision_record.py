@@ -4,14 +4,23 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.core.reporting.test_replay_record import POD, SECRET
 from tests.core.reviewing import Gate, body, policy_of
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.reporting import record_codec
-from webhook.core.reporting.decision_record import DecisionRecord, RecordOrigin, decision_record, decode, record_id
-from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods
+from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.packed_record import RecordOrigin, packed, record_id
+from webhook.core.reporting.pod_compression import compressed, decompressed
+from webhook.core.reporting.record_codec import (
+    POD_MAX_BYTES,
+    EncodedRecord,
+    RecordedPods,
+    head_of_shared,
+    record_of_shared,
+)
 from webhook.observers import Observers
 from webhook.ports import Review
 
@@ -52,15 +61,13 @@ async def reviewed(half: Half, *requests: dict[str, Any]) -> list[Review]:
 def encoded(review: Review, pods: RecordedPods | None = None) -> EncodedRecord:
     assert review.request is not None
     parts = (pods or RecordedPods()).of(review.decision, review.request)
-    origin = RecordOrigin("1800000000123-007-podgate-a", "podgate-a", AT_US)
-    record = decision_record(
-        review.decision, review.request, origin, review.stages, "0af7", {"team": "a"}, parts.controller
-    )
+    origin = RecordOrigin(AT_US // 1000, 7, "podgate-a", AT_US, review.stages, review.ends_ns, "0af7")
+    record = packed(review.decision, review.request, origin, parts.controller, {"team": "a"})
     return record_codec.encoded(record, parts, review.decision, review.request)
 
 
 def record_of(review: Review) -> DecisionRecord:
-    return decode(encoded(review).json)
+    return encoded(review).read()
 
 
 def owned(uid: str) -> dict[str, Any]:
@@ -75,9 +82,10 @@ async def test_record_has_no_private_values() -> None:
     [of_create] = await reviewed(Half.MUTATE, created)
     [of_update] = await reviewed(Half.VALIDATE, updated)
     for review in (of_create, of_update):
-        raw = encoded(review).json
-        assert b'"app":"web"' in raw
-        assert SECRET.encode() not in raw
+        record = encoded(review)
+        for raw in (msgspec.json.encode(record.read()), record.packed + record.pod + record.old_pod):
+            assert b'"app":"web"' in raw
+            assert SECRET.encode() not in raw
 
 
 async def test_record_restores_the_reviewed_pod_as_policies_read_it() -> None:
@@ -125,8 +133,8 @@ async def test_pods_of_one_template_share_the_bytes_of_the_recorded_pod() -> Non
     requests = [{"object": owned(uid)} for uid in ("u1", "u2")]
     first, second = [encoded(review, pods) for review in await reviewed(Half.VALIDATE, *requests)]
     assert first.pod is second.pod
-    assert second.size == len(second.head)
-    assert decode(second.json).uid == "u2"
+    assert second.size == len(second.packed)
+    assert second.read().uid == "u2"
 
 
 async def test_other_labels_make_another_recorded_pod() -> None:
@@ -135,3 +143,37 @@ async def test_other_labels_make_another_recorded_pod() -> None:
     first, second = [encoded(review, pods) for review in await reviewed(Half.MUTATE, *requests)]
     assert b'"tier":"b"' in second.pod
     assert first.pod != second.pod
+
+
+async def test_shared_form_has_the_whole_record_by_position() -> None:
+    requests = [{"object": owned("u1")}, {"object": owned("u2")}]
+    updated = {"operation": "UPDATE", "object": owned("u1"), "oldObject": owned("u1")}
+    for review in await reviewed(Half.VALIDATE, *requests, updated):
+        kept = encoded(review)
+        assert record_of_shared(kept.shared) == kept.read()
+        assert head_of_shared(kept.shared) == kept.head
+        assert kept.head.id == kept.read().id == "1800000000123-007-podgate-a"
+        assert len(kept.shared) < len(msgspec.json.encode(kept.read())) / 2
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{}",
+        msgspec.msgpack.encode([]),
+        msgspec.msgpack.encode([["x"], [], b"", b""]),
+        msgspec.msgpack.encode([[], [], b"pod", b""]),
+    ],
+)
+def test_other_bytes_are_no_shared_record(raw: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  all that readers catch
+        record_of_shared(raw)
+
+
+async def test_recorded_pod_is_bounded_when_it_is_decompressed() -> None:
+    largest = b"x" * POD_MAX_BYTES
+    assert decompressed(compressed(largest), POD_MAX_BYTES) == largest
+    for raw in (compressed(largest + b"x"), compressed(largest)[:-1], b"x"):
+        with pytest.raises(ValueError, match="a recorded Pod"):
+            decompressed(raw, POD_MAX_BYTES)

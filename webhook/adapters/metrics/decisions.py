@@ -1,11 +1,11 @@
 """Counters of reviews. Rewrites are counted from the mutating call, everything else from the validating call."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.accumulators import OTHER, STAGE_BOUNDS_SECONDS, Durations, Exemplar, Row, Totals
+from webhook.adapters.metrics.accumulators import OTHER, Durations, Exemplar, Row, Totals
 from webhook.adapters.metrics.families import Family
+from webhook.adapters.metrics.stage_durations import StageDurations
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.breaker import State
 from webhook.core.findings import Code
@@ -29,8 +29,9 @@ class Decisions:
 
     def __init__(self) -> None:
         self.durations = {half: Durations() for half in Half}
-        self.stages = {half: defaultdict(_of_stage, {stage: _of_stage() for stage in _STAGES[half]}) for half in Half}
-        self.charges = self.stages[Half.VALIDATE][_CHARGE] = Durations()
+        self.stages = {half: StageDurations(_STAGES[half]) for half in Half}
+        self.charges = Durations()
+        self.stages[Half.VALIDATE].replace(_CHARGE, self.charges)
         self.last_review_ns = 0
         """When the last review began, in nanoseconds since the Unix epoch; 0 before the first."""
         self._reviews = Totals(families.REVIEWS)
@@ -72,10 +73,7 @@ class Decisions:
         if review.trace is not None:
             span, at_seconds = review.trace.span, review.started_ns // 1_000_000 / 1000
             durations.keep(Exemplar(span.trace_id, span.span_id, review.duration_ns / 1e9, at_seconds))
-        of_stage, before_ns = self.stages[decision.half], 0
-        for stage, after_ns in review.stages:
-            of_stage[stage].add(after_ns - before_ns)
-            before_ns = after_ns
+        self.stages[decision.half].add(review.stages, review.ends_ns)
         if decision.dry_run:
             return
         if decision.half is Half.VALIDATE:
@@ -85,7 +83,7 @@ class Decisions:
 
     def histograms(self, *, with_stages: bool) -> Sequence[tuple[Family, Sequence[tuple[tuple[str, ...], Durations]]]]:
         """Return every histogram with its series. A process that reviews nothing needs no stages."""
-        of_stage = [((half, stage), series) for half in Half for stage, series in list(self.stages[half].items())]
+        of_stage = [((half, stage), series) for half in Half for stage, series in self.stages[half].read()]
         return [
             (families.DURATION, [((half,), series) for half, series in self.durations.items()]),
             *([(families.STAGE_DURATION, of_stage)] if with_stages else []),
@@ -148,10 +146,6 @@ class Decisions:
         # A resize never asks the breaker. A breaker that degrades admits all Pods and does not say which ones probe.
         elif receipt.charged and not resize and service not in self.degrading and _is_probe(receipt):
             self._probes.add(service)
-
-
-def _of_stage() -> Durations:
-    return Durations(STAGE_BOUNDS_SECONDS)
 
 
 def _is_probe(receipt: Receipt) -> bool:

@@ -73,7 +73,7 @@ class Spans:
 
     def _add_stages(self, review: Review, parent: SpanContext) -> None:
         begin_ns = 0
-        for name, end_ns in review.stages:
+        for name, end_ns in zip(review.stages, review.ends_ns, strict=True):
             found = tuple([step.found for step in review.decision.steps if step.stage == name])
             attributes = {"podgate.found": found} if found else None
             context = _below(parent)

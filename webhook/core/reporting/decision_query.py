@@ -1,30 +1,12 @@
 """Query of decision records: conditions on a record, the order of records, and the bounds of an answer."""
 
-from collections.abc import Iterable, Iterator
-
-import msgspec
 from msgspec import Struct
 
 from webhook.core.admission.decision import Verdict
-from webhook.core.reporting.decision_record import RecordedController
+from webhook.core.reporting.packed_record import RecordHead
 
 LIMIT, LIMIT_MAX = 100, 1_000
 _MILLISECOND_DIGITS = 13
-
-
-class RecordHead(Struct, frozen=True, gc=False):
-    """The fields of a record that queries read."""
-
-    id: str
-    decision: Verdict
-    namespace: str = ""
-    name: str = ""
-    service: str = ""
-    uid: str = ""
-    owner: RecordedController | None = None
-
-
-head_of = msgspec.json.Decoder(RecordHead).decode
 
 
 def milliseconds_of(record_id: str) -> int:
@@ -61,15 +43,5 @@ class DecisionQuery(Struct, frozen=True, kw_only=True):
             and (not self.owner or (owner is not None and self.owner in (owner.name, owner.uid)))
             and (not self.denied or head.decision is Verdict.DENY)
             and (not self.before or head.id < self.before)
-            and milliseconds_of(head.id) >= self.since_ms
+            and head.at_ms >= self.since_ms
         )
-
-    def matching(self, records: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-        """Yield the records that match, with their ids; unreadable ones are left out."""
-        for record in records:
-            try:
-                head = head_of(record)
-                if self.matches(head):
-                    yield head.id, record
-            except (msgspec.MsgspecError, ValueError):
-                continue  # written by another version, or by another program

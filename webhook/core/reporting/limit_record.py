@@ -9,7 +9,7 @@ from msgspec import Struct
 from webhook.core.admission.messages.denials import utc
 from webhook.core.kubernetes.pod_requests import in_millicores
 from webhook.core.lru_cache import LruCache
-from webhook.core.quota import Cost, CounterPlan, Holder, Receipt, Use, is_cpu
+from webhook.core.quota import Acquire, CounterPlan, Holder, Receipt, Use, is_cpu
 from webhook.core.quota.pod_cost import shown
 
 
@@ -33,17 +33,16 @@ class RecordedLimit(Struct, frozen=True, gc=False, omit_defaults=True, rename="c
     never: bool = False
 
 
-class LimitUses(NamedTuple):
+class LimitUses(Struct, frozen=True, gc=False):
     """What the rows of a decision's limits are made from, only when they are read: the store's request and answer."""
 
-    plan: CounterPlan
-    cost: Cost
+    asked: Acquire
     receipt: Receipt
 
 
 def limit_rows(uses: LimitUses) -> list[RecordedLimit]:
     """Return the use of each limit of the plan; of those exceeded only, if the store did not report the others."""
-    plan, cost, receipt = uses
+    plan, cost, receipt = uses.asked.plan, uses.asked.cost, uses.receipt
     if len(receipt.used) != len(plan.limits):
         return [_exceeded(use, plan.service) for use in receipt.over]
     over = {(use.of, use.window, use.resource): use for use in receipt.over} if receipt.over else None

@@ -1,52 +1,99 @@
 """Encoded records of decisions and of their Pods. Pods of one controller mostly share the bytes of one recorded Pod."""
 
+from collections.abc import Sequence
+
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.structs import astuple, replace
 
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.pod_results import template_key
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.lru_cache import LruCache
-from webhook.core.reporting.decision_record import DecisionRecord, RecordedController, controller_of, encode
-from webhook.core.reporting.limit_record import LimitUses, limit_rows
+from webhook.core.reporting.decision_record import DecisionRecord, RecordedController, controller_of
+from webhook.core.reporting.limit_record import LimitUses, RecordedLimit, limit_rows
+from webhook.core.reporting.packed_record import RecordHead, head_of, unpacked
+from webhook.core.reporting.pod_compression import compressed, decompressed
 from webhook.core.reporting.pod_record import recorded_template
 
 POD_MAX_BYTES = 8 * 1024
 """Size above which a recorded Pod is left out."""
 _KEPT = 512
-_encode = msgspec.json.Encoder().encode
+_to_json = msgspec.json.Encoder().encode
 
 
 class EncodedRecord(Struct, frozen=True, gc=False):
-    """A decision record in parts: without Pods and limits, its recorded Pods, empty if they are left out, its limits.
+    """A decision record in parts: packed, without Pods and limits; its recorded Pods in JSON, empty if left out.
 
-    The rows of limits are made when the record is read: that takes as long as all the rest.
+    Rows of limits are made and Pods are compressed when the record is read or shared: each takes as long as all else.
     """
 
-    head: bytes
+    packed: bytes
     pod: bytes = b""
     old_pod: bytes = b""
-    shares_pod: bool = False
-    """An earlier record has the same recorded Pod."""
     limits: LimitUses | None = None
+    size: int = 0
+    """Bytes that it adds to those of earlier records, whose recorded Pod it may share."""
 
     @property
-    def size(self) -> int:
-        """Return the number of bytes that this record adds to those of earlier ones."""
-        return len(self.head) + len(self.old_pod) + (0 if self.shares_pod else len(self.pod))
+    def head(self) -> RecordHead:
+        return head_of(self.packed)
 
-    @property
-    def json(self) -> bytes:
+    def read(self) -> DecisionRecord:
         """Return the whole record."""
-        parts = [self.head[:-1]]
-        if self.limits is not None and (rows := limit_rows(self.limits)):
-            parts += (b',"limits":', _encode(rows))
-        if self.pod:
-            parts += (b',"recorded":', self.pod)
-        if self.old_pod:
-            parts += (b',"recordedOld":', self.old_pod)
-        return b"".join((*parts, b"}"))
+        return _whole(self.packed, self._rows(), self.pod, self.old_pod)
+
+    @property
+    def shared(self) -> bytes:
+        """Return the whole record in its packed form, as replicas share it."""
+        rows = tuple(_SharedLimit(*astuple(row)) for row in self._rows())
+        return _pack(_Shared(Raw(self.packed), rows, compressed(self.pod), compressed(self.old_pod)))
+
+    def _rows(self) -> list[RecordedLimit]:
+        return [] if self.limits is None else limit_rows(self.limits)
+
+
+class _SharedLimit(RecordedLimit, frozen=True, gc=False, array_like=True):
+    """A limit by the position of its fields."""
+
+
+class _Shared(Struct, frozen=True, gc=False, array_like=True):
+    packed: Raw
+    limits: tuple[_SharedLimit, ...]
+    pod: bytes
+    old_pod: bytes
+
+
+class _SharedHead(Struct, frozen=True, gc=False, array_like=True):
+    """The first field of a shared record."""
+
+    head: RecordHead
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(_Shared).decode
+_unpack_head = msgspec.msgpack.Decoder(_SharedHead).decode
+
+
+def head_of_shared(raw: bytes) -> RecordHead:
+    """Return the head of a record in its shared form. Raises msgspec.MsgspecError."""
+    return _unpack_head(raw).head
+
+
+def record_of_shared(raw: bytes) -> DecisionRecord:
+    """Return a record from its shared form. ValueError: it is none."""
+    one = _unpack(raw)
+    rows = [RecordedLimit(*astuple(row)) for row in one.limits]
+    return _whole(
+        bytes(one.packed), rows, decompressed(one.pod, POD_MAX_BYTES), decompressed(one.old_pod, POD_MAX_BYTES)
+    )
+
+
+def _whole(packed: bytes, limits: Sequence[RecordedLimit], pod: bytes, old_pod: bytes) -> DecisionRecord:
+    pods = {"recorded": pod, "recorded_old": old_pod}
+    present = {name: Raw(one) for name, one in pods.items() if one}
+    return replace(unpacked(packed), limits=limits, **present)
 
 
 class RecordedParts(Struct, frozen=True, gc=False):
@@ -87,18 +134,18 @@ class RecordedPods:
         return RecordedParts(fresh, controller, is_shared=False)
 
 
-def encoded(record: DecisionRecord, parts: RecordedParts, decision: Decision, request: Request) -> EncodedRecord:
-    """Return a record in parts."""
-    asked, receipt = decision.asked, decision.receipt
-    uses = None if asked is None or receipt is None else LimitUses(asked.plan, asked.cost, receipt)
-    old_pod = request.old_pod
+def encoded(packed: bytes, parts: RecordedParts, decision: Decision, request: Request) -> EncodedRecord:
+    """Return a record in parts; `packed` is without limits and Pods."""
+    asked, receipt, old_pod = decision.asked, decision.receipt, request.old_pod
+    uses = None if asked is None or receipt is None else LimitUses(asked, receipt)
     before = b"" if old_pod is None or request.excess is not None else _fresh(old_pod)
-    return EncodedRecord(encode(record), parts.pod, before, parts.is_shared, uses)
+    size = len(packed) + len(before) + (0 if parts.is_shared else len(parts.pod))
+    return EncodedRecord(packed, parts.pod, before, uses, size)
 
 
 _NOTHING = RecordedParts(b"", None, is_shared=False)
 
 
 def _fresh(pod: Pod) -> bytes:
-    encoded = _encode(recorded_template(pod))
+    encoded = _to_json(recorded_template(pod))
     return encoded if len(encoded) <= POD_MAX_BYTES else b""

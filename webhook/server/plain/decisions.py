@@ -33,9 +33,8 @@ def decision_handler(
 
     async def decisions(parameters: Mapping[str, str]) -> HttpResponse:
         found = await search.find(query_of(parameters, now_ms()))
-        records = b",".join(found.records)
-        rest = msgspec.json.encode({"next": found.next_before or None, "error": found.error or None})
-        return HttpResponse(HTTPStatus.OK, b'{"decisions":[' + records + b"]," + rest[1:], JSON)
+        page = {"decisions": found.records, "next": found.next_before or None, "error": found.error or None}
+        return HttpResponse(HTTPStatus.OK, msgspec.json.encode(page), JSON)
 
     pages: dict[str, Page] = {DECISIONS: decisions, **(more or {})}
 

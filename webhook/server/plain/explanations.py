@@ -8,7 +8,7 @@ import msgspec
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
 from webhook.core.reporting.decision_query import DecisionQuery
-from webhook.core.reporting.decision_record import DecisionRecord, decode
+from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.decisions.search import DecisionSearch
 from webhook.server.http_messages import JSON, HttpResponse
 from webhook.server.plain.decisions import Page
@@ -49,14 +49,14 @@ def _asked(parameters: Mapping[str, str]) -> DecisionQuery:
 
 async def _records(search: DecisionSearch, asked: DecisionQuery) -> list[DecisionRecord]:
     """Return the records that were asked for, and those of their siblings: a mutating one has no uid."""
-    found = {one.id: one for one in map(decode, (await search.find(asked)).records)}
+    found = {one.id: one for one in (await search.find(asked)).records}
     newest = next(iter(found.values()), None)
     if newest is not None and newest.owner is not None and not asked.owner:
         siblings = DecisionQuery(namespace=newest.namespace, owner=newest.owner.uid, limit=_LIMIT)
-        found |= {one.id: one for one in map(decode, (await search.find(siblings)).records)}
+        found |= {one.id: one for one in (await search.find(siblings)).records}
     elif newest is not None and asked.uid:
         named = DecisionQuery(namespace=newest.namespace, name=newest.name, limit=_LIMIT)
-        found |= {one.id: one for one in map(decode, (await search.find(named)).records)}
+        found |= {one.id: one for one in (await search.find(named)).records}
     return sorted(found.values(), key=lambda one: one.id, reverse=True)
 
 
