@@ -93,6 +93,9 @@ def test_user_with_three_rights_sets_and_clears_an_override_of_all_servers(
     options = ("--kubeconfig", kubeconfig, "--reason", "INC-1")
     with overridable(plane, identities, "overrides-acted", "--store", a_redis.url, servers=2) as installation:
         assert [is_admitted(installation), is_admitted(installation)] == [True, False]
+        raised = POLICY.replace("pods: 1", "pods: 2")
+        done = podgate("policy", "diff", "live", "-", "--kubeconfig", kubeconfig, stdin=raised)
+        assert (done.code, done.out) == (1, "service web\n  quota.windows[1h].hard.pods: 1 -> 2 (raised)\n"), done.err
         done = podgate("quota", "grant", "web", "--window", "1h", "--hard", "pods=1", "--for", "1h", *options)
         assert done.code == 0, done.err
         plane.wait(lambda: in_force(installation) == [["web"], ["web"]], "the override to be in force")

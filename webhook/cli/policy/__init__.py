@@ -1,7 +1,8 @@
-"""`podgate policy`: check policy documents, print their schema, render them, and generate webhook configurations."""
+"""`podgate policy`: check, compare and render policy documents; their schema, and webhook configurations."""
 
 import click
 
+from webhook.cli.policy.diff import print_difference
 from webhook.cli.policy.lint import lint
 from webhook.cli.policy.render import print_rendered
 from webhook.cli.policy.schema import print_schema
@@ -10,8 +11,8 @@ from webhook.cli.policy.webhooks import webhooks
 
 @click.group()
 def policy() -> None:
-    """Check and render policy documents."""
+    """Check, render and compare policy documents."""
 
 
-for _command in (lint, print_schema, print_rendered, webhooks):
+for _command in (lint, print_difference, print_schema, print_rendered, webhooks):
     policy.add_command(_command)

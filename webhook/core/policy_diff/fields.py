@@ -1,0 +1,100 @@
+"""Changes of single fields: two values of one type compared, entries of lists by what identifies them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.kubernetes.types import Affinity, LabelSelector
+from webhook.core.policy.model import Pool, SlaClass
+from webhook.core.policy_spec import TopologyEntry, Window
+
+_ATOMIC = (LabelSelector, Affinity)
+"""Compared as a whole: a part of a selector means nothing alone."""
+_SECOND_US = 1_000_000
+
+
+class FieldChange(Struct, frozen=True):
+    """One field: as text, "" where it is absent. `change`: added, removed, raised, lowered or changed."""
+
+    path: str
+    before: str
+    after: str
+    change: str
+
+    def __str__(self) -> str:
+        if self.change in {"added", "removed"}:
+            return f"{self.path}: {self.change}: {self.before or self.after}"
+        word = f" ({self.change})" if self.change != "changed" else ""
+        return f"{self.path}: {self.before} -> {self.after}{word}"
+
+
+def field_changes(before: Any, after: Any, path: str = "") -> Iterator[FieldChange]:
+    """Yield what differs, in the order of the fields. Equal amounts in other words do not: 60s and 1m."""
+    if before == after:
+        return
+    if isinstance(before, Struct) and type(before) is type(after) and not isinstance(before, _ATOMIC):
+        for name, attribute in zip(before.__struct_encode_fields__, before.__struct_fields__, strict=True):
+            where = f"{path}.{name}" if path else name
+            yield from field_changes(getattr(before, attribute), getattr(after, attribute), where)
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in dict.fromkeys((*before, *after)):
+            where = f"{path}[{key}]" if not key.isalnum() else f"{path}.{key}"
+            yield from field_changes(before.get(key), after.get(key), where)
+    elif isinstance(before, tuple) and isinstance(after, tuple):
+        yield from _of_lists(before, after, path)
+    else:
+        yield FieldChange(path, written(before), written(after), _word(before, after))
+
+
+def _of_lists(before: Sequence[Any], after: Sequence[Any], path: str) -> Iterator[FieldChange]:
+    known = {_identity(one): one for one in before}
+    new = {_identity(one): one for one in after}
+    for key in dict.fromkeys((*known, *new)):
+        yield from field_changes(known.get(key), new.get(key), f"{path}[{key}]")
+    if [*known] != [*new] and known.keys() == new.keys():
+        yield FieldChange(path, ", ".join(known), ", ".join(new), "changed")
+
+
+def _identity(entry: Any) -> str:
+    """Return what identifies an entry of a list; the whole entry if it has no name."""
+    if isinstance(entry, Window):
+        return f"{entry.window.us // _SECOND_US}s" if entry.window.us % (60 * _SECOND_US) else _minutes(entry.window)
+    if isinstance(entry, TopologyEntry):
+        return entry.label if entry.preferred_weight is None else f"{entry.label}, preferred"
+    if isinstance(entry, SlaClass | Pool):
+        return entry.name
+    return written(entry)
+
+
+def _minutes(window: Duration) -> str:
+    minutes = window.us // (60 * _SECOND_US)
+    return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
+
+
+def _word(before: Any, after: Any) -> str:
+    if before in (None, ()) or after in (None, ()):
+        return "added" if before in (None, ()) else "removed"
+    both = before, after
+    if all(isinstance(one, Quantity | Duration) for one in both):
+        return "raised" if before.value < after.value else "lowered"
+    if all(isinstance(one, int) and not isinstance(one, bool) for one in both):
+        return "raised" if before < after else "lowered"
+    return "changed"
+
+
+def written(value: Any) -> str:
+    """Return a value in one line, as in JSON but for text; absent fields are left out."""
+    plain = _without_absent(msgspec.to_builtins(value, enc_hook=str))
+    if plain is None or plain == []:
+        return ""
+    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+
+
+def _without_absent(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _without_absent(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in kept.items() if inner not in (None, False, [], {})}
+    return [_without_absent(one) for one in value] if isinstance(value, list | tuple) else value

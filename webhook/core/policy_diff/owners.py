@@ -1,0 +1,89 @@
+"""Changed owners: Pods that two services match, and that another one of them owns after a change of the order."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+from webhook.core.kubernetes.label_constraints import constraints_of
+from webhook.core.kubernetes.types import LabelSelector, Requirement
+from webhook.core.policy.model import Match, Service
+
+
+def changed_owners(before: Sequence[Service], after: Sequence[Service]) -> Iterator[str]:
+    """Yield a sentence for each two services whose Pods may change their owner, because of the order alone."""
+    old = {service.name: (place, service) for place, service in enumerate(before)}
+    new = {service.name: (place, service) for place, service in enumerate(after)}
+    for name, (place, service) in old.items():
+        if name not in new:
+            heirs = [
+                one.name
+                for one in after
+                if one.name in old and old[one.name][0] > place and may_share(service.match, one.match)
+            ]
+            if heirs:
+                yield f"{name} is removed: its Pods that {', '.join(heirs)} match become theirs"
+    for name, (place, service) in new.items():
+        if name not in old:
+            givers = [one.name for one in after[place + 1 :] if one.name in old and may_share(service.match, one.match)]
+            if givers:
+                yield f"{name} is added before {', '.join(givers)}: Pods that it matches become its own"
+    yield from _moved(old, new)
+
+
+def _moved(old: Mapping[str, tuple[int, Service]], new: Mapping[str, tuple[int, Service]]) -> Iterator[str]:
+    common = [name for name in new if name in old]
+    moved = _outside_longest_order(common, [old[name][0] for name in common])
+    seen: set[tuple[str, str]] = set()
+    for name in moved:
+        for other in common:
+            first, second = (name, other) if new[name][0] < new[other][0] else (other, name)
+            is_turned = name != other and old[first][0] > old[second][0]
+            if is_turned and (first, second) not in seen and may_share(new[first][1].match, new[second][1].match):
+                seen.add((first, second))
+                yield f"{first} is now before {second}: Pods that both match become those of {first}"
+
+
+def _outside_longest_order(names: Sequence[str], places: Sequence[int]) -> list[str]:
+    """Return the names that are not part of the longest rising sequence of places: those that were moved."""
+    tails: list[int] = []  # the last index of the best sequence of each length
+    before: list[int] = []
+    for index, place in enumerate(places):
+        length = bisect_left([places[tail] for tail in tails], place)
+        before.append(tails[length - 1] if length else -1)
+        tails[length : length + 1] = [index]
+    kept, index = set[int](), tails[-1] if tails else -1
+    while index >= 0:
+        kept.add(index)
+        index = before[index]
+    return [name for index, name in enumerate(names) if index not in kept]
+
+
+def may_share(one: Match, other: Match) -> bool:
+    """Return whether a Pod may exist that both match. True if that is not known."""
+    if one.namespaces and other.namespaces and not any(_meet(a, b) for a in one.namespaces for b in other.namespaces):
+        return False
+    selectors = (one.namespace_selector, other.namespace_selector), (one.pod_selector, other.pod_selector)
+    return not any(_contradict(*pair) for pair in selectors)
+
+
+def _meet(one: str, other: str) -> bool:
+    """Return whether a name matches both patterns, each with at most one `*` at an end."""
+    if "*" not in one or "*" not in other:
+        exact, pattern = (one, other) if "*" not in one else (other, one)
+        head, star, tail = pattern.partition("*")
+        return exact == pattern if not star else exact.startswith(head) and exact.endswith(tail)
+    if one.endswith("*") and other.endswith("*"):
+        return one[:-1].startswith(other[:-1]) or other[:-1].startswith(one[:-1])
+    if one.startswith("*") and other.startswith("*"):
+        return one[1:].endswith(other[1:]) or other[1:].endswith(one[1:])
+    return True
+
+
+def _contradict(one: LabelSelector | None, other: LabelSelector | None) -> bool:
+    found = constraints_of((*_expressions(one), *_expressions(other)))
+    return any(constraint.impossible for constraint in found.values())
+
+
+def _expressions(selector: LabelSelector | None) -> Iterator[Requirement]:
+    if selector is not None:
+        yield from (Requirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items())
+        yield from selector.match_expressions or ()
