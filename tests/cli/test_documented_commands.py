@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.documented_commands import PAGES, ROOT, Command, documented, flags_in_spans
 from webhook.cli import root
+from webhook.cli.queue import QueueGroup
 
 COMMANDS = documented()
 OURS = [command for command in COMMANDS if command.words[0] == "podgate"]
@@ -47,7 +48,11 @@ def resolved(words: tuple[str, ...]) -> tuple[click.Context, list[str]]:
     """Return the context of a command of Podgate and its arguments; UsageError if there is no such command."""
     context = click.Context(root, info_name="podgate", **root.context_settings)
     arguments = list(words[1:])
-    while isinstance(context.command, click.Group) and arguments and not arguments[0].startswith("-"):
+    while isinstance(context.command, click.Group):
+        if isinstance(context.command, QueueGroup) and (not arguments or arguments[0] not in context.command.commands):
+            arguments.insert(0, context.command.default)
+        if not arguments or arguments[0].startswith("-"):
+            break
         name, command, arguments = context.command.resolve_command(context, arguments)
         assert command is not None
         context = click.Context(command, parent=context, info_name=name)

@@ -1,12 +1,15 @@
 """Waiting Pods on a real control plane: released gold first, never above the limit, and all of them in the end."""
 
+import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.cli.command_runner import Done, podgate
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
@@ -90,6 +93,41 @@ def test_deployments_are_released_by_class_and_become_whole(running: ControllerF
     assert order.count("bronze") >= 1
     if not IS_SOAK:  # a killed controller has taken its counters along
         assert sum(process.total("podgate_queue_released_total") for process in running.controllers) >= len(order)
+
+
+def shown(running: ControllerFixture, *arguments: str) -> Done:
+    leader = running.plane.wait(running.leader, "a leader")
+    return podgate("queue", *arguments, "--server", f"http://{leader.plain}")
+
+
+def test_operators_see_the_order_the_cause_and_the_moment(running: ControllerFixture, store: str) -> None:
+    plane, spaces = running.plane, {name: f"queue-{name}-{store}" for name in CLASSES}
+    for name in reversed(CLASSES):
+        for number in range(HARD):
+            status, _ = running.installation.create_pod(spaces[name], f"shown-{number}")
+            assert status == 201
+
+    def some_wait() -> dict[str, Any] | None:
+        document: dict[str, Any] = json.loads(shown(running, "-o", "json").out)
+        return document if {one["class"] for one in document["pods"]} >= {"gold", "silver"} else None
+
+    document = plane.wait(some_wait, "Pods of two classes to wait")
+    rows = document["pods"]
+    assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))
+    assert [row["class"] for row in rows] == sorted((row["class"] for row in rows), key=CLASSES.index)
+    assert {(row["queue"], row["lifted"]) for row in rows} == {("shared", False)}
+    assert {row["cause"] for row in rows} <= {"QuotaExceeded", "Behind"}
+    assert rows[0]["expectedAt"] <= rows[-1]["expectedAt"] < rows[-1]["expiresAt"]
+    headings, *lines = shown(running, "silver", "-o", "wide").out.splitlines()[1:]
+    assert re.split(r" {2,}", headings) == [
+        *("QUEUE", "PLACE", "CLASS", "SERVICE", "POD", "AGE", "EXPECTED", "LIFTED", "OWNER", "EXPIRES", "UID", "WHY")
+    ]
+    assert {line.split()[3] for line in lines} <= {"silver"}, lines
+    assert (shown(running, "none").code, shown(running, "gold", "--help").code) == (4, 0)
+    [server] = running.installation.servers
+    elsewhere = podgate("queue", "--server", f"http://{server.plain}")
+    if running.installation.controllers:
+        assert (elsewhere.code, "podgate-leader" in elsewhere.error) == (2, True)
 
 
 def test_a_tenant_cannot_remove_the_gate(running: ControllerFixture, store: str) -> None:

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from webhook.server.http_messages import HttpRequest, HttpVersion11, RequestHead
+from webhook.server.http_messages import HttpRequest, HttpResponse, HttpVersion11, RequestHead
 from webhook.server.plain.health import plain_handler
 
 TEXT, OPENMETRICS = "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0"
@@ -25,7 +25,11 @@ async def nothing() -> bytes:
     return b""
 
 
-HANDLE = plain_handler(list, dict.fromkeys((TEXT, OPENMETRICS), nothing), nothing)
+async def no_queue(_: HttpRequest) -> HttpResponse:
+    return HttpResponse(200, b"")
+
+
+HANDLE = plain_handler(list, dict.fromkeys((TEXT, OPENMETRICS), nothing), nothing, no_queue)
 
 
 async def content_type(accept: str | None) -> str:

@@ -22,6 +22,7 @@ from webhook.core.reporting.status import ControllerStatus, StoreStatus, control
 from webhook.errors import UserError
 from webhook.ports import Clock
 from webhook.server.plain.health import plain_handler
+from webhook.server.plain.queue import queue_page
 from webhook.server.server import PlainServer
 from webhook.settings import MEMORY, ControllerSettings, ListenAddress, in_cluster
 from webhook.store.breaker_ticker import LATE_US
@@ -58,6 +59,7 @@ class ControllerProcess:
             self._unready,
             {CONTENT_TYPE: SingleFlight(self._metrics).get},
             SingleFlight(self._status).get,
+            queue_page(lambda: telemetry.queue, lambda: self._lease.obstacle, clock.now_us),
         )
         self._plain = PlainServer(handler, telemetry.observer)
         self._tasks: list[asyncio.Task[None]] = []

@@ -1,7 +1,8 @@
 """Composition of the controller's loops, for the controller process and for servers that reconcile themselves."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from webhook.adapters.clocks import WallClock
 from webhook.app.cluster import Loop, Sources
@@ -53,13 +54,30 @@ def controller(
     if sources.gates is not None:
         gated = GatedPods()
         observers = (gated,)
-        beside.append(ReleaseLoop(gated, ledger, queue, sources.gates, in_force, release_reports(telemetry)).run)
+        beside.append(
+            _releasing(
+                ReleaseLoop(gated, ledger, queue, sources.gates, in_force, release_reports(telemetry)), telemetry
+            )
+        )
     return Controller(
         *(watch, ledger, ledger, clock, in_force, sources.namespaces, reports),
         resets=asked,
         extra_loops=beside,
         observers=observers,
     )
+
+
+def _releasing(loop: ReleaseLoop, telemetry: Telemetry) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Return the loop that releases Pods; meanwhile, the status page shows its queues."""
+
+    async def run() -> None:
+        telemetry.queue = loop.queue
+        try:
+            await loop.run()
+        finally:
+            telemetry.queue = None
+
+    return run
 
 
 def manual_loops(sources: Sources, ledger: Ledger, telemetry: Telemetry) -> tuple[Loop, ...]:

@@ -30,8 +30,10 @@ from webhook.ports import Clock
 from webhook.server.admission_endpoint import AdmissionEndpoint, CallLimits
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
+from webhook.server.http_messages import Handler
 from webhook.server.listener import Listener
 from webhook.server.plain.health import plain_handler
+from webhook.server.plain.queue import queue_page
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import MEMORY, ClientIdentity, ListenAddress, Settings
 from webhook.store.admission_queue import AdmissionQueue
@@ -45,6 +47,7 @@ _SWITCH_SECONDS = 0.001
 """Thread switch interval: bounds how long a busy thread (a large Pod, a scrape) delays the loop; default is 5 ms."""
 _LEASE_PATIENCE_SECONDS = 30.0
 """Longer than another server takes to release the lease at shutdown, and than the lease of a crashed one lasts."""
+_CONTROLLER_LEADS = "a controller releases Pods: the one that Lease podgate-system/podgate-leader names"
 _LEASE_REMEDY = (
     "with --store memory one server alone may count: run one replica, or let all share a --store redis://HOST:6379/0"
 )
@@ -100,13 +103,23 @@ class ServerProcess:
         self.server = Server(
             endpoint,
             self._guard,
-            plain_handler(shown.unready, shown.metrics, shown.status, self._authentication.warning),
+            plain_handler(shown.unready, shown.metrics, shown.status, self._queue(), self._authentication.warning),
             self._decisions.handler,
             observer,
             ServerTimeouts(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
         self._readiness = ReadinessLog(shown.unready, self._logs, leaving=_DRAINING)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _queue(self) -> Handler:
+        """Return the page of waiting Pods, which are known where they are released: here with counters in memory."""
+        lease = self._sources.lease
+        elsewhere = "Pods wait only in a cluster" if self._sources.is_alone else _CONTROLLER_LEADS
+        return queue_page(
+            lambda: self._telemetry.queue,
+            lambda: elsewhere if lease is None else lease.obstacle,
+            self._clock.now_us,
+        )
 
     def _connection_guard(self) -> ConnectionGuard:
         settings, tls = self._settings, self._tls.files

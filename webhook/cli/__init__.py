@@ -30,6 +30,10 @@ _COMMANDS = {
     "override": ("webhook.cli.override:override", "temporarily override one service's policy"),
     "breaker": ("webhook.cli.breaker:breaker", "open, close or reset one service's breaker; list all breakers"),
     "quota": ("webhook.cli.quota:quota", "show one service's quota, grant more, reset its counters"),
+    "queue": (
+        "webhook.cli.queue:queue",
+        "show waiting Pods in the order of their release; pause it, release or drop one",
+    ),
     "certs": ("webhook.cli.certs:certs", "issue, renew and inspect certificates"),
     "apiserver-files": (
         "webhook.cli.apiserver_files:apiserver_files",

@@ -6,6 +6,9 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
+import msgspec
+
+from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import NoSuchServiceError, UserError
 from webhook.support.input_files import bounded
@@ -28,6 +31,14 @@ def parsed(body: bytes, server: str) -> dict[str, Any]:
     if not is_podgate:
         raise UserError(f"{server}/status answers, but not as Podgate does", _PLAIN_PORT)
     return document  # type: ignore[no-any-return]  # checked above
+
+
+def queue_document(body: bytes, server: str) -> QueueDocument:
+    """Return the queue document of a process; UserError for anything else."""
+    try:
+        return msgspec.json.decode(body, type=QueueDocument)
+    except msgspec.MsgspecError:
+        raise UserError(f"{server}/queue answers, but not as Podgate does", _PLAIN_PORT) from None
 
 
 def no_services(server: str) -> UserError:

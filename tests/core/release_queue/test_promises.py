@@ -134,9 +134,3 @@ def test_a_deleted_pod_leaves_wherever_it_is() -> None:
     assert second.uid not in order
     assert len(order) == 1
     assert _released(order, 9, 300) == ["gold"]
-
-
-def test_a_position_is_by_class_and_age() -> None:
-    order = _order(*_pods("bronze", 3), *_pods("gold", 2, since_us=_AGEING_US))
-    assert [order.position(f"bronze-1-0-00{n}", 100 + _AGEING_US) for n in range(3)] == [3, 4, 5]
-    assert order.position("bronze-1-0-000", 2 * _AGEING_US) == 1, "lifted to gold, and older"

@@ -9,6 +9,7 @@ from webhook.adapters.kubernetes.cluster_objects import ClusterObjects
 from webhook.adapters.kubernetes.credentials import ClusterCredentials
 from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTiming
 from webhook.adapters.kubernetes.events.observer import Events
+from webhook.adapters.kubernetes.leader_port import LeaderPlainPort
 from webhook.adapters.kubernetes.leases.lease import Lease, LeaseTiming
 from webhook.adapters.kubernetes.leases.server_leases import ServerLeases, ServerLeaseTiming
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
@@ -36,6 +37,7 @@ __all__ = [
     "EventTiming",
     "Events",
     "HeldControllers",
+    "LeaderPlainPort",
     "Lease",
     "LeaseTiming",
     "OwnUser",

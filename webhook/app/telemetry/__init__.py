@@ -12,6 +12,7 @@ from webhook.app.telemetry.traces import traces_of
 from webhook.authentication.reasons import REASONS
 from webhook.authentication.tokens.jwks_refresher import RefreshReports
 from webhook.controller import ControllerReports, ServiceStatusReports
+from webhook.controller.release.queue_reader import QueueReader
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import UnseenPod
 from webhook.core.reporting.status import ReplicaAssignment, WatchStatus, WebhooksStatus
@@ -47,6 +48,8 @@ class Telemetry:
         self.replicas = ReplicaAssignment()
         self.webhooks: WebhooksStatus | None = None
         """The result of the last comparison of the webhook configurations; None unless this process leads."""
+        self.queue: QueueReader | None = None
+        """The queues of waiting Pods; None unless this process leads."""
         self._recorder = self._open_recorder(serving) if serving else None
         more = [observer for observer in (self._traces, self._recorder) if observer is not None]
         self.observer = Observers(self.metrics, self.logs, *more)

@@ -2,24 +2,27 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from webhook.app.operations.server_discovery import FoundServer, ServerLocation, open_server
+from webhook.app.operations.server_discovery import FoundServer, ServerLocation, open_leader, open_server
 from webhook.core.document.loading import load_unproved
+from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import UserError
-from webhook.offline.status_client import no_services, parsed
+from webhook.offline.status_client import no_services, parsed, queue_document
 from webhook.support.input_files import content
 
 KUBECONFIG = Path("~/.kube/config")
 _PATH = click.Path(path_type=Path)
 _WATCH_SECONDS = 2
 Json = dict[str, Any]
+_Document = TypeVar("_Document")
 
 
 def kubeconfig_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -51,28 +54,45 @@ watch_option = click.option("-w", "--watch", is_flag=True, help="Show it again e
 
 def show_status(where: ServerLocation, show: Callable[[Json, str], str], *, watch: bool = False) -> None:
     """Print what `show` makes of the status document and the server's name; with `watch`, again and again."""
+    _print(where, open_server(where), _document, show, watch=watch)
 
+
+def show_queue(
+    where: ServerLocation, path: str, show: Callable[[QueueDocument, str], str], *, watch: bool = False
+) -> None:
+    """Print what `show` makes of the leader's queue document at a path, as `show_status` does."""
+
+    async def read(leader: FoundServer) -> QueueDocument:
+        return queue_document(await leader.get(path), leader.name)
+
+    _print(where, open_leader(where), read, show, watch=watch)
+
+
+def _print(
+    where: ServerLocation,
+    opened: AbstractAsyncContextManager[FoundServer],
+    read: Callable[[FoundServer], Awaitable[_Document]],
+    show: Callable[[_Document, str], str],
+    *,
+    watch: bool,
+) -> None:
     async def run() -> None:
-        async with open_server(where) as server:
+        async with opened as server:
             if where.url is None:
                 click.echo(f"server: {server.name}", err=True)
-            click.echo(show(await _document(server), server.name))
+            click.echo(show(await read(server), server.name))
             while watch:
                 await asyncio.sleep(_WATCH_SECONDS)
-                await _show_again(server, show)
+                try:
+                    text = show(await read(server), server.name)
+                except UserError as error:  # a server that restarts is shown again when it answers
+                    click.echo(f"error: {error}", err=True)
+                    continue
+                if sys.stdout.isatty():
+                    click.clear()
+                click.echo(text)
 
     asyncio.run(run())
-
-
-async def _show_again(server: FoundServer, show: Callable[[Json, str], str]) -> None:
-    try:
-        text = show(await _document(server), server.name)
-    except UserError as error:  # a server that restarts is shown again when it answers
-        click.echo(f"error: {error}", err=True)
-        return
-    if sys.stdout.isatty():
-        click.clear()
-    click.echo(text)
 
 
 def of_server(document: Json, name: str) -> Json:

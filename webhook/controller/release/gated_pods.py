@@ -38,7 +38,7 @@ class GatedPods:
         waiting = WaitingPod(uid, service, created_us(pod), cost, scope, priority_of(pod))
         self._gated.add(uid)
         self._left.discard(uid)
-        self._new[uid] = GatedPod(waiting, namespace, pod.metadata.name, controller_source(pod))
+        self._new[uid] = GatedPod(waiting, namespace, pod.metadata.name, controller_source(pod), _owner(pod))
 
     def gone(self, uid: str) -> None:
         self._new.pop(uid, None)
@@ -51,3 +51,8 @@ class GatedPods:
         new, left = sorted(self._new.values(), key=lambda pod: pod.waiting.since_us), self._left
         self._new, self._left = {}, set()
         return new, left
+
+
+def _owner(pod: Pod) -> str:
+    owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
+    return "" if owner is None else f"{owner.kind}/{owner.name}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from webhook.controller.release.gated_pods import GatedPods
+from webhook.controller.release.queue_reader import QueueReader
 from webhook.controller.release.releaser import GatedPod, PodReleaser, ReleaseActions
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy_spec import WhenExpired
@@ -64,6 +65,7 @@ class ReleaseLoop:
         self._queued: tuple[CounterPlan, ...] = ()
         """Plans of the services that queue."""
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
+        self.queue = QueueReader(self._releaser, store, policy)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._releasing: dict[str, asyncio.Task[None]] = {}
         self._failed: dict[str, tuple[GatedPod, int]] = {}

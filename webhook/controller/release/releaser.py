@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -42,6 +42,8 @@ class GatedPod(Struct, frozen=True):
     name: str
     source: str
     """As `Acquire.event_source`."""
+    owner: str = ""
+    """Its controller, as KIND/NAME; "" without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,24 @@ class PodReleaser:
 
     def waiting(self, service: str) -> int:
         return self._counts[service]
+
+    def oldest_us(self) -> Mapping[str, int]:
+        """Return since when the oldest Pod of each service waits."""
+        found: dict[str, int] = {}
+        for pod in self._pods.values():
+            service, since_us = pod.waiting.service, pod.waiting.since_us
+            found[service] = min(since_us, found.get(service, since_us))
+        return found
+
+    def sequences(self, now_us: int) -> Iterator[list[tuple[GatedPod, bool]]]:
+        """Yield the Pods of each queue in the order of their release, and whether ageing has lifted them."""
+        for order in self._orders.values():
+            yield [(self._pods[one.pod.uid], one.is_lifted) for one in order.sequence(now_us)]
+
+    def blocked_by(self, pod: GatedPod) -> Holder | None:
+        """Return whose limit has no room for a Pod; None if it only waits for others."""
+        plan = self._plans.get(pod.waiting.service)
+        return self._orders[plan.tag].blocked_by(pod.waiting.uid) if plan is not None else None
 
     def retry(self) -> None:
         """Try all Pods again: there may be room before the expected time."""

@@ -53,6 +53,11 @@ class PodLane:
     def is_blocked(self, now_us: int) -> bool:
         return now_us < self.blocked_until_us
 
+    @property
+    def is_passed(self) -> bool:
+        """Whether its Pods did not fit when the last of them was tried."""
+        return self._passed_since_us is not None
+
     def keeps_room(self, now_us: int) -> bool:
         """Whether others have passed its Pods for a whole ageing period."""
         return self._passed_since_us is not None and now_us - self._passed_since_us >= self.member.ageing_us

@@ -18,6 +18,8 @@ class Member(Struct, frozen=True):
     ageing_us: int
     lifted_percent: int = 10
     """Share of a higher class's releases that this service's Pods may take after ageing has lifted them."""
+    is_paused: bool = False
+    """None of its Pods is released."""
 
     @property
     def natives_per_lifted(self) -> float:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from webhook.core.quota import Holder
 from webhook.core.release_queue.lane import PodLane
 from webhook.core.release_queue.model import Member, WaitingPod
+from webhook.core.release_queue.sequence import QueuedPod, release_sequence
 
 _LaneKey = tuple[str, int, frozenset[tuple[str, int]]]
 
@@ -116,17 +117,15 @@ class ReleaseOrder:
         times = [lane.blocked_until_us for lanes in self._lanes.values() for lane in lanes.values() if len(lane)]
         return min((time for time in times if time > now_us), default=None)
 
-    def position(self, uid: str, now_us: int) -> int:
-        """Return the position of a waiting Pod by class and age, from 1. Takes time in proportion to the queue."""
-        pods = [(self._standing(pod, now_us), pod.uid) for lane in set(self._waiting.values()) for pod in lane]
-        own = next(standing for standing, name in pods if name == uid)
-        return 1 + sum(standing < own for standing, _ in pods)
+    def sequence(self, now_us: int) -> list[QueuedPod]:
+        """Return the waiting Pods in the order in which they are released, if each of them fits."""
+        pods = (pod for lanes in self._lanes.values() for lane in lanes.values() for pod in lane)
+        return release_sequence(self._members, self._turns, self._natives, pods, now_us)
 
-    def _standing(self, pod: WaitingPod, now_us: int) -> tuple[int, int, str]:
-        member = self._members[pod.service]
-        ranks = [rank for rank in self._turns if rank <= member.rank]
-        lifted = max(0, now_us - pod.since_us) // member.ageing_us
-        return ranks[max(0, len(ranks) - 1 - lifted)], pod.since_us, pod.uid
+    def blocked_by(self, uid: str) -> Holder | None:
+        """Return whose limit has no room for a waiting Pod; None if it only waits for others, or is unknown."""
+        lane = self._waiting.get(uid)
+        return lane.blocked_by if lane is not None and lane.is_passed else None
 
     def _native(self, rank: int, now_us: int) -> _Candidate | None:
         """Return the next of a class's own Pods: of the first service in turn that has one."""
@@ -148,6 +147,8 @@ class ReleaseOrder:
 
     def _candidates(self, service: str, now_us: int) -> Iterator[_Candidate]:
         """Yield the first Pod of each lane that may be released, in the service's order."""
+        if self._members[service].is_paused:
+            return
         if any(taken.kept_for and taken.pod.service == service for taken in self._taken.values()):
             return
         lanes = [lane for lane in self._lanes[service].values() if len(lane)]

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from webhook.server.http_messages import JSON, Handler, HttpRequest, HttpResponse, closing_response
+from webhook.server.plain.queue import QUEUE
 
 _METHODS = ("GET", "HEAD")
 _QUALITY = re.compile(r"[01](\.\d{0,3})?")
@@ -14,12 +15,13 @@ def plain_handler(
     unready: Callable[[], Sequence[str]],
     metrics: Mapping[str, Callable[[], Awaitable[bytes]]],
     status: Callable[[], Awaitable[bytes]],
+    queue: Handler,
     warning: str = "",
 ) -> Handler:
     """Return the handler. `unready` returns the reasons for not being ready (the store is never one).
 
     `metrics` are renderers by content type. The one that the client prefers is used, by default the first.
-    `warning` is added to the response of /readyz if the server is ready.
+    `queue` is the page of waiting Pods. `warning` is added to the response of /readyz if the server is ready.
     """
     well = f"ok ({warning})\n" if warning else "ok\n"
 
@@ -44,6 +46,7 @@ def plain_handler(
         "/readyz": readyz,
         "/metrics": show_metrics,
         "/status": show_status,
+        QUEUE: queue,
     }
 
     async def handle(request: HttpRequest) -> HttpResponse:

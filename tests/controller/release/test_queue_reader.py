@@ -1,0 +1,84 @@
+"""What the leader shows of its queues: places, causes, and moments that hold."""
+
+from tests.controller.release.queue_simulation import WEB, QueueSimulation
+from webhook.controller.release.queue_reader import QueueSelection
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.reporting.queue_document import QueueDocument, WaitCause, by_class, ordinal
+
+HEAD = "pools: [{name: shared, windows: [{window: 64s, hard: {pods: 2}}], whenExceeded: Queue}]"
+EACH = "  pool: shared\n  quota: {whenExceeded: Queue, queue: {maxWait: 1h}}\n"
+POOL = (
+    f"- name: web\n  match: {{namespaces: [shop]}}\n  slaClass: gold\n{EACH}"
+    f"- name: batch\n  match: {{namespaces: [batch]}}\n{EACH}"
+)
+
+
+async def document(simulation: QueueSimulation, **asked: object) -> QueueDocument:
+    return await simulation.loop.queue.document(QueueSelection(**asked))  # type: ignore[arg-type]
+
+
+async def test_rows_are_in_the_order_of_release_with_their_causes() -> None:
+    simulation = QueueSimulation(POOL, HEAD)
+    await simulation.create("b1", "b2", "b3", namespace="batch")
+    await simulation.rounds(1)
+    await simulation.create("g1", "g2")
+    await simulation.rounds(2)
+    found = await document(simulation)
+    assert [(one.queue, one.place, one.place_text, one.cause) for one in found.pods] == [
+        ("shared", 1, "1st of 2 in gold", WaitCause.QUOTA_EXCEEDED),
+        ("shared", 2, "2nd of 2 in gold", WaitCause.QUOTA_EXCEEDED),
+        ("shared", 3, "1st of 1 in bronze", WaitCause.QUOTA_EXCEEDED),
+    ]
+    assert found.pods[0].why == "a limit of pool shared is reached"
+    assert [(one.service, one.waiting) for one in found.services] == [("web", 2), ("batch", 1)]
+    assert by_class(found.services) == {"gold": (2, 2), "bronze": (1, 3)}
+    assert (found.waiting, found.matching) == (3, 3)
+
+
+async def test_pods_are_released_at_the_expected_moments() -> None:
+    """The limit is 2 in 64 s, so the sixth Pod waits for the third window."""
+    simulation = QueueSimulation(POOL, HEAD)
+    await simulation.create("b1", "b2", namespace="batch")
+    await simulation.rounds(10)
+    await simulation.create("g1", "g2", "g3", "g4", "g5")
+    await simulation.rounds(1)
+    expected = {one.uid: microseconds(one.expected_at or "") for one in (await document(simulation)).pods}
+    assert sorted(expected) == ["g1", "g2", "g3", "g4", "g5"]
+    released: dict[str, int] = {}
+    while len(released) < len(expected):
+        await simulation.rounds(0.1)
+        for uid in simulation.gates.ungated:
+            if uid in expected:
+                released.setdefault(uid, simulation.clock.now_us())
+    late = {uid: (at_us - expected[uid]) / 1e6 for uid, at_us in released.items()}
+    assert all(-2.5 < seconds < 2.5 for seconds in late.values()), late
+
+
+async def test_live_pods_end_at_an_unknown_moment() -> None:
+    simulation = QueueSimulation(
+        WEB.replace("windows: [{window: 64s, hard: {pods: 2}}]", "standing: {hard: {pods: 0}}")
+    )
+    await simulation.store.mark_complete(simulation.policy.plans["web"], [""])
+    await simulation.create("a")
+    await simulation.rounds(1)
+    [row] = (await document(simulation)).pods
+    assert (row.cause, row.expected_at) == (WaitCause.QUOTA_EXCEEDED, None)
+    assert row.expires_at is not None
+
+
+async def test_a_selection_names_a_service_a_pod_or_a_number() -> None:
+    simulation = QueueSimulation(POOL, HEAD)
+    await simulation.create("b1", "b2", "b3", "b4", namespace="batch")
+    await simulation.create("g1")
+    await simulation.rounds(1)
+    assert [one.uid for one in (await document(simulation, service="batch")).pods] == ["b2", "b3", "b4"]
+    [one] = (await document(simulation, uid="b4")).pods
+    assert (one.place, one.place_text) == (3, "3rd of 3 in bronze")
+    few = await document(simulation, limit=1)
+    assert (len(few.pods), few.matching) == (1, 3)
+
+
+def test_ordinals() -> None:
+    assert [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 111, 123)] == [
+        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "111th", "123rd")
+    ]

@@ -1,0 +1,27 @@
+"""`podgate queue`: waiting Pods in the order of their release, and manual changes of that order."""
+
+import click
+
+from webhook.cli.queue.show import show
+
+
+class QueueGroup(click.Group):
+    """Takes arguments that begin with no subcommand as those of `default`."""
+
+    default = "show"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_own = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if is_own else [self.default, *args])
+
+
+@click.group(cls=QueueGroup)
+def queue() -> None:
+    """Show the Pods that wait in the queue of SERVICE, or of all services: `podgate queue [SERVICE]`.
+
+    `podgate queue` and `podgate queue show` are the same.
+    """
+
+
+for _command in (show,):
+    queue.add_command(_command)

@@ -1,0 +1,36 @@
+"""`podgate queue show`: a table of waiting Pods in the order of their release."""
+
+from urllib.parse import quote
+
+import click
+import msgspec
+
+from webhook.app.operations.server_discovery import ServerLocation
+from webhook.cli.options.output_formats import WIDE, document_text, output_option
+from webhook.cli.options.server_options import server_options, service_names, show_queue, watch_option
+from webhook.core.reporting.queue_document import QueueDocument
+from webhook.errors import NoSuchServiceError
+from webhook.offline.output.queue_page import queue_page
+
+
+@click.command()
+@click.argument("service", required=False, shell_complete=service_names)
+@server_options
+@output_option(WIDE)
+@watch_option
+def show(*, service: str | None, where: ServerLocation, output: str | None, watch: bool) -> None:
+    """Show waiting Pods in the order of their release: place, class, age, when they may be released, and why not yet.
+
+    The leader knows the order. Without --server it is found by the kubeconfig: the Pod that Lease podgate-leader names,
+    reached through the API server, or the server that releases Pods itself. At most 1,000 Pods are shown.
+
+    Exit code: 0 success, 2 the leader cannot be reached, 4 no such SERVICE has a queue.
+    """
+
+    def text(document: QueueDocument, _: str) -> str:
+        if service is not None and not document.services:
+            raise NoSuchServiceError(f"no service {service!r} has a queue: see `podgate queue` for those that have")
+        page = queue_page(document, is_wide=output == WIDE)
+        return document_text(msgspec.to_builtins(document), output) or "\n".join(page)
+
+    show_queue(where, f"/queue?service={quote(service or '', safe='')}", text, watch=watch)

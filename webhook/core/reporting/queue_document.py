@@ -1,0 +1,97 @@
+"""Queue document of the leader: the depth of each service's queue, and waiting Pods in the order of their release."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from msgspec import Struct
+
+ROWS_MAX = 1_000
+"""Most rows of one document."""
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+
+
+class WaitCause(StrEnum):
+    """Cause for which a Pod waits."""
+
+    PAUSED = "Paused"
+    BREAKER_OPEN = "BreakerOpen"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    BEHIND = "Behind"
+    """Others are released before it."""
+
+
+def _key(field: str) -> str:
+    """Return the key of a field in the document."""
+    first, *others = field.split("_")
+    return "class" if field == "sla_class" else first + "".join(map(str.title, others))
+
+
+class QueueDepth(Struct, frozen=True, rename=_key):
+    """Waiting Pods of one service; `paused` says until when and why nothing is released, None if it is."""
+
+    service: str
+    sla_class: str
+    waiting: int
+    oldest_seconds: int
+    paused: str | None = None
+
+
+class QueueRow(Struct, frozen=True, rename=_key):
+    """One waiting Pod. Its place is that in `queue`, its pool or else its service."""
+
+    queue: str
+    place: int
+    sla_class: str
+    class_place: int
+    """Its place among the waiting Pods of its class, of which there are `class_waiting`."""
+    class_waiting: int
+    service: str
+    namespace: str
+    name: str
+    uid: str
+    since: str
+    waiting_seconds: int
+    lifted: bool
+    """Ageing has lifted it: it takes part in the share of a higher class."""
+    owner: str
+    """Its controller, as KIND/NAME; "" without one."""
+    cause: WaitCause
+    why: str
+    expected_at: str | None
+    """When there is room for it and those before it, by the counters now; None if that is unknown."""
+    expires_at: str | None
+
+    @property
+    def place_text(self) -> str:
+        """Return its place in its class, such as `7th of 23 in gold`."""
+        return f"{ordinal(self.class_place)} of {self.class_waiting} in {self.sla_class}"
+
+
+class QueueDocument(Struct, frozen=True, rename="camel"):
+    """The queue as its leader knows it. Another process says in `waits_for` who leads, and knows no Pods."""
+
+    leads: bool
+    time: str
+    waits_for: str = ""
+    waiting: int = 0
+    matching: int = 0
+    """How many of the waiting Pods were asked for; `pods` has the first of them."""
+    services: tuple[QueueDepth, ...] = ()
+    pods: tuple[QueueRow, ...] = ()
+
+
+def ordinal(number: int) -> str:
+    """Return a number as 1st, 2nd, 3rd, 4th, 11th, 21st."""
+    if number // 10 % 10 == 1:
+        return f"{number}th"
+    return f"{number}{_ENDINGS.get(number % 10, 'th')}"
+
+
+def by_class(depths: Iterable[QueueDepth]) -> dict[str, tuple[int, int]]:
+    """Return how many Pods wait in each class, and the oldest age in seconds, without empty classes."""
+    found: dict[str, tuple[int, int]] = {}
+    for one in depths:
+        if one.waiting:
+            waiting, oldest = found.get(one.sla_class, (0, 0))
+            found[one.sla_class] = (waiting + one.waiting, max(oldest, one.oldest_seconds))
+    return found
