@@ -54,11 +54,9 @@ def controller(
     if sources.gates is not None:
         gated = GatedPods()
         observers = (gated,)
-        beside.append(
-            _releasing(
-                ReleaseLoop(gated, ledger, queue, sources.gates, in_force, release_reports(telemetry)), telemetry
-            )
-        )
+        parts = gated, ledger, queue, sources.gates, in_force, release_reports(telemetry)
+        active = sources.overrides.active
+        beside.append(_releasing(ReleaseLoop(*parts, lambda: overrides.released_uids(active.current())), telemetry))
     return Controller(
         *(watch, ledger, ledger, clock, in_force, sources.namespaces, reports),
         resets=asked,

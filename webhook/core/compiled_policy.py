@@ -71,6 +71,7 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
             open_max=open_max if _may_refuse(service) else None,
             forcing=loaded.forcings.get(service.name),
             rank=ranks[service.sla_class],
+            pause=loaded.pauses.get(service.name),
         )
         _ = service.placement_plan, service.degraded_placement_plan, service.range_plan  # cached on the service
         yield CompiledService(service, plan, counted(plan))
@@ -90,7 +91,7 @@ def with_changed(base: CompiledPolicy, loaded: LoadedPolicy, changed: Mapping[st
         return base
     parts = {**base.parts, **changed}
     policy = msgspec.structs.replace(base.policy, services=tuple(one.service for one in parts.values()))
-    return CompiledPolicy(LoadedPolicy(policy, base.hash, loaded.forcings), parts)
+    return CompiledPolicy(LoadedPolicy(policy, base.hash, loaded.forcings, loaded.pauses), parts)
 
 
 def breakers_open_max(policy: Policy) -> int | None:

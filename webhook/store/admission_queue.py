@@ -28,6 +28,8 @@ class AdmissionQueue:
 
     async def reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:
         plan = asked.plan
+        if plan.queue is not None and plan.queue.pause is not None:
+            return "the queue is paused"
         if count := await self._index.count(plan):
             return f"{count} Pods of the service wait"
         expected = self._expected_of(plan.service)

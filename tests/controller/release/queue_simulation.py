@@ -92,6 +92,8 @@ class QueueSimulation:
         self.expired: list[str] = []
         self.troubles: list[str] = []
         self.waiting: Mapping[str, int] = {}
+        self.wanted: tuple[str, ...] = ()
+        """Uids of Pods that an override releases."""
         self.lead()
 
     def lead(self) -> None:
@@ -104,7 +106,7 @@ class QueueSimulation:
             self.troubles.append,
         )
         arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
-        self.loop = ReleaseLoop(*arguments)
+        self.loop = ReleaseLoop(*arguments, lambda: self.wanted)
         self.list_all()
 
     def _waiting(self, counts: Mapping[str, int]) -> None:

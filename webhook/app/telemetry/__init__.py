@@ -48,8 +48,7 @@ class Telemetry:
         self.replicas = ReplicaAssignment()
         self.webhooks: WebhooksStatus | None = None
         """The result of the last comparison of the webhook configurations; None unless this process leads."""
-        self.queue: QueueReader | None = None
-        """The queues of waiting Pods; None unless this process leads."""
+        self.queue: QueueReader | None = None  # unless this process leads
         self._recorder = self._open_recorder(serving) if serving else None
         more = [observer for observer in (self._traces, self._recorder) if observer is not None]
         self.observer = Observers(self.metrics, self.logs, *more)

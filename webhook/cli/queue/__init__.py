@@ -2,13 +2,13 @@
 
 import click
 
-from webhook.cli.queue.show import show
+from webhook.cli.queue.table import list_
 
 
 class QueueGroup(click.Group):
     """Takes arguments that begin with no subcommand as those of `default`."""
 
-    default = "show"
+    default = "list"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_own = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
@@ -19,9 +19,9 @@ class QueueGroup(click.Group):
 def queue() -> None:
     """Show the Pods that wait in the queue of SERVICE, or of all services: `podgate queue [SERVICE]`.
 
-    `podgate queue` and `podgate queue show` are the same.
+    `podgate queue` and `podgate queue list` are the same.
     """
 
 
-for _command in (show,):
+for _command in (list_,):
     queue.add_command(_command)

@@ -6,7 +6,7 @@ refunds the charge, which may be old, and charges it again in its turn. If the P
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -54,13 +54,16 @@ class ReleaseLoop:
         gates: GateClient,
         policy: Callable[[], CompiledPolicy | None],
         reports: ReleaseReports,
+        wanted: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        """`wanted` returns the uids of Pods that an operator releases past every limit."""
         self._pods = pods
         self._store = store
         self._index = index
         self._gates = gates
         self._policy = policy
         self._reports = reports
+        self._wanted = wanted
         self._compiled: CompiledPolicy | None = None
         self._queued: tuple[CounterPlan, ...] = ()
         """Plans of the services that queue."""
@@ -103,6 +106,9 @@ class ReleaseLoop:
                 self._retried_us = now_us
                 self._releaser.retry()
                 await self._retry_failed(compiled, now_us)
+            for uid in self._wanted():
+                if uid in self._releaser:
+                    await self._releaser.release(uid)
         except StoreUnavailableError as error:
             self._reports.on_trouble(str(error))
             return

@@ -13,7 +13,7 @@ from webhook.core.breaker import State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import Acquire, CounterPlan, Holder
 from webhook.core.release_queue import ReleaseForecast, RoomSample, WaitingPod
-from webhook.core.reporting.queue_document import QueueDepth, QueueDocument, QueueRow, WaitCause
+from webhook.core.reporting.queue_document import QueueDepth, QueueDocument, QueueRow, WaitCause, pause_text
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 
@@ -78,6 +78,7 @@ class QueueReader:
                 compiled.services[name].sla_class,
                 counts.get(name, 0),
                 max(0, now_us - oldest_us.get(name, now_us)) // 1_000_000,
+                pause_text(plans[name]) or None,
             )
             for name in names
         )
@@ -132,6 +133,8 @@ class QueueReader:
         )
 
     def _cause(self, one: PodPlace, plan: CounterPlan) -> tuple[WaitCause, str]:
+        if paused := pause_text(plan):
+            return WaitCause.PAUSED, f"the queue is paused {paused}"
         view = self._store.known_breaker(plan)
         is_asked = plan.queue is not None and plan.queue.for_breaker
         if view is not None and is_asked and (view.state.is_open or view.state is State.HALF_OPEN):

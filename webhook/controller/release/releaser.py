@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from webhook.core.breaker import State
 from webhook.core.policy_spec import WhenExpired
-from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, QueuePlan, Receipt
+from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Holder, QueuePlan, Receipt
 from webhook.core.release_queue import Member, ReleaseOrder, WaitingPod
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
@@ -85,7 +85,8 @@ class PodReleaser:
         for plan in plans.values():
             if plan.queue is not None or self._counts[plan.service]:
                 rules = plan.queue or _DRAINING
-                member = Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent)
+                is_paused = rules.pause is not None
+                member = Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent, is_paused)
                 by_tag.setdefault(plan.tag, []).append(member)
         self._orders = {tag: ReleaseOrder(members) for tag, members in by_tag.items()}
         self._deadlines, self._unowned = [], []
@@ -177,6 +178,15 @@ class PodReleaser:
         now_us = self._now_us()
         times = [at_us for order in self._orders.values() if (at_us := order.next_at_us(now_us)) is not None]
         return min([*times, *(at_us for at_us, _ in self._deadlines[:1])], default=None)
+
+    async def release(self, uid: str) -> None:
+        """Charge a waiting Pod past every limit, and release it. StoreUnavailableError: it waits on."""
+        pod = self._pods[uid]
+        waiting, plan = pod.waiting, self._plans.get(pod.waiting.service)
+        if plan is not None:
+            await self._store.book(plan, [Booking(pod.namespace, uid, waiting.cost, self._now_us(), pod.name)])
+            self.gone(uid)
+            await self._actions.release(pod)
 
     def _now_us(self) -> int:
         """Return the store's time: receipts say in it when there is room."""

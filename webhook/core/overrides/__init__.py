@@ -1,7 +1,23 @@
 """Overrides: temporary manual changes of one service's policy. An override takes precedence over the policy."""
 
-from webhook.core.overrides.effects import LiveOverrides, WindowReset, breaker_resets, overridden, remarks, resets
-from webhook.core.overrides.entry import Grant, ManualBreakerState, Override, PartialModes, QuotaReset
+from webhook.core.overrides.effects import (
+    LiveOverrides,
+    WindowReset,
+    breaker_resets,
+    overridden,
+    released_uids,
+    remarks,
+    resets,
+)
+from webhook.core.overrides.entry import (
+    Grant,
+    ManualBreakerState,
+    Override,
+    PartialModes,
+    QueueState,
+    QuotaReset,
+    ReleasedPod,
+)
 from webhook.core.overrides.merging import combined, merged
 
 __all__ = [
@@ -10,12 +26,15 @@ __all__ = [
     "ManualBreakerState",
     "Override",
     "PartialModes",
+    "QueueState",
     "QuotaReset",
+    "ReleasedPod",
     "WindowReset",
     "breaker_resets",
     "combined",
     "merged",
     "overridden",
+    "released_uids",
     "remarks",
     "resets",
 ]

@@ -10,11 +10,11 @@ from msgspec.structs import asdict, replace
 
 from webhook.core.breaker import Forcing, State
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes
+from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes, QueueState
 from webhook.core.overrides.merging import combined
-from webhook.core.policy.model import LoadedPolicy, Modes, Policy, Service
+from webhook.core.policy.model import LoadedPolicy, Modes, Policy, QueuePause, Service
 from webhook.core.policy_spec import Mode, Quota, Window
-from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
+from webhook.core.quota import LARGEST_EXACT, QueuePlan, canonical, is_cpu
 
 _FORCED = {ManualBreakerState.FORCED_OPEN: State.FORCED_OPEN, ManualBreakerState.FORCED_CLOSED: State.FORCED_CLOSED}
 
@@ -50,7 +50,13 @@ def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]
         for entry in entries.get(service.name, ())
         if (forcing := _forcing(entry)) is not None
     }
-    return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings)
+    pauses = {
+        service.name: QueuePause(entry.until_us, entry.reason, entry.by or "")
+        for service in policy.services
+        for entry in entries.get(service.name, ())
+        if entry.queue is QueueState.PAUSED
+    }
+    return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings, pauses)
 
 
 def resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:
@@ -69,12 +75,17 @@ def breaker_resets(entries: Iterable[Override], now_us: int) -> dict[str, int]:
     return {service: at_us for service, at_us in wanted if at_us is not None and at_us <= now_us}
 
 
+def released_uids(live: LiveOverrides) -> frozenset[str]:
+    """Return the uids of the waiting Pods that live overrides release."""
+    return frozenset(pod.uid for entry in live.all() for pod in entry.release_pods)
+
+
 def remarks(policy: Policy, entry: Override) -> tuple[str, ...]:
     """Return the parts of an entry without effect under a policy. They are no errors: the policy may change."""
     service = next((service for service in policy.services if service.name == entry.service), None)
     if service is None:
         return ("no such service in the policy in force",)
-    return tuple(_idle(service, entry))
+    return (*_idle(service, entry), *_idle_queue(policy, service, entry))
 
 
 def in_units(resource: str, quantity: Quantity) -> Fraction:
@@ -158,6 +169,14 @@ def _idle_breaker(service: Service, entry: Override) -> Iterator[str]:
     for name, wanted in (("breaker", entry.breaker), ("resetAt", entry.reset_at)):
         if does_nothing and wanted is not None:
             yield f"{name}: {does_nothing}"
+
+
+def _idle_queue(policy: Policy, service: Service, entry: Override) -> Iterator[str]:
+    pool = next((pool for pool in policy.pools if pool.name == service.pool), None)
+    if QueuePlan.of(_under(entry, service), pool, rank=0) is None:
+        for name, wanted in (("queue", entry.queue), ("releasePods", entry.release_pods)):
+            if wanted:
+                yield f"{name}: Pods of the service do not wait"
 
 
 def _no_window(wanted: Duration, windows: Mapping[Duration, Window]) -> str:

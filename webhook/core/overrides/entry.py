@@ -17,6 +17,7 @@ from webhook.core.quota import canonical
 LONGEST_REASON = 500
 """Characters: enough for an incident and a sentence, and short enough for a log line."""
 
+MOST_RELEASED = 100
 _WIDEST = 1 << 20
 
 Moment = Annotated[str, format_of("date-time")]
@@ -29,6 +30,21 @@ class ManualBreakerState(Choice):
     FORCED_OPEN = "ForcedOpen"
     FORCED_CLOSED = "ForcedClosed"
     AUTOMATIC = "Automatic"
+
+
+class QueueState(Choice):
+    """Manual state of a queue; Running: not paused."""
+
+    PAUSED = "Paused"
+    RUNNING = "Running"
+
+
+class ReleasedPod(Struct, frozen=True):
+    """A waiting Pod to release past every limit. A later Pod of the same name has another uid."""
+
+    namespace: Annotated[str, format_of("dns-label")]
+    name: Annotated[str, format_of("dns-subdomain")]
+    uid: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 128})]
 
 
 class PartialModes(Struct, frozen=True):
@@ -70,6 +86,8 @@ class Override(Struct, frozen=True, rename="camel"):
     quota_reset: QuotaReset | None = None
     breaker: ManualBreakerState | None = None
     reset_at: Moment | None = None
+    queue: QueueState | None = None
+    release_pods: Annotated[tuple[ReleasedPod, ...], Meta(extra_json_schema={"maxItems": MOST_RELEASED})] = ()
     by: Annotated[str, Meta(extra_json_schema={"format": "reason", "maxLength": LONGEST_REASON})] | None = None
     """The author, as known to the command that wrote the entry."""
 
@@ -89,6 +107,8 @@ class Override(Struct, frozen=True, rename="camel"):
             window = self.quota_reset.window
             found.append("quotaReset" if window is None else f"quotaReset of {_seconds(window)}")
         found += ["breaker"] if self.breaker is not None else []
+        found += ["queue"] if self.queue is not None else []
+        found += [f"releasePods of {pod.uid}" for pod in self.release_pods]
         return (*found, "resetAt") if self.reset_at is not None else tuple(found)
 
     @property

@@ -24,6 +24,8 @@ def merged(former: Override, new: Override) -> Override:
         quota_reset=new.quota_reset if new.quota_reset is not None else former.quota_reset,
         breaker=new.breaker or former.breaker,
         reset_at=new.reset_at or former.reset_at,
+        queue=new.queue or former.queue,
+        release_pods=tuple({pod.uid: pod for pod in (*former.release_pods, *new.release_pods)}.values()),
     )
 
 

@@ -26,14 +26,15 @@ def without_service(entries: Iterable[Override], service: str, now_us: int) -> t
 
 
 def without_replaced(former: Iterable[Override], new: Override) -> tuple[Override, ...]:
-    """Return entries without the parts that `new` replaces: the breaker's state, and a reset of the same window."""
+    """Return entries without the parts that `new` replaces: states of breaker and queue, a reset of the same window."""
     of_breaker = new.breaker is not None or new.reset_at is not None
     left = []
     for entry in former:
         reset, newer = entry.quota_reset, new.quota_reset
         is_done_again = reset is not None and newer is not None and reset.window == newer.window
         kept = replace(entry, quota_reset=None) if is_done_again else entry
-        left.append(replace(kept, breaker=None, reset_at=None) if of_breaker else kept)
+        kept = replace(kept, breaker=None, reset_at=None) if of_breaker else kept
+        left.append(replace(kept, queue=None) if new.queue is not None else kept)
     return tuple(entry for entry in left if entry.things)
 
 

@@ -17,7 +17,7 @@ from webhook.core.quota import LARGEST_EXACT, canonical, is_cpu
 LARGEST_BYTES = 256 << 10
 """More than the longest allowed list needs. The document is parsed between reviews, not in another process."""
 
-ACTIONS = ("quotaFactor", "modes", "grant", "quotaReset", "breaker", "resetAt")
+ACTIONS = ("quotaFactor", "modes", "grant", "quotaReset", "breaker", "resetAt", "queue", "releasePods")
 _Entries = tuple[Override, ...]
 
 
@@ -84,7 +84,7 @@ def _checked(raw: bytes) -> OverridesDocument:
     problems = [*reading.problems, *(mistake.problem for mistake in found)]
     whole = DocumentPart(root, (), InvalidPaths(path for mistake in found for path in mistake.wrong))
     for entry in whole.items():
-        for rule in (_does_something, _windows_differ, _amounts_are_exact):
+        for rule in (_does_something, _windows_differ, _amounts_are_exact, _pods_differ):
             problems += until_invalid(rule(entry))
     if problems:
         raise DocumentError(problems)
@@ -104,6 +104,14 @@ def _windows_differ(entry: DocumentPart) -> Iterator[Problem]:
         if there is not window:
             reason = f"the same length as the window {there.node.shown} in line {there.node.line}"
             yield window.wrong(reason, "put both grants under one window")
+
+
+def _pods_differ(entry: DocumentPart) -> Iterator[Problem]:
+    first: dict[str, DocumentPart] = {}
+    for uid in entry.select("releasePods", "*", "uid"):
+        there = first.setdefault(uid.read(str), uid)
+        if there is not uid:
+            yield uid.wrong(f"the same Pod as in line {there.node.line}", "keep one of the two")
 
 
 def _amounts_are_exact(entry: DocumentPart) -> Iterator[Problem]:

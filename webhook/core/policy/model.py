@@ -143,12 +143,21 @@ class Policy(Struct, frozen=True, rename="camel"):
     breaker_guard: BreakerGuard | None = None
 
 
+class QueuePause(Struct, frozen=True):
+    """An override that pauses the queue of a service."""
+
+    until_us: int
+    reason: str
+    by: str = ""
+
+
 class LoadedPolicy(Struct, frozen=True):
     """A valid policy with its hash: the first 16 hex digits of the SHA-256 of its raw bytes.
 
-    `forcings`: manual breaker states by service, from overrides.
+    `forcings` and `pauses`: manual states of breakers and queues by service, from overrides.
     """
 
     policy: Policy
     hash: str
     forcings: Mapping[str, Forcing] = {}
+    pauses: Mapping[str, QueuePause] = {}

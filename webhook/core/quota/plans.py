@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from webhook.core.breaker import BreakerPlan, Forcing
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.policy.model import Pool, Service
+from webhook.core.policy.model import Pool, QueuePause, Service
 from webhook.core.policy_spec import (
     Mode,
     QueueRules,
@@ -114,9 +114,11 @@ class QueuePlan(Struct, frozen=True):
     when_expired: WhenExpired
     ageing_us: int
     lifted_percent: int
+    pause: QueuePause | None = None
+    """Nothing is released, and new Pods wait."""
 
     @classmethod
-    def of(cls, service: Service, pool: Pool | None, rank: int) -> "QueuePlan | None":
+    def of(cls, service: Service, pool: Pool | None, rank: int, pause: QueuePause | None = None) -> "QueuePlan | None":
         """Return a service's plan; None if its Pods are denied instead, or if its modes only observe."""
         quota, breaker, modes = service.quota, service.breaker, service.modes
         exceeded = {quota.when_exceeded if quota else None, pool.when_exceeded if pool else None}
@@ -127,7 +129,7 @@ class QueuePlan(Struct, frozen=True):
         rules = (quota.queue if quota else None) or QueueRules()
         share = int(rules.lifted_share.removesuffix("%"))
         wait_us, ageing_us = rules.max_wait.us, rules.ageing.us
-        return cls(for_quota, for_breaker, rank, rules.max_pods, wait_us, rules.when_expired, ageing_us, share)
+        return cls(for_quota, for_breaker, rank, rules.max_pods, wait_us, rules.when_expired, ageing_us, share, pause)
 
 
 class CounterPlan(Struct, frozen=True, dict=True):
@@ -160,8 +162,9 @@ class CounterPlan(Struct, frozen=True, dict=True):
         open_max: int | None = None,
         forcing: Forcing | None = None,
         rank: int = 0,
+        pause: QueuePause | None = None,
     ) -> "CounterPlan":
-        """Return a service's plan; `open_max` and `forcing` are its breaker's, `rank` is that of its SLA class."""
+        """Return a service's plan; `open_max` and `forcing` are its breaker's, `rank` and `pause` its queue's."""
         quota = service.quota if service.modes.quota is not Mode.DISABLED else None
         shared = pool if service.modes.quota is not Mode.DISABLED else None
         breaker = service.breaker if service.modes.breaker is not Mode.DISABLED else None
@@ -179,7 +182,7 @@ class CounterPlan(Struct, frozen=True, dict=True):
             pool=PoolPlan(shared.name, tuple(WindowPlan.of(window) for window in shared.windows)) if shared else None,
             when_unavailable=quota.when_store_unavailable if quota else WhenStoreUnavailable.LOCAL,
             standing=StandingPlan.of(quota.standing) if quota and quota.standing else None,
-            queue=QueuePlan.of(service, pool, rank),
+            queue=QueuePlan.of(service, pool, rank, pause),
         )
 
     @cached_property

@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from webhook.core.admission.messages.denials import utc
+from webhook.core.quota import CounterPlan
+
 ROWS_MAX = 1_000
 """Most rows of one document."""
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
@@ -85,6 +88,12 @@ def ordinal(number: int) -> str:
     if number // 10 % 10 == 1:
         return f"{number}th"
     return f"{number}{_ENDINGS.get(number % 10, 'th')}"
+
+
+def pause_text(plan: CounterPlan) -> str:
+    """Return until when and why a service's queue is paused; "" if it is not."""
+    pause = plan.queue.pause if plan.queue is not None else None
+    return "" if pause is None else f"until {utc(pause.until_us)}: {pause.reason}{f' ({pause.by})' if pause.by else ''}"
 
 
 def by_class(depths: Iterable[QueueDepth]) -> dict[str, tuple[int, int]]:

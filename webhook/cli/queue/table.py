@@ -1,4 +1,4 @@
-"""`podgate queue show`: a table of waiting Pods in the order of their release."""
+"""`podgate queue list`: a table of waiting Pods in the order of their release."""
 
 from urllib.parse import quote
 
@@ -13,12 +13,12 @@ from webhook.errors import NoSuchServiceError
 from webhook.offline.output.queue_page import queue_page
 
 
-@click.command()
+@click.command(name="list")
 @click.argument("service", required=False, shell_complete=service_names)
 @server_options
 @output_option(WIDE)
 @watch_option
-def show(*, service: str | None, where: ServerLocation, output: str | None, watch: bool) -> None:
+def list_(*, service: str | None, where: ServerLocation, output: str | None, watch: bool) -> None:
     """Show waiting Pods in the order of their release: place, class, age, when they may be released, and why not yet.
 
     The leader knows the order. Without --server it is found by the kubeconfig: the Pod that Lease podgate-leader names,
