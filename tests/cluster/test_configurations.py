@@ -19,7 +19,10 @@ ODD_USER = "o'neil\\ || true || \" é"
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
-exemptions: {{namespaces: [asked-exempt, "asked-old-*"], usernames: [{json.dumps(ODD_USER)}], runtimeClasses: [spared]}}
+exemptions:
+  namespaces: [asked-exempt, "asked-old-*", "*-old-asked"]
+  usernames: [{json.dumps(ODD_USER)}]
+  runtimeClasses: [spared]
 services:
 - {{name: named, failureMode: Closed, match: {{namespaces: [asked-exact, "asked-pre-*"]}}}}
 - name: selected
@@ -30,6 +33,7 @@ services:
 - name: crossing
   failureMode: Closed
   match: {{namespaces: ["asked-x*"], namespaceSelector: {{matchLabels: {{asked: "yes"}}}}}}
+- {{name: ending, match: {{namespaces: ["*-asked", "*-asked-too"]}}}}
 """
 CLOSED, OPEN, NO_WEBHOOK = "validate-closed", "validate-open", ""
 NAMESPACES = [
@@ -48,6 +52,11 @@ NAMESPACES = [
     ("asked-exempt", {"asked": "yes"}, NO_WEBHOOK),
     ("asked-old-1", {"asked": "yes"}, NO_WEBHOOK),
     ("asked-older", {"asked": "yes"}, OPEN),
+    ("team-asked", {}, OPEN),
+    ("team-asked-too", {}, OPEN),
+    ("team-asked-not", {}, NO_WEBHOOK),
+    ("asked-pre-asked", {}, CLOSED),
+    ("team-old-asked", {}, NO_WEBHOOK),
 ]
 BOTH = [("mutate", "CREATE"), ("validate", "CREATE")]
 

@@ -58,6 +58,7 @@ SHADOWED = [
     ("{namespaces: [a]}", "{namespaces: [a]}"),
     ("{namespaces: [a, b]}", "{namespaces: [b]}"),
     ('{namespaces: ["a*"]}', '{namespaces: [a, "ab*"]}'),
+    ('{namespaces: ["*-a"]}', '{namespaces: [b-a, "*b-a"]}'),
     ("{anyNamespace: true}", "{namespaceSelector: {matchLabels: {x: y}}}"),
     ("{anyNamespace: true}", "{anyNamespace: true}"),
     (
@@ -81,6 +82,8 @@ REACHABLE = [
     ("{namespaces: [a]}", "{namespaces: [a, b]}"),
     ("{namespaces: [a]}", '{namespaces: ["a*"]}'),
     ("{namespaces: [a]}", "{anyNamespace: true}"),
+    ('{namespaces: ["a*"]}', '{namespaces: ["*a"]}'),
+    ('{namespaces: ["*b-a"]}', '{namespaces: ["*-a"]}'),
     ("{namespaces: [a]}", "{namespaceSelector: {matchLabels: {x: y}}}"),
     ("{namespaceSelector: {matchLabels: {x: y}}}", "{namespaces: [a]}"),
     ("{namespaces: [a], podSelector: {matchLabels: {k: v}}}", "{namespaces: [a]}"),

@@ -165,6 +165,7 @@ _METHODS: dict[str, Callable[[Any, Any], Any]] = {
     "hasValue": lambda optional, _: bool(optional.found),
     "orValue": lambda optional, other: optional.found[0] if optional.found else other,
     "startsWith": lambda text, prefix: text.startswith(prefix),
+    "endsWith": lambda text, suffix: text.endswith(suffix),
     "size": lambda value, _: len(value),
 }
 

@@ -24,7 +24,7 @@ HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\n"
 CLIENT = ClientConfig(ServiceReference(), b"the CA")
 DISABLED = dict.fromkeys(Modes.__struct_fields__, "Disabled")
 
-NAMES = ["a", "ab", "abc", "b", "bc", "kube-system"]
+NAMES = ["a", "ab", "abc", "b", "bc", "aba", "kube-system"]
 LABELS = [{"t": t, "u": u} for t in (None, "1", "2") for u in (None, "1", "2")]
 NAMESPACES = [
     (name, {METADATA_NAME: name, **{key: value for key, value in labels.items() if value is not None}})
@@ -32,7 +32,7 @@ NAMESPACES = [
     for labels in LABELS
 ]
 names = st.sampled_from(NAMES)
-patterns = names | names.map(lambda name: f"{name}*")
+patterns = names | names.map(lambda name: f"{name}*") | names.map(lambda name: f"*{name}")
 keys = st.sampled_from(["t", "u"])
 label_values = st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=2)
 expressions = st.one_of(

@@ -66,7 +66,7 @@ selectors = st.one_of(
     st.fixed_dictionaries({"matchLabels": st.dictionaries(st.sampled_from(["app", "tier"]), values, max_size=2)}),
     st.fixed_dictionaries({"matchExpressions": st.lists(requirements, min_size=1, max_size=2)}),
 )
-patterns = st.lists(st.sampled_from(["a", "ab", "a*", "b", "*"]), min_size=1, max_size=2)
+patterns = st.lists(st.sampled_from(["a", "ab", "a*", "b", "*b", "*"]), min_size=1, max_size=2)
 matches = st.builds(
     lambda where, more: {**where, **more},
     st.one_of(st.just({"anyNamespace": True}), st.fixed_dictionaries({"namespaces": patterns})),
@@ -128,7 +128,7 @@ pods = st.builds(
     fields,
 )
 namespaces = st.tuples(
-    st.sampled_from(["a", "ab", "abc", "b", "c"]), st.fixed_dictionaries({}, optional={"app": values})
+    st.sampled_from(["a", "ab", "abc", "b", "c", "cb"]), st.fixed_dictionaries({}, optional={"app": values})
 )
 Namespace = tuple[str, dict[str, str]]
 

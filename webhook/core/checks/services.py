@@ -67,7 +67,7 @@ def namespace_exempt(facts: ClusterFacts) -> Iterator[Observation]:
     policy: Policy = facts.policy.policy
     for service in policy.services:
         for name in service.match.namespaces:
-            if not name.endswith("*") and is_exempt_namespace(name, policy):
+            if "*" not in name and is_exempt_namespace(name, policy):
                 value = f"{name}: exempt, so no policy applies to its Pods"
                 yield Observation(
                     f"service {service.name}", "match.namespaces", value, "remove it here, or from exemptions"

@@ -140,7 +140,9 @@ def imply(narrow: Constraints, wide: Constraints) -> bool:
 
 
 def covering_patterns(name: str) -> list[str]:
-    """Return every pattern that matches all that `name` matches, widest first."""
-    base = name.removesuffix("*")
-    prefixes = [f"{base[:length]}*" for length in range(1, len(base) + 1)]
-    return prefixes if name.endswith("*") else [*prefixes, name]
+    """Return every pattern that matches all that `name` matches, widest first. `name` is a name, `START*` or `*END`."""
+    start, star, end = name.partition("*")
+    end = end if star else start
+    prefixes = [f"{start[:length]}*" for length in range(1, len(start) + 1)]
+    suffixes = [f"*{end[-length:]}" for length in range(1, len(end) + 1)]
+    return [*prefixes, *suffixes, *([] if star else [name])]

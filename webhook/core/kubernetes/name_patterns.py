@@ -1,11 +1,12 @@
-"""Name patterns of the policy: an exact name, or a prefix followed by one `*`."""
+"""Name patterns of the policy: an exact name, or a beginning, an end or both around one `*`."""
 
 from collections.abc import Iterable
 
 
 def matches_pattern(pattern: str, text: str) -> bool:
-    """Return whether `text` matches `pattern`."""
-    return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
+    """Return whether `text` matches `pattern`. Beginning and end may overlap: a*ab matches ab."""
+    start, star, end = pattern.partition("*")
+    return text.startswith(start) and text.endswith(end) if star else text == pattern
 
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:

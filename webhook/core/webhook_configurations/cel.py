@@ -24,14 +24,23 @@ def is_one_of(operand: str, texts: Iterable[str]) -> str:
 
 def namespace_fits(patterns: Patterns) -> str:
     """Return the expression that holds if the namespace matches one of `patterns`."""
-    exact = sorted(pattern for pattern in patterns if not pattern.endswith("*"))
-    prefixes = [quoted(pattern.removesuffix("*")) for pattern in sorted(patterns - {*exact})]
+    exact = sorted(pattern for pattern in patterns if "*" not in pattern)
+    wild = [pattern.partition("*") for pattern in sorted(patterns - {*exact})]
     found = [is_one_of(_NAMESPACE, exact)] if exact else []
-    if len(prefixes) == 1:
-        found.append(f"{_NAMESPACE}.startsWith({prefixes[0]})")
-    elif prefixes:
-        found.append(f"{_listed(prefixes)}.exists(prefix, {_NAMESPACE}.startsWith(prefix))")
+    found += _one_affix("startsWith", "prefix", [start for start, _, end in wild if start and not end])
+    found += _one_affix("endsWith", "suffix", [end for start, _, end in wild if end and not start])
+    both = ((quoted(start), quoted(end)) for start, _, end in wild if start and end)
+    found += [f"({_NAMESPACE}.startsWith({start}) && {_NAMESPACE}.endsWith({end}))" for start, end in both]
     return " || ".join(found)
+
+
+def _one_affix(function: str, name: str, affixes: list[str]) -> Iterator[str]:
+    """Yield the expression that holds if the namespace starts or ends with one of `affixes`; none without any."""
+    literals = [quoted(affix) for affix in affixes]
+    if len(literals) == 1:
+        yield f"{_NAMESPACE}.{function}({literals[0]})"
+    elif literals:
+        yield f"{_listed(literals)}.exists({name}, {_NAMESPACE}.{function}({name}))"
 
 
 def label(key: str) -> str:

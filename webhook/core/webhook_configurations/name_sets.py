@@ -1,10 +1,14 @@
-"""Name sets: unions and differences of name patterns. Two patterns are either nested or disjoint."""
+"""Name sets: unions, differences and intersections of name patterns.
 
-from collections.abc import Iterable
+Two patterns are nested, disjoint, or cross: a* and *b share a*b, which is a pattern again.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
-from webhook.core.kubernetes.name_patterns import matches_any
+from webhook.core.kubernetes.name_patterns import matches_any, matches_pattern
 
 Patterns = frozenset[str]
 EVERY = "*"
@@ -22,7 +26,8 @@ class NameSet:
     def of(cls, inside: Iterable[str], outside: Iterable[str] = ()) -> Self:
         without = frozenset(outside)
         left = _widest(pattern for pattern in inside if not is_covered(pattern, without))
-        return cls(left, _widest(pattern for pattern in without if is_covered(pattern, left)))
+        kept = (pattern for pattern in without if is_covered(pattern, left) or any(crossings({pattern}, left)))
+        return cls(left, _widest(kept))
 
     def __bool__(self) -> bool:
         return bool(self.inside)
@@ -34,7 +39,7 @@ class NameSet:
         """Return the names that match one of `patterns`."""
         ours = (pattern for pattern in self.inside if is_covered(pattern, patterns))
         theirs = (pattern for pattern in patterns if is_covered(pattern, self.inside))
-        return self.of((*ours, *theirs), self.outside)
+        return self.of((*ours, *theirs, *crossings(self.inside, patterns)), self.outside)
 
     def without(self, patterns: Patterns) -> Self:
         """Return the names that match none of `patterns`."""
@@ -59,6 +64,50 @@ def _widest(patterns: Iterable[str]) -> Patterns:
 
 def _is_narrower(pattern: str, patterns: Patterns) -> bool:
     """Return whether `patterns` has a wider pattern than `pattern`."""
-    base = pattern.removesuffix("*")
-    shorter = len(base) if pattern.endswith("*") else len(base) + 1
-    return any(f"{base[:length]}*" in patterns for length in range(shorter))
+    start, _, _ = pattern.partition("*")
+    shorter = len(start) if pattern.endswith("*") else len(start) + 1
+    if any(f"{start[:length]}*" in patterns for length in range(shorter)):
+        return True
+    return any(is_wider(other, pattern) for other in _with_end(patterns))
+
+
+def is_wider(wide: str, pattern: str) -> bool:
+    """Return whether `wide` matches all that `pattern` matches, and more."""
+    if "*" not in wide or wide == pattern:
+        return False
+    if "*" not in pattern:
+        return matches_pattern(wide, pattern)
+    (start, _, end), (longer_start, _, longer_end) = wide.partition("*"), pattern.partition("*")
+    return longer_start.startswith(start) and longer_end.endswith(end)
+
+
+def crossings(some: Iterable[str], others: Patterns) -> Iterator[str]:
+    """Yield the intersections of patterns of which neither covers the other."""
+    for one in some:
+        if "*" not in one:
+            continue
+        for other in _with_end(others) if one.endswith("*") else _with_star(others):
+            start, end = _longer_start(one, other), _longer_end(one, other)
+            if start is not None and end is not None and f"{start}*{end}" not in {one, other}:
+                yield f"{start}*{end}"
+
+
+def _longer_start(one: str, other: str) -> str | None:
+    short, long = sorted((one.partition("*")[0], other.partition("*")[0]), key=len)
+    return long if long.startswith(short) else None
+
+
+def _longer_end(one: str, other: str) -> str | None:
+    short, long = sorted((one.partition("*")[2], other.partition("*")[2]), key=len)
+    return long if long.endswith(short) else None
+
+
+@lru_cache(maxsize=256)
+def _with_end(patterns: Patterns) -> tuple[str, ...]:
+    """Return the patterns with something after the `*`: mostly none."""
+    return tuple(pattern for pattern in patterns if "*" in pattern and not pattern.endswith("*"))
+
+
+@lru_cache(maxsize=256)
+def _with_star(patterns: Patterns) -> tuple[str, ...]:
+    return tuple(pattern for pattern in patterns if "*" in pattern)

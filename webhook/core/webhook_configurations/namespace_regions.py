@@ -134,13 +134,13 @@ def _disjoint(groups: Sequence[Sequence[NamespaceRegion]]) -> list[list[Namespac
 
 
 def _spared(found: Iterable[NamespaceRegion], exemptions: Exemptions) -> Iterator[NamespaceRegion]:
-    """Exclude exempt namespaces: exact names by label, which the API server evaluates first, prefixes by name."""
-    exact = {pattern for pattern in exemptions.namespaces if not pattern.endswith("*")} | BUILT_IN_EXEMPT_NAMESPACES
-    prefixes = frozenset(exemptions.namespaces) - exact
+    """Exclude exempt namespaces: exact names by label, which the API server evaluates first, patterns by name."""
+    exact = {pattern for pattern in exemptions.namespaces if "*" not in pattern} | BUILT_IN_EXEMPT_NAMESPACES
+    patterns = frozenset(exemptions.namespaces) - exact
     for region in found:
         labels = narrowed(region.labels, Requirement(METADATA_NAME, "NotIn", tuple(exact)))
-        names = region.names.without(prefixes)
+        names = region.names.without(patterns)
         if labels is not None and names:
             yield NamespaceRegion(
-                NameSet(names.inside, names.outside - prefixes), labels, exempt=names.outside & prefixes
+                NameSet(names.inside, names.outside - patterns), labels, exempt=names.outside & patterns
             )

@@ -11,7 +11,15 @@ from webhook.core.kubernetes.types import Requirement
 from webhook.core.policy.model import Service
 from webhook.core.webhook_configurations.cel import labels_fit, namespace_fits
 from webhook.core.webhook_configurations.label_algebra import narrowed, requirements
-from webhook.core.webhook_configurations.name_sets import EVERY, NameSet, Patterns, covers, is_covered
+from webhook.core.webhook_configurations.name_sets import (
+    EVERY,
+    NameSet,
+    Patterns,
+    covers,
+    crossings,
+    is_covered,
+    is_wider,
+)
 from webhook.core.webhook_configurations.namespace_regions import NamespaceRegion
 
 
@@ -116,14 +124,17 @@ def _shared(patterns: Patterns, names: NameSet, ordered: Sequence[str]) -> Patte
     """Return patterns of the names that are in both; `ordered`: those of the region, sorted."""
     found: set[str] = set()
     for pattern in patterns:
-        found.update([pattern] if is_covered(pattern, names.inside) else _narrower(pattern, ordered))
+        if is_covered(pattern, names.inside):
+            found.add(pattern)
+        else:
+            found.update(_narrower(pattern, ordered), crossings({pattern}, names.inside))
     return frozenset(pattern for pattern in found if not is_covered(pattern, names.outside))
 
 
 def _narrower(pattern: str, ordered: Sequence[str]) -> Iterator[str]:
-    """Yield the patterns that a wider one covers: they follow its prefix in the alphabet."""
-    if not pattern.endswith("*"):
+    """Yield the patterns that a wider one covers: they follow its beginning in the alphabet."""
+    start, star, _ = pattern.partition("*")
+    if not star:
         return iter(())
-    prefix = pattern.removesuffix("*")
-    following = islice(ordered, bisect_left(ordered, prefix), None)
-    return takewhile(lambda one: one.startswith(prefix), following)
+    following = islice(ordered, bisect_left(ordered, start), None)
+    return (one for one in takewhile(lambda one: one.startswith(start), following) if is_wider(pattern, one))

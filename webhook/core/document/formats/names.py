@@ -6,6 +6,7 @@ from webhook.core.document.formats.errors import must
 
 NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUFFIX = re.compile(r"\*[-a-z0-9]{0,61}[a-z0-9]")
 _PREFIX = re.compile(r"[a-z0-9][-a-z0-9]{0,61}\*")
 _SUBDOMAIN_LENGTH = 253
 
@@ -45,8 +46,9 @@ def label_value(text: str) -> None:
 
 def namespace_pattern(text: str) -> None:
     must(text != "*", "* alone matches every namespace", "name them, or write `anyNamespace: true` in `match` instead")
-    remedy = "write a namespace's name, or the beginning of one and a single * at the end"
-    must(_LABEL.fullmatch(text) or _PREFIX.fullmatch(text), "not a namespace, nor a prefix with one trailing *", remedy)
+    remedy = "write a namespace's name, or its beginning or end with a single *, such as shop-* or *-prod"
+    is_pattern = _PREFIX.fullmatch(text) or _SUFFIX.fullmatch(text)
+    must(_LABEL.fullmatch(text) or is_pattern, "not a namespace, nor a beginning or end with one *", remedy)
 
 
 def name_pattern(text: str) -> None:
