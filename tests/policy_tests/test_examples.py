@@ -14,11 +14,10 @@ def test_all_cases_of_the_examples_hold() -> None:
     assert " ok\n" in done.err
 
 
-@pytest.mark.parametrize("page", ["test.md"])
-def test_snippets_of_a_page_are_parts_of_the_examples(page: str) -> None:
+@pytest.mark.parametrize(("page", "start"), [("test.md", "apiVersion: podgate"), ("migration.md", "- name: ")])
+def test_snippets_of_a_page_are_parts_of_the_examples(page: str, start: str) -> None:
     examples = [path.read_text() for path in (ROOT / "docs" / "examples").rglob("*.yaml")]
-    snippets = re.findall(
-        r"^```yaml\n(apiVersion: podgate.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL
-    )
+    text = (ROOT / "docs" / page).read_text()
+    snippets = re.findall(rf"^```yaml\n({start}.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert snippets
     assert [snippet for snippet in snippets if not any(snippet in example for example in examples)] == []
