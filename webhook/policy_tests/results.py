@@ -79,7 +79,9 @@ def junit(results: Sequence[CaseResult]) -> bytes:
         suite = ET.SubElement(root, "testsuite", {"name": file, **_counts(of_file)})
         for result in of_file:
             seconds = f"{result.seconds:.6f}"
-            case = ET.SubElement(suite, "testcase", {"classname": file, "name": _xml(result.name), "time": seconds})
+            case = ET.SubElement(
+                suite, "testcase", {"classname": file, "name": _xml(result.name or file), "time": seconds}
+            )
             lines = [_xml(line) for line in detail_lines(result)]
             if lines:
                 kind = "error" if result.error is not None else "failure"

@@ -83,5 +83,5 @@ def _summary(entry: Service | Pool) -> Iterator[tuple[str, str]]:
     """Yield the stanzas of a new entry that are not the default ones."""
     for name, attribute in zip(entry.__struct_encode_fields__, entry.__struct_fields__, strict=True):
         value = written(getattr(entry, attribute))
-        if name not in {"name", "modes", "slaClass", "failureMode"} and value not in ("", "{}"):
+        if name not in {"name", "modes", "slaClass", "failureMode"} and value not in {"", "{}", "[]"}:
             yield name, value

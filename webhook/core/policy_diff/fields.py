@@ -75,8 +75,8 @@ def _minutes(window: Duration) -> str:
 
 
 def _word(before: Any, after: Any) -> str:
-    if before in (None, ()) or after in (None, ()):
-        return "added" if before in (None, ()) else "removed"
+    if before is None or after is None:
+        return "added" if before is None else "removed"
     both = before, after
     if all(isinstance(one, Quantity | Duration) for one in both):
         return "raised" if before.value < after.value else "lowered"
@@ -88,7 +88,7 @@ def _word(before: Any, after: Any) -> str:
 def written(value: Any) -> str:
     """Return a value in one line, as in JSON but for text; absent fields are left out."""
     plain = _without_absent(msgspec.to_builtins(value, enc_hook=str))
-    if plain is None or plain == []:
+    if plain is None:
         return ""
     return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
 
