@@ -31,12 +31,17 @@ class Api:
         body: Any = None,
         content_type: str = "application/json",
         timeout_seconds: float = 60,
+        user: str | None = None,
     ) -> tuple[int, Any]:
-        """Send a request; return status and body (None if empty). Raise OSError if the connection fails."""
+        """Send a request; return status and body (None if empty). Raise OSError if the connection fails.
+
+        `user` is one to impersonate, as `kubectl --as` does.
+        """
+        headers = {"Content-Type": content_type, "Accept": "application/json"}
         connection = self._connection(timeout_seconds)
         try:
             payload = None if body is None else json.dumps(body)
-            connection.request(method, path, payload, {"Content-Type": content_type, "Accept": "application/json"})
+            connection.request(method, path, payload, headers | ({"Impersonate-User": user} if user else {}))
             response = connection.getresponse()
             raw = response.read()
         except BaseException as error:

@@ -136,4 +136,4 @@ def controller_fixture(
         installation.wait_for_calls()
         running.wait(running.has_listed_pods, "all Pods to be listed")
         yield running
-    plane.kubectl("delete", "lease", LEASE, "-n", NAMESPACE, "--ignore-not-found")
+    plane.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}")

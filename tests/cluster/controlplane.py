@@ -185,7 +185,7 @@ class ControlPlane(Access):
             if waited_seconds > timeout_seconds:
                 logs = "".join(f"\n--- {name}:\n{self.log(name)}" for name in suspected)
                 raise ComponentError(f"timed out after {timeout_seconds:g} s waiting for {what}{logs}")
-            time.sleep(min(max(_POLL_SECONDS, waited_seconds / 20), _POLL_SECONDS_MAX))
+            time.sleep(min(max(_POLL_SECONDS, waited_seconds / 10), _POLL_SECONDS_MAX))
         return result
 
     def wait_ready(self) -> None:

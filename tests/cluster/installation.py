@@ -115,22 +115,14 @@ class Installation:
 
     def apply_policy(self, text: str, *, check: bool = True) -> str:
         """Apply a policy with kubectl; return its output."""
-        config_map = json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": POLICY, "namespace": NAMESPACE},
-                "data": {KEY: text},
-            }
-        )
         # A client-side apply copies the policy into an annotation, whose maximum size is smaller.
         command = ("apply", "--server-side", "--force-conflicts", "-f", "-")
-        done = self.plane.kubectl(*command, input=config_map, check=check)
+        done = self.plane.kubectl(*command, input=json.dumps(_config_map(text)), check=check)
         return done.stdout + done.stderr
 
     def change_policy(self, text: str) -> None:
         """Apply a policy and wait until it is in force on every server."""
-        self.apply_policy(text)
+        self.plane.apply(_config_map(text))
         self.wait_for_policy(text)
 
     def wait_for_policy(self, text: str) -> None:
@@ -222,7 +214,7 @@ def installed(
     for rights in (RBAC, WEBHOOKS_RBAC, RETRIES_RBAC):
         plane.apply_file(rights)
     installation = Installation(plane, files, plane.load_balancers[load_balancer], policy, namespaces)
-    installation.apply_policy(policy)
+    plane.apply(_config_map(policy))
     try:
         for _ in range(servers):
             installation.start_server(*arguments)
@@ -238,3 +230,8 @@ def installed(
         # Each test has its own namespaces, which stay.
         for namespace in namespaces:
             plane.empty_namespace(namespace)
+
+
+def _config_map(policy: str) -> dict[str, Any]:
+    metadata = {"name": POLICY, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: policy}}

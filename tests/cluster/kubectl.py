@@ -20,6 +20,8 @@ _RESOURCES = {
     "v1/ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
     "v1/Secret": "/api/v1/namespaces/{namespace}/secrets",
     "v1/Service": "/api/v1/namespaces/{namespace}/services",
+    "v1/ResourceQuota": "/api/v1/namespaces/{namespace}/resourcequotas",
+    "v1/LimitRange": "/api/v1/namespaces/{namespace}/limitranges",
     "v1/ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     f"{_RBAC}/ClusterRole": f"/apis/{_RBAC}/clusterroles",
     f"{_RBAC}/ClusterRoleBinding": f"/apis/{_RBAC}/clusterrolebindings",
@@ -108,6 +110,24 @@ class Access:
         for path in paths:
             status, response = self.api.request("DELETE", path)
             assert status in {200, 202, 404, 409}, f"DELETE {path}: {status}: {response}"
+
+    def may(self, user: str, verb: str, resource: str, namespace: str = "", subresource: str = "") -> bool:
+        """Whether a user may do something to RESOURCE[.GROUP][/NAME], by default in all namespaces.
+
+        It is the question of `kubectl auth can-i --as`, without a process.
+        """
+        kind, _, name = resource.partition("/")
+        plural, _, group = kind.partition(".")
+        asked = {"verb": verb, "group": group, "resource": plural, "subresource": subresource, "name": name}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**asked, "namespace": namespace}},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        status, response = self.api.request("POST", path, review, user=user)
+        assert status == 201, f"POST {path}: {status}: {response}"
+        return bool(response["status"]["allowed"])
 
     def token_of(self, account: str, namespace: str) -> str:
         """Return a token of a service account for the API server, as `kubectl create token` does."""

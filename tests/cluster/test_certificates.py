@@ -28,7 +28,7 @@ from certs.tokens.issuer import key_pem
 from tests.cluster.admission_configuration import NAMESPACE, stand_in_service
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
-from tests.cluster.installation import CONTROLLER_ACCOUNT, MANIFESTS, SERVICE_ACCOUNT
+from tests.cluster.installation import CONTROLLER_ACCOUNT, HALVES, MANIFESTS, SERVICE_ACCOUNT
 from tests.cluster.managed_certificates import (
     CONFIGURATIONS,
     SECRETS,
@@ -381,9 +381,7 @@ def test_rights_to_secrets_are_by_name_and_do_not_include_list(managed: ManagedC
     managed.plane.kubectl("apply", "-k", str(MANIFESTS / "certificates"))
 
     def is_allowed(account: str, verb: str, what: str, namespace: str = NAMESPACE) -> bool:
-        as_flag = f"--as=system:serviceaccount:{NAMESPACE}:{account}"
-        answer = managed.plane.kubectl("auth", "can-i", verb, what, as_flag, "-n", namespace, check=False).stdout
-        return answer.strip() == "yes"
+        return managed.plane.may(f"system:serviceaccount:{NAMESPACE}:{account}", verb, what, namespace)
 
     account = CONTROLLER_ACCOUNT
     assert all(is_allowed(account, "get", f"secrets/{name}") for name in SECRETS)
@@ -393,7 +391,8 @@ def test_rights_to_secrets_are_by_name_and_do_not_include_list(managed: ManagedC
     assert not any(is_allowed(account, verb, f"secrets/{SERVING_CA}") for verb in ("list", "watch", "patch", "delete"))
     assert not is_allowed(account, "get", "secrets/somebody-elses")
     assert not is_allowed(account, "create", "secrets", "default")
-    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+    for half in HALVES:
+        kind = f"{half}webhookconfigurations.admissionregistration.k8s.io"
         assert is_allowed(account, "patch", f"{kind}/podgate")
         assert not is_allowed(account, "patch", f"{kind}/somebody-elses")
         assert not any(is_allowed(account, verb, kind) for verb in ("list", "patch", "update", "create", "delete"))

@@ -41,6 +41,7 @@ HEADER = """\
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:podgate"
 CONTROLLER = f"system:serviceaccount:{NAMESPACE}:podgate-controller"
 CALLER = f"system:serviceaccount:{NAMESPACE}:kube-apiserver-caller"
+LEASES = "leases.coordination.k8s.io"
 BASE = sorted(path.name for path in manifests.FOLDER.glob("base/[0-9]*.yaml"))
 NUMBERED = [*(f"base/{name}" for name in BASE), "20-policy.yaml", "50-webhooks.yaml"]
 
@@ -219,8 +220,8 @@ CAN = [
     ),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("get", "update")),
     ("create", "configmaps", NAMESPACE),
-    ("get", "leases/podgate-leader", NAMESPACE),
-    *((verb, "leases", NAMESPACE) for verb in ("create", "list", "update", "delete")),
+    ("get", f"{LEASES}/podgate-leader", NAMESPACE),
+    *((verb, LEASES, NAMESPACE) for verb in ("create", "list", "update", "delete")),
     *((verb, "namespaces", "") for verb in ("list", "watch")),
     *((verb, "pods", "") for verb in ("list", "watch")),
     *RELEASE_RIGHTS,
@@ -238,9 +239,9 @@ CANNOT = [
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("delete", "deletecollection")),
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "update")),
     *((verb, "configmaps/podgate-policy", "default") for verb in ("get", "create")),
-    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("patch", "deletecollection")),
-    *((verb, "leases", NAMESPACE) for verb in ("get", "watch")),
-    *((verb, "leases/podgate-leader", "default") for verb in ("get", "update", "create")),
+    *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("patch", "deletecollection")),
+    *((verb, LEASES, NAMESPACE) for verb in ("get", "watch")),
+    *((verb, f"{LEASES}/podgate-leader", "default") for verb in ("get", "update", "create")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
     *((verb, "namespaces", "") for verb in ("create", "update", "patch", "delete")),
     *RELEASE_DENIED,
@@ -259,8 +260,8 @@ CONTROLLER_CAN = [
         for verb in ("list", "watch")
     ),
     ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
-    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("get", "update")),
-    ("create", "leases", NAMESPACE),
+    *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("get", "update")),
+    ("create", LEASES, NAMESPACE),
     ("create", "events.events.k8s.io", NAMESPACE),
     *((verb, resource, "") for resource in ("pods", "namespaces") for verb in ("list", "watch")),
     *RELEASE_RIGHTS,
@@ -275,8 +276,8 @@ CONTROLLER_CANNOT = [
     *((verb, "configmaps/podgate-policy", NAMESPACE) for verb in ("get", "update", "patch", "delete")),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("update", "delete")),
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "watch", "create", "update")),
-    *((verb, "leases/podgate-leader", NAMESPACE) for verb in ("patch", "delete", "deletecollection")),
-    *((verb, "leases", NAMESPACE) for verb in ("get", "list", "watch", "update", "delete")),
+    *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("patch", "delete", "deletecollection")),
+    *((verb, LEASES, NAMESPACE) for verb in ("get", "list", "watch", "update", "delete")),
     *((verb, "secrets", NAMESPACE) for verb in ("get", "list", "create")),
     *((verb, "namespaces", "") for verb in ("create", "update", "patch", "delete")),
     *RELEASE_DENIED,
@@ -296,11 +297,8 @@ def controllers_site(site: Site) -> Site:
 
 
 def may(site: Site, account: str, verb: str, resource: str, namespace: str) -> str:
-    namespace_flags = ("-n", namespace) if namespace else ("--all-namespaces",)
-    answer = site.plane.kubectl(
-        "auth", "can-i", verb, *resource.split(), *namespace_flags, f"--as={account}", check=False
-    )
-    return (answer.stdout.split() or [answer.stderr])[0]
+    resource, _, subresource = resource.partition(" --subresource=")
+    return "yes" if site.plane.may(account, verb, resource, namespace, subresource) else "no"
 
 
 def wait_for_answer(site: Site, answer: str, account: str, verb: str, resource: str, namespace: str) -> None:
