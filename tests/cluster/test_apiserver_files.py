@@ -287,24 +287,22 @@ async def _reconcile(node_site: NodeSite, ports: tuple[int, int], now: datetime)
         await client.close()
 
 
-def test_unlabelled_key_set_is_left_unchanged_and_reported(node_site: NodeSite, a_redis: RedisServer) -> None:
+def test_unlabelled_key_set_is_left_unchanged_and_reported(
+    api_alone: ControlPlane, identities: Identities, a_redis: RedisServer
+) -> None:
     foreign = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": KEY_SET, "namespace": NAMESPACE}}
-    with installed(
-        node_site.plane, node_site.identities.files, POLICY, ["files-foreign"], load_balancer=LOAD_BALANCER, servers=0
-    ) as installation:
-        node_site.plane.apply({**foreign, "data": {"jwks.json": "theirs"}})
+    with installed(api_alone, identities.files, POLICY, ["files-foreign"], servers=0) as installation:
+        api_alone.apply({**foreign, "data": {"jwks.json": "theirs"}})
         controller = installation.start_controller("--store", a_redis.url, "--token-issuer", OWN_ISSUER)
-        node_site.plane.wait(
+        api_alone.wait(
             lambda: controller.status()["certificates"]["errors"], "the error to be reported", controller.name
         )
         [error] = controller.status()["certificates"]["errors"]
         assert f"ConfigMap {NAMESPACE}/{KEY_SET} is there without the label" in error
-        stored_data = node_site.plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{KEY_SET}")["data"]
+        stored_data = api_alone.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{KEY_SET}")["data"]
         assert stored_data == {"jwks.json": "theirs"}
-        node_site.plane.kubectl("delete", "configmap", KEY_SET, "-n", NAMESPACE)
-        node_site.plane.wait(
-            lambda: not controller.status()["certificates"]["errors"], "the error to end", controller.name
-        )
+        api_alone.delete(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{KEY_SET}")
+        api_alone.wait(lambda: not controller.status()["certificates"]["errors"], "the error to end", controller.name)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,11 +29,12 @@ defaults: {failureMode: Closed, quota: {windows: [{window: 1h, hard: {pods: 1000
 services:
 """ + "".join(f"- {{name: {name}, match: {{namespaces: [refunds-{name}-STORE]}}}}\n" for name in SERVICES)
 UNSCHEDULED: dict[str, Any] = {"schedulerName": "nobody"}
-WORKLOADS, PODS_OF_ONE = 5, {"Deployment": 50, "Job": 20}
-CREATED, DELETED_AT_ONCE = 150, 50
-"""Single Pods; with the Pods of workloads there are 500."""
-LOST, LOST_EACH = 15, 2
-"""Charged Pods that are not created: in the test of 500 Pods, and in each other test."""
+IS_SOAK = os.environ.get("PODGATE_TEST_REFUNDS") == "soak"
+WORKLOADS, PODS_OF_ONE = 5 if IS_SOAK else 2, {"Deployment": 50, "Job": 20}
+CREATED, DELETED_AT_ONCE = (150, 50) if IS_SOAK else (60, 20)
+"""Single Pods; with the Pods of workloads there are 500, or 200."""
+LOST, LOST_EACH = CREATED // 10, 2
+"""Charged Pods that are not created: in the test of many Pods, and in each other test."""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +116,7 @@ def test_pod_of_a_disconnected_client_is_refunded(running: ControllerFixture, st
         check_refunds(running, "client", NEVER_CREATED, lose)
 
 
-def test_no_created_pod_of_500_is_refunded(running: ControllerFixture, store: str) -> None:
+def test_no_created_pod_of_many_is_refunded(running: ControllerFixture, store: str) -> None:
     namespace = f"refunds-came-{store}"
     path = f"/api/v1/namespaces/{namespace}/pods"
     running.installation.create_pod(namespace, "taken", **UNSCHEDULED)
@@ -136,7 +138,7 @@ def test_no_created_pod_of_500_is_refunded(running: ControllerFixture, store: st
     running.plane.wait(lambda: len(running.installation.pods(namespace)) == remaining, f"{remaining} Pods")
     running.settle("came", namespace, LOST)
     assert running.refunded("came") == running.refunded("came", NAME_TAKEN) == LOST + 1
-    assert running.used("came") == workload_pods + CREATED + 1 == 501
+    assert running.used("came") == workload_pods + CREATED + 1
     running.wait(lambda: running.standing("came") == remaining, "deleted Pods to be removed from the live Pods")
     assert (running.unproven("came"), running.charged_afterwards("came")) == (0, 0)
 

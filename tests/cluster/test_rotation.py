@@ -34,7 +34,7 @@ LIFETIMES = (
     if SOAKS
     else CredentialLifetimes(serving_ca="90s", serving="45s", client_ca="1h", client="15m", token="2m", token_key="2m")
 )
-DRY_RUNS, REAL_PODS = (50, 1) if SOAKS else (10, 1)
+DRY_RUNS, REAL_PODS = (50, 1) if SOAKS else (5, 1)
 """Pods per second."""
 NAMESPACE = "rotating"
 POLICY = f"""\
@@ -219,5 +219,5 @@ async def run_load_with_kills(
         for which in kill_points[:1]:
             if await asyncio.to_thread(kill_leader_at, rotation, which):
                 kill_points.remove(which)
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.5)
     assert not kill_points, "the leader was not killed at both points of a rotation"

@@ -172,14 +172,17 @@ async def peak_while(server: Serving, task: "asyncio.Task[None]") -> int:
 async def test_valid_calls_are_answered_during_a_flood_and_its_resources_are_freed(tmp_path: Path, mode: str) -> None:
     async with flooded(mode, tmp_path) as server:
         await GoodCallers(server).call_for(2)
-        if SOAK:
-            async with attacking(attack_on(server)):
-                await GoodCallers(server).call_for(FIRST_FLOOD_SECONDS)
         baseline, under_flood = GoodCallers(server), GoodCallers(server)
-        async with spinning() as baseline_gaps:
-            await baseline.call_for(SECONDS)
-        before, open_before = rss_bytes(server), descriptors(server)
-        async with spinning() as flood_gaps, attacking(attack_on(server)) as answers:
+        baseline_gaps = flood_gaps = Gaps()
+        async with AsyncExitStack() as stack:
+            if SOAK:
+                async with attacking(attack_on(server)):
+                    await GoodCallers(server).call_for(FIRST_FLOOD_SECONDS)
+                async with spinning() as baseline_gaps:
+                    await baseline.call_for(SECONDS)
+                flood_gaps = await stack.enter_async_context(spinning())
+            before, open_before = rss_bytes(server), descriptors(server)
+            answers = await stack.enter_async_context(attacking(attack_on(server)))
             peak = await peak_while(server, asyncio.create_task(under_flood.call_for(SECONDS)))
             for reason in REASONS[mode]:
                 await server.until(f'podgate_refused_calls_total{{reason="{reason}"}}', 1)
