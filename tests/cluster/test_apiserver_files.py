@@ -1,7 +1,6 @@
 """kube-apiserver started with exactly the files that `podgate apiserver-files` writes and renews."""
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from certs.cluster.port_switch import PortSwitch
 from certs.cluster.token_controller import KEY_SET
 from certs.cluster.webhooks import CONFIGURATIONS, find
 from certs.tokens.issuer import key_pem
+from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE, SERVICE_HOST, Caller, stand_in_service
 from tests.cluster.components import ISSUER
 from tests.cluster.controlplane import API_ALONE, ControlPlane
@@ -244,8 +244,7 @@ def test_webhooks_applied_again_keep_the_port_in_use(
     command_words = ("policy", "webhooks", "--policy", str(tmp_path / "policy.yaml"))
 
     def apply(*options: str, timeout_seconds: int = 3) -> None:
-        command = [sys.executable, *PODGATE, *command_words, *options]
-        rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        rendered = podgate(*command_words, *options).out
         changed = rendered.replace("timeoutSeconds: 3\n", f"timeoutSeconds: {timeout_seconds}\n")
         api_alone.kubectl("apply", "--server-side", "-f", "-", input=changed)
 
@@ -272,7 +271,7 @@ def test_webhooks_applied_again_keep_the_port_in_use(
         apply("--without-ca", timeout_seconds=4)
         assert ports() == {444}
         for place in CONFIGURATIONS:
-            api_alone.kubectl("delete", *place.split("/"))
+            api_alone.delete(f"{GROUP}/{place}")
 
 
 async def _reconcile(node_site: NodeSite, ports: tuple[int, int], now: datetime) -> list[str]:

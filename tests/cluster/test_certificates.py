@@ -3,8 +3,6 @@
 import asyncio
 import base64
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +23,7 @@ from certs.cluster.webhooks import INJECTED_FROM, find
 from certs.inspection import signed_by
 from certs.lifetimes import Lifetimes
 from certs.tokens.issuer import key_pem
+from tests.cli.command_runner import podgate
 from tests.cluster.admission_configuration import NAMESPACE, stand_in_service
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
@@ -47,7 +46,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 OWN = ("--certificates", "own")
 SHORT = ("--serving-ca-lifetime", "60s", "--serving-lifetime", "30s")
 IS_SOAK = os.environ.get("PODGATE_TEST_ROTATION") == "soak"
-KILLS, PAUSE_SECONDS = (10, 0.0) if IS_SOAK else (2, 0.3)
+KILLS, PAUSE_SECONDS = (10, 0.0) if IS_SOAK else (2, 0.5)
 """Kills of the controller during rotations, and the pause between two batches of calls."""
 CAS, CHECK_SECONDS = (100, 0.1) if IS_SOAK else (8, 0.3)
 """CAs of two concurrent leaders, and the interval between two checks of their leaves."""
@@ -223,12 +222,11 @@ def test_webhooks_applied_again_without_a_bundle_keep_their_ca_bundle(
     (tmp_path / "policy.yaml").write_text(managed.installation.policy)
     command_words = ("policy", "webhooks", "--policy", str(tmp_path / "policy.yaml"), "--without-ca")
     service = ("--service", f"{NAMESPACE}/podgate:{managed.installation.load_balancer.port}")
-    command = [sys.executable, "-m", "webhook", *command_words, *service]
-    rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rendered = podgate(*command_words, *service).out
     assert "caBundle" not in rendered
     bundles = managed.bundles()
     for place in CONFIGURATIONS:
-        managed.plane.kubectl("delete", *place.split("/"))
+        managed.plane.delete(f"/apis/admissionregistration.k8s.io/v1/{place}")
     managed.plane.kubectl("apply", "--server-side", "-f", "-", input=rendered)
     managed.wait(lambda: managed.bundles() == bundles, "the bundles")
     changed = rendered.replace("timeoutSeconds: 3\n", "timeoutSeconds: 4\n")
@@ -437,29 +435,24 @@ def test_server_with_the_memory_store_manages_certificates(managed: ManagedCerti
 
 def test_certificates_are_bootstrapped_manually_before_there_is_a_leader(managed: ManagedCertificates) -> None:
     flags = ("certs", "bootstrap", "--kubeconfig", str(managed.plane.kubeconfig))
-
-    def bootstrap() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "webhook", *flags]
-        return subprocess.run(command, check=False, capture_output=True, text=True)
-
-    done = bootstrap()
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"{SERVING}: issued by" in done.stdout
+    done = podgate(*flags)
+    assert (done.code, done.err) == (0, "")
+    assert f"{SERVING}: issued by" in done.out
     assert all(managed.secret(name) for name in SECRETS)
     assert set(managed.bundles()) == {bundle(managed.generations())}
-    assert bootstrap().stdout == "nothing to do: everything exists\n"
+    assert podgate(*flags).out == "nothing to do: everything exists\n"
     [compromised], [compromised_client_ca] = managed.generations(), managed.generations(CLIENT_CA)
     delete_secrets(managed.plane)
-    assert bootstrap().returncode == 0
+    assert podgate(*flags).code == 0
     assert set(managed.bundles()) == {bundle(managed.generations())}
     assert compromised.certificate not in [generation.certificate for generation in managed.generations()], (
         "after a key compromise the CA must be replaced"
     )
     assert compromised_client_ca.certificate not in x509.load_pem_x509_certificates(managed.data(SERVING, "ca.crt"))
     managed.plane.kubectl("label", "secret", CLIENT, "-n", NAMESPACE, "app.kubernetes.io/managed-by-")
-    done = bootstrap()
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"error: Secret {NAMESPACE}/{CLIENT} is there without the label")
+    done = podgate(*flags)
+    assert done.code == 1
+    assert done.err.startswith(f"error: Secret {NAMESPACE}/{CLIENT} is there without the label")
 
 
 def foreign_bundle() -> bytes:
