@@ -48,7 +48,14 @@ class WebhookConfigurationError(Exception):
 
 
 class GateError(Exception):
-    """The gate of a Pod could not be removed, or the Pod not be deleted; a retry may succeed."""
+    """The gate of a Pod could not be removed, or the Pod not be deleted; a retry may succeed.
+
+    `is_refused`: the API server answered, so nothing has changed.
+    """
+
+    def __init__(self, message: str, *, is_refused: bool = False) -> None:
+        super().__init__(message)
+        self.is_refused = is_refused
 
 
 class ControllerAccessError(Exception):

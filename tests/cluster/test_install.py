@@ -20,6 +20,7 @@ from tests.cluster.processes import free_ports
 from tests.cluster.server import PODGATE, Server
 from tests.harness.canned_http import answering
 from tests.redis_servers import RedisServer
+from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.document.configmap import KEY, NAME
 from webhook.core.installation.objects import ObjectReference
 from webhook.core.installation.probe import PROBE
@@ -85,12 +86,12 @@ class Cluster:
         text: str = self.plane.api.get(POLICY.path)["data"][KEY]
         return text
 
-    def create_pod(self) -> tuple[int, Any]:
+    def create_pod(self, **spec: Any) -> tuple[int, Any]:
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"generateName": "web-"},
-            "spec": {"containers": [{"name": "c", "image": "i"}]},
+            "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
         }
         return self.plane.api.request("POST", "/api/v1/namespaces/shop/pods", pod)
 
@@ -280,8 +281,9 @@ def test_uninstallation_refuses_to_delete_objects_of_others(installed: Cluster) 
 
 
 def test_uninstallation_with_a_dead_server_of_failure_mode_closed_leaves_nothing(installed: Cluster) -> None:
-    """It also stops denying Pods."""
-    assert installed.create_pod()[0] == 201
+    """It also stops denying Pods, and releases those that wait."""
+    status, waiting = installed.create_pod(schedulingGates=[{"name": QUEUE_GATE}])
+    assert status == 201
     installed.stop_server()
     status, answer = installed.create_pod()
     assert (status, "failed calling webhook" in answer["message"]) == (500, True)
@@ -293,6 +295,9 @@ def test_uninstallation_with_a_dead_server_of_failure_mode_closed_leaves_nothing
     assert "remove --admission-control-config-file from kube-apiserver first" in done.out
     assert f"stop the server at https://127.0.0.1:{installed.port}" in done.out
     assert "kubectl label pods -A -l podgate.io/service podgate.io/service-" in done.out
+    assert "\n1 waiting Pods released\n" in done.out
+    released = installed.plane.api.get(f"/api/v1/namespaces/shop/pods/{waiting['metadata']['name']}")
+    assert "schedulingGates" not in released["spec"]
     installed.wait_for_nothing_left()
     assert installed.create_pod()[0] == 201
     again = installed.uninstall()

@@ -75,7 +75,9 @@ class Sources:
     held: "Callable[..., HeldControllers] | None" = None
     """Makes a client of controllers whose Pods were denied, given its reports (leader only); None to wake none."""
     gates: GateClient | None = None
-    """Client that removes the gates of waiting Pods (leader only); None without a cluster."""
+    """Client that removes the gates of waiting Pods (leader only); None in a process that never leads."""
+    release_rate: int = 0
+    """Maximum number of gates that are removed per second."""
     cluster_keys: KeyPublisher | None = None
     """Publisher of the keys of the cluster's own token issuer; None if its tokens are not accepted."""
     certificates: CertificateController | None = None
@@ -102,7 +104,9 @@ async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -
 
     client = await kubernetes.connect(settings.kubeconfig)
     events = report_events(client, settings, telemetry)
-    followed = follow(client, settings, telemetry, clock, Purpose.serving(alone=False, in_process=in_process(settings)))
+    followed = await follow(
+        client, settings, telemetry, clock, Purpose.serving(alone=False, in_process=in_process(settings))
+    )
     lease = servers = None
     if in_process(settings):
         logs = telemetry.logs
@@ -159,7 +163,7 @@ def in_process(settings: ControllerSettings) -> bool:
     return settings.store == MEMORY
 
 
-def follow(
+async def follow(
     client: "ApiClient",
     settings: ControllerSettings,
     telemetry: Telemetry,
@@ -187,6 +191,14 @@ def follow(
     current.refresh_source = source.refresh
     loops = source.run, namespaces.run, *overrides.loops
     mode = settings.webhook_configurations
+    never_leads = isinstance(settings, Settings) and not in_process(settings)
+    gates = None if never_leads else await kubernetes.open_gates(settings.kubeconfig)
+
+    async def close() -> None:
+        await client.close()
+        if gates is not None:
+            await gates.close()
+
     is_kept = settings.certificates is not Certificates.OFF or settings.token_issuer is not None
     return Sources(
         name,
@@ -194,12 +206,13 @@ def follow(
         namespaces,
         overrides,
         loops,
-        client.close,
+        close,
         board=kubernetes.ServiceStatuses(client),
         webhooks=None if mode is WebhookConfigurationMode.OFF else kubernetes.WebhookConfigurations(client),
         held=partial(kubernetes.HeldControllers, client) if settings.wake_controllers else None,
         writes_webhooks=mode is WebhookConfigurationMode.KEEP,
-        gates=kubernetes.PodGates(client),
+        gates=gates,
+        release_rate=settings.release_rate,
         certificates=CertificateController(settings, telemetry, client) if is_kept else None,
         purpose=purpose,
     )

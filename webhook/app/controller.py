@@ -194,7 +194,7 @@ async def _run(settings: ControllerSettings) -> None:
     clock, telemetry = SystemClock(), Telemetry(settings, VERSION)
     client = await kubernetes.connect(settings.kubeconfig)
     purpose = Purpose.serving(alone=False, in_process=False)
-    sources = follow(client, settings, telemetry, clock, purpose, keeps_last_good=False)
+    sources = await follow(client, settings, telemetry, clock, purpose, keeps_last_good=False)
     controlling = ControllerProcess(settings, telemetry, clock, client, sources)
     asked, _ = stop_signals()
     try:

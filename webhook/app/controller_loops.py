@@ -55,8 +55,9 @@ def controller(
         gated = GatedPods()
         observers = (gated,)
         parts = gated, ledger, queue, sources.gates, in_force, release_reports(telemetry)
-        active = sources.overrides.active
-        beside.append(_releasing(ReleaseLoop(*parts, lambda: overrides.released_uids(active.current())), telemetry))
+        active, rate = sources.overrides.active, sources.release_rate
+        releasing = ReleaseLoop(*parts, lambda: overrides.released_uids(active.current()), rate=rate)
+        beside.append(_releasing(releasing, telemetry))
     return Controller(
         *(watch, ledger, ledger, clock, in_force, sources.namespaces, reports),
         resets=asked,

@@ -66,7 +66,7 @@ class ServerProcess:
         self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters, book_later = self._store.counters, self._store.book_later
-        queue = AdmissionQueue(counters, self._store.queue, clock) if sources.gates is not None else None
+        queue = AdmissionQueue(counters, self._store.queue, clock) if not sources.is_alone else None
         self._interceptor = Interceptor(
             *(sources.policies, counters, sources.namespaces, observer, book_later, telemetry.sample),
             queue=queue,

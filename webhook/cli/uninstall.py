@@ -46,7 +46,8 @@ def uninstall(  # noqa: PLR0913  one argument an option
     podgate uninstall
 
     The webhooks are deleted first, so that no Pod is denied meanwhile, even if the server is gone and failureMode is
-    Closed. Stop a server outside the cluster afterwards. With nothing left to delete it changes nothing.
+    Closed. Waiting Pods are released last. Stop a server outside the cluster afterwards. With nothing left to delete it
+    changes nothing.
 
     Exit code: 0 nothing is left, 2 something could not be deleted: the message names it.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
@@ -63,6 +64,8 @@ def uninstall(  # noqa: PLR0913  one argument an option
         shown.line(f"kube-apiserver on {', '.join(left.flagged_nodes)} still reads Podgate's files: {_FLAG_FIRST}")
     elif not shown.is_empty:
         shown.line(f"if kube-apiserver has {FLAG} for Podgate: {_FLAG_FIRST}")
+    if left.released:
+        shown.line(f"{left.released} waiting Pods released{' (dry run)' if dry_run else ''}")
     if left.server_url:
         shown.line(f"stop the server at {left.server_url}: it has nothing to do any more")
     if left.pods:
@@ -71,4 +74,4 @@ def uninstall(  # noqa: PLR0913  one argument an option
             shown.line(f"  {command}")
     if shown.is_empty:
         shown.line("nothing of Podgate is in this cluster")
-    shown.finish(pods=left.pods, flaggedNodes=left.flagged_nodes, redisKeys=keys)
+    shown.finish(pods=left.pods, released=left.released, flaggedNodes=left.flagged_nodes, redisKeys=keys)

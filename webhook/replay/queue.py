@@ -13,6 +13,7 @@ from webhook.core.admission.queueing import obstacle, priority_of
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.controllers import controller_source
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.policy_spec import WhenExpired
 from webhook.core.quota import Acquire, CounterPlan, pod_cost
 from webhook.core.release_queue import WaitingPod
 from webhook.ports import CounterStore
@@ -101,7 +102,9 @@ class ReplayQueue:
         await self._controller.admitted(pod.waiting.uid, document)
 
     async def _expired(self, pod: GatedPod) -> None:
-        """Delete the Pod, or leave it gated, as whenExpired says."""
-        self._left[pod.waiting.service]["expired"].append(pod.waiting.uid)
-        del self._pods[pod.waiting.uid]
-        await self._controller.deleted(pod.waiting.uid)
+        """Delete the Pod, or let it wait on, as whenExpired says."""
+        uid, plan = pod.waiting.uid, self._policy().plans.get(pod.waiting.service)
+        self._left[pod.waiting.service]["expired"].append(uid)
+        if plan is not None and plan.queue is not None and plan.queue.when_expired is WhenExpired.DELETE:
+            del self._pods[uid]
+            await self._controller.deleted(uid)

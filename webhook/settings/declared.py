@@ -105,6 +105,9 @@ class ControllerSettings:
         "whether the leader wakes controllers whose Pods were denied by quota or breaker, once there is room",
         "true",
     )
+    release_rate: int = _setting(
+        read.positive, "maximum number of waiting Pods that the leader releases per second", "300"
+    )
     caller_ports: tuple[int, int] | None = _setting(
         read.ports,
         "two ports of the Service; the API server's certificate is renewed on the idle one; with --certificates own",

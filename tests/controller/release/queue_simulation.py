@@ -15,7 +15,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod, SchedulingGate
 from webhook.core.pods import ownership
 from webhook.core.quota import CounterPlan
-from webhook.errors import GateError
+from webhook.errors import GateError, StoreUnavailableError
 
 WEB = """
 - name: web
@@ -31,6 +31,7 @@ class FakeIndex:
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self.times: dict[str, dict[str, int]] = {}
+        self.is_available = True
 
     async def register(self, plan: CounterPlan, uid: str) -> bool:
         self.times.setdefault(plan.service, {}).setdefault(uid, self._clock.now_us())
@@ -40,6 +41,8 @@ class FakeIndex:
         self.times.setdefault(plan.service, {}).update(times_us)
 
     async def waiting(self, plan: CounterPlan) -> Mapping[str, int]:
+        if not self.is_available:
+            raise StoreUnavailableError("the store is away")
         return dict(self.times.get(plan.service, {}))
 
     async def count(self, plan: CounterPlan) -> int:
@@ -58,10 +61,12 @@ class FakeGates:
         self.ungated: list[str] = []
         self.deleted: list[str] = []
         self.trouble = 0
+        self.refused: set[str] = set()
+        """Pods that the API server refuses to change."""
 
     async def remove(self, namespace: str, name: str, uid: str) -> bool:  # noqa: ARG002  as in the port
         await asyncio.sleep(0)
-        self._fail()
+        self._fail(uid)
         if uid not in self.pods:
             return False
         self.pods[uid] = replace(self.pods[uid], spec=replace(self.pods[uid].spec, scheduling_gates=None))
@@ -69,11 +74,13 @@ class FakeGates:
         return True
 
     async def delete(self, namespace: str, name: str, uid: str) -> bool:  # noqa: ARG002  as in the port
-        self._fail()
+        self._fail(uid)
         self.deleted.append(uid)
         return self.pods.pop(uid, None) is not None
 
-    def _fail(self) -> None:
+    def _fail(self, uid: str) -> None:
+        if uid in self.refused:
+            raise GateError(f"{uid} is refused", is_refused=True)
         if self.trouble:
             self.trouble -= 1
             raise GateError("the API server does not answer")
@@ -82,7 +89,8 @@ class FakeGates:
 class QueueSimulation:
     """The leader's part: what the watch shows reaches the loop with `watch`; `rounds` runs the loop for a time."""
 
-    def __init__(self, services: str = WEB, head: str = "") -> None:
+    def __init__(self, services: str = WEB, head: str = "", rate: int = 300) -> None:
+        self.rate = rate
         self.clock = VirtualClock()
         self.clock.set(1_800_000_000 * SECOND_US)
         self.store = MemoryStore(self.clock)
@@ -106,7 +114,7 @@ class QueueSimulation:
             self.troubles.append,
         )
         arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
-        self.loop = ReleaseLoop(*arguments, lambda: self.wanted)
+        self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate)
         self.list_all()
 
     def _waiting(self, counts: Mapping[str, int]) -> None:

@@ -14,7 +14,7 @@ from webhook.adapters.kubernetes.leases.lease import Lease, LeaseTiming
 from webhook.adapters.kubernetes.leases.server_leases import ServerLeases, ServerLeaseTiming
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
 from webhook.adapters.kubernetes.overrides_configmap import ConfigMapOverrides, ConfigMapOverridesStore
-from webhook.adapters.kubernetes.pod_gates import PodGates
+from webhook.adapters.kubernetes.pod_gates import PodGates, open_gates
 from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
 from webhook.adapters.kubernetes.policy_configmap import ConfigMapPolicy
 from webhook.adapters.kubernetes.self_subject_review import OwnUser
@@ -51,4 +51,5 @@ __all__ = [
     "annotations",
     "connect",
     "continuity_of",
+    "open_gates",
 ]

@@ -41,9 +41,15 @@ class ClusterObjects:
         """Return an object, None if it, its namespace or its kind does not exist."""
         return await self._found("get", "GET", reference, reference.path)
 
-    async def items(self, reference: ObjectReference, selector: str = "", most: int = 0) -> list[Json]:
-        """Return the objects of the kind and namespace of `reference`, at most `most`; none if the kind is missing."""
+    async def items(
+        self, reference: ObjectReference, selector: str = "", most: int = 0, *, fields: str = ""
+    ) -> list[Json]:
+        """Return the objects of the kind and namespace of `reference`, at most `most`; none if the kind is missing.
+
+        `selector` selects by labels, `fields` by fields.
+        """
         query = [("labelSelector", selector)] if selector else []
+        query += [("fieldSelector", fields)] if fields else []
         query += [("limit", str(most))] if most else []
         found = await self._found("list", "GET", reference, reference.collection, query)
         return [] if found is None else found.get("items") or []

@@ -1,12 +1,22 @@
 """Gates of waiting Pods: removed when a Pod is released, or the Pod is deleted, never another one of the same name."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from kubernetes_asyncio.client import ApiClient
 
+from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.collection import Collection, listed
 from webhook.adapters.kubernetes.api.objects import Listed
-from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, UNPROCESSABLE, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import (
+    CONFLICT,
+    INTERNAL,
+    NOT_FOUND,
+    UNPROCESSABLE,
+    ApiError,
+    RefusedError,
+    answer,
+)
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.kubernetes.pod import Pod
 from webhook.errors import GateError
@@ -26,6 +36,9 @@ class PodGates:
         self._client = client
         self._request_seconds = request_seconds
 
+    async def close(self) -> None:
+        await self._client.close()
+
     async def remove(self, namespace: str, name: str, uid: str) -> bool:
         index = 0
         try:
@@ -43,7 +56,8 @@ class PodGates:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
                 return False
             raise _failed("release", namespace, name, error, "patch pods in all namespaces") from error
-        raise GateError(f"pod {namespace}/{name}: cannot release: its gates changed {_ATTEMPTS} times meanwhile")
+        reason = f"its gates changed {_ATTEMPTS} times meanwhile"
+        raise GateError(f"pod {namespace}/{name}: cannot release: {reason}", is_refused=True)
 
     async def delete(self, namespace: str, name: str, uid: str) -> bool:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
@@ -77,9 +91,15 @@ class PodGates:
         return found.items[0] if found.items else None
 
 
+async def open_gates(kubeconfig: Path | None) -> PodGates:
+    """Return a client of gates with connections of its own: releases delay no other request."""
+    return PodGates(await connect(kubeconfig))
+
+
 def _path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
 def _failed(what: str, namespace: str, name: str, error: ApiError, right: str) -> GateError:
-    return GateError(f"pod {namespace}/{name}: cannot {what}: {error.describe(right)}")
+    is_refused = isinstance(error, RefusedError) and error.status < INTERNAL
+    return GateError(f"pod {namespace}/{name}: cannot {what}: {error.describe(right)}", is_refused=is_refused)

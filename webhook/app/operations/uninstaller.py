@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from webhook.app.operations.installer import InstallProgress
 from webhook.app.operations.shipped_manifests import manifest_files
+from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.installation import removal
 from webhook.core.installation.diagnosis import FLAG
 from webhook.core.installation.objects import Json, ObjectReference
 from webhook.core.installation.plan import NAMESPACE
 from webhook.core.installation.record import RECORD, InstallationRecord
 from webhook.core.placement import SERVICE_LABEL
-from webhook.errors import UserError
+from webhook.errors import GateError, UserError
+from webhook.ports import GateClient
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ClusterObjects
@@ -24,6 +26,8 @@ _POLL_SECONDS = 0.25
 _PODS = ObjectReference("v1", "Pod", "")
 _API_SERVERS = ObjectReference("v1", "Pod", "", "kube-system")
 _COUNTED_MAX = 500
+_UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Leftovers:
     """Live Pods with Podgate's label, at most 500 are counted."""
     flagged_nodes: tuple[str, ...]
     """Nodes whose kube-apiserver still reads the files of Podgate."""
+    released: int
+    """Waiting Pods whose gates were removed: nobody else would."""
     server_url: str
     """The server outside the cluster, "" if the installation had none."""
 
@@ -56,16 +62,20 @@ async def uninstall(
 
     client = await kubernetes.connect(kubeconfig, context)
     try:
-        return await Uninstaller(kubernetes.ClusterObjects(client), terms, progress).run()
+        cluster, gates = kubernetes.ClusterObjects(client), kubernetes.PodGates(client)
+        return await Uninstaller(cluster, gates, terms, progress).run()
     finally:
         await client.close()
 
 
 class Uninstaller:
-    """Deletes what `install` applied and what Podgate created, of all ways to install."""
+    """Deletes what `install` applied and what Podgate created, of all ways to install, and releases waiting Pods."""
 
-    def __init__(self, cluster: "ClusterObjects", terms: UninstallTerms, progress: InstallProgress) -> None:
+    def __init__(
+        self, cluster: "ClusterObjects", gates: GateClient, terms: UninstallTerms, progress: InstallProgress
+    ) -> None:
         self._cluster = cluster
+        self._gates = gates
         self._terms = terms
         self._progress = progress
 
@@ -85,7 +95,8 @@ class Uninstaller:
         if namespace is not None and not keeps_namespace and removal.is_ours(namespace):
             await self._delete_namespace()
         await self._check_webhooks(shipped)
-        return await self._leftovers(InstallationRecord.of(record or {}).server_url)
+        released = await self._release_waiting()
+        return await self._leftovers(released, InstallationRecord.of(record or {}).server_url)
 
     def _inside(self, found: Iterable[Json]) -> list[ObjectReference]:
         """Return the objects in the namespace that are deleted."""
@@ -141,11 +152,44 @@ class Uninstaller:
             remedy = "stop podgate serve and podgate controller outside the cluster, and run this command again"
             raise UserError(f"{', '.join(back)}: created again after the removal", remedy)
 
-    async def _leftovers(self, server_url: str) -> Leftovers:
+    async def _release_waiting(self) -> int:
+        """Remove the gates of all waiting Pods, and return how many there were."""
+        end_seconds = asyncio.get_running_loop().time() + self._terms.wait_seconds
+        waiting = await self._waiting()
+        count = len(waiting)
+        while waiting and not self._terms.is_dry:
+            slots = asyncio.Semaphore(_AT_ONCE)
+            failed = [one for one in await asyncio.gather(*(self._release(pod, slots) for pod in waiting)) if one]
+            waiting = await self._waiting()
+            if failed and waiting and asyncio.get_running_loop().time() >= end_seconds:
+                raise UserError(
+                    f"{len(waiting)} Pods keep the gate {QUEUE_GATE}: {failed[0]}", "run this command again"
+                )
+            if waiting:
+                await asyncio.sleep(_POLL_SECONDS)
+        return count
+
+    async def _waiting(self) -> list[Json]:
+        pods = await self._cluster.items(_PODS, fields=_UNSCHEDULED)
+        return [
+            one for one in pods if any(gate["name"] == QUEUE_GATE for gate in one["spec"].get("schedulingGates", ()))
+        ]
+
+    async def _release(self, pod: Json, slots: asyncio.Semaphore) -> str:
+        """Remove the gate of a Pod; return why that failed, "" if it did not."""
+        metadata = pod["metadata"]
+        async with slots:
+            try:
+                await self._gates.remove(metadata["namespace"], metadata["name"], metadata["uid"])
+            except GateError as error:
+                return str(error)
+        return ""
+
+    async def _leftovers(self, released: int, server_url: str) -> Leftovers:
         pods = await self._cluster.items(_PODS, SERVICE_LABEL, _COUNTED_MAX)
         api_servers = await self._cluster.items(_API_SERVERS, "component=kube-apiserver")
         nodes = (one["spec"].get("nodeName", "?") for one in api_servers if _is_flagged(one))
-        return Leftovers(len(pods), tuple(sorted(nodes)), server_url)
+        return Leftovers(len(pods), tuple(sorted(nodes)), released, server_url)
 
 
 def _is_flagged(pod: Json) -> bool:

@@ -1,5 +1,7 @@
 """Gated Pods: an observer of the watch that collects the Pods with Podgate's gate, for the release loop."""
 
+from collections.abc import Iterable
+
 from webhook.controller.release.releaser import GatedPod
 from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.admission.queueing import priority_of
@@ -51,6 +53,12 @@ class GatedPods:
         new, left = sorted(self._new.values(), key=lambda pod: pod.waiting.since_us), self._left
         self._new, self._left = {}, set()
         return new, left
+
+    def put_back(self, pods: Iterable[GatedPod]) -> None:
+        """Return Pods again that could not be taken over, unless they have changed since."""
+        for pod in pods:
+            if pod.waiting.uid in self._gated:
+                self._new.setdefault(pod.waiting.uid, pod)
 
 
 def _owner(pod: Pod) -> str:

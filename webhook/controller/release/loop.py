@@ -6,14 +6,16 @@ refunds the charge, which may be old, and charges it again in its turn. If the P
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from webhook.controller.release.gated_pods import GatedPods
 from webhook.controller.release.queue_reader import QueueReader
+from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.releaser import GatedPod, PodReleaser, ReleaseActions
+from webhook.controller.release.removal import GateRemoval, RemovalReports
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy_spec import WhenExpired
 from webhook.core.quota import CounterPlan
@@ -21,12 +23,11 @@ from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
 
 _ROUND_SECONDS = 0.1
-"""How often changes of the watch are taken over: a release follows its moment by less than 250 ms."""
-_AT_ONCE = 16
-"""Gates that are removed concurrently; the API server does several hundred a second."""
+"""How often changes of the watch are taken over."""
+_ROUND_SECONDS_MIN = 0.01
+"""Pods that are due before the next round are released at their moment, but not one by one."""
 _AGAIN_SECONDS = 1.0
 _INDEX_SECONDS = 10.0
-_RESERVED_US = 30_000_000
 _UNSEEN_US = 60_000_000
 """A registered Pod that the watch has not shown for so long was never created."""
 
@@ -46,7 +47,7 @@ class ReleaseReports:
 class ReleaseLoop:
     """Created for each term of leadership; `pods` observes the watch."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the ports that it connects
         self,
         pods: GatedPods,
         store: CounterStore,
@@ -55,6 +56,8 @@ class ReleaseLoop:
         policy: Callable[[], CompiledPolicy | None],
         reports: ReleaseReports,
         wanted: Callable[[], Collection[str]] = tuple,
+        *,
+        rate: int,
     ) -> None:
         """`wanted` returns the uids of Pods that an operator releases past every limit."""
         self._pods = pods
@@ -69,28 +72,27 @@ class ReleaseLoop:
         """Plans of the services that queue."""
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
         self.queue = QueueReader(self._releaser, store, policy)
-        self._room = asyncio.Semaphore(_AT_ONCE)
-        self._releasing: dict[str, asyncio.Task[None]] = {}
-        self._failed: dict[str, tuple[GatedPod, int]] = {}
-        """Charged Pods whose gates could not be removed, and when. Until they are, no further Pod is charged."""
+        removal = RemovalReports(self._released, self._releaser.retry, self._releaser.put, reports.on_trouble)
+        self._removal = GateRemoval(store, index, gates, removal)
+        self._limit = ReleaseRateLimit(rate)
         self._retried_us = self._indexed_us = 0
 
     async def run(self) -> None:
         """Release until cancelled."""
         try:
             while True:
-                await self.round()
-                await asyncio.sleep(_ROUND_SECONDS)
+                due_us = await self.round()
+                seconds = (due_us - self._store.now_us()) / 1_000_000 if due_us is not None else _ROUND_SECONDS
+                await asyncio.sleep(min(max(seconds, _ROUND_SECONDS_MIN), _ROUND_SECONDS))
         finally:
-            for task in self._releasing.values():
-                task.cancel()
+            self._removal.cancel()
             self._reports.on_waiting({})
 
-    async def round(self) -> None:
-        """Take over what the watch shows, and release what is due."""
+    async def round(self) -> int | None:
+        """Take over what the watch shows, and release what is due; return when the next Pod may be due."""
         compiled = self._policy()
         if compiled is None:
-            return
+            return None
         if compiled is not self._compiled:
             self._compiled = compiled
             self._queued = tuple(plan for plan in compiled.plans.values() if plan.queue is not None)
@@ -100,30 +102,48 @@ class ReleaseLoop:
             await self._take_changes(compiled)
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
                 self._indexed_us = now_us
-                await self._clean_index(now_us)
+                await self._mend_index(now_us)
             if now_us - self._retried_us >= _AGAIN_SECONDS * 1_000_000:
                 # Live Pods end, grants begin, breakers close: nothing announces all of that.
                 self._retried_us = now_us
                 self._releaser.retry()
-                await self._retry_failed(compiled, now_us)
+                await self._removal.retry(now_us)
             for uid in self._wanted():
                 if uid in self._releaser:
                     await self._releaser.release(uid)
         except StoreUnavailableError as error:
             self._reports.on_trouble(str(error))
-            return
-        if not self._failed:
-            await self._releaser.step()
+            return None
+        room = min(self._limit.room(now_us), self._removal.room)
+        due_us = await self._releaser.step(room, self._removal.held)
         empty = dict.fromkeys([plan.service for plan in self._queued], 0)
         self._reports.on_waiting({**empty, **self._releaser.counts()})
+        return due_us
 
     async def _take_changes(self, compiled: CompiledPolicy) -> None:
         new, left = self._pods.take_changes()
+        try:
+            await self._forget(left, compiled)
+            await self._put(new, compiled)
+        except StoreUnavailableError:
+            self._pods.put_back(new)
+            raise
+
+    async def _forget(self, left: Iterable[str], compiled: CompiledPolicy) -> None:
+        """Remove Pods that were deleted, or whose gates were removed."""
+        by_service: dict[str, list[str]] = {}
         for uid in left:
-            await self._left(uid, compiled)
+            self._removal.gone(uid)
+            if (service := self._releaser.gone(uid)) is not None:
+                by_service.setdefault(service, []).append(uid)
+        for service, uids in by_service.items():
+            if (plan := compiled.plans.get(service)) is not None:
+                await self._index.forget(plan, uids)
+
+    async def _put(self, new: Iterable[GatedPod], compiled: CompiledPolicy) -> None:
         by_service: dict[str, list[GatedPod]] = {}
         for pod in new:
-            if pod.waiting.uid not in self._releasing and pod.waiting.uid not in self._failed:
+            if pod.waiting.uid not in self._removal:
                 by_service.setdefault(pod.waiting.service, []).append(pod)
         for service, pods in by_service.items():
             plan = compiled.plans.get(service)
@@ -141,70 +161,35 @@ class ReleaseLoop:
             await self._index.restore(plan, lost)
         return {**known, **lost}
 
-    async def _clean_index(self, now_us: int) -> None:
+    async def _mend_index(self, now_us: int) -> None:
+        """Forget Pods that were never created, and register again what the store has lost."""
         for plan in self._queued:
-            known = await self._index.waiting(plan)
-            gone = [uid for uid, at_us in known.items() if uid not in self._releaser and now_us - at_us > _UNSEEN_US]
-            await self._index.forget(plan, [uid for uid in gone if uid not in self._releasing])
-
-    async def _left(self, uid: str, compiled: CompiledPolicy) -> None:
-        """Remove a Pod that was deleted, or whose gate was removed."""
-        service = self._releaser.gone(uid)
-        plan = compiled.plans.get(service) if service is not None else None
-        if plan is not None:
-            await self._index.forget(plan, [uid])
+            known, waiting = await self._index.waiting(plan), self._releaser.times_us(plan.service)
+            old = [uid for uid, at_us in known.items() if now_us - at_us > _UNSEEN_US]
+            await self._index.forget(plan, [uid for uid in old if uid not in waiting and uid not in self._removal])
+            lost = {uid: at_us for uid, at_us in waiting.items() if uid not in known}
+            if lost:
+                await self._index.restore(plan, lost)
 
     async def _release(self, pod: GatedPod) -> None:
-        """Start to remove the gate of a charged Pod."""
-        uid = pod.waiting.uid
-        await self._room.acquire()
-        self._releasing[uid] = task = asyncio.create_task(self._remove_gate(pod))
-        task.add_done_callback(lambda _: self._releasing.pop(uid, None))
+        self._limit.spend()
+        await self._removal.start(self._plan(pod), pod)
 
-    async def _remove_gate(self, pod: GatedPod) -> None:
-        waiting, plan = pod.waiting, self._plan(pod)
-        try:
-            if await self._gates.remove(pod.namespace, pod.name, waiting.uid):
-                self._reports.on_released(waiting.service, self._waited_seconds(pod))
-            elif plan is not None:
-                await self._store.refund(plan, waiting.uid)
-                self._releaser.retry()
-            if plan is not None:
-                await self._index.forget(plan, [waiting.uid])
-        except (GateError, StoreUnavailableError) as error:
-            self._reports.on_trouble(str(error))
-            self._failed.setdefault(waiting.uid, (pod, self._store.now_us()))
-        else:
-            self._failed.pop(waiting.uid, None)
-        finally:
-            self._room.release()
-
-    async def _retry_failed(self, compiled: CompiledPolicy, now_us: int) -> None:
-        """Remove the gates again. After 30 s refund the charge, which will leave its window, and let the Pod wait."""
-        for uid, (pod, failed_us) in tuple(self._failed.items()):
-            if uid in self._releasing:
-                continue
-            if now_us - failed_us < _RESERVED_US:
-                await self._release(pod)
-                continue
-            if (plan := compiled.plans.get(pod.waiting.service)) is not None:
-                await self._store.refund(plan, uid)
-            del self._failed[uid]
-            self._releaser.put(pod)
+    def _released(self, pod: GatedPod) -> None:
+        self._reports.on_released(pod.waiting.service, self._waited_seconds(pod))
 
     async def _expire(self, pod: GatedPod) -> None:
-        """Apply whenExpired. A Pod that is kept stays gated until somebody deletes it."""
+        """Apply whenExpired. A Pod that is kept waits on."""
         plan = self._plan(pod)
-        rules = plan.queue if plan is not None else None
-        try:
-            if rules is not None and rules.when_expired is WhenExpired.DELETE:
+        if plan is not None and plan.queue is not None and plan.queue.when_expired is WhenExpired.DELETE:
+            self._limit.spend()
+            try:
                 await self._gates.delete(pod.namespace, pod.name, pod.waiting.uid)
-            if plan is not None:
                 await self._index.forget(plan, [pod.waiting.uid])
-        except (GateError, StoreUnavailableError) as error:
-            self._reports.on_trouble(str(error))
-            self._releaser.put(pod)  # expires again in the next round
-            return
+            except (GateError, StoreUnavailableError) as error:
+                self._reports.on_trouble(str(error))
+                self._removal.set_aside(pod)  # it expires again when it waits again
+                return
         self._reports.on_expired(pod.waiting.service, self._waited_seconds(pod))
 
     def _plan(self, pod: GatedPod) -> CounterPlan | None:

@@ -3,7 +3,9 @@
 import heapq
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,7 +55,7 @@ class ReleaseActions:
     release: Callable[[GatedPod], Awaitable[None]]
     """Remove the gate of a charged Pod."""
     expire: Callable[[GatedPod], Awaitable[None]]
-    """The Pod has waited for `maxWait`: apply whenExpired."""
+    """The Pod has waited for `maxWait`: apply whenExpired. One that is kept waits on, and expires only once."""
 
 
 class PodReleaser:
@@ -70,6 +72,10 @@ class PodReleaser:
         self._deadlines: list[tuple[int, str]] = []
         self._unowned: list[str] = []
         """Pods of services that the policy does not have."""
+        self._kept: set[str] = set()
+        """Pods that have waited for `maxWait`, and wait on."""
+        self._left: float = inf
+        """How many further Pods this step may release or expire."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -101,7 +107,10 @@ class PodReleaser:
             if waiting == known.waiting:
                 return
             pod = replace(pod, waiting=waiting)
+            is_kept = waiting.uid in self._kept
             self.gone(waiting.uid)
+            if is_kept:
+                self._kept.add(waiting.uid)
         is_first = not self._counts[waiting.service]
         self._pods[waiting.uid] = pod
         self._counts[waiting.service] += 1
@@ -145,6 +154,13 @@ class PodReleaser:
         plan = self._plans.get(pod.waiting.service)
         return self._orders[plan.tag].blocked_by(pod.waiting.uid) if plan is not None else None
 
+    def times_us(self, service: str) -> Mapping[str, int]:
+        """Return the waiting Pods of a service, and since when each of them waits."""
+        if not self._counts[service]:
+            return {}
+        pods = (pod.waiting for pod in self._pods.values())
+        return {pod.uid: pod.since_us for pod in pods if pod.service == service}
+
     def retry(self) -> None:
         """Try all Pods again: there may be room before the expected time."""
         for order in self._orders.values():
@@ -161,20 +177,30 @@ class PodReleaser:
 
     def _drop(self, uid: str) -> GatedPod | None:
         pod = self._pods.pop(uid, None)
+        self._kept.discard(uid)
         if pod is not None:
             self._counts[pod.waiting.service] -= 1
         return pod
 
-    async def step(self) -> int | None:
-        """Expire and release what is due; return when the next Pod may be due, None if none waits."""
-        await self._expire()
-        while self._unowned:
-            if (pod := self._drop(self._unowned.pop())) is not None:
-                await self._actions.release(pod)
+    async def step(self, most: int | None = None, held: AbstractSet[str] = frozenset()) -> int | None:
+        """Expire and release what is due; return when the next Pod may be due, None if none waits.
+
+        After `most` Pods it returns at once. The next step then begins with another queue. No Pod of the services
+        `held` is released.
+        """
+        self._left = inf if most is None else most
         for order in self._orders.values():
-            while (taken := order.take(self._now_us())) is not None:
-                if not await self._release(order, self._pods[taken.uid]):
-                    break
+            order.held = held
+        await self._expire()
+        while self._unowned and self._left > 0:
+            if (pod := self._drop(self._unowned.pop())) is not None:
+                self._left -= 1
+                await self._actions.release(pod)
+        for tag in (*self._orders,):
+            await self._release_due(self._orders[tag])
+            if self._left <= 0:
+                self._orders[tag] = self._orders.pop(tag)
+                return self._now_us()
         now_us = self._now_us()
         times = [at_us for order in self._orders.values() if (at_us := order.next_at_us(now_us)) is not None]
         return min([*times, *(at_us for at_us, _ in self._deadlines[:1])], default=None)
@@ -193,11 +219,28 @@ class PodReleaser:
         return self._store.now_us()
 
     async def _expire(self) -> None:
-        while self._deadlines and self._deadlines[0][0] <= self._now_us():
+        while self._deadlines and self._deadlines[0][0] <= self._now_us() and self._left > 0:
             _, uid = heapq.heappop(self._deadlines)
-            if (pod := self._pods.get(uid)) is not None:
+            pod = self._pods.get(uid)
+            if pod is None:
+                continue
+            if not self._is_kept(pod):
                 self.gone(uid)
-                await self._actions.expire(pod)
+                self._left -= 1
+            elif uid in self._kept:
+                continue
+            else:
+                self._kept.add(uid)
+            await self._actions.expire(pod)
+
+    def _is_kept(self, pod: GatedPod) -> bool:
+        plan = self._plans.get(pod.waiting.service)
+        return plan is None or plan.queue is None or plan.queue.when_expired is WhenExpired.KEEP
+
+    async def _release_due(self, order: ReleaseOrder) -> None:
+        while self._left > 0 and (taken := order.take(self._now_us())) is not None:
+            if not await self._release(order, self._pods[taken.uid]):
+                break
 
     async def _release(self, order: ReleaseOrder, pod: GatedPod) -> bool:
         """Charge a Pod and release it, or put it back; False if the store gives no answer."""
@@ -220,6 +263,7 @@ class PodReleaser:
             return True
         order.released(waiting.uid)
         self._drop(waiting.uid)
+        self._left -= 1
         await self._actions.release(pod)
         return True
 

@@ -1,6 +1,7 @@
 """Release order of one queue: SLA class, then turns of its services, then priority and age. Ageing lifts Pods."""
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
@@ -54,6 +55,8 @@ class ReleaseOrder:
         self._natives = dict.fromkeys(self._turns, 0)
         """For each class, how many of its own Pods were released since the last lifted one."""
         self._lanes: dict[str, dict[_LaneKey, PodLane]] = {name: {} for name in self._members}
+        self.held: AbstractSet[str] = frozenset()
+        """Services of which no Pod may be released now."""
         self._waiting: dict[str, PodLane] = {}
         self._taken: dict[str, _Taken] = {}
 
@@ -147,7 +150,7 @@ class ReleaseOrder:
 
     def _candidates(self, service: str, now_us: int) -> Iterator[_Candidate]:
         """Yield the first Pod of each lane that may be released, in the service's order."""
-        if self._members[service].is_paused:
+        if self._members[service].is_paused or service in self.held:
             return
         if any(taken.kept_for and taken.pod.service == service for taken in self._taken.values()):
             return

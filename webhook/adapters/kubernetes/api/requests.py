@@ -17,7 +17,16 @@ from webhook.adapters.kubernetes.api.objects import ApiStatus
 from webhook.support.http_timeout import socket_timeouts
 from webhook.support.redaction import without_credentials
 
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, UNPROCESSABLE, TOO_MANY = 401, 403, 404, 409, 410, 422, 429
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, UNPROCESSABLE, TOO_MANY, INTERNAL = (
+    401,
+    403,
+    404,
+    409,
+    410,
+    422,
+    429,
+    500,
+)
 # A list of 100,000 Namespaces takes 120 MB; a longer body is not from an API server.
 _BODY_BYTES_MAX = 512 << 20
 _ERROR_BYTES_MAX = 64 << 10
