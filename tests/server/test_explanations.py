@@ -7,16 +7,21 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.core.recording import RecordedShop
+from tests.core.recording import POLICY_TEXT, RecordedShop
 from tests.core.reviewing import NOW_US
+from tests.harness.policy_checks import ImmediateCheck
+from webhook.core.document import Purpose, load
 from webhook.core.reporting.record_codec import EncodedRecord
+from webhook.decisions.compiled_policies import CompiledPolicies
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.search import DecisionSearch
+from webhook.errors import NoPolicyError
 from webhook.observers import Observers
 from webhook.server.plain.decisions import decision_handler
 from webhook.server.plain.explanations import EXPLAIN, explanation_page
 from webhook.server.server import PlainServer
 
+POLICY_HASH = load(POLICY_TEXT.encode(), Purpose.REVIEW).policy.hash
 Ask = Callable[[str], Awaitable[tuple[int, Any]]]
 
 
@@ -36,8 +41,10 @@ async def ask() -> AsyncIterator[Ask]:
     await shop.create("u1")
     await shop.create("u2")
     compiled = shop.gate.compiled
-    search = DecisionSearch(Kept(shop.recorder.kept), PolicyDocuments())
-    page = explanation_page(search, {compiled.hash: compiled}.get, lambda: NOW_US)
+    documents = PolicyDocuments()
+    documents.keep(compiled.hash, POLICY_TEXT.encode())
+    search = DecisionSearch(Kept(shop.recorder.kept), documents)
+    page = explanation_page(search, CompiledPolicies(search.policy, ImmediateCheck()).get, lambda: NOW_US)
     server = PlainServer(decision_handler(search, lambda: NOW_US // 1000, {EXPLAIN: page}), Observers())
     await server.listener.start("127.0.0.1", 0)
     [(host, number)] = server.listener.addresses
@@ -61,6 +68,19 @@ async def test_denied_pod_is_explained_with_both_halves(ask: Ask, query: str) ->
     assert report["quota"][0]["freeAt"] in report["summary"]
     assert {one["half"] for one in report["rules"]} == {"mutate", "validate"}
     assert {one["half"] for one in answer["records"]} == {"mutate", "validate"}
+
+
+async def test_policy_that_is_not_available_is_named() -> None:
+    documents = PolicyDocuments()
+    documents.keep("0000000000000001", b"kind: Other")
+    search = DecisionSearch(Kept([]), documents)
+    policies = CompiledPolicies(search.policy, ImmediateCheck())
+    with pytest.raises(NoPolicyError, match="kind"):
+        await policies.get("0000000000000001")
+    with pytest.raises(NoPolicyError, match="no server keeps it any more"):
+        await policies.get("0000000000000002")
+    documents.keep(POLICY_HASH, POLICY_TEXT.encode())
+    assert (await policies.get(POLICY_HASH)).hash == POLICY_HASH
 
 
 async def test_unknown_pod_has_no_report(ask: Ask) -> None:

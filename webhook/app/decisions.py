@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.cluster import Loop, Sources
 from webhook.app.store import StoreBackend
 from webhook.app.telemetry import Telemetry
 from webhook.core.reporting.decisions_status import DecisionsStatus
+from webhook.decisions.compiled_policies import CompiledPolicies
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.ring import DecisionRing
 from webhook.decisions.search import DecisionSearch
@@ -38,7 +40,8 @@ def open_decisions(telemetry: Telemetry, sources: Sources, store: StoreBackend) 
     sources.policies.keep_document = documents.keep
     telemetry.observer.join(ring)
     search = DecisionSearch(ring, documents, store.decisions)
-    explain = explanation_page(search, sources.policies.by_hash, lambda: time.time_ns() // 1000)
+    policies = CompiledPolicies(search.policy, PolicyProcess())
+    explain = explanation_page(search, policies.get, lambda: time.time_ns() // 1000)
     handler = decision_handler(search, _now_ms, {EXPLAIN: explain})
     telemetry.metrics.watch_decision_records(lambda: {"written": 0, "dropped": ring.dropped})
     if store.decisions is None:

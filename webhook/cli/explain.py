@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.app.operations.pod_explanation import ExplainInputs, PodExplainer, open_explainer
 from webhook.cli.options.server_options import KUBECONFIG
-from webhook.core.diagnosis import Fate, Report
+from webhook.core.diagnosis import Report
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.errors import UserError
 from webhook.offline.explain_target import explain_target
@@ -83,7 +83,7 @@ def explain(  # noqa: PLR0913  one parameter an option
                     click.echo(f"\n{now}" if shown and output == "text" else now)
                     shown = now
                 if not watch:
-                    return _DENIED if report is not None and report.token is Fate.DENIED else 0
+                    return _DENIED if report is not None and report.is_denied else 0
                 await asyncio.sleep(_AGAIN_SECONDS)
                 report = await explainer.report()
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.lru_cache import LruCache
@@ -90,8 +90,8 @@ def with_changed(base: CompiledPolicy, loaded: LoadedPolicy, changed: Mapping[st
     if not changed:
         return base
     parts = {**base.parts, **changed}
-    policy = msgspec.structs.replace(base.policy, services=tuple(one.service for one in parts.values()))
-    return CompiledPolicy(LoadedPolicy(policy, base.hash, loaded.forcings, loaded.pauses), parts)
+    policy = replace(base.policy, services=tuple(one.service for one in parts.values()))
+    return CompiledPolicy(replace(loaded, policy=policy), parts)
 
 
 def breakers_open_max(policy: Policy) -> int | None:

@@ -9,7 +9,10 @@ import pytest
 from tests.decisions.records import NOW_MS, encoded
 from tests.redis_servers import RedisCluster, RedisServer
 from webhook.adapters.redis_store import RedisDecisions, open_transport
+from webhook.decisions.policy_documents import PolicyDocuments
+from webhook.decisions.writer import DecisionWriter
 from webhook.errors import StoreUnavailableError
+from webhook.ports import WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
@@ -86,3 +89,14 @@ async def test_missing_right_is_an_authentication_error(redis_server: RedisServe
             await limited.append(records(0, 1))
         assert (await limited.page("", 1)).records == []
     redis_server.cli("ACL", "DELUSER", "without")
+
+
+async def test_user_without_the_right_to_the_stream_is_told(redis_server: RedisServer) -> None:
+    redis_server.cli("ACL", "SETUSER", "no-stream", "on", ">secret", "~*", "&*", "+@all", "-xadd")
+    troubles: list[str] = []
+    async with decisions_at(redis_server.url.replace("redis://", "redis://no-stream:secret@")) as decisions:
+        writer = DecisionWriter(decisions, PolicyDocuments(), WatchReports(int, troubles.append, str))
+        writer.put(encoded(NOW_MS))
+        await writer.flush()
+    assert writer.error.startswith("authentication: ")
+    assert (troubles, writer.counts()) == ([writer.error], {"written": 0, "dropped": 1})

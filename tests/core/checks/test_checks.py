@@ -27,6 +27,7 @@ from webhook.core.checks.objects import (
 from webhook.core.checks.rights import Right, expected_rights
 from webhook.core.document.configmap import KEY, OVERRIDES_KEY, ConfigMap
 from webhook.core.kubernetes.timestamps import rfc3339
+from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.core.reporting.status import (
     ServerStatus,
     StoreServer,
@@ -112,6 +113,9 @@ def test_status_of_a_healthy_server_has_no_finding() -> None:
     assert {code for code in codes(FACTS) if "status" in CHECKS[code].needs} == set()
 
 
+NOT_PERMITTED = "authentication: NOPERM this user has no permissions to run the 'xadd' command"
+
+
 def redis(version: str, eviction_policy: str, latency_us: int) -> StoreStatus:
     return StoreStatus("redis", servers=StoreServers([StoreServer("", version, eviction_policy, latency_us)]))
 
@@ -131,6 +135,7 @@ def test_redis_as_recommended_has_no_finding() -> None:
         ("redis-evicts", {"store": redis("7.2.4", "allkeys-lru", 1000)}, "allkeys-lru"),
         ("redis-version", {"store": redis("6.0.16", "noeviction", 1000)}, "6.0.16"),
         ("redis-slow", {"store": redis("7.2.4", "noeviction", 26_000)}, "26 ms"),
+        ("decisions-not-shared", {"decisions": DecisionsStatus(9, 0, 9, NOT_PERMITTED)}, NOT_PERMITTED),
         ("serving-certificate-expired", {"certificates": {"serving": NOW_US - HOUR_US}}, "EXPIRED"),
     ],
 )
@@ -138,6 +143,11 @@ def test_fault_in_the_status_is_found(code: str, status: dict[str, Any], value: 
     facts = replace(FACTS, status=document(**status))
     assert value in values(code, facts)[0]
     assert code not in codes(FACTS)
+
+
+def test_decisions_of_a_store_that_is_away_are_no_finding_of_their_own() -> None:
+    status = document(store=StoreStatus("redis", "timeout"), decisions=DecisionsStatus(9, 0, 9, "timeout"))
+    assert values("decisions-not-shared", replace(FACTS, status=status)) == []
 
 
 def test_other_version_of_the_server_is_found() -> None:

@@ -5,12 +5,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.core.recording import OWNER, RecordedShop
-from tests.core.reviewing import REPLICA_SETS
+from tests.core.reviewing import REPLICA_SETS, policy_of
 from tests.core.strategies import Json
+from webhook.core.admission.decision import Verdict
+from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import Fate, PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
+from webhook.core.diagnosis.diagnose import denied_token
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedOwner, ReportedPod
+from webhook.core.quota import Holder
+from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.limit_record import RecordedLimit
 
 NOW_US = 1_800_000_060_000_000
 SHOP = RecordedShop()
@@ -178,6 +185,55 @@ def test_nothing_is_known_of_a_pod_without_object_and_record() -> None:
     assert diagnose(PodFacts("shop", "other", records=tuple(SHOP.recorder.records)), AROUND) is None
 
 
+# --- tokens of denials and of Pods that wait ---
+
+
+def limit(of: Holder, *, over: bool = True) -> RecordedLimit:
+    return RecordedLimit(of, "web", "", "pods", 3, 3, 1, over=over)
+
+
+@pytest.mark.parametrize(
+    ("codes", "limits", "token"),
+    [
+        (("BreakerOpen",), (), Fate.BREAKER_OPEN),
+        (("QuotaExceeded",), (limit(Holder.STANDING),), Fate.WAITING_FOR_LIVE_PODS),
+        (("QuotaExceeded",), (limit(Holder.STANDING), limit(Holder.SERVICE, over=False)), Fate.WAITING_FOR_LIVE_PODS),
+        (("QuotaExceeded",), (limit(Holder.STANDING), limit(Holder.POOL)), Fate.DENIED),
+        (("QuotaExceeded",), (), Fate.DENIED),
+        (("PlacementConflict", "BreakerOpen"), (), Fate.DENIED),
+    ],
+)
+def test_token_of_a_denial_is_by_its_first_code_and_exceeded_limits(
+    codes: tuple[str, ...], limits: tuple[RecordedLimit, ...], token: Fate
+) -> None:
+    assert denied_token(codes, limits) is token
+
+
+def waiting(when_expired: str, age_seconds: int, existing: ReportedPod | None, *more: DecisionRecord) -> str:
+    """Return the first line about a Pod whose service lets it wait for a minute, that long after its creation."""
+    rules = f"whenExceeded: Queue, queue: {{maxWait: 1m, whenExpired: {when_expired}}}"
+    quota = f"quota: {{windows: [{{window: 1m, hard: {{pods: 1}}}}], {rules}}}"
+    policy = CompiledPolicy(policy_of(f"- {{name: web, match: {{namespaces: [shop]}}, {quota}}}"))
+    admitted = next(one for one in SHOP.recorder.records if one.uid == "u1")
+    record = replace(admitted, decision=Verdict.QUEUE, policy=policy.hash)
+    now_us = int(record.at.timestamp() * 1_000_000) + age_seconds * 1_000_000
+    around = Surroundings(now_us, policies={policy.hash: policy}, in_force=policy)
+    found = diagnose(PodFacts("shop", "web-u1", pod=existing, records=(*more, record)), around)
+    assert found is not None
+    return f"{found.token}: {found.summary}"
+
+
+def test_pod_that_waited_for_too_long_has_expired() -> None:
+    gated = stored(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
+    ended = "Expired: it has waited longer than queue.maxWait, 60 s, and queue.whenExpired is"
+    assert waiting("Delete", 61, None) == f"{ended} Delete: it does not exist"
+    assert waiting("Keep", 75, gated) == f"{ended} Keep: it stays gated until it is deleted"
+    for still in (waiting("Delete", 59, None), waiting("Delete", 600, gated), waiting("Keep", 59, gated)):
+        assert still.startswith("WaitingForQuota: ")
+    released = replace(next(one for one in SHOP.recorder.records if one.uid == "u1"), operation="UPDATE")
+    assert waiting("Delete", 600, None, released).startswith("WaitingForQuota: ")
+
+
 # --- workloads ---
 
 
@@ -212,6 +268,12 @@ def test_refused_pods_of_a_workload_are_found_without_a_record() -> None:
     assert found.pods == {"Denied": 2, "Running": 1}
     assert found.admission is not None
     assert (found.admission.source, found.admission.codes) == ("event", ("QuotaExceeded",))
+
+
+def test_pods_refused_by_the_breaker_have_its_token() -> None:
+    found = workload(replica_set(2, 0, denial("BreakerOpen: service web: the breaker is open")), records=False)
+    assert f"{found.token}: {found.summary}" == "BreakerOpen: 2 of 2 Pods: service web: the breaker is open"
+    assert found.is_denied
 
 
 def test_refused_pods_of_a_workload_have_the_figures_of_their_record() -> None:

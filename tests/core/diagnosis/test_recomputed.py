@@ -4,22 +4,28 @@ import asyncio
 
 import msgspec
 from hypothesis import given
+from msgspec.structs import replace
 
 from tests.core.recording import Recorder
-from tests.core.reviewing import NOW_US
+from tests.core.reviewing import NOW_US, Gate, policy_of
 from tests.core.strategies import HASH, Json, Pair, examples, pairs
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Decision
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.diagnosis import PodFacts, Surroundings, diagnose
 from webhook.core.diagnosis.recomputed import recomputed, rule_notes
 from webhook.core.explanation import Note
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.quantity import Quantity
+from webhook.core.overrides import Override, PartialModes, overridden
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
+from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.interceptor import Interceptor
 from webhook.offline.manifests import Subject
+from webhook.offline.output.pod_report_page import report_page
 from webhook.offline.review_object import Asker, Evaluator, ReviewedObject, judge
 
 
@@ -70,3 +76,47 @@ def test_recomputed_explanation_is_that_of_review(pair: Pair) -> None:
     assert meaning(*again, rule_notes(mutate, policy)) == meaning(
         found.admission.mutated, found.admission.validated, found.notes
     )
+
+
+UNDER_OVERRIDES = """
+- name: web
+  match: {namespaces: [shop]}
+  placement: {nodeSelector: {disk: ssd}}
+  quota: {windows: [{window: 1m, hard: {pods: 1}}]}
+"""
+AUDITED = Override(
+    "web",
+    "2027-02-01T00:00:00Z",
+    "INC-1",
+    quota_factor=Quantity.parse("3"),
+    modes=PartialModes(placement=Mode.AUDIT),
+    by="alice",
+)
+
+
+async def test_decision_under_an_override_is_recomputed_by_the_policy_without_it() -> None:
+    base, recorder = policy_of(UNDER_OVERRIDES), Recorder()
+    gate = Gate(overridden(base, {"web": (AUDITED,)}), observers=[recorder])
+    decided = await gate.validate(object=gate.owned("u1", nodeSelector={"disk": "hdd"}))
+    [record] = recorder.records
+    assert decided.allowed
+    assert record.override_entries == (AUDITED,)
+    assert [one.hard for one in record.limits] == [3]
+    again = recomputed(record, CompiledPolicy(base))
+    assert (again.verdict, again.findings, again.steps) == (decided.verdict, decided.findings, decided.steps)
+    found = diagnose(PodFacts("shop", "web-u1", "u1", records=(record,)), Surroundings(NOW_US))
+    assert found is not None
+    assert found.admission is not None
+    assert found.admission.overrides == (str(AUDITED),)
+    assert f"  override  {AUDITED}" in report_page(found)
+
+
+async def test_decision_without_a_lasting_override_of_its_service_records_none() -> None:
+    recorder = Recorder()
+    entries = {
+        "other": (replace(AUDITED, service="other"),),
+        "web": (Override("web", AUDITED.until, "INC-2", reset_at="2027-01-01T00:00:00Z"),),
+    }
+    gate = Gate(overridden(policy_of(UNDER_OVERRIDES), entries), observers=[recorder])
+    await gate.validate(object=gate.owned("u1"))
+    assert [record.override_entries for record in recorder.records] == [()]

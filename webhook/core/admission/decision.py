@@ -130,6 +130,8 @@ class Decision(Struct, frozen=True):
     """The request to the store, with or without an answer; None if there was no such request."""
     pod_key: bytes = b""
     """The fields of a new Pod that policies read, encoded; empty if they were not needed in this form."""
+    overrides: str = ""
+    """The live override entries of the service, a list in JSON; empty without any."""
 
     @property
     def allowed(self) -> bool:

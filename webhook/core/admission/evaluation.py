@@ -127,15 +127,17 @@ def _note(evaluation: Evaluation, would_write: tuple[WouldWrite, ...]) -> tuple[
     return (f"{Code.WOULD_REWRITE}: {text}",)
 
 
+def _denied(evaluation: Evaluation, denial: Finding, message: str) -> ResponseStatus:
+    status = denials.status_of(denial, evaluation.service, evaluation.receipt, evaluation.request.user)
+    return ResponseStatus(status.code, status.reason, message, status.retry_after_seconds)
+
+
 def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     """Return the decision record of a finished evaluation."""
     request, pod = evaluation.request, evaluation.request.pod
     findings = tuple(evaluation.findings)
     messages = _messages(findings) if findings else _NO_MESSAGES
-    status = ALLOWED
-    if messages.denial is not None:
-        status = denials.status_of(messages.denial, evaluation.service, evaluation.receipt, request.user)
-        status = ResponseStatus(status.code, status.reason, messages.message, status.retry_after_seconds)
+    status = ALLOWED if messages.denial is None else _denied(evaluation, messages.denial, messages.message)
     verdict = evaluation.verdict or Verdict.ADMIT
     name = evaluation.service.name if evaluation.service else None
     audit = {"decision": str(verdict), "policy-hash": evaluation.compiled.hash, "client-id": client_id}
@@ -186,4 +188,5 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         tuple(evaluation.steps),
         evaluation.asked,
         evaluation.pod_key or b"",
+        evaluation.compiled.loaded.overrides.get(name, "") if name is not None else "",
     )

@@ -46,6 +46,15 @@ def redis_slow(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(place, "latency", value, remedy)
 
 
+@SECTION.check("decisions-not-shared", "decision records are written", "status", severity=Severity.WARNING)
+def decisions_not_shared(facts: ClusterFacts) -> Iterator[Observation]:
+    error = facts.status.get("decisions", {}).get("error")  # an older server of ours has none
+    if error and not facts.status["store"]["error"]:
+        is_right = error.startswith("authentication:")
+        remedy = "ACL SETUSER for its user: +xadd +xrevrange, and its keys" if is_right else "restore Redis"
+        yield Observation(facts.server, "status.decisions.error", error, f"{remedy} (docs/redis.md)")
+
+
 def _servers(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
     """Yield the servers by name; an older server of ours does not list them."""
     for server in facts.status["store"].get("servers", ()):

@@ -99,6 +99,7 @@ def reported_admission(records: AdmissionRecords, around: Surroundings) -> Admis
         degraded=records.mutate.degraded if records.mutate is not None else record.degraded,
         uncounted=record.uncounted,
         findings=tuple(f"{one.mode}: {one.code}: {one.message}" for one in _not_enforced(record)),
+        overrides=tuple(str(entry) for entry in record.override_entries),
         trace_id=record.trace_id,
     )
 

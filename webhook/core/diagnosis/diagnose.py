@@ -1,5 +1,6 @@
 """Diagnosis of one Pod: its admission by the records, and its state by the cluster."""
 
+from collections.abc import Sequence
 from dataclasses import replace as replace_dataclass
 
 import msgspec
@@ -17,7 +18,7 @@ from webhook.core.diagnosis.admission import (
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.node_fit import nodes_report
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedPod
-from webhook.core.diagnosis.pod_state import containers_of, gates_of, pod_state, scheduling_of
+from webhook.core.diagnosis.pod_state import containers_of, created_us, gates_of, pod_state, scheduling_of
 from webhook.core.diagnosis.recomputed import NotRecomputableError, recomputed, rule_notes
 from webhook.core.diagnosis.report import (
     AdmissionReport,
@@ -27,9 +28,13 @@ from webhook.core.diagnosis.report import (
     ReportSubject,
     StartReport,
 )
+from webhook.core.diagnosis.waiting import expired_gone, expired_kept
 from webhook.core.explanation import Note
 from webhook.core.explanation.trace import trace
+from webhook.core.findings import Code
 from webhook.core.policy.model import Service
+from webhook.core.quota import Holder
+from webhook.core.reporting.limit_record import RecordedLimit
 
 _MOST_EVENTS = 5
 _FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED})
@@ -50,28 +55,32 @@ def diagnose(facts: PodFacts, around: Surroundings, *, is_brief: bool = False) -
     records = admission_records(facts)
     around = replace_dataclass(around, nodes=None) if is_brief else around
     if facts.pod is None:
-        report = None if records.last is None else _of_records(records, around)
+        report = None if records.last is None else _of_records(facts, records, around)
     else:
         report = _of_pod(facts, facts.pod, records, around)
     return report if report is None or is_brief else _with_rules(report, records, around)
 
 
-def _of_records(records: AdmissionRecords, around: Surroundings) -> Report | None:
+def _of_records(facts: PodFacts, records: AdmissionRecords, around: Surroundings) -> Report | None:
     """Return the report on a Pod that was refused, or is not in the cluster."""
     admission, record = reported_admission(records, around), records.last
     if admission is None or record is None:
         return None
     owner = f"{record.owner.kind}/{record.owner.name}" if record.owner is not None else ""
     subject = ReportSubject("Pod", record.namespace, record.name, record.uid, owner)
-    token, summary = _by_decision(admission, record.namespace)
+    token, summary = _by_decision(admission, record.namespace, record.limits)
+    policy = around.policy(record.policy)
+    if token is Fate.WAITING_FOR_QUOTA and (ended := expired_gone(record, facts, policy, around.now_us)):
+        token, summary = Fate.EXPIRED, ended
     report = Report(token, summary, subject, admission=admission, unread=dict(around.unread))
     return _with_figures(report, records)
 
 
-def _by_decision(admission: AdmissionReport, namespace: str) -> tuple[Fate, str]:
+def _by_decision(admission: AdmissionReport, namespace: str, limits: Sequence[RecordedLimit] = ()) -> tuple[Fate, str]:
     match admission.decision:
         case Verdict.DENY:
-            return Fate.DENIED, admission.message
+            token = denied_token(admission.codes, limits)
+            return token, admission.message.removeprefix(f"{token}: ")
         case Verdict.EXEMPT:
             return Fate.EXEMPT, exempt_text(admission, namespace)
         case Verdict.QUEUE:
@@ -79,6 +88,15 @@ def _by_decision(admission: AdmissionReport, namespace: str) -> tuple[Fate, str]
         case Verdict.UNMATCHED:
             return Fate.UNMATCHED, "no service of the policy matches it"
     return Fate.ADMITTED, f"{admission.at} by service {admission.service}"
+
+
+def denied_token(codes: Sequence[str], limits: Sequence[RecordedLimit] = ()) -> Fate:
+    """Return the token of a denial by its first code, and by the limits that it exceeded."""
+    code = codes[0] if codes else ""
+    if code == Code.BREAKER_OPEN:
+        return Fate.BREAKER_OPEN
+    over = {one.of for one in limits if one.over}
+    return Fate.WAITING_FOR_LIVE_PODS if code == Code.QUOTA_EXCEEDED and over == {Holder.STANDING} else Fate.DENIED
 
 
 def exempt_text(admission: AdmissionReport, namespace: str) -> str:
@@ -95,6 +113,8 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
     if admission is not None and token in _FINE and admission.decision in {Verdict.EXEMPT, Verdict.UNMATCHED}:
         token, why = _by_decision(admission, facts.namespace)
         summary = f"{why}; {state.token} {summary}"
+    if token is Fate.WAITING_FOR_QUOTA and (ended := expired_kept(created_us(pod), admission, around)):
+        token, summary = Fate.EXPIRED, ended
     owners = [one for one in pod.metadata.owner_references or () if one.controller]
     owner = f"{owners[0].kind}/{owners[0].name}" if owners else ""
     warnings = sorted((one for one in facts.events if _tells_more(one)), key=lambda one: one.at, reverse=True)

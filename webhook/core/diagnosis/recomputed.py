@@ -10,8 +10,9 @@ from webhook.core.admission.decision import Decision, Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation, conclude
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
-from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.compiled_policy import CompiledPolicy, compile_services, with_changed
 from webhook.core.explanation import Note, explain
+from webhook.core.overrides import overridden
 from webhook.core.reporting.decision_record import DecisionRecord
 
 _FROM_OUTSIDE = frozenset({"quota", "breaker"})
@@ -23,11 +24,12 @@ class NotRecomputableError(Exception):
 
 
 def recomputed(record: DecisionRecord, policy: CompiledPolicy, *, is_gated: bool = False) -> Decision:
-    """Return the decision of a record with the finding of each stage. `policy` is the one that decided.
+    """Return the decision of a record with the finding of each stage.
 
+    `policy` is the one that decided, without the overrides of that time, which the record has.
     `is_gated`: the mutating half wrote the gate of the queue, which the record of the validating half shows.
     """
-    evaluation = _evaluation(record, policy)
+    evaluation = _evaluation(record, _under_overrides(policy, record))
     ownership.exempt(evaluation)
     if evaluation.verdict is None:
         ownership.find_owner(evaluation, record.namespace_labels)
@@ -40,11 +42,21 @@ def recomputed(record: DecisionRecord, policy: CompiledPolicy, *, is_gated: bool
 
 def rule_notes(record: DecisionRecord, policy: CompiledPolicy) -> tuple[Note, ...]:
     """Return what each entry of the policy did to a new Pod; `record` is of its mutating half."""
-    service = policy.services.get(record.service)
+    service = _under_overrides(policy, record).services.get(record.service)
     is_new = record.operation == "CREATE" and not record.sub_resource and not record.workload
     if service is None or not is_new or record.pod is None:
         return ()
     return explain(msgspec.json.decode(record.recorded), service, policy.hash)
+
+
+def _under_overrides(policy: CompiledPolicy, record: DecisionRecord) -> CompiledPolicy:
+    """Return the policy with the service of the record as the overrides of that time made it."""
+    entries = record.override_entries
+    if not entries or record.service not in policy.services:
+        return policy
+    loaded = overridden(policy.loaded, {record.service: entries})
+    changed = {one.service.name: one for one in compile_services(loaded, {record.service})}
+    return with_changed(policy, loaded, changed)
 
 
 def _evaluation(record: DecisionRecord, policy: CompiledPolicy) -> Evaluation:

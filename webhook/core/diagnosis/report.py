@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.decision_record import RecordedBreaker
 from webhook.core.reporting.limit_record import RecordedLimit
 
@@ -12,6 +13,12 @@ class Fate(StrEnum):
     """The token of a report, the most severe first. Of several Pods the most severe token is shown."""
 
     DENIED = "Denied"
+    BREAKER_OPEN = "BreakerOpen"
+    """Denied by the breaker."""
+    WAITING_FOR_LIVE_PODS = "WaitingForLivePods"
+    """Denied by limits on live Pods alone: its controller can create it when others have ended."""
+    EXPIRED = "Expired"
+    """It has waited in the queue for too long."""
     WAITING_FOR_QUOTA = "WaitingForQuota"
     GATED_BY_OTHERS = "GatedByOthers"
     UNSCHEDULABLE = "Unschedulable"
@@ -63,6 +70,8 @@ class AdmissionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     uncounted: bool = False
     findings: tuple[str, ...] = ()
     """Findings of concerns that are not enforced."""
+    overrides: tuple[str, ...] = ()
+    """Override entries of the service that were live."""
     trace_id: str = ""
 
 
@@ -146,3 +155,7 @@ class Report(Struct, frozen=True, rename="camel", omit_defaults=True):
     start: StartReport | None = None
     unread: dict[str, str] = {}
     """What could not be read, with the reason."""
+
+    @property
+    def is_denied(self) -> bool:
+        return self.admission is not None and self.admission.decision == Verdict.DENY

@@ -5,7 +5,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Half, Verdict
-from webhook.core.diagnosis.diagnose import diagnose
+from webhook.core.diagnosis.diagnose import denied_token, diagnose
 from webhook.core.diagnosis.facts import PodFacts, Surroundings, WorkloadFacts
 from webhook.core.diagnosis.objects import ReportedOwner
 from webhook.core.diagnosis.refusals import CreateFailure, refusal
@@ -70,7 +70,7 @@ def _of_owner(facts: WorkloadFacts, owner: ReportedOwner) -> WorkloadFacts:
 def _by_records(facts: WorkloadFacts, around: Surroundings) -> Report | None:
     """Return the report on the newest Pod of the records, if that was refused."""
     report = _newest(facts, around)
-    return report if report is not None and report.token is Fate.DENIED else None
+    return report if report is not None and report.is_denied else None
 
 
 def _newest(facts: WorkloadFacts, around: Surroundings) -> Report | None:
@@ -92,4 +92,6 @@ def _by_refusal(facts: WorkloadFacts, owner: ReportedOwner, found: CreateFailure
     subject = ReportSubject(
         "Pod", facts.namespace, f"{owner.metadata.name}-", owner=f"{owner.kind}/{owner.metadata.name}"
     )
-    return Report(Fate.DENIED, f"{found.by}{found.message}", subject, admission=admission, unread=dict(around.unread))
+    token = denied_token(admission.codes)
+    text = f"{found.by}{found.message.removeprefix(f'{token}: ')}"
+    return Report(token, text, subject, admission=admission, unread=dict(around.unread))

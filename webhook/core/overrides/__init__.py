@@ -17,6 +17,7 @@ from webhook.core.overrides.entry import (
     QueueState,
     QuotaReset,
     ReleasedPod,
+    of_json,
 )
 from webhook.core.overrides.merging import combined, merged
 
@@ -33,6 +34,7 @@ __all__ = [
     "breaker_resets",
     "combined",
     "merged",
+    "of_json",
     "overridden",
     "released_uids",
     "remarks",

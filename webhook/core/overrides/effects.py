@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from webhook.core.breaker import Forcing, State
 from webhook.core.kubernetes.quantity import Duration, Quantity
-from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes, QueueState
+from webhook.core.overrides.entry import ManualBreakerState, Override, PartialModes, QueueState, in_json
 from webhook.core.overrides.merging import combined
 from webhook.core.policy.model import LoadedPolicy, Modes, Policy, QueuePause, Service
 from webhook.core.policy_spec import Mode, Quota, Window
@@ -56,7 +56,8 @@ def overridden(loaded: LoadedPolicy, entries: Mapping[str, tuple[Override, ...]]
         for entry in entries.get(service.name, ())
         if entry.queue is QueueState.PAUSED
     }
-    return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings, pauses)
+    written = {one.name: in_json(entries[one.name]) for one in policy.services if one.name in entries}
+    return LoadedPolicy(replace(policy, services=services), loaded.hash, forcings, pauses, written)
 
 
 def resets(entries: Iterable[Override], now_us: int) -> tuple[WindowReset, ...]:

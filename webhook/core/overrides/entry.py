@@ -1,13 +1,14 @@
 """Override: one entry of the overrides document, with the changes to a service, the end and the reason."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
 import yaml
 from msgspec import Meta, Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
-from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.kubernetes.quantity import Duration, Quantity, from_plain
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.kubernetes.types import format_of
 from webhook.core.policy_spec import Choice, Mode
@@ -129,6 +130,21 @@ class Override(Struct, frozen=True, rename="camel"):
         text: str = yaml.safe_dump(done, default_flow_style=True, sort_keys=False, allow_unicode=True, width=_WIDEST)
         by = f" (by {self.by})" if self.by else ""
         return f"{text.strip()[1:-1]} until {self.until}: {self.reason}{by}"
+
+
+def in_json(entries: Sequence[Override]) -> str:
+    """Return the entries that change the service, as a list in JSON without absent fields; "" if none does.
+
+    Resets and releases change counters and single Pods.
+    """
+    states = [replace(entry, quota_reset=None, reset_at=None, release_pods=()) for entry in entries]
+    lasting = [entry.plain() for entry in states if entry.things]
+    return msgspec.json.encode(lasting).decode() if lasting else ""
+
+
+def of_json(text: bytes) -> tuple[Override, ...]:
+    """Return the entries of such a list. Raises msgspec.MsgspecError."""
+    return msgspec.json.decode(text, type=tuple[Override, ...], dec_hook=from_plain)
 
 
 def _seconds(window: Duration) -> str:

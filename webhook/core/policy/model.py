@@ -154,10 +154,12 @@ class QueuePause(Struct, frozen=True):
 class LoadedPolicy(Struct, frozen=True):
     """A valid policy with its hash: the first 16 hex digits of the SHA-256 of its raw bytes.
 
-    `forcings` and `pauses`: manual states of breakers and queues by service, from overrides.
+    From overrides, by service: `forcings` and `pauses` are manual states of breakers and queues, `overrides` the live
+    entries that change the service, a list in JSON.
     """
 
     policy: Policy
     hash: str
     forcings: Mapping[str, Forcing] = {}
     pauses: Mapping[str, QueuePause] = {}
+    overrides: Mapping[str, str] = {}

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.overrides import Override, of_json
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.pod_record import controlling_owner
 
 ABSENT = Raw(b"null")
-"""No recorded Pod."""
+"""Nothing is recorded."""
 
 
 class RecordedController(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -89,6 +90,12 @@ class DecisionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="
     """The Pod as the request had it, without the name and uid that the record has."""
     recorded_old: Raw = ABSENT
     """The Pod before an UPDATE, in the same form."""
+    overrides: Raw = ABSENT
+    """The live override entries of the service."""
+
+    @property
+    def override_entries(self) -> tuple[Override, ...]:
+        return () if self.overrides == ABSENT else of_json(bytes(self.overrides))
 
     @property
     def is_denied(self) -> bool:

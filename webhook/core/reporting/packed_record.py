@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from webhook.core.admission.decision import Decision, Finding, Half, Verdict
 from webhook.core.admission.messages.denials import utc
@@ -16,6 +16,7 @@ from webhook.core.admission.review import Request
 from webhook.core.breaker import BreakerView
 from webhook.core.kubernetes.admission_response import ALLOWED
 from webhook.core.reporting.decision_record import (
+    ABSENT,
     DecisionRecord,
     RecordedBreaker,
     RecordedController,
@@ -77,6 +78,7 @@ class PackedRecord(RecordHead, frozen=True, gc=False, array_like=True):
     ends_ns: tuple[int, ...]
     trace_id: str
     namespace_labels: Mapping[str, str]
+    overrides: str = ""
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -131,6 +133,7 @@ def packed(
             origin.ends_ns,
             origin.trace_id,
             namespace_labels or _NO_LABELS,
+            decision.overrides,
         )
     )
 
@@ -166,6 +169,9 @@ def unpacked(raw: bytes) -> DecisionRecord:
         _durations(one.stages, one.ends_ns),
         one.trace_id,
         one.namespace_labels,
+        ABSENT,  # recorded
+        ABSENT,  # recorded_old
+        Raw(one.overrides.encode()) if one.overrides else ABSENT,
     )
 
 

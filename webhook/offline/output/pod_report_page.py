@@ -13,7 +13,7 @@ from webhook.support.sanitize import printable
 
 _COLUMN = 12
 _MOST_FIELDS = 6
-_BAD = frozenset({Fate.DENIED, Fate.FAILED, Fate.UNSCHEDULABLE})
+_BAD = frozenset({Fate.DENIED, Fate.BREAKER_OPEN, Fate.EXPIRED, Fate.FAILED, Fate.UNSCHEDULABLE})
 _FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED, Fate.EXEMPT, Fate.UNMATCHED, Fate.ADMITTED})
 _SOURCES = {
     "pod": "by its label and annotation; no record of the review was found",
@@ -71,6 +71,8 @@ def _admission(report: Report) -> Iterator[tuple[str, str]]:
         yield "  message", admission.message
     for text in admission.findings:
         yield "  finding", text
+    for text in admission.overrides:
+        yield "  override", text
     for limit in report.quota:
         yield "  quota", limit_text(limit)
     breaker = report.breaker

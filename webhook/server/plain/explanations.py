@@ -1,6 +1,6 @@
 """Page of the decision port that explains one Pod, or the newest of a controller, by the records alone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 
 import msgspec
@@ -10,26 +10,31 @@ from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts
 from webhook.core.reporting.decision_query import DecisionQuery
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.decisions.search import DecisionSearch
+from webhook.errors import NoPolicyError
 from webhook.server.http_messages import JSON, HttpResponse
 from webhook.server.plain.decisions import Page
 
 EXPLAIN = "/api/v1/explain"
 _PARAMETERS = ("namespace", "name", "uid", "owner")
 _LIMIT = 200
+_POLICIES_MAX = 3
 
-PolicyByHash = Callable[[str], CompiledPolicy | None]
-"""Returns a policy that this server has in memory."""
+PolicyByHash = Callable[[str], Awaitable[CompiledPolicy]]
+"""Returns a policy without overrides. NoPolicyError: the reason why it is not available."""
 
 
 def explanation_page(search: DecisionSearch, policy: PolicyByHash, now_us: Callable[[], int]) -> Page:
-    """Return the page. It compiles no policy: that would delay reviews. `podgate explain` does, on its own machine."""
+    """Return the page. It needs the policies of the newest records only."""
 
     async def explain(parameters: Mapping[str, str]) -> HttpResponse:
         asked = _asked(parameters)
         records = await _records(search, asked)
-        hashes = list(dict.fromkeys(one.policy for one in records))
-        known = {one: found for one in hashes if (found := policy(one)) is not None}
-        unread = {f"policy {one}": "not in the memory of this server" for one in hashes if one not in known}
+        known, unread = dict[str, CompiledPolicy](), dict[str, str]()
+        for one in list(dict.fromkeys(record.policy for record in records if record.policy))[:_POLICIES_MAX]:
+            try:
+                known[one] = await policy(one)
+            except NoPolicyError as error:
+                unread[f"policy {one}"] = str(error)
         report = _report(asked, records, Surroundings(now_us(), known, unread=unread))
         return HttpResponse(HTTPStatus.OK, msgspec.json.encode({"report": report, "records": records}), JSON)
 
