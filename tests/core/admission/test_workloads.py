@@ -412,6 +412,45 @@ async def test_labels_that_a_controller_adds_select_the_owner(
     assert len(denials) == (1 if expected is UNOWNED else 0), "a warning claims a denial only if it is certain"
 
 
+OF_KINDS = """
+- name: asks
+  match: {{namespaces: [shop], ownerKinds: [{}]}}
+  placement: {{schedulerName: podgate-scheduler}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("resource", "kind"),
+    [
+        ("deployments", "Deployment"),
+        ("replicasets", "ReplicaSet"),
+        ("statefulsets", "StatefulSet"),
+        ("jobs", "Job"),
+        ("cronjobs", "Job"),
+        ("replicationcontrollers", "ReplicationController"),
+    ],
+)
+async def test_template_is_matched_by_the_kind_that_its_pods_will_have(resource: str, kind: str) -> None:
+    group = {"replicationcontrollers": "", "jobs": "batch", "cronjobs": "batch"}.get(resource, "apps")
+    others = {"Deployment", "ReplicaSet", "StatefulSet", "Job", "ReplicationController"} - {kind}
+    asked = request(template(schedulerName="theirs"), group, resource)
+    for kinds, service in ((kind, "asks"), (", ".join(sorted(others)), None)):
+        decision = await Gate(policy_of(OF_KINDS.format(kinds))).validate(**asked)
+        assert decision.service == service
+        assert bool(decision.warnings) == (service is not None)
+
+
+async def test_pod_of_an_owner_kind_is_one_of_the_controller_and_no_forged_one() -> None:
+    gate = Gate(policy_of(OF_KINDS.format("Job")))
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    claimed = pod({"app": "web"})
+    claimed["metadata"]["ownerReferences"] = [job]
+    users = {"system:serviceaccount:kube-system:job-controller": "asks", "alice": None}
+    for user, service in users.items():
+        decision = await gate.mutate(object=claimed, userInfo={"username": user})
+        assert (decision.service, bool(decision.patch)) == (service, service is not None)
+
+
 @pytest.mark.parametrize(
     ("operator", "expected"), [("Exists", OWNED), ("DoesNotExist", UNOWNED), ("NotIn", DEPENDS), ("In", DEPENDS)]
 )

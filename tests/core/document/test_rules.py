@@ -61,6 +61,8 @@ SHADOWED = [
     ('{namespaces: ["*-a"]}', '{namespaces: [b-a, "*b-a"]}'),
     ("{anyNamespace: true}", "{namespaceSelector: {matchLabels: {x: y}}}"),
     ("{anyNamespace: true}", "{anyNamespace: true}"),
+    ("{namespaces: [a]}", "{namespaces: [a], ownerKinds: [Job]}"),
+    ("{namespaces: [a], ownerKinds: [Job, Deployment]}", "{namespaces: [a], ownerKinds: [Job]}"),
     (
         "{namespaces: [a], podSelector: {matchExpressions: [{key: k, operator: Exists}]}}",
         "{namespaces: [a], podSelector: {matchLabels: {k: v}}}",
@@ -81,6 +83,8 @@ SHADOWED = [
 REACHABLE = [
     ("{namespaces: [a]}", "{namespaces: [a, b]}"),
     ("{namespaces: [a]}", '{namespaces: ["a*"]}'),
+    ("{namespaces: [a], ownerKinds: [Job]}", "{namespaces: [a], ownerKinds: [Job, Deployment]}"),
+    ("{namespaces: [a], ownerKinds: [Job]}", "{namespaces: [a]}"),
     ("{namespaces: [a]}", "{anyNamespace: true}"),
     ('{namespaces: ["a*"]}', '{namespaces: ["*a"]}'),
     ('{namespaces: ["*b-a"]}', '{namespaces: ["*-a"]}'),
@@ -113,6 +117,14 @@ def test_service_shadowed_by_an_earlier_match_is_an_error(first: str, second: st
 @pytest.mark.parametrize(("first", "second"), REACHABLE)
 def test_service_that_can_own_a_pod_is_valid(first: str, second: str) -> None:
     assert problems(two_services(first, second)) == []
+
+
+def test_daemon_sets_are_an_owner_kind_only_if_they_are_not_exempt() -> None:
+    services = "services:\n- name: a\n  match: {namespaces: [a], ownerKinds: [DaemonSet]}\n"
+    [line] = problems(HEAD + services)
+    where = "5:41: services[0].match.ownerKinds[0]: DaemonSet: "
+    assert line == f"{where}Pods of DaemonSets are exempt: remove it, or write exemptions.daemonSets: false"
+    assert problems(HEAD + "exemptions: {daemonSets: false}\n" + services) == []
 
 
 def test_rule_is_not_checked_if_one_of_its_own_fields_is_wrong() -> None:

@@ -62,6 +62,30 @@ def test_pod_without_a_label_belongs_to_the_first_matching_service() -> None:
     assert owner_of(pod("u", labels={}, namespace="elsewhere")) is None
 
 
+KINDS = """
+- name: jobs
+  match: {namespaces: [shop], ownerKinds: [Job]}
+- name: rest
+  match: {namespaces: [shop]}
+"""
+
+
+def test_owner_kind_of_a_watched_pod_is_sure_only_with_the_label() -> None:
+    jobs = (OwnerReference(kind="Job", name="j", uid="u", controller=True),)
+
+    def found(labels: dict[str, str], owners: tuple[OwnerReference, ...] = ()) -> tuple[str, bool]:
+        watched = pod("u", labels=labels)
+        watched = replace(watched, metadata=replace(watched.metadata, owner_references=owners))
+        owned_pod = owned(watched, compiled(KINDS), {})
+        assert owned_pod is not None
+        return owned_pod.service, owned_pod.is_sure
+
+    assert found({LABEL: "jobs"}, jobs) == ("jobs", True)
+    assert found({}, jobs) == ("jobs", False), "a tenant may have written the owner while no webhook was called"
+    assert found({LABEL: "jobs"}) == ("jobs", False)
+    assert found({}) == ("rest", True)
+
+
 def test_namespace_labels_select_the_owner() -> None:
     assert owner_of(pod("u", labels={}, namespace="x"), tier="prod") == ("prod", True)
     assert owner_of(pod("u", labels={LABEL: "prod"}, namespace="x"), tier="prod") == ("prod", True)

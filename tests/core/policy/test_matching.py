@@ -8,6 +8,7 @@ import pytest
 from tests.core.strategies import Json
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, exemption
 from webhook.core.admission.review import Request
+from webhook.core.kubernetes.controllers import owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector
@@ -48,11 +49,58 @@ def test_the_first_matching_service_of_the_list_owns_the_pod() -> None:
         ("pay-*", "pay", False),
         ("pay*", "pay", True),
         ("pay-*", "xpay-eu", False),
+        ("*-eu", "pay-eu", True),
+        ("*-eu", "-eu", True),
+        ("*-eu", "eu", False),
+        ("*-eu", "pay-eu-1", False),
         ("*", "anything", True),
     ],
 )
-def test_namespaces_are_exact_or_end_in_one_star(pattern: str, namespace: str, fits: bool) -> None:  # noqa: FBT001
+def test_namespaces_are_exact_or_have_one_star_at_an_end(pattern: str, namespace: str, fits: bool) -> None:  # noqa: FBT001
     assert (owner(matcher(service("s", namespaces=[pattern])), namespace) == "s") is fits
+
+
+def controlled(kind: str, name: str, **labels: str) -> Pod:
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": True}
+    return msgspec.convert({"metadata": {"ownerReferences": [owner], "labels": labels}, "spec": {}}, Pod)
+
+
+BY = "system:serviceaccount:kube-system:{}-controller"
+HASH = {"pod-template-hash": "7d4b6c9f5d"}
+BARE = msgspec.convert({"metadata": {"labels": HASH}, "spec": {}}, Pod)
+
+
+@pytest.mark.parametrize(
+    ("user", "pod", "kind"),
+    [
+        (BY.format("replicaset"), controlled("ReplicaSet", "web-7d4b6c9f5d", **HASH), "Deployment"),
+        (BY.format("replicaset"), controlled("ReplicaSet", "web", **HASH), "ReplicaSet"),
+        (BY.format("replicaset"), controlled("ReplicaSet", "web-7d4b6c9f5d"), "ReplicaSet"),
+        (BY.format("statefulset"), controlled("StatefulSet", "db"), "StatefulSet"),
+        (BY.format("job"), controlled("Job", "backup-29012345"), "Job"),
+        (BY.format("daemon-set"), controlled("DaemonSet", "agent"), "DaemonSet"),
+        (BY.format("replication"), controlled("ReplicationController", "old"), "ReplicationController"),
+        ("system:kube-controller-manager", controlled("Job", "backup"), "Job"),
+        # nobody else is believed, whatever the Pod says
+        ("alice", controlled("ReplicaSet", "web-7d4b6c9f5d", **HASH), ""),
+        ("system:serviceaccount:kube-system:other", controlled("Job", "backup"), ""),
+        ("system:serviceaccount:shop:job-controller", controlled("Job", "backup"), ""),
+        (BY.format("replicaset"), BARE, ""),
+    ],
+)
+def test_owner_kind_is_that_of_the_controller_that_creates_the_pod(user: str, pod: Pod, kind: str) -> None:
+    assert owner_kind(user, pod) == kind
+    ordered = matcher(
+        service("of-kinds", namespaces=["a"], ownerKinds=["Deployment", "Job"]), service("rest", namespaces=["a"])
+    )
+    found = ordered.owner("a", {}, {}, owner_kind(user, pod))
+    assert found is not None
+    assert found.name == ("of-kinds" if kind in {"Deployment", "Job"} else "rest")
+
+
+def test_unknown_owner_kind_may_be_any() -> None:
+    found = matcher(service("jobs", namespaces=["a"], ownerKinds=["Job"])).owner("a", {}, {}, None)
+    assert found is not None
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,14 @@ patterns = st.lists(st.sampled_from(["a", "ab", "a*", "b", "*b", "*"]), min_size
 matches = st.builds(
     lambda where, more: {**where, **more},
     st.one_of(st.just({"anyNamespace": True}), st.fixed_dictionaries({"namespaces": patterns})),
-    st.fixed_dictionaries({}, optional={"podSelector": selectors, "namespaceSelector": selectors}),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "podSelector": selectors,
+            "namespaceSelector": selectors,
+            "ownerKinds": st.sampled_from([["Job"], ["Job", "StatefulSet"]]),
+        },
+    ),
 )
 modes = st.one_of(
     st.just({}),
@@ -93,6 +100,7 @@ def loaded(*services: Json, **more: Any) -> LoadedPolicy:
     return LoadedPolicy(msgspec.convert(document, Policy, dec_hook=lambda kind, text: kind.parse(str(text))), HASH)
 
 
+CONTROLLER = "system:kube-controller-manager"
 policies = st.builds(
     lambda services, unmatched: loaded(*services, unmatched=unmatched),
     st.lists(services, min_size=1, max_size=5),
@@ -117,14 +125,17 @@ fields = st.fixed_dictionaries(
     },
 )
 pods = st.builds(
-    lambda labels, annotations, spec: {
+    lambda labels, annotations, owners, spec: {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "p", "labels": labels, "annotations": annotations},
+        "metadata": {"name": "p", "labels": labels, "annotations": annotations, "ownerReferences": owners},
         "spec": {"containers": [{"name": "c"}], **spec},
     },
     labels,
     annotations,
+    st.sampled_from(
+        [[], [], *([{"kind": kind, "name": "w", "uid": "u", "controller": True}] for kind in ("Job", "ReplicaSet"))]
+    ),
     fields,
 )
 namespaces = st.tuples(
@@ -133,10 +144,15 @@ namespaces = st.tuples(
 Namespace = tuple[str, dict[str, str]]
 
 
+def user_of(pod: Json) -> str:
+    """Return who creates a Pod: a controller, if it has an owner."""
+    return CONTROLLER if pod["metadata"].get("ownerReferences") else ALICE
+
+
 def is_called(configuration: Json, pod: Json, namespace: Namespace, operation: str = "CREATE") -> bool:
     """Evaluate the webhooks of Pods as the API server does; at most one may match."""
     name, its_labels = namespace
-    request = {"namespace": name, "operation": operation, "userInfo": {"username": ALICE}}
+    request = {"namespace": name, "operation": operation, "userInfo": {"username": user_of(pod)}}
     matching = [
         webhook["name"]
         for webhook in configuration["webhooks"]
@@ -159,7 +175,8 @@ def decided(policy: LoadedPolicy, half: Half, pod: Json, namespace: Namespace) -
     interceptor = Interceptor(FixedPolicy(policy, clock), store, FixedNamespaces({name: its_labels}), Observers())
     if half is Half.VALIDATE:
         pod = {**pod, "metadata": {**pod["metadata"], "uid": "u1"}}
-    answer = asyncio.run(interceptor.review(half, body(object=pod, namespace=name)))
+    user = {"username": user_of(pod)}
+    answer = asyncio.run(interceptor.review(half, body(object=pod, namespace=name, userInfo=user)))
     return answer.decision, store
 
 
@@ -177,7 +194,8 @@ def test_nothing_is_written_into_a_pod_whose_mutating_call_is_left_out(
     decision, _ = decided(policy, Half.MUTATE, pod, namespace)
     if not called:
         assert (decision.patch, decision.warnings, decision.findings, decision.would_degrade) == ((), (), (), False)
-    reads_names_only = all(one.match.namespace_selector is None for one in policy.policy.services)
+    matches = [one.match for one in policy.policy.services]
+    reads_names_only = not any(one.namespace_selector is not None or one.owner_kinds for one in matches)
     if reads_names_only and OUR_LABEL not in pod["metadata"]["labels"]:
         assert called is bool(decision.patch), "a call is left out wherever nothing is written"
 

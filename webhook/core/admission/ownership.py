@@ -6,6 +6,7 @@ from webhook.core.admission import exemptions, mutation, queueing, validation
 from webhook.core.admission.decision import Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.findings import Code
+from webhook.core.kubernetes.controllers import claimed_owner_kind
 from webhook.core.kubernetes.unresolved_labels import RESOLVED
 from webhook.core.patch import NO_PATCH
 from webhook.core.policy.matching import NAME_LABEL
@@ -45,7 +46,8 @@ def needs_namespace_labels(evaluation: Evaluation) -> bool:
     is_strict = evaluation.compiled.policy.unmatched is not Unmatched.ADMIT
     workload = evaluation.request.workload
     unresolved = RESOLVED if workload is None else workload.unresolved
-    return matcher.labels_decide(namespace, evaluation.pod.labels, to_be_named=is_strict, unresolved=unresolved)
+    kind = evaluation.request.owner_kind
+    return matcher.labels_decide(namespace, evaluation.pod.labels, kind, to_be_named=is_strict, unresolved=unresolved)
 
 
 def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
@@ -57,7 +59,8 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
     else:
         # With too many labels to read, the first service that may own Pods of the namespace owns the Pod.
         own_labels = None if _has_unread_labels(evaluation) else evaluation.pod.labels
-        evaluation.service = evaluation.compiled.matcher.owner(request.namespace, labels, own_labels)
+        matcher = evaluation.compiled.matcher
+        evaluation.service = matcher.owner(request.namespace, labels, own_labels, request.owner_kind)
     if evaluation.service is not None:
         return evaluation.note("own", f"service {evaluation.service.name}")
     return _unmatched(evaluation, labels)
@@ -71,7 +74,8 @@ def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Ser
     """Return the service that the immutable label names; without one, the service that matches today.
 
     CREATE removes the label from a Pod of no service. A label written while the webhook was down counts only if its
-    service may own Pods in the namespace: otherwise a resize could charge another namespace's service.
+    service may own Pods in the namespace: otherwise a resize could charge another namespace's service. Who created the
+    Pod is not known any more, so that ownerKinds go by its ownerReferences.
     """
     request = evaluation.request
     old = request.old_pod or evaluation.pod
@@ -79,7 +83,8 @@ def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Ser
         service = evaluation.compiled.owner_by_label(pod, request.namespace, labels)
         if service is not None:
             return service
-    return evaluation.compiled.matcher.owner(request.namespace, labels, old.labels)
+    kind = None if request.excess is not None else claimed_owner_kind(old.metadata.owner_references, old.labels)
+    return evaluation.compiled.matcher.owner(request.namespace, labels, old.labels, kind)
 
 
 def _unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None:

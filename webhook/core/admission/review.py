@@ -18,6 +18,7 @@ from webhook.core.kubernetes.admission_request import (
     request_of,
 )
 from webhook.core.kubernetes.admission_response import respond
+from webhook.core.kubernetes.controllers import owner_kind
 from webhook.core.kubernetes.oversized_pod import OversizedPodDecoder
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_size import OversizedPod
@@ -50,13 +51,15 @@ class _PodEnvelope(ReviewHead, frozen=True, gc=False, rename="camel"):
 class WorkloadRequest(Struct, frozen=True, gc=False):
     """A request about a workload object, whose Pods do not exist yet.
 
-    `unresolved`: labels of its Pods whose value is not known yet, or differs between Pods.
+    `unresolved`: labels of its Pods whose value is not known yet, or differs between Pods. `kind`: of the workload that
+    its Pods will belong to.
     """
 
     name: str
     operation: str
     user: str
     unresolved: UnresolvedLabels = RESOLVED
+    kind: str = ""
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -77,6 +80,13 @@ class Request(Struct, frozen=True, gc=False):
     old_pod: Pod | None
     workload: WorkloadRequest | None = None
     excess: OversizedPod | None = None
+
+    @property
+    def owner_kind(self) -> str | None:
+        """The kind of a new Pod's workload, "" for none, None if it was not decoded."""
+        if self.workload is not None:
+            return self.workload.kind
+        return None if self.excess is not None or self.pod is None else owner_kind(self.user, self.pod)
 
 
 _pod_envelope = msgspec.json.Decoder(_PodEnvelope)
@@ -159,7 +169,9 @@ def _of_template(request: RawRequest) -> Request | None:
         dry_run=bool(request.dry_run),
         pod=made.pod,
         old_pod=None,
-        workload=WorkloadRequest(made.owner, request.operation, request.user_info.username, made.unresolved),
+        workload=WorkloadRequest(
+            made.owner, request.operation, request.user_info.username, made.unresolved, source.owner_kind
+        ),
     )
 
 

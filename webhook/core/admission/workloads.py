@@ -48,7 +48,7 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
     namespace = evaluation.request.namespace
     labels = {NAME_LABEL: namespace, **namespace_labels}
     found = evaluation.compiled.matcher.possible_owners(
-        namespace, labels, evaluation.pod.labels, _workload(evaluation).unresolved
+        namespace, labels, evaluation.pod.labels, _workload(evaluation).unresolved, _workload(evaluation).kind
     )
     if len(found) == 1:
         return ownership.find_owner(evaluation, namespace_labels)

@@ -11,6 +11,7 @@ from webhook.core.checks.webhook_fields import RENDER
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.installation.diagnosis import FLAG, remedy
 from webhook.core.installation.probe import PodProbe, failed_call, is_denied_by_podgate, pod_probes
+from webhook.core.kubernetes.controllers import claimed_owner_kind
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.policy.matching import Matcher
 
@@ -146,7 +147,8 @@ def _owned_pods(facts: ClusterFacts) -> dict[str, list[PodObject]]:
         made_by_daemon_set = any(one.kind == "DaemonSet" for one in pod.metadata.owner_references or ())
         if namespace not in facts.owners or (made_by_daemon_set and exempt.daemon_sets):
             continue
-        owner = matcher.owner(namespace, labels[namespace], pod.labels)
+        kind = claimed_owner_kind(pod.metadata.owner_references, pod.labels)
+        owner = matcher.owner(namespace, labels[namespace], pod.labels, kind)
         if owner is not None and not owner.modes.all_disabled():
             found.setdefault(namespace, []).append(pod)
     return found

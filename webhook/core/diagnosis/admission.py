@@ -14,6 +14,7 @@ from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.objects import ReportedPod
 from webhook.core.diagnosis.report import AdmissionReport, RewrittenField
 from webhook.core.explanation import Act, Note
+from webhook.core.kubernetes.controllers import claimed_owner_kind
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import tokens_of
 from webhook.core.placement import SERVICE_LABEL
@@ -129,7 +130,8 @@ def admission_without_record(pod: ReportedPod, namespace: str, around: Surroundi
     if exemption:
         return AdmissionReport("policy", Verdict.EXEMPT, policy=policy.hash, exemption=exemption)
     labels = {NAME_LABEL: namespace, **around.namespace_labels}
-    owner = policy.matcher.owner(namespace, labels, pod.metadata.labels or {})
+    kind = claimed_owner_kind(pod.metadata.owner_references, pod.metadata.labels)
+    owner = policy.matcher.owner(namespace, labels, pod.metadata.labels or {}, kind)
     if owner is None:
         return AdmissionReport("policy", Verdict.UNMATCHED, policy=policy.hash)
     return None
@@ -159,6 +161,7 @@ def why_service(policy: CompiledPolicy | None, service: str) -> str:
         parts.append(f"namespaceSelector {of_selector(match.namespace_selector).removeprefix('for Pods of ')}")
     if match.pod_selector is not None:
         parts.append(f"podSelector {of_selector(match.pod_selector).removeprefix('for Pods of ')}")
+    parts += [f"ownerKinds {', '.join(match.owner_kinds)}"] if match.owner_kinds else []
     return f"services[{place}]: {'; '.join(parts)}"
 
 

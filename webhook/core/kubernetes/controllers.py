@@ -1,5 +1,7 @@
 """Owning controllers of Pods, trusted only if a Kubernetes controller made the request."""
 
+from collections.abc import Iterable, Mapping
+
 from webhook.core.kubernetes.pod import OwnerReference, Pod
 
 # Only these users are trusted with ownerReferences: a tenant can write them too.
@@ -11,6 +13,7 @@ _KUBE_CONTROLLERS = frozenset(
     }
 )
 
+_TEMPLATE_HASH = "pod-template-hash"
 CONTROLLER = "controller:"
 """Prefix of a source of quota events and failures that is a controller; its uid follows."""
 
@@ -23,6 +26,26 @@ def owning_controller(user: str, pod: Pod) -> OwnerReference | None:
         if reference.controller:
             return reference
     return None
+
+
+def owner_kind(user: str, pod: Pod) -> str:
+    """Return the kind of the workload whose controller creates a Pod, "" if `user` is not a Kubernetes controller."""
+    owner = owning_controller(user, pod)
+    return "" if owner is None else _kind(owner, pod.labels)
+
+
+def claimed_owner_kind(references: Iterable[OwnerReference] | None, labels: Mapping[str, str] | None) -> str:
+    """Return the kind of the workload that an existing Pod names as its controller. A tenant can write it."""
+    owner = next((one for one in references or () if one.controller), None)
+    return "" if owner is None else _kind(owner, labels or {})
+
+
+def _kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:
+    """Return the owner's kind; a ReplicaSet is its Deployment's if its name ends with the label that those write."""
+    of_template = labels.get(_TEMPLATE_HASH, "")
+    if owner.kind == "ReplicaSet" and of_template and owner.name.endswith(f"-{of_template}"):
+        return "Deployment"
+    return owner.kind
 
 
 def controller_source(pod: Pod) -> str:

@@ -22,6 +22,11 @@ class WorkloadKind(NamedTuple):
         return f"{kind}.{self.group}" if self.group else kind
 
     @property
+    def owner_kind(self) -> str:
+        """The kind that the Pods are said to belong to: a CronJob's are those of its Jobs."""
+        return "Job" if self.kind == "CronJob" else self.kind
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/v1" if self.group else "v1"
 

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from webhook.core.admission.exemptions import is_exempt_namespace, is_exempt_runtime_class
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.controllers import claimed_owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.placement import SERVICE_LABEL
+from webhook.core.policy.model import Service
 from webhook.core.quota import Cost, CounterPlan, Sighting, pod_cost
 
 FOREVER_US = 2**63 - 1
@@ -61,10 +63,11 @@ def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str
     labels = {"kubernetes.io/metadata.name": namespace, **namespace_labels}
     service, is_labelled = compiled.owner_by_label(pod, namespace, labels), True
     if service is None:
-        service, is_labelled = compiled.matcher.owner(namespace, labels, pod.labels), False
+        kind = claimed_owner_kind(pod.metadata.owner_references, pod.labels)
+        service, is_labelled = compiled.matcher.owner(namespace, labels, pod.labels, kind), False
     if service is None:
         return None
-    is_sure = selects(service.match.pod_selector, pod.labels) and not _looks_exempt(pod, compiled, is_labelled)
+    is_sure = _is_selected(pod, service, is_labelled) and not _looks_exempt(pod, compiled, is_labelled)
     is_gated = any(gate.name.startswith(_GATES) for gate in pod.spec.scheduling_gates or ())
     return Owned(
         service.name,
@@ -76,6 +79,14 @@ def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str
         is_sure,
         is_labelled,
     )
+
+
+def _is_selected(pod: Pod, service: Service, is_labelled: bool) -> bool:  # noqa: FBT001  one of two ways to own
+    """Return whether a match holds for certain: without the label, the kind of the owner may be a tenant's word."""
+    kinds = service.match.owner_kinds
+    kind = claimed_owner_kind(pod.metadata.owner_references, pod.labels)
+    is_of_kind = not kinds or (is_labelled and kind in kinds)
+    return is_of_kind and selects(service.match.pod_selector, pod.labels)
 
 
 def ignores_label(pod: Pod, found: Owned | None) -> bool:

@@ -27,6 +27,11 @@ def _selects_by_name(match: Match, namespace: str) -> bool | None:
     return selects(selector, {NAME_LABEL: namespace}) if keys <= {NAME_LABEL} else None
 
 
+def _fits_kind(match: Match, kind: str | None) -> bool:
+    """Evaluate `ownerKinds` by the kind of a Pod's workload; None: it is not known."""
+    return not match.owner_kinds or kind is None or kind in match.owner_kinds
+
+
 class PossibleOwner(NamedTuple):
     """A service (or None) that may own a workload's Pods, and the labels that decide it: () for the last one."""
 
@@ -70,6 +75,7 @@ class Matcher:
         self,
         namespace: str,
         labels: Mapping[str, str],
+        kind: str | None,
         *,
         to_be_named: bool,
         unresolved: UnresolvedLabels = RESOLVED,
@@ -82,6 +88,8 @@ class Matcher:
             return False
         candidates = self.candidates(namespace)
         for service in candidates:
+            if not _fits_kind(service.match, kind):
+                continue
             selected = _selects_by_name(service.match, namespace)
             deciding = deciding_labels(service.match.pod_selector, labels, unresolved)
             if selected is not False and deciding is not None and (selected is None or not deciding):
@@ -90,14 +98,21 @@ class Matcher:
         return to_be_named and True not in named and None in named
 
     def owner(
-        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str] | None
+        self,
+        namespace: str,
+        namespace_labels: Mapping[str, str],
+        labels: Mapping[str, str] | None,
+        kind: str | None = "",
     ) -> Service | None:
-        """Return the first service whose `match` holds; without `labels`, podSelectors are ignored."""
+        """Return the first service whose `match` holds.
+
+        Without `labels`, podSelectors are ignored. `kind`: of the Pod's workload, "" for none; None ignores ownerKinds.
+        """
         for service in self.candidates(namespace):
             match = service.match
-            if selects(match.namespace_selector, namespace_labels) and (
-                labels is None or selects(match.pod_selector, labels)
-            ):
+            if not _fits_kind(match, kind) or not selects(match.namespace_selector, namespace_labels):
+                continue
+            if labels is None or selects(match.pod_selector, labels):
                 return service
         return None
 
@@ -107,11 +122,12 @@ class Matcher:
         namespace_labels: Mapping[str, str],
         labels: Mapping[str, str],
         unresolved: UnresolvedLabels,
+        kind: str = "",
     ) -> tuple[PossibleOwner, ...]:
         """Return, in order, every service that may be the first match; a single one if that is certain."""
         found = []
         for service in self.candidates(namespace):
-            if not selects(service.match.namespace_selector, namespace_labels):
+            if not _fits_kind(service.match, kind) or not selects(service.match.namespace_selector, namespace_labels):
                 continue
             deciding = deciding_labels(service.match.pod_selector, labels, unresolved)
             if deciding is None:

@@ -86,12 +86,27 @@ class Modes(Struct, frozen=True):
         return self.placement is self.resources is self.quota is self.breaker is Mode.DISABLED
 
 
+class OwnerKind(Choice):
+    """Kind of the workload whose Pods Kubernetes' own controllers create; a CronJob's Pods are those of its Jobs."""
+
+    DEPLOYMENT = "Deployment"
+    REPLICA_SET = "ReplicaSet"
+    STATEFUL_SET = "StatefulSet"
+    DAEMON_SET = "DaemonSet"
+    JOB = "Job"
+    REPLICATION_CONTROLLER = "ReplicationController"
+
+
 class Match(Struct, frozen=True, rename="camel"):
-    """All parts must hold; one of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required."""
+    """All parts must hold; one of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required.
+
+    `ownerKinds`: only Pods that Kubernetes' controllers create for these kinds, none that anybody else creates.
+    """
 
     namespaces: tuple[Annotated[str, format_of("namespace-pattern")], ...] = ()
     namespace_selector: LabelSelector | None = None
     pod_selector: LabelSelector | None = None
+    owner_kinds: tuple[OwnerKind, ...] = ()
     any_namespace: bool = False
 
 

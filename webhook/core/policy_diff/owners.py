@@ -61,6 +61,8 @@ def may_share(one: Match, other: Match) -> bool:
     """Return whether a Pod may exist that both match. True if that is not known."""
     if one.namespaces and other.namespaces and not any(_meet(a, b) for a in one.namespaces for b in other.namespaces):
         return False
+    if one.owner_kinds and other.owner_kinds and set(one.owner_kinds).isdisjoint(other.owner_kinds):
+        return False
     selectors = (one.namespace_selector, other.namespace_selector), (one.pod_selector, other.pod_selector)
     return not any(_contradict(*pair) for pair in selectors)
 

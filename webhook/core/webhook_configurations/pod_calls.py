@@ -29,6 +29,7 @@ _TOO_LONG = f"the expression would be longer than {_LONGEST} characters"
 _TOO_MANY = f"only {_MOST_LEFT_OUT} services are left out"
 _NONE_UNOWNED = "a service without podSelector may own every Pod"
 _UNSURE = "its namespaceSelector does not select every namespace of this webhook"
+_OF_SOME_OWNERS = "its ownerKinds do not select every Pod"
 _IDLE = "all modes are Disabled"
 _WRITES = f"at least the label {SERVICE_LABEL} and the policy's hash are written"
 _CLEAN = "nothing can be refused, charged or reported once this policy has rewritten the Pod"
@@ -118,14 +119,18 @@ def _writes(one: ServiceRegion) -> bool:
 def _why_mutated(one: ServiceRegion) -> str:
     if _writes(one):
         return _WRITES
-    return f"{_IDLE}; {_NONE_UNOWNED if one.is_sure else _UNSURE}"
+    return f"{_IDLE}; {_NONE_UNOWNED if one.is_sure else _why_unsure(one)}"
+
+
+def _why_unsure(one: ServiceRegion) -> str:
+    return _OF_SOME_OWNERS if one.service.match.owner_kinds else _UNSURE
 
 
 def _why_validated(one: ServiceRegion) -> str:
     """Return why each new Pod of a service is validated; "" if a rewritten Pod need not be."""
     if not _writes(one):
         return f"{_IDLE}; {_TRIPWIRE}"
-    return ", ".join(reasons.to_validate(one.service)) or ("" if one.is_sure else _UNSURE)
+    return ", ".join(reasons.to_validate(one.service)) or ("" if one.is_sure else _why_unsure(one))
 
 
 def _owned_and_rewritten(one: ServiceRegion, earlier: Sequence[ServiceRegion]) -> str:

@@ -28,7 +28,7 @@ class ServiceRegion:
     """A service, and the Pods of a region that its `match` may select.
 
     `names`: None for all of the region's names. `labels`: of its podSelector. `is_sure`: its namespaceSelector selects
-    every namespace of the region; an expression cannot read the labels of a namespace.
+    every namespace of the region, and it has no ownerKinds; an expression cannot read the labels of a namespace.
     """
 
     service: Service
@@ -104,7 +104,7 @@ class ServiceRegions:
         for one in self._matches:
             names = _shared(one.patterns, region.names, ordered)
             if names and narrowed(region.labels, *one.required) is not None:
-                is_sure = imply(region.labels, one.of_namespaces)
+                is_sure = imply(region.labels, one.of_namespaces) and not one.service.match.owner_kinds
                 all_names = covers(names, region.names.inside)
                 found.append(ServiceRegion(one.service, None if all_names else names, one.of_pods, is_sure))
         return tuple(found)

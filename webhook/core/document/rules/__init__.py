@@ -26,6 +26,7 @@ _OF_THE_DOCUMENT: tuple[Rule, ...] = (
     pools.pools_agree_with_their_members,
     services.no_service_is_exempt,
     match.every_service_can_be_reached,
+    match.daemon_sets_are_not_exempt,
     quota.windows_differ,
     quota.amounts_are_exact,
 )

@@ -6,7 +6,7 @@ from webhook.core.document.yaml.parts import DocumentPart, InvalidFieldError, un
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.label_constraints import Constraints, constraints, covering_patterns, imply
 from webhook.core.kubernetes.types import LabelSelector
-from webhook.core.policy.model import Match
+from webhook.core.policy.model import Match, OwnerKind
 
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 _SELECTORS: tuple[tuple[str, ...], ...] = (
@@ -94,11 +94,13 @@ class _Reach:
         self.patterns = frozenset(match.namespaces)
         self.namespace_labels: Constraints = constraints(match.namespace_selector)
         self.pod_labels: Constraints = constraints(match.pod_selector)
+        self.owner_kinds = frozenset(match.owner_kinds)
 
     def within(self, other: "_Reach") -> bool:
         """Return whether `other` matches everything that this service matches."""
         return (
             (not other.namespaces or (bool(self.namespaces) and self._is_named_in(other.patterns)))
+            and (not other.owner_kinds or (bool(self.owner_kinds) and self.owner_kinds <= other.owner_kinds))
             and imply(self.pod_labels, other.pod_labels)
             and imply(self.namespace_labels, other.namespace_labels)
         )
@@ -129,6 +131,15 @@ def _shadowed(reach: _Reach, earlier: dict[str, list[_Reach]]) -> Iterator[Probl
         line = shadow.part.node.key_line
         reason = f"service {shadow.name} above (line {line}) matches every Pod that this one would match"
         yield reach.part.wrong_field(reason, f"move it above {shadow.name}, or narrow {shadow.name}'s match")
+
+
+def daemon_sets_are_not_exempt(document: DocumentPart) -> Iterator[Problem]:
+    """Reject the kind DaemonSet while Pods of DaemonSets are exempt."""
+    exempt = document.get("exemptions", "daemonSets")
+    if exempt is None or exempt.read(bool):
+        for kind in document.select("services", "*", "match", "ownerKinds", "*"):
+            if kind.read(str) == OwnerKind.DAEMON_SET:
+                yield kind.wrong("Pods of DaemonSets are exempt", "remove it, or write exemptions.daemonSets: false")
 
 
 def any_namespace_is_wide(service: DocumentPart) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ _SETS = (
     ("exemptions", "usernames"),
     ("exemptions", "runtimeClasses"),
     ("services", "*", "match", "namespaces"),
+    ("services", "*", "match", "ownerKinds"),
     ("services", "*", "placement", "topology", "*", "in"),
     ("services", "*", "placement", "tolerations"),
     ("services", "*", "resources", "container", "ignore"),
