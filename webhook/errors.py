@@ -58,6 +58,14 @@ class GateError(Exception):
         self.is_refused = is_refused
 
 
+class LoadSourceError(Exception):
+    """A source of the load of nodes did not answer, or not in a form that is understood; a retry may succeed."""
+
+
+class SchedulerWakeError(Exception):
+    """kube-scheduler could not be woken: it tries refused Pods again within five minutes."""
+
+
 class ControllerAccessError(Exception):
     """A workload controller cannot be read or woken; `retry_after_seconds` as above."""
 

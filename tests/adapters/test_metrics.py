@@ -88,6 +88,14 @@ def record_queue(metrics: Metrics) -> None:
     metrics.queue.released("payment-api", 12.0)
     metrics.queue.expired("payment-api", 900.0)
     metrics.queue.waiting({"payment-api": 3})
+    scheduling = metrics.scheduling
+    scheduling.begin(lambda: {"prometheus": 3, "unknown": 1})
+    scheduling.called("filter", 1_000_000)
+    scheduling.refused("payment-api", "hot_cpu", 2)
+    scheduling.source_opened("prometheus")
+    scheduling.source_read("prometheus", AT_NS / 1e9, 0.1)
+    scheduling.source_failed("prometheus")
+    scheduling.woken()
 
 
 def record_all(metrics: Metrics) -> None:

@@ -24,7 +24,7 @@ class PrometheusServer:
     def __init__(self, processes: Processes, jobs: Sequence[Mapping[str, Any]]) -> None:
         self._processes = processes
         self._jobs = jobs
-        self._url = ""
+        self.url = ""
 
     def start(self) -> None:
         """Start it; it may not be ready yet."""
@@ -39,7 +39,7 @@ class PrometheusServer:
         }
         configuration.write_text(json.dumps(document))
         [port] = free_ports(1)
-        self._url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}"
         self._processes.start(
             _NAME,
             [
@@ -70,7 +70,7 @@ class PrometheusServer:
 
     def _get(self, path: str, **parameters: str) -> Any:
         try:
-            address = f"{self._url}/api/v1/{path}?{urlencode(parameters)}"
+            address = f"{self.url}/api/v1/{path}?{urlencode(parameters)}"
             with urlopen(address, timeout=HANG_SECONDS) as response:  # noqa: S310  on loopback
                 return json.load(response)["data"]
         except HTTPError as error:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.jwks_url import JwksUrl
-from webhook.app.cluster import Loop, Sources
+from webhook.app.cluster import Sources
+from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.authentication.authenticator import Authenticator, TokenLimits
 from webhook.authentication.identities import Role

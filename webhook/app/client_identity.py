@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from webhook.adapters.clocks import WallClock
 from webhook.app.callers import Callers
-from webhook.app.cluster import Loop
+from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.authentication.forwarded_certificate import ForwardedCaFile, ForwardedCertificateStrategy
 from webhook.authentication.secret_path import WARNING, SecretPathStrategy

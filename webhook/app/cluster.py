@@ -2,23 +2,28 @@
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webhook.adapters.clocks import WallClock
 from webhook.adapters.fixed import FixedNamespaces
-from webhook.adapters.overrides_file import OverridesFile
 from webhook.adapters.policy_file import PolicyFile
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.certificates import CertificateController
+from webhook.app.policy.policy_source import (
+    OverridesSource,
+    active_policy,
+    follow_policy,
+    overrides_file,
+    unready_policy,
+)
+from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.document import Purpose, configmap
 from webhook.policy.active_overrides import ActiveOverrides
-from webhook.policy.active_policy import ActivePolicy
 from webhook.policy.current_policy import CurrentPolicy
 from webhook.ports import (
     Clock,
@@ -29,23 +34,19 @@ from webhook.ports import (
     ServiceStatusClient,
     WebhookConfigurationClient,
 )
-from webhook.settings import MEMORY, Certificates, ControllerSettings, Settings, WebhookConfigurationMode, in_cluster
+from webhook.settings import (
+    MEMORY,
+    Certificates,
+    ControllerSettings,
+    Settings,
+    WebhookConfigurationMode,
+    in_cluster,
+)
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
     from webhook.adapters.kubernetes import HeldControllers, Lease, ServerLeases
-
-Loop = Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class OverridesSource:
-    """The active overrides, the function that loads them at start, and the loops that keep them current."""
-
-    active: ActiveOverrides
-    refresh: Loop
-    loops: tuple[Loop, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +92,7 @@ class Sources:
 
     def unready(self) -> list[str]:
         """Return the reason why no policy is loaded; empty if one is."""
-        if self.policies.current() is not None:
-            return []
-        return ["no good policy: " + "; ".join(self.policies.last_errors())]
+        return unready_policy(self.policies)
 
 
 async def open_sources(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
@@ -175,21 +174,8 @@ async def follow(
     """Return the sources in a cluster: policy (unless the settings name a file), overrides, Namespace labels."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 
-    if settings.overrides is not None:
-        overrides = _overrides_file(settings.overrides, telemetry)
-    else:
-        overrides = _overrides_in(client, telemetry)
-    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, _active(overrides, clock))
+    followed = follow_policy(client, settings, telemetry, clock, purpose, keeps_last_good=keeps_last_good)
     namespaces = kubernetes.WatchedNamespaces(client, reports=telemetry.watched("namespaces"))
-    source: PolicyFile | kubernetes.ConfigMapPolicy
-    if settings.policy is not None:
-        name, source = str(settings.policy), PolicyFile(settings.policy, current)
-    else:
-        name = f"configmap {configmap.NAMESPACE}/{configmap.NAME}"
-        reports = telemetry.watched("configmaps")
-        source = kubernetes.ConfigMapPolicy(client, current, reports=reports, keeps_last_good=keeps_last_good)
-    current.refresh_source = source.refresh
-    loops = source.run, namespaces.run, *overrides.loops
     mode = settings.webhook_configurations
     never_leads = isinstance(settings, Settings) and not in_process(settings)
     gates = None if never_leads else await kubernetes.open_gates(settings.kubeconfig)
@@ -201,11 +187,11 @@ async def follow(
 
     is_kept = settings.certificates is not Certificates.OFF or settings.token_issuer is not None
     return Sources(
-        name,
-        current,
+        followed.name,
+        followed.policies,
         namespaces,
-        overrides,
-        loops,
+        followed.overrides,
+        (*followed.loops, namespaces.run),
         close,
         board=kubernetes.ServiceStatuses(client),
         webhooks=None if mode is WebhookConfigurationMode.OFF else kubernetes.WebhookConfigurations(client),
@@ -251,27 +237,6 @@ def report_events(client: "ApiClient", settings: ControllerSettings, telemetry: 
     return sender.run
 
 
-def _overrides_in(client: "ApiClient", telemetry: Telemetry) -> OverridesSource:
-    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
-
-    place = f"configmap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
-    active = ActiveOverrides(telemetry.observer, WallClock(), place)
-    source = kubernetes.ConfigMapOverrides(client, active, reports=telemetry.watched("overrides"))
-    return OverridesSource(active, source.refresh, (source.run, active.run))
-
-
-def _overrides_file(path: Path, telemetry: Telemetry) -> OverridesSource:
-    active = ActiveOverrides(telemetry.observer, WallClock(), str(path))
-    source = OverridesFile(path, active)
-    return OverridesSource(active, source.refresh, (source.run, active.run))
-
-
-def _active(overrides: OverridesSource, clock: Clock) -> ActivePolicy:
-    active = ActivePolicy(overrides.active, clock)
-    overrides.active.prepare = active.prepare
-    return active
-
-
 def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
     if settings.policy is None:
         raise LookupError("settings without a cluster have a policy file")
@@ -281,10 +246,10 @@ def _alone(settings: Settings, telemetry: Telemetry, clock: Clock) -> Sources:
         """Do nothing: there is no client."""
 
     if settings.overrides is not None:
-        overrides = _overrides_file(settings.overrides, telemetry)
+        overrides = overrides_file(settings.overrides, telemetry)
     else:
         overrides = OverridesSource(ActiveOverrides(telemetry.observer, WallClock()), nothing, ())
-    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, _active(overrides, clock))
+    current = CurrentPolicy(telemetry.observer, clock, PolicyProcess(), purpose, active_policy(overrides, clock))
     source = PolicyFile(settings.policy, current)
     current.refresh_source = source.refresh
     loops = source.run, *overrides.loops

@@ -12,9 +12,9 @@ import uvloop
 
 from webhook.adapters.clocks import SystemClock
 from webhook.adapters.metrics import CONTENT_TYPE
-from webhook.app.cluster import Loop, Sources, follow, leader_lease, report_events
+from webhook.app.cluster import Sources, follow, leader_lease, report_events
 from webhook.app.controller_loops import controller
-from webhook.app.supervision import ReadinessLog, run_forever, stop_signals
+from webhook.app.supervision import Loop, ReadinessLog, run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.controller import Controller
 from webhook.core.document import Purpose

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.adapters.clocks import WallClock
-from webhook.app.cluster import Loop, Sources
+from webhook.app.cluster import Sources
 from webhook.app.store import Ledger
+from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.app.telemetry.release_reports import release_reports
 from webhook.app.telemetry.wake_reports import wake_reports

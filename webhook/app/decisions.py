@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from webhook.adapters.policy_process.parent import PolicyProcess
-from webhook.app.cluster import Loop, Sources
+from webhook.app.cluster import Sources
 from webhook.app.store import StoreBackend
+from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.decisions.compiled_policies import CompiledPolicies

@@ -12,13 +12,13 @@ from webhook.adapters.clocks import SystemClock, WallClock
 from webhook.adapters.policy_process.parent import PolicyProcess
 from webhook.app.callers import open_callers
 from webhook.app.client_identity import open_client_authentication
-from webhook.app.cluster import Loop, Sources, open_sources
+from webhook.app.cluster import Sources, open_sources
 from webhook.app.controller_loops import controller, manual_loops
 from webhook.app.decisions import open_decisions
 from webhook.app.serving_tls import open_tls
 from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
-from webhook.app.supervision import ReadinessLog, run_forever, stop_signals
+from webhook.app.supervision import Loop, ReadinessLog, run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.authentication.certificates.peer_recheck import PeerRecheck
 from webhook.errors import UserError
@@ -27,13 +27,14 @@ from webhook.outcomes.aggregator import OutcomeAggregator
 from webhook.outcomes.endpoint import OutcomeEndpoint
 from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import Clock
-from webhook.server.admission_endpoint import AdmissionEndpoint, CallLimits
+from webhook.server.call_endpoint import CallEndpoint, CallLimits
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
 from webhook.server.http_messages import Handler
 from webhook.server.listener import Listener
 from webhook.server.plain.health import plain_handler
 from webhook.server.plain.queue import queue_page
+from webhook.server.routes import admission_routes
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import MEMORY, ClientIdentity, ListenAddress, Settings
 from webhook.store.admission_queue import AdmissionQueue
@@ -82,9 +83,8 @@ class ServerProcess:
         self._outcomes = OutcomeAggregator(counters, clock, observer, outcome_reports)
         receiver = OutcomeEndpoint(self._sources.policies.current, self._outcomes, clock, outcome_reports)
         self._guard = self._connection_guard()
-        endpoint = AdmissionEndpoint(
-            self._interceptor, reviewer, receiver, self._authentication.strategy, self._guard, observer, limits
-        )
+        routes = admission_routes(self._interceptor, reviewer, receiver)
+        endpoint = CallEndpoint(routes, self._authentication.strategy, self._guard, observer, limits)
         telemetry.metrics.watch_in_flight(lambda: endpoint.in_flight)
         telemetry.watch_namespaces(sources.namespaces.labels)
         self._decisions = open_decisions(telemetry, sources, self._store)

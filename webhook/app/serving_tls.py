@@ -3,9 +3,9 @@
 import time
 from dataclasses import dataclass
 
-from webhook.app.cluster import Loop
+from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
-from webhook.settings import Settings
+from webhook.settings import ExtenderSettings, Settings
 from webhook.tls.ca_bundle import CaBundleFile
 from webhook.tls.context import TlsFiles, TlsPaths
 
@@ -40,11 +40,11 @@ class ServingTls:
         return expiry
 
 
-def open_tls(settings: Settings, telemetry: Telemetry) -> ServingTls:
+def open_tls(settings: Settings | ExtenderSettings, telemetry: Telemetry) -> ServingTls:
     """Open the files named in the settings; UserError for an invalid one."""
     paths = TlsPaths(settings.tls_cert, settings.tls_key, settings.client_ca)
     files = TlsFiles(paths, telemetry.watched_files("certificates"))
-    if settings.serving_ca is None:
+    if isinstance(settings, ExtenderSettings) or settings.serving_ca is None:
         return ServingTls(files, None, (files.run,))
     published = CaBundleFile(settings.serving_ca, lambda: files.context, telemetry.watched_files("published bundle"))
     return ServingTls(files, published, (files.run, published.run))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from webhook.adapters.memory_queue_index import MemoryQueueIndex
 from webhook.adapters.memory_store import MemoryStore
-from webhook.app.cluster import Loop
+from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.quota import Acquire
 from webhook.core.reporting.status import ReplicaAssignment, StoreServers

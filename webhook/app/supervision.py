@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from webhook.adapters.logs import Logs
 from webhook.support.condition import Condition
 
+Loop = Callable[[], Awaitable[None]]
+"""A background task of a process."""
 _AGAIN_SECONDS = 1.0
 _CHECK_SECONDS = 5.0
 
 
-async def run_forever(loop: Callable[[], Awaitable[None]], logs: Logs) -> None:
+async def run_forever(loop: Loop, logs: Logs) -> None:
     """Restart a loop after an unexpected error: a watch that ended silently would leave old data in use."""
     while True:
         try:

@@ -7,10 +7,11 @@ SPIFFE = "spiffe://"
 
 
 class Role(StrEnum):
-    """Permission of a caller: `apiserver` sends reviews, `reporter` reports outcomes."""
+    """Permission of a caller: `apiserver` sends reviews, `reporter` reports outcomes, `scheduler` asks for nodes."""
 
     APISERVER = "apiserver"
     REPORTER = "reporter"
+    SCHEDULER = "scheduler"
 
 
 class CertificateField(StrEnum):

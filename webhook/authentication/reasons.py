@@ -76,6 +76,7 @@ REASONS = (
     "body_displaced",
     "body_broken",
     # the content of the body
+    "bad_extender_request",
     "bad_review",
     "bad_outcomes",
     "not_a_reporter",

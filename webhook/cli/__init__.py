@@ -19,6 +19,7 @@ _COMMANDS = {
     "uninstall": ("webhook.cli.uninstall:uninstall", "remove Podgate from a cluster"),
     "serve": ("webhook.cli.serve:serve", "run the admission server"),
     "controller": ("webhook.cli.controller:controller", "reconcile counters with the Pods in the cluster"),
+    "extender": ("webhook.cli.extender:extender", "answer kube-scheduler: which nodes are too hot, and which are best"),
     "review": ("webhook.cli.offline.review:review", "show what would happen to the Pods of manifests"),
     "replay": ("webhook.cli.offline.replay:replay", "replay a sequence of events against a policy, in virtual time"),
     "test": ("webhook.cli.offline.test:test", "run the tests of policies: objects and sequences, and what is expected"),

@@ -36,5 +36,9 @@ class LruCache(Generic[_K, _V]):
     def values(self) -> Iterable[_V]:
         return self._kept.values()
 
+    def items(self) -> Iterable[tuple[_K, _V]]:
+        """Return keys and values, the least recently used first."""
+        return self._kept.items()
+
     def __len__(self) -> int:
         return len(self._kept)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from webhook.ports import Observer
-from webhook.server.admission_endpoint import AdmissionEndpoint
+from webhook.server.call_endpoint import CallEndpoint
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
 from webhook.server.http1 import HttpProtocols
@@ -52,7 +52,7 @@ class Server:
 
     def __init__(
         self,
-        endpoint: AdmissionEndpoint,
+        endpoint: CallEndpoint,
         guard: ConnectionGuard,
         plain: Handler,
         decisions: Handler,

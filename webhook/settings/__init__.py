@@ -1,8 +1,9 @@
-"""Typed settings of `podgate serve` and `podgate controller`, from flags, `PODGATE_*` variables and defaults."""
+"""Typed settings of the long-running processes, from flags, `PODGATE_*` variables and defaults."""
 
 from webhook.ports.store_url import MEMORY
 from webhook.ports.traces import TraceParent
-from webhook.settings.declared import ControllerSettings, Settings
+from webhook.settings.declared import ControllerSettings, ProcessSettings, Settings
+from webhook.settings.extender import ExtenderSettings
 from webhook.settings.parsing import ENVIRONMENT_PREFIX, flag_of, in_cluster, parse, parse_as, variable_of
 from webhook.settings.readers import (
     Certificates,
@@ -18,7 +19,9 @@ __all__ = [
     "Certificates",
     "ClientIdentity",
     "ControllerSettings",
+    "ExtenderSettings",
     "ListenAddress",
+    "ProcessSettings",
     "Settings",
     "TraceParent",
     "WebhookConfigurationMode",

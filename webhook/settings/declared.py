@@ -1,7 +1,7 @@
 """Declarations of all settings: one field each, with its reader, meaning and default."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,126 +9,114 @@ from webhook.authentication.tokens.jwt import Binding
 from webhook.ports.store_url import MEMORY, StoreFiles
 from webhook.ports.traces import TraceParent
 from webhook.settings import readers as read
+from webhook.settings.field import setting
 from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, WebhookConfigurationMode
 
-_MIB = 1 << 20
+MIB = 1 << 20
 _KNOWN_CALLERS = (ClientIdentity.MUTUAL, ClientIdentity.FORWARDED)
 
 
-def _setting(
-    read: Callable[[str], Any],
-    meaning: str,
-    default: str | None = None,
-    *,
-    optional: bool = False,
-    secret: bool = False,
-    modes: tuple[ClientIdentity, ...] = tuple(ClientIdentity),
-    reduced: str | None = None,
-) -> Any:
-    """Declare one setting: its reader, its meaning, and its default as a user would write it.
-
-    An `optional` setting may be None; one that may hold a `secret`, such as a URL with a password, is shown masked.
-    A setting is an error under a `--client-identity` that is not in `modes`. `reduced` is its default in that mode.
-    """
-    metadata = {"read": read, "meaning": meaning, "default": default, "optional": optional, "secret": secret}
-    return field(metadata={**metadata, "modes": modes, "reduced": reduced or default}, repr=not secret)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSettings:
-    """Settings of the controller. The server has them too."""
+class ProcessSettings:
+    """Settings that all long-running processes have."""
 
-    policy: Path | None = _setting(
+    policy: Path | None = setting(
         read.path, "the policy document, watched; without it ConfigMap podgate-system/podgate-policy", optional=True
     )
-    overrides: Path | None = _setting(
+    overrides: Path | None = setting(
         read.path,
         "the overrides document, watched; without it ConfigMap podgate-system/podgate-overrides",
         optional=True,
     )
-    kubeconfig: Path | None = _setting(
+    kubeconfig: Path | None = setting(
         read.file, "kubeconfig of the cluster with the policy and the Namespaces; not needed inside it", optional=True
     )
-    plain_listen: ListenAddress = _setting(
+    plain_listen: ListenAddress = setting(
         read.address, "health port: /healthz /readyz /metrics /status, plain HTTP", "0.0.0.0:8081"
     )
-    store: str = _setting(
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings(ProcessSettings):
+    """Settings of the controller. The server has them too."""
+
+    store: str = setting(
         read.store_of, "where the counters are: memory, or the URL of a Redis that replicas share", MEMORY, secret=True
     )
-    store_username_file: Path | None = _setting(
+    store_username_file: Path | None = setting(
         read.file, "file with the Redis user, unless it is in the URL; read for each new connection", optional=True
     )
-    store_password_file: Path | None = _setting(
+    store_password_file: Path | None = setting(
         read.file, "file with the Redis password; read for each new connection", optional=True
     )
-    store_sentinel_username_file: Path | None = _setting(
+    store_sentinel_username_file: Path | None = setting(
         read.file, "file with the user for Sentinels, if they require one", optional=True
     )
-    store_sentinel_password_file: Path | None = _setting(
+    store_sentinel_password_file: Path | None = setting(
         read.file, "file with the password for Sentinels, if they require one", optional=True
     )
-    store_ca: Path | None = _setting(
+    store_ca: Path | None = setting(
         read.file,
         "CAs that sign the certificates of rediss:// servers, PEM; the default is the system's",
         optional=True,
     )
-    store_cert: Path | None = _setting(
+    store_cert: Path | None = setting(
         read.file, "client certificate for rediss:// servers that require one, PEM", optional=True
     )
-    store_key: Path | None = _setting(read.file, "private key of --store-cert, PEM", optional=True)
-    cluster: str = _setting(read.name, "this cluster's name in a shared Redis", "default")
-    certificates: Certificates = _setting(
+    store_key: Path | None = setting(read.file, "private key of --store-cert, PEM", optional=True)
+    cluster: str = setting(read.name, "this cluster's name in a shared Redis", "default")
+    certificates: Certificates = setting(
         read.certificates,
         "who manages certificates in the cluster: off (you), own (the leader) or cert-manager",
         str(Certificates.OFF),
     )
-    serving_ca_lifetime_seconds: float = _setting(
+    serving_ca_lifetime_seconds: float = setting(
         read.seconds, "lifetime of the serving CA; with --certificates own", "8760h"
     )
-    serving_lifetime_seconds: float = _setting(
+    serving_lifetime_seconds: float = setting(
         read.seconds, "lifetime of a serving certificate; with --certificates own", "336h"
     )
-    client_ca_lifetime_seconds: float = _setting(
+    client_ca_lifetime_seconds: float = setting(
         read.seconds, "lifetime of the client CA; with --certificates own", "8760h"
     )
-    client_lifetime_seconds: float = _setting(
+    client_lifetime_seconds: float = setting(
         read.seconds, "lifetime of the API server's certificate; with --certificates own", "336h"
     )
-    webhook_configurations: WebhookConfigurationMode = _setting(
+    webhook_configurations: WebhookConfigurationMode = setting(
         read.webhook_configurations,
         "whether the leader leaves the webhook configurations alone (off), compares them with the policy and reports"
         " differences (check), or also writes them (keep)",
         str(WebhookConfigurationMode.CHECK),
     )
-    wake_controllers: bool = _setting(
+    wake_controllers: bool = setting(
         read.truth,
         "whether the leader wakes controllers whose Pods were denied by quota or breaker, once there is room",
         "true",
     )
-    release_rate: int = _setting(
+    release_rate: int = setting(
         read.positive, "maximum number of waiting Pods that the leader releases per second", "300"
     )
-    caller_ports: tuple[int, int] | None = _setting(
+    caller_ports: tuple[int, int] | None = setting(
         read.ports,
         "two ports of the Service; the API server's certificate is renewed on the idle one; with --certificates own",
         optional=True,
     )
-    token_issuer: str | None = _setting(
+    token_issuer: str | None = setting(
         read.claim,
         "issuer (iss) of the API server's tokens; the leader issues them with its own rotating keys",
         optional=True,
     )
-    token_subject: str = _setting(read.claim, "sub and client_id of issued tokens", "kube-apiserver")
-    token_lifetime_seconds: float = _setting(
+    token_subject: str = setting(read.claim, "sub and client_id of issued tokens", "kube-apiserver")
+    token_lifetime_seconds: float = setting(
         read.seconds,
         "lifetime of issued tokens, 2m to the servers' --max-token-lifetime; renewed after a tenth",
         "1h",
     )
-    token_key_lifetime_seconds: float = _setting(read.seconds, "how long a key signs tokens", "720h")
-    otlp_endpoint: str | None = _setting(
+    token_key_lifetime_seconds: float = setting(read.seconds, "how long a key signs tokens", "720h")
+    otlp_endpoint: str | None = setting(
         read.url, "OTLP/HTTP endpoint for traces; without it there are none", optional=True, secret=True
     )
-    trace_ratio: float = _setting(
+    trace_ratio: float = setting(
         read.ratio, "share of Pods of which at least one half is traced, unless the caller decides", "0.01"
     )
 
@@ -142,128 +130,126 @@ class ControllerSettings:
 class Settings(ControllerSettings):
     """Settings of the server. A field `tls_cert` is the flag `--tls-cert` and the variable `PODGATE_TLS_CERT`."""
 
-    tls_cert: Path = _setting(read.file, "serving certificate chain, PEM; watched")
-    tls_key: Path = _setting(read.file, "private key of --tls-cert, PEM")
-    serving_ca: Path | None = _setting(
+    tls_cert: Path = setting(read.file, "serving certificate chain, PEM; watched")
+    tls_key: Path = setting(read.file, "private key of --tls-cert, PEM")
+    serving_ca: Path | None = setting(
         read.file,
         "the caBundle of the webhook configurations, PEM; watched: ready only while --tls-cert verifies by it",
         optional=True,
     )
-    client_identity: ClientIdentity = _setting(
+    client_identity: ClientIdentity = setting(
         read.client_identity,
         "how callers are identified: mutual (certificate and token), forwarded (the same, behind a proxy with its "
         "own certificate) or reduced (not authenticated: a secret path)",
         str(ClientIdentity.MUTUAL),
     )
-    forwarded_ca: Path | None = _setting(
+    forwarded_ca: Path | None = setting(
         read.file,
         "CAs that sign the certificates of callers behind a proxy, PEM; watched",
         modes=(ClientIdentity.FORWARDED,),
     )
-    reduced_path_file: Path | None = _setting(
+    reduced_path_file: Path | None = setting(
         read.file,
         "file with the secret path: 32 or more lowercase letters and digits; two lines during a change; watched",
         modes=(ClientIdentity.REDUCED,),
     )
-    client_ca: Path | None = _setting(
+    client_ca: Path | None = setting(
         read.file, "CAs that sign client certificates (of proxies, if forwarded), PEM; watched", modes=_KNOWN_CALLERS
     )
-    jwks: Path | None = _setting(
+    jwks: Path | None = setting(
         read.file,
         "public keys of tokens, JWKS; watched; this, --jwks-url or --cluster-keys is required",
         optional=True,
         modes=_KNOWN_CALLERS,
     )
-    jwks_url: str | None = _setting(
+    jwks_url: str | None = setting(
         read.https_url,
         "https URL of a JWKS, fetched every minute",
         optional=True,
         secret=True,
         modes=_KNOWN_CALLERS,
     )
-    jwks_ca: Path | None = _setting(
+    jwks_ca: Path | None = setting(
         read.file,
         "CAs that sign the certificate of the --jwks-url server, PEM; watched; the default is the system's",
         optional=True,
         modes=_KNOWN_CALLERS,
     )
-    jwks_max_stale_seconds: float = _setting(
+    jwks_max_stale_seconds: float = setting(
         read.seconds, "how long fetched keys are valid while fetching fails", "1h", modes=_KNOWN_CALLERS
     )
-    cluster_keys: bool = _setting(
+    cluster_keys: bool = setting(
         read.truth,
         "accept tokens of the cluster's own issuer, with the keys that its API server publishes",
         "false",
         modes=_KNOWN_CALLERS,
     )
-    denied_tokens: Path | None = _setting(
+    denied_tokens: Path | None = setting(
         read.file,
         "revoked tokens, a list of {iss, jti}, YAML; watched",
         optional=True,
         modes=_KNOWN_CALLERS,
     )
-    token_binding: Binding = _setting(
+    token_binding: Binding = setting(
         read.binding,
         "whether a token must be bound to the client certificate by cnf: off, if-present or required",
         str(Binding.IF_PRESENT),
         modes=_KNOWN_CALLERS,
     )
-    identities: Path | None = _setting(read.file, "identities that may call, YAML; watched", modes=_KNOWN_CALLERS)
-    listen: ListenAddress = _setting(read.address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
-    decision_listen: ListenAddress = _setting(
+    identities: Path | None = setting(read.file, "identities that may call, YAML; watched", modes=_KNOWN_CALLERS)
+    listen: ListenAddress = setting(read.address, "admission: /mutate and /validate, mutual TLS", "0.0.0.0:8443")
+    decision_listen: ListenAddress = setting(
         read.address,
         "decision port: /api/v1/decisions and policies, plain HTTP without authentication, so for loopback only",
         "127.0.0.1:8082",
     )
-    shared_decisions: int = _setting(
+    shared_decisions: int = setting(
         read.count, "decision records kept in Redis for all servers, about 2 KB each; 0: none", "50000"
     )
-    store_deadline_seconds: float = _setting(read.seconds, "maximum time that an admission waits for the store", "50ms")
-    replicas: int | None = _setting(
+    store_deadline_seconds: float = setting(read.seconds, "maximum time that an admission waits for the store", "50ms")
+    replicas: int | None = setting(
         read.positive,
         "servers that share the quota while the store is unavailable; by default counted in the cluster, else 1",
         optional=True,
     )
-    ordinal: int = _setting(read.count, "ordinal of this server, from 0; only with --replicas", "0")
-    max_body_bytes: int = _setting(
-        read.positive, "maximum size of a request body", str(7 * _MIB), reduced=str(3 * _MIB)
-    )
-    body_timeout_seconds: float = _setting(read.seconds, "maximum time for a body to arrive", "5s", reduced="2s")
-    header_timeout_seconds: float = _setting(
+    ordinal: int = setting(read.count, "ordinal of this server, from 0; only with --replicas", "0")
+    max_body_bytes: int = setting(read.positive, "maximum size of a request body", str(7 * MIB), reduced=str(3 * MIB))
+    body_timeout_seconds: float = setting(read.seconds, "maximum time for a body to arrive", "5s", reduced="2s")
+    header_timeout_seconds: float = setting(
         read.seconds, "maximum time for the first header of a connection, from its first byte", "10s", reduced="3s"
     )
-    handshake_timeout_seconds: float = _setting(read.seconds, "maximum time of a TLS handshake", "5s", reduced="3s")
-    keep_alive_seconds: float = _setting(
+    handshake_timeout_seconds: float = setting(read.seconds, "maximum time of a TLS handshake", "5s", reduced="3s")
+    keep_alive_seconds: float = setting(
         read.seconds, "maximum idle time of a connection; above the API server's 90s", "120s"
     )
-    max_connection_age_seconds: float = _setting(read.seconds, "maximum age of a connection", "10m", reduced="5m")
-    max_connections: int = _setting(read.positive, "maximum number of open connections", "512", reduced="128")
-    max_in_flight: int = _setting(read.positive, "maximum number of concurrent calls", "256", reduced="64")
-    drain_seconds: float = _setting(read.patience, "maximum time at shutdown for clients to use other servers", "15s")
-    grace_seconds: float = _setting(read.patience, "maximum time at shutdown for running calls", "31s")
-    token_leeway_seconds: float = _setting(
+    max_connection_age_seconds: float = setting(read.seconds, "maximum age of a connection", "10m", reduced="5m")
+    max_connections: int = setting(read.positive, "maximum number of open connections", "512", reduced="128")
+    max_in_flight: int = setting(read.positive, "maximum number of concurrent calls", "256", reduced="64")
+    drain_seconds: float = setting(read.patience, "maximum time at shutdown for clients to use other servers", "15s")
+    grace_seconds: float = setting(read.patience, "maximum time at shutdown for running calls", "31s")
+    token_leeway_seconds: float = setting(
         read.leeway, "allowed clock skew of a token's times, at most 30s", "10s", modes=_KNOWN_CALLERS
     )
-    max_token_lifetime_seconds: float = _setting(
+    max_token_lifetime_seconds: float = setting(
         read.seconds, "maximum exp - iat of a token", "24h", modes=_KNOWN_CALLERS
     )
-    log_sample: int = _setting(
+    log_sample: int = setting(
         read.count,
         "log every Nth review that is not a denial; 0: denials only, at most 10 per second, service and code",
         "100",
     )
-    controller_user: str | None = _setting(
+    controller_user: str | None = setting(
         read.user,
         "user name of the controller, which alone may remove the gate of a waiting Pod; needed outside the cluster. The"
         " service accounts of the manifests may always, and with --store memory this server's own user",
         optional=True,
     )
-    record: Path | None = _setting(
+    record: Path | None = setting(
         read.path, "file to which reviews are appended, without secrets, as events of podgate replay", optional=True
     )
-    record_sample: int = _setting(read.positive, "record every Nth pool, and every Nth service without a pool", "1")
-    record_max_bytes: int = _setting(read.positive, "maximum size of the record", str(256 * _MIB))
-    trace_parent: TraceParent = _setting(
+    record_sample: int = setting(read.positive, "record every Nth pool, and every Nth service without a pool", "1")
+    record_max_bytes: int = setting(read.positive, "maximum size of the record", str(256 * MIB))
+    trace_parent: TraceParent = setting(
         read.trace_parent,
         "use of a caller's traceparent: Follow (the caller decides, for at most 10 sampled ones per second), Link "
         "(the ratio decides, with a link to it) or Ignore (the ratio decides)",

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from webhook.errors import UserError
 from webhook.ports.store_url import MEMORY
 from webhook.settings import readers
-from webhook.settings.declared import ControllerSettings, Settings, store_files_of
+from webhook.settings.declared import ProcessSettings, Settings, store_files_of
+from webhook.settings.extender import ExtenderSettings
 from webhook.settings.readers import Certificates, ClientIdentity
 from webhook.support.redaction import masked, path_shown, value_shown
 
@@ -23,7 +24,7 @@ _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/tok
 # Not settings: Kubernetes sets these in every container for each Service whose name starts with `podgate`.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
-_Kind = TypeVar("_Kind", bound=ControllerSettings)
+_Kind = TypeVar("_Kind", bound=ProcessSettings)
 
 
 def flag_of(name: str) -> str:
@@ -64,7 +65,7 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
     if given == [None, None] and not in_cluster(environment):
         remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"
         mistakes.insert(0, f"--policy: missing, and this is no Pod with a service account's token: {remedy}")
-    known = {variable_of(item.name) for item in fields(Settings)}
+    known = {variable_of(item.name) for each in (Settings, ExtenderSettings) for item in fields(each)}
     mistakes += [
         f"{name}: no such setting: see podgate serve --help"
         for name in sorted(environment)
@@ -76,7 +77,7 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
 
 
 def _read(
-    kind: type[ControllerSettings], flags: Mapping[str, str | None], environment: Mapping[str, str]
+    kind: type[ProcessSettings], flags: Mapping[str, str | None], environment: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the valid values, and the mistakes in the others; each setting is checked by itself."""
     values: dict[str, Any] = {}
@@ -131,7 +132,7 @@ def _key_mistakes(
 
 
 def _certificate_mistakes(
-    kind: type[ControllerSettings],
+    kind: type[ProcessSettings],
     values: Mapping[str, Any],
     flags: Mapping[str, str | None],
     environment: Mapping[str, str],

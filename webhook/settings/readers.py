@@ -216,3 +216,11 @@ def https_url(text: str) -> str:
     if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.fragment:
         raise ValueError("write an https URL without a user, such as https://issuer.example/jwks.json")
     return text
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return names in certificates, separated by commas."""
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found) or any(not name.isprintable() or len(name) > _LONGEST_CLAIM for name in found):
+        raise ValueError("an empty name, or one that no certificate has: write NAME,NAME")
+    return found

@@ -13,6 +13,10 @@ from webhook.adapters.kubernetes.leader_port import LeaderPlainPort
 from webhook.adapters.kubernetes.leases.lease import Lease, LeaseTiming
 from webhook.adapters.kubernetes.leases.server_leases import ServerLeases, ServerLeaseTiming
 from webhook.adapters.kubernetes.namespaces import WatchedNamespaces
+from webhook.adapters.kubernetes.nodes.node_metrics import NodeMetrics
+from webhook.adapters.kubernetes.nodes.node_topology import WatchedNumaTopologies
+from webhook.adapters.kubernetes.nodes.scheduler_wake import StorageClassWake
+from webhook.adapters.kubernetes.nodes.watched_nodes import WatchedNodes
 from webhook.adapters.kubernetes.overrides_configmap import ConfigMapOverrides, ConfigMapOverridesStore
 from webhook.adapters.kubernetes.pod_gates import PodGates, open_gates
 from webhook.adapters.kubernetes.pods import WatchedPods, annotations, continuity_of
@@ -40,12 +44,16 @@ __all__ = [
     "LeaderPlainPort",
     "Lease",
     "LeaseTiming",
+    "NodeMetrics",
     "OwnUser",
     "PodGates",
     "ServerLeaseTiming",
     "ServerLeases",
     "ServiceStatuses",
+    "StorageClassWake",
     "WatchedNamespaces",
+    "WatchedNodes",
+    "WatchedNumaTopologies",
     "WatchedPods",
     "WebhookConfigurations",
     "annotations",

@@ -52,7 +52,10 @@ class WatchedPods:
         reports: WatchReports,
         timing: ApiTiming = ApiTiming(),  # noqa: B008  frozen
         resume: Continuity | None = None,
+        with_system: bool = False,
     ) -> None:
+        """Create it. `with_system`: include the Pods of namespaces that no policy applies to."""
+        self._pods = replace(_PODS, fields="") if with_system else _PODS
         self._client = client
         self._clock = clock
         self._reports = reports
@@ -87,11 +90,11 @@ class WatchedPods:
     async def find(self, namespace: str, name: str) -> PodLookup | None:
         if not _NAMESPACE.fullmatch(namespace) or not _NAME.fullmatch(name):
             return None  # an invalid name must not become part of a path
-        asked = replace(_PODS, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
+        asked = replace(self._pods, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
         try:
             found = await listed(self._client, asked, self._timing.look_seconds)
         except ApiError as error:
-            said = error.describe(_PODS.right).replace(f'"{namespace}"', "...")
+            said = error.describe(self._pods.right).replace(f'"{namespace}"', "...")
             self._lookup_failure.enter(f"cannot look up a pod: {said}")
             return None
         self._lookup_failure.leave()
@@ -111,7 +114,9 @@ class WatchedPods:
             """Do nothing: the list is read in pages."""
 
         handlers = WatchHandler(everything, one, self._reached, self._lost)
-        return Watch(self._client, _PODS, handlers, reports=self._reports, timing=self._timing, lister=page_by_page)
+        return Watch(
+            self._client, self._pods, handlers, reports=self._reports, timing=self._timing, lister=page_by_page
+        )
 
     async def _list(self, handler: PodEventHandler) -> ListStart:
         for _ in range(_LISTS_MAX - 1):
@@ -142,9 +147,9 @@ class WatchedPods:
 
     async def _page(self, after: str) -> Listed[Pod]:
         more = (("continue", after),) if after else ()
-        query = _PODS.query(("limit", str(_PAGE)), *more)
-        body = await answer(self._client, "GET", _PODS.path, self._timing.request_seconds, query)
-        return decoded(body, _PODS.items)
+        query = self._pods.query(("limit", str(_PAGE)), *more)
+        body = await answer(self._client, "GET", self._pods.path, self._timing.request_seconds, query)
+        return decoded(body, self._pods.items)
 
     def _reached(self, version: str) -> None:
         before = self._continuity

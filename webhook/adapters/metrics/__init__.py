@@ -15,6 +15,7 @@ from webhook.adapters.metrics.ledger import PodLedgerHealth, QueueMetrics
 from webhook.adapters.metrics.outcomes import OutcomeTotals
 from webhook.adapters.metrics.overrides import OverrideGauges
 from webhook.adapters.metrics.process_health import ProcessHealth
+from webhook.adapters.metrics.scheduling import SchedulingMetrics
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
@@ -60,6 +61,7 @@ class Metrics:
         self.keys = KeyTotals()
         self.ledger = PodLedgerHealth()
         self.queue = QueueMetrics()
+        self.scheduling = SchedulingMetrics()
         self.outcomes = OutcomeTotals()
         self.kept_certificates = CertificateTotals()
         self.health = ProcessHealth()
@@ -75,6 +77,7 @@ class Metrics:
             *self._store.totals,
             *self.ledger.totals,
             *self.queue.totals,
+            *self.scheduling.totals,
             *self.outcomes.totals,
             *self.kept_certificates.totals,
             *self.webhooks.totals,
@@ -250,7 +253,10 @@ class Metrics:
                 self._version,
                 self._in_flight,
                 self._rows,
-                lambda: self._decisions.histograms(with_stages=self._duties is not ProcessRole.RECONCILES),
+                lambda: [
+                    *self._decisions.histograms(with_stages=self._duties is not ProcessRole.RECONCILES),
+                    *self.scheduling.histograms(),
+                ],
             )
         with paused():  # a collection in between stopped the event loop for 20 ms, with 1,000 services
             policy = self._policy  # the lines of a new one are made here, so that its swap does not delay reviews
@@ -270,6 +276,7 @@ class Metrics:
             *self._store.rows(),
             *self.ledger.rows(),
             *self.queue.rows(),
+            *self.scheduling.rows(),
             (families.LAST_REVIEW, [((), self._decisions.last_review_ns / 1e9)] if reviews else []),
             *self.health.rows(),
             (families.POLICY_INFO, hashes),

@@ -144,6 +144,23 @@ QUEUE_WAIT = _counter(
     "queue_wait_seconds_total", "service", "Time that Pods waited until they were released or expired."
 )
 
+EXTENDER_CALLS = _counter("extender_calls_total", "verb", "Calls of kube-scheduler that were answered.")
+EXTENDER_DURATION = Family(
+    "podgate_extender_duration_seconds", MetricKind.HISTOGRAM, ("verb",), "Time to answer a call of kube-scheduler."
+)
+EXTENDER_REFUSED_NODES = _counter(
+    "extender_refused_nodes_total", "service reason", "Nodes that a rule refused; without Enforce they pass."
+)
+EXTENDER_NODES = _gauge("extender_nodes", "source", "Nodes by the source of their load; unknown without a fresh one.")
+EXTENDER_WAKES = _counter("extender_wakes_total", "", "Wakes of kube-scheduler, because a refused Pod fits again.")
+EXTENDER_SOURCE_ERRORS = _counter(
+    "extender_source_errors_total", "source", "Refreshes for which a source of load gave no answer."
+)
+EXTENDER_SOURCE_AGE = _gauge(
+    "extender_source_timestamp_seconds", "source", "When a source of load was last read, 0 before the first time."
+)
+EXTENDER_REFRESH = _gauge("extender_refresh_seconds", "source", "Time of the last refresh from a source of load.")
+
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
 BREAKER_TRIPPED = _gauge("breaker_tripped_timestamp_seconds", "service", "When the breaker last opened.")
@@ -236,6 +253,8 @@ FAMILIES = (
     *(UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
     *(REFUNDS, REFUNDS_UNPROVEN, CHARGED_AFTERWARDS, RAISED_AFTERWARDS, LABELS_IGNORED, STANDING_DRIFT, WATCHED_PODS),
+    *(EXTENDER_CALLS, EXTENDER_DURATION, EXTENDER_REFUSED_NODES, EXTENDER_NODES),
+    *(EXTENDER_WAKES, EXTENDER_SOURCE_ERRORS, EXTENDER_SOURCE_AGE, EXTENDER_REFRESH),
     *(QUEUE_PODS, QUEUE_RELEASED, QUEUE_EXPIRED, QUEUE_WAIT),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(BREAKER_EXPIRED, BREAKER_EXCUSED, BREAKER_HELD, GUARD_OPEN, GUARD_MAX, HELD_CONTROLLERS, CONTROLLERS_WOKEN),

@@ -20,7 +20,7 @@ from webhook.observers import Observers
 from webhook.outcomes.aggregator import OutcomeReports
 from webhook.ports import WatchReports
 from webhook.ports.traces import TraceSampler, not_sampled
-from webhook.settings import ControllerSettings, Settings
+from webhook.settings import ProcessSettings, Settings
 from webhook.store import FallbackReports
 from webhook.support.condition import Condition
 
@@ -31,7 +31,7 @@ _NAMES_SHOWN = 5
 class Telemetry:
     """Metrics, logs, traces and recorder. Opened first and closed last, so that nothing goes unreported."""
 
-    def __init__(self, settings: ControllerSettings, version: str) -> None:
+    def __init__(self, settings: ProcessSettings, version: str) -> None:
         serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
         self.metrics = Metrics(version, role_of(settings), REASONS)
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)

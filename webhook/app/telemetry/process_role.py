@@ -3,11 +3,13 @@
 import os
 
 from webhook.adapters.metrics import ProcessRole
-from webhook.settings import MEMORY, ControllerSettings, Settings, in_cluster
+from webhook.settings import MEMORY, ControllerSettings, ProcessSettings, Settings, in_cluster
 
 
-def role_of(settings: ControllerSettings) -> ProcessRole:
+def role_of(settings: ProcessSettings) -> ProcessRole:
     """Return the roles of this process: a server with in-memory counters reconciles them as well."""
+    if not isinstance(settings, ControllerSettings):
+        return ProcessRole.NONE
     if not isinstance(settings, Settings):
         return ProcessRole.RECONCILES
     if settings.store != MEMORY:

@@ -6,12 +6,12 @@ from socket import gethostname
 from webhook.adapters.traces import RatioSampler, Traces, open_traces
 from webhook.ports.store_url import StoreUrl
 from webhook.ports.traces import TraceParent
-from webhook.settings import MEMORY, ControllerSettings, Settings
+from webhook.settings import MEMORY, ControllerSettings, ProcessSettings, Settings
 
 
-def traces_of(settings: ControllerSettings, version: str) -> Traces | None:
+def traces_of(settings: ProcessSettings, version: str) -> Traces | None:
     """Return the traces of a server or a controller; None without an endpoint."""
-    if settings.otlp_endpoint is None:
+    if not isinstance(settings, ControllerSettings) or settings.otlp_endpoint is None:
         return None
     is_server = isinstance(settings, Settings)
     # A controller is called by nobody.

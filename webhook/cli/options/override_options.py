@@ -177,7 +177,7 @@ def in_force(where: OverridesLocation) -> list[Override]:
 
 @asynccontextmanager
 async def _opened(where: OverridesLocation) -> AsyncIterator[OverridesStore]:
-    from webhook.app.overrides_store import open_overrides  # noqa: PLC0415  --help needs no client
+    from webhook.app.policy.overrides_store import open_overrides  # noqa: PLC0415  --help needs no client
 
     async with open_overrides(where.kubeconfig, where.file, dry_run=where.dry_run) as store:
         yield store

@@ -11,7 +11,7 @@ from webhook import settings
 Command = Callable[..., Any]
 
 
-def options_of(kind: type[settings.ControllerSettings], **help_texts: str) -> Callable[[Command], Command]:
+def options_of(kind: type[settings.ProcessSettings], **help_texts: str) -> Callable[[Command], Command]:
     """Return a decorator that adds an option for each setting of a kind; `help_texts` replaces some of their texts.
 
     All are read as text, so that every mistake can be reported at once.

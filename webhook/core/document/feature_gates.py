@@ -18,6 +18,7 @@ class Purpose(StrEnum):
     SERVE_ALONE_IN_PROCESS = "serve --store memory without a cluster"
     REVIEW = "review"
     REPLAY = "replay"
+    SCHEDULE = "extender"
 
     @classmethod
     def serving(cls, *, alone: bool, in_process: bool) -> "Purpose":
@@ -27,7 +28,8 @@ class Purpose(StrEnum):
         return cls.SERVE_ALONE if alone else cls.SERVE
 
 
-_OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY})
+# An extender reads its own stanzas only: what a server lacks is not its concern.
+_OFFLINE = frozenset({Purpose.REVIEW, Purpose.REPLAY, Purpose.SCHEDULE})
 # `lint` does not know the setup of `serve`, and assumes that it supports the stanza.
 _WITH_A_CLUSTER = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_IN_PROCESS}
 _WITH_A_SHARED_STORE = _OFFLINE | {Purpose.LINT, Purpose.SERVE, Purpose.SERVE_ALONE}

@@ -12,6 +12,7 @@ from webhook.core.document.loading import load_effective
 from webhook.core.document.yaml.nodes import ExactNumber, Node
 from webhook.core.document.yaml.problems import Path, written_path
 from webhook.core.document.yaml.scalars import resolved
+from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec import OutcomeSource
 
 # Text to every YAML parser of any version; the second half is for durations and percentages.
@@ -49,7 +50,7 @@ def render(raw: bytes, service: str | None = None) -> SourcedValue | None:
     Unsupported stanzas are shown too. DocumentError as `load`.
     """
     effective = load_effective(raw, None)
-    policy = msgspec.to_builtins(effective.policy, enc_hook=str)
+    policy = msgspec.to_builtins(effective.policy, enc_hook=_builtin)
     if service is None:
         return _sourced(policy, effective.document)
     names = [shown["name"] for shown in policy["services"]]
@@ -57,6 +58,11 @@ def render(raw: bytes, service: str | None = None) -> SourcedValue | None:
         return None
     index = names.index(service)
     return _sourced(policy["services"][index], effective.document.child("services").child(index))
+
+
+def _builtin(value: object) -> float | str:
+    """Return an amount as it is written in a document."""
+    return float(value) if isinstance(value, Number) else str(value)
 
 
 def _sourced(value: Any, node: Node | None) -> SourcedValue:

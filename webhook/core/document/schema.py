@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from webhook.core.document.defaults import ATOMIC, NO_DEFAULT
-from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.kubernetes.quantity import Duration, Number, Quantity
 from webhook.core.policy.model import Policy
 
 Schema = dict[str, Any]
@@ -21,6 +21,8 @@ _REF = "#/$defs/"
 def _of_our_types(kind: type) -> Schema:
     if kind is Duration:
         return {"type": "string", "format": "duration"}
+    if kind is Number:
+        return {"type": "number"}
     if kind is Quantity:
         return {"type": ["string", "number"], "format": "quantity"}
     raise NotImplementedError(kind)

@@ -99,8 +99,16 @@ class Quantity(_Parsed):
         return cls(text, quantity_value(text))
 
 
-def from_plain(kind: type, value: object) -> Duration | Quantity:
+class Number(float):
+    """A number that may have a fraction. msgspec takes no document's number, which keeps its text, for a float."""
+
+    __slots__ = ()
+
+
+def from_plain(kind: type, value: object) -> Duration | Quantity | Number:
     """Return an amount from its plain value: msgspec's `dec_hook`."""
+    if kind is Number:
+        return Number(str(value))
     if kind is Duration or kind is Quantity:
         return _parsed(kind, str(value))
     raise NotImplementedError(kind)

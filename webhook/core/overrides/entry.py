@@ -55,6 +55,7 @@ class PartialModes(Struct, frozen=True):
     resources: Mode | None = None
     quota: Mode | None = None
     breaker: Mode | None = None
+    scheduling: Mode | None = None
 
 
 class Grant(Struct, frozen=True):

@@ -16,10 +16,12 @@ from webhook.core.policy_spec import (
     Choice,
     Mode,
     Name,
+    Nodes,
     Percent,
     Placement,
     Quota,
     ResourceRules,
+    Scheduling,
     Scope,
     WhenExceeded,
     Window,
@@ -81,8 +83,10 @@ class Modes(Struct, frozen=True):
     resources: Mode = Mode.ENFORCE
     quota: Mode = Mode.ENFORCE
     breaker: Mode = Mode.ENFORCE
+    scheduling: Mode = Mode.ENFORCE
 
     def all_disabled(self) -> bool:
+        """Return whether admission checks nothing. `scheduling` acts later, in the scheduler."""
         return self.placement is self.resources is self.quota is self.breaker is Mode.DISABLED
 
 
@@ -123,6 +127,7 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
     resources: ResourceRules | None = None
     quota: Quota | None = None
     breaker: Breaker | None = None
+    scheduling: Scheduling | None = None
 
     @cached_property
     def placement_plan(self) -> PlacementPlan | None:
@@ -156,6 +161,7 @@ class Policy(Struct, frozen=True, rename="camel"):
     sla_classes: Annotated[tuple[SlaClass, ...], Meta(extra_json_schema={"minItems": 1})] = DEFAULT_SLA_CLASSES
     pools: tuple[Pool, ...] = ()
     breaker_guard: BreakerGuard | None = None
+    nodes: Nodes | None = None
 
 
 class QueuePause(Struct, frozen=True):

@@ -12,6 +12,7 @@ from webhook.core.policy_spec.breaker import (
     WhenOpen,
 )
 from webhook.core.policy_spec.field_types import Choice, Count, Mode, Name, Percent
+from webhook.core.policy_spec.nodes import Nodes
 from webhook.core.policy_spec.placement import LEVEL_LABELS, ConflictRules, Level, OnConflict, Placement, TopologyEntry
 from webhook.core.policy_spec.quota import (
     MOST_WINDOWS,
@@ -38,6 +39,7 @@ from webhook.core.policy_spec.resources import (
     ResourceRules,
     WhenOutside,
 )
+from webhook.core.policy_spec.scheduling import Scheduling
 
 __all__ = [
     "LEVEL_LABELS",
@@ -57,6 +59,7 @@ __all__ = [
     "Level",
     "Mode",
     "Name",
+    "Nodes",
     "OnConflict",
     "OnOverload",
     "OutcomeRules",
@@ -71,6 +74,7 @@ __all__ = [
     "QuotaExceeded",
     "ResourceRules",
     "RetryAfter",
+    "Scheduling",
     "Scope",
     "StandingQuota",
     "TopologyEntry",

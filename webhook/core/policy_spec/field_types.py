@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from webhook.core.kubernetes.quantity import Duration
+from webhook.core.kubernetes.quantity import Duration, Number
 from webhook.core.kubernetes.types import format_of
 
 Count = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 1_000_000})]
@@ -19,6 +19,11 @@ Interval = Annotated[Duration, format_of("interval")]
 def default(text: str) -> Any:
     """Return a duration's default as a factory: msgspec's schema cannot show defaults of custom types."""
     return field(default_factory=partial(Duration.parse, text))
+
+
+def default_number(value: float) -> Any:
+    """Return a number's default as a factory, as for durations."""
+    return field(default_factory=partial(Number, value))
 
 
 class Choice(StrEnum):

@@ -16,6 +16,7 @@ from webhook.errors import StoreUnavailableError
 from webhook.server.http_messages import JSON, Handler, HttpRequest, HttpResponse, closing_response
 
 DECISIONS, POLICIES = "/api/v1/decisions", "/api/v1/policies/"
+NOT_LOCAL = "the Host header must be an IP address or localhost"
 _YAML = "application/yaml"
 _HASH = re.compile(r"[0-9a-f]{16}")
 _TEXTS = ("service", "namespace", "name", "uid", "owner")
@@ -39,9 +40,9 @@ def decision_handler(
     pages: dict[str, Page] = {DECISIONS: decisions, **(more or {})}
 
     async def handle(request: HttpRequest) -> HttpResponse:
-        if not _is_local_name(request.headers.get("Host", "")):
+        if not is_local_name(request.headers.get("Host", "")):
             # A name in a page's URL may be made to resolve to this address (DNS rebinding); an address cannot.
-            return closing_response(HTTPStatus.FORBIDDEN, "the Host header must be an IP address or localhost")
+            return closing_response(HTTPStatus.FORBIDDEN, NOT_LOCAL)
         page = pages.get(request.path)
         if page is None and not request.path.startswith(POLICIES):
             return closing_response(HTTPStatus.NOT_FOUND)
@@ -81,7 +82,7 @@ async def _policy(search: DecisionSearch, policy_hash: str) -> HttpResponse:
     return closing_response(HTTPStatus.NOT_FOUND) if found is None else HttpResponse(HTTPStatus.OK, found, _YAML)
 
 
-def _is_local_name(host: str) -> bool:
+def is_local_name(host: str) -> bool:
     try:
         name = urlsplit(f"//{host}").hostname or ""
         if name == "localhost":

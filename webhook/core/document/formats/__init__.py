@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import lru_cache
 
-from webhook.core.document.formats import amounts, names, resources
+from webhook.core.document.formats import amounts, names, resources, urls
 from webhook.core.document.formats.errors import FormatError
 
 __all__ = ["FormatError", "check", "fault", "fits"]
@@ -16,6 +16,7 @@ _FORMATS: dict[str, Callable[[str], object]] = {
     "window": amounts.window,
     "dns-label": names.dns_label,
     "dns-subdomain": names.dns_subdomain,
+    "http-url": urls.http_url,
     "label-key": names.label_key,
     "label-key-or-empty": names.label_key_or_empty,
     "label-value": names.label_value,

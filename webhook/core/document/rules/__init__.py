@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from webhook.core.document.rules import amounts, breaker, match, pools, quota, ratios, resources, services
+from webhook.core.document.rules import amounts, breaker, match, pools, quota, ratios, resources, scheduling, services
 from webhook.core.document.rules.placement import (
     duplicate_terms,
     node_affinity,
@@ -29,6 +29,8 @@ _OF_THE_DOCUMENT: tuple[Rule, ...] = (
     match.daemon_sets_are_not_exempt,
     quota.windows_differ,
     quota.amounts_are_exact,
+    scheduling.a_source_is_one,
+    scheduling.load_has_a_source,
 )
 _OF_A_SERVICE: tuple[Rule, ...] = (
     match.a_match_says_where,
@@ -65,6 +67,7 @@ _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     topology.conflicts_can_happen,
     quota.longer_windows_can_bind,
     amounts.units_are_meant,
+    scheduling.prometheus_has_tls,
 )
 _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     match.any_namespace_is_wide,
@@ -86,6 +89,8 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     quota.namespaces_share_one_breaker,
     breaker.pod_starts_need_time,
     breaker.quota_events_can_happen,
+    scheduling.thresholds_are_meant,
+    scheduling.pods_reach_the_extender,
 )
 
 

@@ -1,10 +1,9 @@
-"""Admission endpoint: authenticates a call, reads its body within limits, and routes it. Errors reveal nothing."""
+"""Call endpoint: authenticates a call, reads its body within limits, and routes it. Errors reveal nothing."""
 
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from pathlib import PurePath
 from typing import NamedTuple
@@ -15,13 +14,12 @@ from webhook.authentication.authenticator import require_role
 from webhook.authentication.identities import Role
 from webhook.authentication.strategies import AuthenticationStrategy
 from webhook.authentication.tokens.jwt import KeyNotFoundError
-from webhook.core.admission.decision import Half
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.outcomes.report import BadOutcomesError
+from webhook.core.scheduling.extender_api import BadExtenderRequestError
 from webhook.errors import AuthenticationError, CallRefusedError, CheckFailedError, NoPolicyError
-from webhook.interceptor import Interceptor, UnknownNamespaceError
-from webhook.outcomes.endpoint import NotAReporterError, OutcomeEndpoint, TooManyReportsError
-from webhook.policy.policy_webhook import PolicyWebhook
+from webhook.interceptor import UnknownNamespaceError
+from webhook.outcomes.endpoint import NotAReporterError, TooManyReportsError
 from webhook.ports import Caller, Observer
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.http_messages import JSON, HttpRequest, HttpResponse, closing_response
@@ -39,6 +37,7 @@ _REPORTERS_PART = 4
 _REFUSALS: Mapping[type[Exception], tuple[HTTPStatus, str]] = {
     BadReviewError: (HTTPStatus.BAD_REQUEST, "bad_review"),
     BadOutcomesError: (HTTPStatus.BAD_REQUEST, "bad_outcomes"),
+    BadExtenderRequestError: (HTTPStatus.BAD_REQUEST, "bad_extender_request"),
     NotAReporterError: (HTTPStatus.FORBIDDEN, "not_a_reporter"),
     TooManyReportsError: (HTTPStatus.SERVICE_UNAVAILABLE, "reporters_overloaded"),
     NoPolicyError: (HTTPStatus.SERVICE_UNAVAILABLE, "no_policy"),
@@ -64,29 +63,18 @@ class CallLimits:
     max_in_flight: int
 
 
-class AdmissionEndpoint:
-    """`/mutate`, `/validate`, `/validate-policy` for the API server, `/v1/outcomes` for reporters.
-
-    On any other status than 2xx the API server applies the failurePolicy of the webhook configuration.
-    """
+class CallEndpoint:
+    """Calls to a table of routes. On any other status than 2xx the caller applies its rule for failures."""
 
     def __init__(
         self,
-        interceptor: Interceptor,
-        policies: PolicyWebhook,
-        outcomes: OutcomeEndpoint,
+        routes: Mapping[str, Route],
         strategy: AuthenticationStrategy,
         guard: ConnectionGuard,
         observer: Observer,
         limits: CallLimits,
     ) -> None:
-        self._interceptor = interceptor
-        self._routes: dict[str, Route] = {
-            "/mutate": Route(Role.APISERVER, partial(self._review, Half.MUTATE)),
-            "/validate": Route(Role.APISERVER, partial(self._review, Half.VALIDATE)),
-            "/validate-policy": Route(Role.APISERVER, lambda body, *_: policies.review(body)),
-            "/v1/outcomes": Route(Role.REPORTER, lambda body, caller, _: outcomes.receive(body, caller)),
-        }
+        self._routes = routes
         self._strategy = strategy
         self._guard = guard
         self._observer = observer
@@ -160,9 +148,6 @@ class AdmissionEndpoint:
         reports_max = max(1, calls_max // _REPORTERS_PART)
         if is_report and self._reporting >= reports_max and not self._bodies.displace(Role.REPORTER):
             raise CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "reporters_overloaded", "too many reports in flight")
-
-    async def _review(self, half: Half, body: bytes, caller: Caller, traceparent: str | None) -> bytes:
-        return (await self._interceptor.review(half, body, caller, traceparent)).body
 
     def _authenticate(self, request: HttpRequest) -> tuple[Caller, Route]:
         """Return caller and route, before any of the body is read, and before revealing which paths exist."""

@@ -16,7 +16,8 @@ from webhook.authentication.certificates.peer_recheck import Peer
 from webhook.core.admission.decision import Half
 from webhook.outcomes.endpoint import TooManyReportsError
 from webhook.ports import Caller
-from webhook.server.admission_endpoint import AdmissionEndpoint, CallLimits
+from webhook.server.call_endpoint import CallEndpoint, CallLimits
+from webhook.server.routes import admission_routes
 
 SECRET = "the-password-of-the-store"
 CALLER = Caller("apiserver", "cluster-1", "issuer", "subject", "kube-apiserver")
@@ -73,8 +74,13 @@ class RefusalLog:
         self.refused_calls.append((reason, detail))
 
 
+def endpoint_of(parts: list[Any]) -> CallEndpoint:
+    """Return an endpoint with the routes to interceptor, policies and outcomes, which are the first three parts."""
+    return CallEndpoint(admission_routes(*parts[:3]), *parts[3:])
+
+
 @asynccontextmanager
-async def posting(endpoint: AdmissionEndpoint) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
+async def posting(endpoint: CallEndpoint) -> AsyncIterator[Callable[[str], Awaitable[tuple[int, str]]]]:
     """Serve the endpoint; yield a function that posts a good body to a path and returns status and text."""
     async with loopback(endpoint.handle, None) as running, aiohttp.ClientSession() as session:
 
@@ -99,7 +105,7 @@ async def test_defect_is_a_counted_500_without_details_and_the_next_call_works(p
         reported,
         limits,
     ]  # with the methods that this test needs
-    endpoint = AdmissionEndpoint(*parts)
+    endpoint = endpoint_of(parts)
     async with loopback(endpoint.handle, None) as running, aiohttp.ClientSession() as session:
         for body, expected in ((b"ill", (500, "internal server error\n")), (b"well", (200, "{}"))):
             url = f"http://127.0.0.1:{running.port}{path}"
@@ -116,7 +122,7 @@ async def test_over_the_limit_in_flight_a_call_counts_503_and_the_next_one_works
     reported, slow = RefusalLog(), SlowService()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
     parts: list[Any] = [FailingInterceptor(), slow, None, AcceptAll(), Guard(), reported, limits]
-    endpoint = AdmissionEndpoint(*parts)
+    endpoint = endpoint_of(parts)
     async with posting(endpoint) as post:
         reviewing = asyncio.create_task(post("/validate-policy"))
         await slow.was_called.wait()
@@ -131,7 +137,7 @@ async def test_slow_reports_are_bounded_and_leave_room_for_reviews() -> None:
     reported, slow = RefusalLog(), SlowService()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
     parts: list[Any] = [FailingInterceptor(), None, slow, AcceptAll(), Guard(), reported, limits]
-    endpoint = AdmissionEndpoint(*parts)
+    endpoint = endpoint_of(parts)
     async with posting(endpoint) as post:
         reporting = asyncio.create_task(post("/v1/outcomes"))  # reports may use a quarter of the four calls
         await slow.was_called.wait()
@@ -150,7 +156,7 @@ async def test_full_report_queue_answers_503_and_reviews_continue() -> None:
     reported = RefusalLog()
     limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=4)
     parts: list[Any] = [FailingInterceptor(), None, Full(), AcceptAll(), Guard(), reported, limits]
-    async with posting(AdmissionEndpoint(*parts)) as post:
+    async with posting(endpoint_of(parts)) as post:
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
         assert await post("/validate") == (200, "{}")
     assert [reason for reason, _ in reported.refused_calls] == ["reporters_overloaded"]

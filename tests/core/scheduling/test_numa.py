@@ -1,0 +1,58 @@
+"""NUMA zones: the cases of the scheduler-plugins' filter, in containers and in whole Pods."""
+
+import pytest
+
+from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
+from webhook.core.kubernetes.pod_requests import NANO
+from webhook.core.scheduling.numa import Amounts, NumaZones, asked_by, fits
+
+
+def guaranteed(*cpus: int, init: tuple[int, ...] = (), sidecars: tuple[int, ...] = ()) -> Pod:
+    def container(cpu: int, *, is_sidecar: bool = False) -> Container:
+        amounts = {"cpu": str(cpu), "memory": "1Gi"}
+        return Container(
+            name="c", resources=Resources(dict(amounts), dict(amounts)), restart_policy="Always" if is_sidecar else None
+        )
+
+    first = (*(container(cpu, is_sidecar=True) for cpu in sidecars), *(container(cpu) for cpu in init))
+    return Pod(PodMetadata(), PodSpec(containers=tuple(container(cpu) for cpu in cpus), init_containers=first))
+
+
+def zones(*cpus: int, is_by_pod: bool = False) -> NumaZones:
+    return NumaZones(tuple({"cpu": cpu * NANO, "memory": 64 * (1 << 30) * NANO} for cpu in cpus), is_by_pod)
+
+
+@pytest.mark.parametrize(
+    ("pod", "available", "expected"),
+    [
+        (guaranteed(6), zones(4, 4), False),
+        (guaranteed(6), zones(8, 0), True),
+        (guaranteed(6), zones(0, 8), True),
+        (guaranteed(3, 3), zones(4, 4), True),
+        (guaranteed(3, 3), zones(4, 4, is_by_pod=True), False),
+        (guaranteed(2, 2), zones(4, 4, is_by_pod=True), True),
+        (guaranteed(3, 3, 3), zones(4, 4), False),
+        (guaranteed(4, init=(4,)), zones(4, 0), True),
+        (guaranteed(3, sidecars=(2,)), zones(4, 0), False),
+        (guaranteed(3, sidecars=(2,)), zones(4, 2), False),  # the sidecar takes the lowest zone
+        (guaranteed(3, sidecars=(2,)), zones(4, 3), True),
+    ],
+)
+def test_guaranteed_pods_need_a_zone_each_container_or_the_whole_pod(
+    pod: Pod, available: NumaZones, *, expected: bool
+) -> None:
+    assert fits(pod, available) is expected
+
+
+def test_pods_of_other_classes_and_resources_without_zones_are_not_bound() -> None:
+    burstable = Pod(PodMetadata(), PodSpec(containers=(Container(resources=Resources({"cpu": "6"}, None)),)))
+    assert fits(burstable, zones(1, 1))
+    assert fits(Pod(PodMetadata(), PodSpec(containers=(Container(),))), zones(0, 0))
+    unnamed: Amounts = {"cpu": 8 * NANO}
+    assert fits(guaranteed(6), NumaZones((unnamed,), is_by_pod=False)), "no zone names memory"
+
+
+def test_new_pods_are_subtracted_from_every_zone() -> None:
+    left = zones(8, 8).less([asked_by(guaranteed(5))])
+    assert not fits(guaranteed(4), left)
+    assert fits(guaranteed(3), left)

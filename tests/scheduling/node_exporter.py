@@ -1,0 +1,91 @@
+"""HTTP server with the metrics of node_exporter for simulated Nodes, whose load a test sets."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+MEMORY_BYTES = 256 << 30
+
+
+@dataclass
+class SimulatedLoad:
+    """Load of one node. The CPU counter grows at the rate that is set."""
+
+    cores: float = 0.0
+    memory_bytes: float = 0.0
+    is_dead: bool = False
+    cpu_seconds: float = 1000.0
+    since_seconds: float = field(default_factory=time.monotonic)
+
+    def advance(self) -> None:
+        now_seconds = time.monotonic()
+        self.cpu_seconds += self.cores * (now_seconds - self.since_seconds)
+        self.since_seconds = now_seconds
+
+
+class NodeExporters:
+    """One exporter at `/NODE` of a port on loopback for each node."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.loads = {name: SimulatedLoad() for name in nodes}
+        self._lock = threading.Lock()
+        exporters = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                text = exporters.text(self.path.strip("/"))
+                self.send_response(200 if text else 503)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: Any) -> None:
+                """Log nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def set(self, node: str, **load: float | bool) -> None:
+        """Set the load of a node from now on."""
+        with self._lock:
+            self.loads[node].advance()
+            for name, value in load.items():
+                setattr(self.loads[node], name, value)
+
+    def text(self, node: str) -> str:
+        """Return the metrics of a node, "" while its exporter is dead."""
+        with self._lock:
+            load = self.loads[node]
+            load.advance()
+            if load.is_dead:
+                return ""
+            return (
+                "# TYPE node_cpu_seconds_total counter\n"
+                f'node_cpu_seconds_total{{cpu="0",mode="user"}} {load.cpu_seconds}\n'
+                f'node_cpu_seconds_total{{cpu="0",mode="idle"}} {10 * load.cpu_seconds}\n'
+                f"node_memory_MemTotal_bytes {MEMORY_BYTES}\n"
+                f"node_memory_MemAvailable_bytes {MEMORY_BYTES - load.memory_bytes}\n"
+            )
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """A scrape configuration of Prometheus: the label `node` is from the path."""
+        host, port = self._server.server_address[:2]
+        return {
+            "job_name": "node-exporter",
+            "scrape_interval": "1s",
+            "static_configs": [
+                {"targets": [f"{host}:{port}"], "labels": {"__metrics_path__": f"/{name}", "node": name}}
+                for name in self.loads
+            ],
+        }

@@ -1,0 +1,66 @@
+"""Metrics of the scheduler extender: its calls, the nodes that it refused, and its sources of load."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from webhook.adapters.metrics import families
+from webhook.adapters.metrics.accumulators import Durations, Row, Totals
+from webhook.adapters.metrics.families import Family
+
+VERBS = ("filter", "prioritize", "preempt")
+
+
+class SchedulingMetrics:
+    """Totals, gauges and durations of one extender; other processes export none."""
+
+    def __init__(self) -> None:
+        self._calls = Totals(families.EXTENDER_CALLS)
+        self._refused = Totals(families.EXTENDER_REFUSED_NODES)
+        self._errors = Totals(families.EXTENDER_SOURCE_ERRORS)
+        self._wakes = Totals(families.EXTENDER_WAKES)
+        self.totals = (self._calls, self._refused, self._errors, self._wakes)
+        self._durations: Mapping[str, Durations] = {}
+        self._nodes: Callable[[], Mapping[str, int]] = dict
+        self._read_seconds: Mapping[str, float] = {}
+        self._took_seconds: Mapping[str, float] = {}
+
+    def begin(self, nodes: Callable[[], Mapping[str, int]]) -> None:
+        """Export the metrics from now on. `nodes` counts the nodes by the source of their load."""
+        self._nodes = nodes
+        self._durations = {verb: Durations() for verb in VERBS}
+        self._wakes.add(count=0)
+        for verb in VERBS:
+            self._calls.add(verb, count=0)
+
+    def called(self, verb: str, duration_ns: int) -> None:
+        self._calls.add(verb)
+        self._durations[verb].add(duration_ns)
+
+    def refused(self, service: str, reason: str, count: int) -> None:
+        self._refused.add(service, reason, count=count)
+
+    def woken(self) -> None:
+        """Count a wake of kube-scheduler."""
+        self._wakes.add()
+
+    def source_opened(self, source: str) -> None:
+        self._errors.add(source, count=0)
+        self._read_seconds = {**self._read_seconds, source: 0.0}
+
+    def source_read(self, source: str, at_seconds: float, took_seconds: float) -> None:
+        """Set when a source was read, in seconds since the Unix epoch, and how long that took."""
+        self._read_seconds = {**self._read_seconds, source: at_seconds}
+        self._took_seconds = {**self._took_seconds, source: took_seconds}
+
+    def source_failed(self, source: str) -> None:
+        self._errors.add(source)
+
+    def rows(self) -> Iterable[tuple[Family, list[Row]]]:
+        """Return the gauges with their series."""
+        yield families.EXTENDER_NODES, [((source,), float(count)) for source, count in self._nodes().items()]
+        yield families.EXTENDER_SOURCE_AGE, [((source,), at) for source, at in self._read_seconds.items()]
+        yield families.EXTENDER_REFRESH, [((source,), took) for source, took in self._took_seconds.items()]
+
+    def histograms(self) -> Iterable[tuple[Family, list[tuple[tuple[str, ...], Durations]]]]:
+        """Return the durations by verb; none before `begin`."""
+        if self._durations:
+            yield families.EXTENDER_DURATION, [((verb,), series) for verb, series in self._durations.items()]

@@ -1,0 +1,6 @@
+"""Sources of the load of nodes: Prometheus and the metrics API."""
+
+from webhook.adapters.node_loads.metrics_api import MetricsApiLoads
+from webhook.adapters.node_loads.prometheus import PrometheusLoads
+
+__all__ = ["MetricsApiLoads", "PrometheusLoads"]

@@ -1,0 +1,74 @@
+"""MetricsApiLoads: the load of nodes from the metrics API, averaged from one answer to the next."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.policy_spec.nodes import Nodes
+from webhook.core.scheduling.node_load import Decay, NodeLoad
+from webhook.errors import LoadSourceError
+
+_US = 1_000_000
+_MILLI = pod_requests.NANO // 1000
+
+
+class _Metadata(Struct):
+    name: str
+
+
+class _Usage(Struct):
+    cpu: str
+    memory: str
+
+
+class _NodeMetrics(Struct):
+    metadata: _Metadata
+    timestamp: str
+    usage: _Usage
+
+
+class _NodeMetricsList(Struct):
+    items: list[_NodeMetrics] | None = None
+
+
+class MetricsApiLoads:
+    """A `ports.NodeLoads`. The API has only the newest values, so the average is kept here."""
+
+    def __init__(self, name: str, get: Callable[[], Awaitable[bytes]], nodes: Nodes) -> None:
+        """Create it. `get` returns a NodeMetricsList as JSON. LoadSourceError without an answer."""
+        self.name = name
+        self._get = get
+        self._decay = Decay(nodes.decay.factor, nodes.decay.every.us / _US)
+        self._loads: dict[str, NodeLoad] = {}
+
+    async def measure(self, now_seconds: float) -> Mapping[str, NodeLoad]:
+        """Return the loads; their times are those of the answer, whenever it is asked for."""
+        del now_seconds
+        body = await self._get()
+        try:
+            found = msgspec.json.decode(body, type=_NodeMetricsList).items or []
+            self._loads = {one.metadata.name: self._averaged(one) for one in found}
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise LoadSourceError(f"{self.name}: not understood: {error}") from error
+        return self._loads
+
+    async def close(self) -> None:
+        """Do nothing: the client is the caller's."""
+
+    def _averaged(self, found: _NodeMetrics) -> NodeLoad:
+        name, at_seconds = found.metadata.name, microseconds(found.timestamp) / _US
+        cpu = pod_requests.nano(found.usage.cpu) / _MILLI
+        memory = pod_requests.nano(found.usage.memory) / pod_requests.NANO
+        before = self._loads.get(name)
+        if before is None or before.cpu_millis is None or before.memory_bytes is None:
+            return NodeLoad(self.name, at_seconds, cpu, memory)
+        kept = self._decay.weight(at_seconds - before.measured_at_seconds)
+        return NodeLoad(
+            self.name,
+            at_seconds,
+            kept * before.cpu_millis + (1 - kept) * cpu,
+            kept * before.memory_bytes + (1 - kept) * memory,
+        )

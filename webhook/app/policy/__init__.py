@@ -1,0 +1,1 @@
+"""Composition of the policy in force and its overrides."""

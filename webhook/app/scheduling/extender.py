@@ -1,0 +1,199 @@
+"""Runner of `podgate extender`, from start to SIGTERM."""
+
+import asyncio
+import time
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import msgspec
+import uvloop
+
+from webhook.adapters.clocks import SystemClock, WallClock
+from webhook.adapters.metrics import CONTENT_TYPE
+from webhook.adapters.node_loads import MetricsApiLoads, PrometheusLoads
+from webhook.app.policy.policy_source import FollowedPolicy, follow_policy
+from webhook.app.scheduling.reports import SchedulingReports
+from webhook.app.serving_tls import open_tls
+from webhook.app.supervision import ReadinessLog, run_forever, stop_signals
+from webhook.app.telemetry import Telemetry
+from webhook.authentication.certificates.peer_recheck import PeerRecheck
+from webhook.authentication.scheduler_certificate import CertificateStrategy
+from webhook.core.document import Purpose
+from webhook.core.policy_spec.nodes import LoadSource, Nodes
+from webhook.extender.extender import Extender
+from webhook.extender.load_refresher import LoadRefresher
+from webhook.extender.wake_loop import WakeLoop
+from webhook.ports.scheduling import NodeLoads
+from webhook.server.call_endpoint import CallEndpoint, CallLimits
+from webhook.server.connection_guard import ConnectionGuard
+from webhook.server.connection_table import ConnectionLimits, ConnectionTable
+from webhook.server.plain.health import plain_handler
+from webhook.server.plain.node_loads import node_handler
+from webhook.server.routes import extender_routes
+from webhook.server.server import Server, ServerTimeouts
+from webhook.settings import ExtenderSettings, ListenAddress
+from webhook.support.event_loop import EventLoop
+from webhook.support.single_flight import SingleFlight
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
+
+VERSION = version("podgate")
+_BODY_SECONDS = 5.0
+_NUMA_SECONDS = 1.0
+_TIMEOUTS = ServerTimeouts(keep_alive_seconds=120.0, drain_seconds=2.0, grace_seconds=2.0)
+"""The scheduler waits a second for an answer, and asks another replica on its next call."""
+
+
+class ExtenderProcess:
+    """The process of one extender replica; UserError for an invalid file."""
+
+    def __init__(
+        self, settings: ExtenderSettings, telemetry: Telemetry, client: "ApiClient", sources: FollowedPolicy
+    ) -> None:
+        from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
+
+        self._settings = settings
+        self._telemetry = telemetry
+        self._logs = telemetry.logs
+        self._sources = sources
+        self._client = client
+        self._node_metrics = kubernetes.NodeMetrics(client)
+        self._tls = open_tls(settings, telemetry)
+        policy, reports = sources.policies.current, SchedulingReports(telemetry, time.time)
+        self._extender = Extender(policy, reports, time.time)
+        table = self._extender.table
+        telemetry.metrics.scheduling.begin(table.nodes_by_source)
+        refresher = LoadRefresher(table, policy, self._open_source, time.time, reports.of_refreshes())
+        wake = WakeLoop(
+            self._extender.refused,
+            table,
+            kubernetes.StorageClassWake(client),
+            telemetry.metrics.scheduling.woken,
+            reports.of_wakes(),
+        )
+        nodes = kubernetes.WatchedNodes(client, table.index, reports=telemetry.watched("nodes"))
+        pods = kubernetes.WatchedPods(client, SystemClock(), reports=telemetry.watched("pods"), with_system=True)
+        reported = telemetry.watched("noderesourcetopologies")
+        self._numa = kubernetes.WatchedNumaTopologies(client, table.numa, reports=reported)
+        self._guard = self._connection_guard()
+        endpoint = CallEndpoint(
+            extender_routes(self._extender, telemetry.metrics.scheduling.called),
+            CertificateStrategy(settings.scheduler_names, WallClock()),
+            self._guard,
+            telemetry.observer,
+            CallLimits(settings.max_body_bytes, _BODY_SECONDS, settings.max_in_flight),
+        )
+        plain = plain_handler(
+            self._unready, {CONTENT_TYPE: SingleFlight(self._metrics).get}, SingleFlight(self._status).get
+        )
+        self.server = Server(endpoint, self._guard, plain, node_handler(table), telemetry.observer, _TIMEOUTS)
+        self._loops = (
+            *sources.loops,
+            *self._tls.loops,
+            nodes.run,
+            lambda: pods.run(table.index),
+            refresher.run,
+            wake.run,
+        )
+        self._readiness = ReadinessLog(self._unready, self._logs)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, asked: asyncio.Event) -> None:
+        """Answer calls until `asked` is set."""
+        self._logs.adopt_standard_logging()
+        await self._sources.policies.refresh()
+        server, settings = self.server, self._settings
+        await server.plain.start(settings.plain_listen.host, settings.plain_listen.port)
+        await server.decisions.start(settings.decision_listen.host, settings.decision_listen.port)
+        self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in self._loops]
+        await server.admission.start(settings.listen.host, settings.listen.port)
+        self._logs.said(
+            "info",
+            "listening",
+            extender=[str(ListenAddress(*address)) for address in server.admission.addresses],
+            plain=[str(ListenAddress(*address)) for address in server.plain.addresses],
+            decisions=[str(ListenAddress(*address)) for address in server.decisions.addresses],
+            not_ready=self._unready(),
+        )
+        self._tasks.append(asyncio.create_task(run_forever(self._readiness.run, self._logs)))
+        await asked.wait()
+
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """Drain until `hurry` is set, then stop what the last calls needed; telemetry is closed last."""
+        self._logs.said("info", "draining")
+        await self.server.stop(hurry)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+        await asyncio.to_thread(self._telemetry.close)
+        self._logs.said("info", "stopped")
+        self._logs.close()
+
+    def _connection_guard(self) -> ConnectionGuard:
+        tls = self._tls.files
+        limits = ConnectionLimits(self._settings.max_connections, silence_seconds=_TIMEOUTS.keep_alive_seconds)
+        return ConnectionGuard(ConnectionTable(limits, lambda: tls.context), PeerRecheck(lambda: tls.value.trust))
+
+    def _open_source(self, name: str, source: LoadSource, nodes: Nodes) -> NodeLoads | None:
+        if source.requests is not None:
+            return None
+        self._telemetry.metrics.scheduling.source_opened(name)
+        if source.prometheus is not None:
+            return PrometheusLoads(name, source.prometheus, nodes)
+        return MetricsApiLoads(name, self._node_metrics.listed, nodes)
+
+    async def _follow_numa(self) -> None:
+        """Watch NUMA zones once a policy asks for them: many clusters have no such objects."""
+        while True:
+            if self._extender.needs_numa:
+                await self._numa.run()
+            await asyncio.sleep(_NUMA_SECONDS)
+
+    def _unready(self) -> list[str]:
+        """Return the reasons why calls cannot be answered. A source of load without an answer is none."""
+        listed = self._extender.table.index.is_complete
+        draining = ["draining"] if self._guard.draining else []
+        return [
+            *self._sources.unready(),
+            *self._tls.unready(),
+            *([] if listed else ["Nodes and Pods are not listed yet"]),
+            *draining,
+        ]
+
+    async def _metrics(self) -> bytes:
+        metrics = self._telemetry.metrics
+        metrics.health.update(ready=not self._unready(), leads=None)
+        metrics.certificates(self._tls.expiry_seconds())
+        return await asyncio.to_thread(metrics.render)
+
+    async def _status(self) -> bytes:
+        policy = self._sources.policies.current()
+        return msgspec.json.encode(
+            {
+                "version": VERSION,
+                "policy": {"source": self._sources.name, "hash": policy.hash if policy is not None else ""},
+                "nodes": self._extender.table.nodes_by_source(),
+                "notReady": self._unready(),
+            }
+        )
+
+
+def run(settings: ExtenderSettings) -> None:
+    """Answer calls until SIGTERM or SIGINT; a second one ends the drain at once."""
+    uvloop.run(_run(settings), loop_factory=EventLoop)
+
+
+async def _run(settings: ExtenderSettings) -> None:
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
+
+    telemetry = Telemetry(settings, VERSION)
+    client = await kubernetes.connect(settings.kubeconfig)
+    sources = follow_policy(client, settings, telemetry, SystemClock(), Purpose.SCHEDULE)
+    asked, asked_again = stop_signals()
+    process = ExtenderProcess(settings, telemetry, client, sources)
+    try:
+        await process.run(asked)
+    finally:
+        await process.stop(asked_again)

@@ -1,0 +1,24 @@
+"""`podgate extender`: the scheduler extender."""
+
+import os
+
+import click
+
+from webhook import settings
+from webhook.cli.options.settings import options_of
+from webhook.support.garbage_collection import put_off
+from webhook.tls.default_contexts import without_default_cas
+
+
+@click.command(epilog="Each flag is also an environment variable: --listen is PODGATE_LISTEN. Flags win.")
+@options_of(settings.ExtenderSettings)
+def extender(**flags: str | None) -> None:
+    """Answer kube-scheduler's extender calls over mutual TLS: refuse hot nodes, and score the others.
+
+    It acts on Pods of services with the stanza `scheduling`, and watches Nodes, Pods and the policy in the cluster.
+    """
+    parsed = settings.parse_as(settings.ExtenderSettings, flags, os.environ)
+    with put_off(), without_default_cas():
+        from webhook.app.scheduling.extender import run  # noqa: PLC0415  --help and a wrong flag need no web server
+
+    run(parsed)

@@ -1,0 +1,66 @@
+"""Rules of `nodes` and `scheduling`: sources of load, and thresholds that can be meant."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.yaml.parts import DocumentPart
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.quantity import Number
+
+_SOURCES = ("prometheus", "metricsAPI", "requests")
+_LOW = 0.3
+_MEASURED = ("hot", "pressure", "whenUnknown")
+"""Fields of `scheduling` that read the load of nodes."""
+
+
+def a_source_is_one(document: DocumentPart) -> Iterator[Problem]:
+    """Require exactly one kind for each source, each kind but Prometheus once, and requests last."""
+    seen: set[str] = set()
+    for source in document.select("nodes", "sources", "*"):
+        kinds = [name for name in _SOURCES if name in source.fields()]
+        if len(kinds) != 1:
+            reason = "names no source" if not kinds else f"names {len(kinds)} sources"
+            yield source.wrong(reason, f"write one of {', '.join(_SOURCES)} in each entry, such as - metricsAPI: {{}}")
+            continue
+        if kinds[0] in seen and kinds[0] != "prometheus":
+            yield source.wrong(f"{kinds[0]} is listed twice", "remove one")
+        elif "requests" in seen:
+            yield source.wrong("never read: requests, before it, are always known", "put requests last")
+        seen.add(kinds[0])
+
+
+def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
+    """Reject thresholds on the load of nodes that nobody measures."""
+    if document.get("nodes") is not None:
+        return
+    for scheduling in document.select("services", "*", "scheduling"):
+        for name in _MEASURED:
+            part = scheduling.get(name)
+            if part is not None and not part.is_empty:
+                remedy = "add nodes with a source, such as nodes: {sources: [{metricsAPI: {}}]}, or remove it"
+                yield part.wrong_field("needs the load of nodes, and the policy names no source of it", remedy)
+
+
+def prometheus_has_tls(document: DocumentPart) -> Iterator[Problem]:
+    for url in document.select("nodes", "sources", "*", "prometheus", "url"):
+        if str(url.node.value).startswith("http://"):
+            yield url.wrong("without TLS, anyone on the way can move Pods to other nodes", "use https, and caFile")
+
+
+def thresholds_are_meant(service: DocumentPart) -> Iterator[Problem]:
+    for name in ("cpu", "memory"):
+        part = service.get("scheduling", "hot", name)
+        if part is not None and part.read(Number) < _LOW:
+            yield part.wrong(
+                "most nodes are above this", f"write {_LOW} or more, such as 0.8: it is a share, not a percentage"
+            )
+    part = service.get("scheduling", "pressure", "cpu")
+    if part is not None:
+        yield part.wrong_field("tasks wait for cpu on every busy node, with no harm", "use hot.cpu, or remove it")
+
+
+def pods_reach_the_extender(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about Pods that stay with the default scheduler, which has no extender."""
+    scheduling = service.get("scheduling")
+    if scheduling is not None and service.get("placement", "schedulerName") is None:
+        remedy = "add placement.schedulerName, such as podgate-scheduler, unless the default scheduler has the extender"
+        yield scheduling.wrong_field("acts in a scheduler with Podgate's extender, and no schedulerName is set", remedy)

@@ -1,0 +1,77 @@
+"""The stanza `nodes`: the load of nodes, one table for all services: its sources, and the average over time."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from webhook.core.kubernetes.quantity import Duration, Number
+from webhook.core.kubernetes.types import LabelKey, format_of
+from webhook.core.policy_spec.field_types import Choice, Name, NonEmpty, default, default_number
+
+PromQl = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 4096})]
+
+
+class Profile(Choice):
+    """Exporter whose metrics the built-in queries read."""
+
+    NODE_EXPORTER = "NodeExporter"
+    KUBELET_RESOURCE = "KubeletResource"
+    KUBELET_CADVISOR = "KubeletCadvisor"
+
+
+class DecayRules(Struct, frozen=True):
+    """Weight of a sample: `factor` to the power of its age divided by `every`."""
+
+    factor: Annotated[Number, Meta(extra_json_schema={"minimum": 0.01, "maximum": 1})] = default_number(0.8)
+    every: Duration = default("30s")
+
+
+class NodeQueries(Struct, frozen=True, rename="camel"):
+    """PromQL in place of the profile's, each with one value a node.
+
+    `cpu` in cores, `memory` in bytes, `latency` in seconds; the pressures are shares of time, from 0 to 1.
+    """
+
+    cpu: PromQl | None = None
+    memory: PromQl | None = None
+    latency: PromQl | None = None
+    cpu_pressure: PromQl | None = None
+    memory_pressure: PromQl | None = None
+    io_pressure: PromQl | None = None
+
+
+class PrometheusSource(Struct, frozen=True, rename="camel"):
+    """A Prometheus. Its samples belong to the node in the label `nodeLabel`, else to that of `instance`."""
+
+    url: Annotated[str, format_of("http-url")]
+    profile: Profile = Profile.NODE_EXPORTER
+    node_label: LabelKey = "node"
+    queries: NodeQueries = NodeQueries()
+    ca_file: Name | None = None
+    token_file: Name | None = None
+
+
+class MetricsApiSource(Struct, frozen=True):
+    """The metrics API (metrics.k8s.io)."""
+
+
+class RequestsSource(Struct, frozen=True):
+    """The requests of the Pods on a node. They are no measurement, and make no node hot."""
+
+
+class LoadSource(Struct, frozen=True, rename={"metrics_api": "metricsAPI"}):
+    """Exactly one of its fields."""
+
+    prometheus: PrometheusSource | None = None
+    metrics_api: MetricsApiSource | None = None
+    requests: RequestsSource | None = None
+
+
+class Nodes(Struct, frozen=True, rename="camel"):
+    """For each node the first source of the list whose data is not older than `staleAfter`."""
+
+    sources: Annotated[tuple[LoadSource, ...], NonEmpty]
+    refresh: Duration = default("15s")
+    window: Duration = default("5m")
+    decay: DecayRules = field(default_factory=DecayRules)
+    stale_after: Duration = default("90s")

@@ -1,0 +1,73 @@
+"""Extender API of kube-scheduler: its requests and answers on the wire.
+
+Keys are Go field names, because k8s.io/kube-scheduler/extender/v1 declares no others. With `nodeCacheCapable` nodes are
+names, never whole objects.
+"""
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from webhook.core.kubernetes.pod import Pod
+
+_T = TypeVar("_T")
+
+
+class BadExtenderRequestError(Exception):
+    """A body that is no request of the extender API."""
+
+
+class ExtenderArgs(Struct, frozen=True, rename="pascal"):
+    """Request of `filter` and `prioritize`."""
+
+    pod: Pod
+    node_names: tuple[str, ...] | None = None
+
+
+class FilterResult(Struct, frozen=True, rename="pascal", omit_defaults=True):
+    """`failed_and_unresolvable_nodes`: preemption there would be in vain. `error` fails the Pod, and users see it."""
+
+    node_names: tuple[str, ...] = ()
+    failed_and_unresolvable_nodes: dict[str, str] = {}
+    error: str = ""
+
+
+class HostPriority(Struct, frozen=True, rename="pascal"):
+    """`score` is an integer: one float makes the scheduler drop the whole answer without a word."""
+
+    host: str
+    score: int
+
+
+class MetaVictims(Struct, frozen=True):
+    """Pods that preemption would evict from one node, as they came: only whole entries are dropped."""
+
+    pods: msgspec.Raw = msgspec.field(name="Pods", default=msgspec.Raw(b"null"))
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class PreemptionArgs(Struct, frozen=True):
+    """Request of `preempt`. With `nodeCacheCapable` victims are uids."""
+
+    pod: Pod = msgspec.field(name="Pod")
+    victims: dict[str, MetaVictims] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
+
+
+class PreemptionResult(Struct, frozen=True):
+    victims: dict[str, MetaVictims] = msgspec.field(name="NodeNameToMetaVictims")
+
+
+def decode(body: bytes, kind: type[_T]) -> _T:
+    """Return a request. BadExtenderRequestError: it is not understood."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadExtenderRequestError(f"not a request of the extender API: {error}") from error
+
+
+def nodes_asked(args: ExtenderArgs) -> tuple[str, ...]:
+    """Return the node names. BadExtenderRequestError: the scheduler sent whole nodes."""
+    if args.node_names is None:
+        raise BadExtenderRequestError("no NodeNames: set nodeCacheCapable: true for this extender")
+    return args.node_names

@@ -1,0 +1,73 @@
+"""Load of a node: measured values with their source and time, averaged over a window, and chosen by freshness."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import NamedTuple
+
+from msgspec import Struct
+
+
+class LoadSample(NamedTuple):
+    """A measured value and its time, in seconds since the Unix epoch."""
+
+    at_seconds: float
+    value: float
+
+
+class Decay(NamedTuple):
+    """Weight of a sample: `factor` to the power of its age divided by `every_seconds`."""
+
+    factor: float
+    every_seconds: float
+
+    def weight(self, age_seconds: float) -> float:
+        return float(self.factor ** (max(0.0, age_seconds) / self.every_seconds))
+
+
+class NodeLoad(Struct, frozen=True, gc=False):
+    """What one source measured of a node. None: this source does not measure it."""
+
+    source: str
+    measured_at_seconds: float
+    cpu_millis: float | None = None
+    memory_bytes: float | None = None
+    latency_seconds: float | None = None
+    cpu_pressure: float | None = None
+    memory_pressure: float | None = None
+    io_pressure: float | None = None
+
+
+def decayed_average(samples: Iterable[LoadSample], now_seconds: float, decay: Decay) -> float | None:
+    """Return the average of samples weighted by age, None without any.
+
+    Values that are no measurement (NaN, infinite, below 0) are ignored. Weights go by age, so the interval between
+    samples does not matter, and every replica computes the same.
+    """
+    total = weights = 0.0
+    for at_seconds, value in samples:
+        if not isfinite(value) or value < 0:
+            continue
+        weight = decay.weight(now_seconds - at_seconds)
+        total += weight * value
+        weights += weight
+    return total / weights if weights else None
+
+
+def frozen(before: Mapping[str, NodeLoad], found: Mapping[str, NodeLoad]) -> dict[str, NodeLoad]:
+    """Return what a source found, and for nodes that it no longer measures what it found last.
+
+    A rate falls while its exporter is dead: the last values with a fresh time are better than the newest ones. They
+    grow old, and the next source of the ladder replaces them.
+    """
+    return {**before, **found}
+
+
+def freshest(
+    ladder: Sequence[Mapping[str, NodeLoad]], node: str, now_seconds: float, stale_after_seconds: float
+) -> NodeLoad | None:
+    """Return the load of a node by the first source whose data is fresh; None if there is none."""
+    for loads in ladder:
+        load = loads.get(node)
+        if load is not None and now_seconds - load.measured_at_seconds <= stale_after_seconds:
+            return load
+    return None

@@ -1,0 +1,111 @@
+"""NUMA: whether a Pod's containers fit into single zones of a node, as its Topology Manager will decide.
+
+Source: NodeResourceTopology of scheduler-plugins (topology.node.k8s.io/v1alpha2), whose filter it follows: only the
+policy single-numa-node refuses Pods, only of the QoS class Guaranteed, by container or by Pod.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from webhook.core.container_resources.qos import qos_class
+from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.pod import Container, Pod, Resources
+from webhook.core.policy_spec import QosClass
+
+Amounts = Mapping[str, int]
+"""Resource name to amount, in billionths of its unit."""
+
+
+class NumaZones(Struct, frozen=True, gc=False):
+    """Zones of a node, the lowest first, with what is available in each."""
+
+    zones: tuple[Amounts, ...]
+    is_by_pod: bool
+    """The Topology Manager's scope is `pod`: all containers go into one zone."""
+
+    def less(self, taken: Iterable[Amounts]) -> "NumaZones":
+        """Return the zones after subtracting each of `taken` from every zone.
+
+        Until the next report nobody knows the zone of a new Pod: it is subtracted from all of them.
+        """
+        zones = self.zones
+        for amounts in taken:
+            zones = tuple(_less(zone, amounts) for zone in zones)
+        return NumaZones(zones, self.is_by_pod)
+
+
+def is_guaranteed(pod: Pod) -> bool:
+    """Return whether a Pod is of the QoS class Guaranteed: only its cpus are bound to zones."""
+    return qos_class(pod) is QosClass.GUARANTEED
+
+
+def asked_by(pod: Pod) -> Amounts:
+    """Return what a Pod asks for in all, by resource."""
+    names = {name for container in _all(pod) for name in (_requests(container) or ())}
+    return {name: pod_requests.total(pod, "requests", name) for name in names}
+
+
+def fits(pod: Pod, numa: NumaZones) -> bool:
+    """Return whether a Guaranteed Pod fits. A resource that no zone names is not bound to zones, and is ignored."""
+    if not is_guaranteed(pod):
+        return True
+    known = {name for zone in numa.zones for name in zone}
+    if numa.is_by_pod:
+        return (
+            _zone_of({name: amount for name, amount in asked_by(pod).items() if name in known}, numa.zones) is not None
+        )
+    return _each_fits(pod, known, list(numa.zones))
+
+
+def _each_fits(pod: Pod, known: set[str], zones: list[Amounts]) -> bool:
+    """Return whether each container fits into one zone. Init containers run alone, but for sidecars, which stay."""
+    for container in pod.spec.init_containers or ():
+        asked = _known(container, known)
+        zone = _zone_of(asked, zones)
+        if zone is None:
+            return False
+        if pod_requests.is_sidecar(container):
+            zones[zone] = _less(zones[zone], asked)
+    for container in pod.spec.containers or ():
+        asked = _known(container, known)
+        zone = _zone_of(asked, zones)
+        if zone is None:
+            return False
+        zones[zone] = _less(zones[zone], asked)
+    return True
+
+
+def _zone_of(asked: Amounts, zones: Sequence[Amounts]) -> int | None:
+    """Return the lowest zone that holds all that is asked for, None if there is none."""
+    for index, zone in enumerate(zones):
+        if all(zone.get(name, 0) >= amount for name, amount in asked.items()):
+            return index
+    return None
+
+
+def _less(zone: Amounts, amounts: Amounts) -> Amounts:
+    return {name: max(0, amount - amounts.get(name, 0)) for name, amount in zone.items()}
+
+
+def _known(container: Container, known: set[str]) -> Amounts:
+    found = _requests(container) or {}
+    return {name: amount for name, amount in found.items() if name in known and amount}
+
+
+def _requests(container: Container) -> Amounts | None:
+    resources = container.resources
+    if resources is None:
+        return None
+    names = {*(resources.requests or ()), *(resources.limits or ())}
+    return {name: _request(resources, name) for name in names}
+
+
+def _request(resources: Resources, name: str) -> int:
+    """Return a container's request; an absent one is its limit."""
+    asked = pod_requests.amount_of(resources.requests, name)
+    return (pod_requests.amount_of(resources.limits, name) or 0) if asked is None else asked
+
+
+def _all(pod: Pod) -> Iterable[Container]:
+    return (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))

@@ -1,0 +1,149 @@
+"""Extender: one call of kube-scheduler, from its request to its answer. It looks up, and never waits."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec import json
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.policy_spec import Mode
+from webhook.core.policy_spec.scheduling import Estimate, Numa
+from webhook.core.scheduling import extender_api as api
+from webhook.core.scheduling.filters import NodeRefusal
+from webhook.core.scheduling.node_selection import FilteredNodes, ServiceRules, filtered, prioritized
+from webhook.core.scheduling.node_table import NodeRow
+from webhook.core.scheduling.pod_load import expected_load
+from webhook.core.scheduling.scores import ScoreTerms
+from webhook.core.scheduling.topology import Nearness
+from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
+from webhook.extender.load_table import LoadTable
+
+NOT_LISTED = "podgate: the extender has not listed Nodes and Pods yet"
+_NO_SCORES = b"[]"
+
+
+class SchedulingObserver(Protocol):
+    """Observer of the extender's decisions."""
+
+    def nodes_filtered(self, pod: Pod, service: ServiceRules, found: FilteredNodes) -> None: ...
+
+    def nodes_scored(self, pod: Pod, service: ServiceRules, scores: dict[str, ScoreTerms]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRules:
+    """The rules of a policy's services, by service."""
+
+    policy: CompiledPolicy | None
+    services: dict[str, ServiceRules]
+
+    @classmethod
+    def of(cls, policy: CompiledPolicy | None) -> "PolicyRules":
+        services = {} if policy is None else policy.services
+        found = {
+            name: ServiceRules(name, one.modes.scheduling, one.scheduling)
+            for name, one in services.items()
+            if one.scheduling is not None and one.modes.scheduling is not Mode.DISABLED
+        }
+        return cls(policy, found)
+
+
+class Extender:
+    """Answers `/filter`, `/prioritize` and `/preempt`. Pods of services without `scheduling` pass everywhere."""
+
+    def __init__(
+        self,
+        policy: Callable[[], CompiledPolicy | None],
+        observer: SchedulingObserver,
+        now_seconds: Callable[[], float],
+    ) -> None:
+        self._policy = policy
+        self._observer = observer
+        self._rules = PolicyRules.of(None)
+        self.table = LoadTable(self.estimate_of, now_seconds)
+        self.refused = UnschedulablePods()
+
+    @property
+    def needs_numa(self) -> bool:
+        """Whether a service's rules ask for NUMA zones."""
+        return any(one.rules.numa is Numa.REQUIRED for one in self._current().services.values())
+
+    def estimate_of(self, pod: Pod) -> Estimate:
+        """Return how the load of a Pod is expected: by its service's rules, else by the defaults."""
+        service = self._service_of(pod)
+        return Estimate() if service is None else service.rules.estimate
+
+    def filter(self, body: bytes) -> bytes:
+        """Answer which nodes pass. BadExtenderRequestError: the body is no such request."""
+        args, table = api.decode(body, api.ExtenderArgs), self.table
+        asked = api.nodes_asked(args)
+        if not table.index.is_complete:
+            return json.encode(api.FilterResult(error=NOT_LISTED))
+        service = self._service_of(args.pod)
+        if service is None:
+            return json.encode(api.FilterResult(asked))
+        found = filtered(args.pod, asked, table.rows, service)
+        self._observer.nodes_filtered(args.pod, service, found)
+        if len(found.passed) == 1:  # the scheduler does not ask for the score of a single node
+            self._assume(table, args.pod, service, found.passed[0])
+        if not service.refuses:
+            return json.encode(api.FilterResult(found.passed))
+        if found.refused:
+            kind = service.service, expected_load(args.pod, service.rules.estimate)
+            self.refused.refused(kind, found.filters, frozenset(found.refused))
+        refused = {name: one.reason for name, one in found.refused.items()}
+        return json.encode(api.FilterResult(found.passed, refused))
+
+    def prioritize(self, body: bytes) -> bytes:
+        """Answer the scores of nodes. BadExtenderRequestError as above."""
+        args, table = api.decode(body, api.ExtenderArgs), self.table
+        asked, service = api.nodes_asked(args), self._service_of(args.pod)
+        if service is None or not service.refuses or not table.index.is_complete:
+            return _NO_SCORES
+        scores = prioritized(args.pod, asked, table.rows, service, _near(table, args.pod, service))
+        self._observer.nodes_scored(args.pod, service, scores)
+        if scores:
+            self._assume(table, args.pod, service, max(scores, key=lambda name: scores[name].score))
+        return json.encode([api.HostPriority(name, one.score) for name, one in scores.items()])
+
+    def preempt(self, body: bytes) -> bytes:
+        """Answer on which nodes preemption may help: not where the rules would refuse the Pod afterwards."""
+        args, table = api.decode(body, api.PreemptionArgs), self.table
+        victims, service = args.victims or {}, self._service_of(args.pod)
+        if service is not None and service.refuses and table.index.is_complete:
+            passed = filtered(args.pod, victims, table.rows, service).passed
+            victims = {name: victims[name] for name in passed}
+        return json.encode(api.PreemptionResult(victims))
+
+    def _current(self) -> PolicyRules:
+        policy = self._policy()
+        if policy is not self._rules.policy:
+            self._rules = PolicyRules.of(policy)
+        return self._rules
+
+    def _service_of(self, pod: Pod) -> ServiceRules | None:
+        """Return the rules of the service in a Pod's label, which admission guards; None if nothing is to decide."""
+        rules = self._current()
+        named = None if rules.policy is None else rules.policy.named_by_label(pod)
+        return None if named is None else rules.services.get(named.name)
+
+    def _assume(self, table: LoadTable, pod: Pod, service: ServiceRules, node: str) -> None:
+        table.assign(pod, node, service.rules.estimate)
+
+
+def _near(table: LoadTable, pod: Pod, service: ServiceRules) -> Callable[[NodeRow], float]:
+    near = service.rules.near
+    if near is None:
+        return lambda _: 0.0
+    nearness = Nearness(near, table.index.hosts(pod.metadata.namespace, near))
+    return lambda row: nearness.of(row.node.labels)
+
+
+def counted(refused: Iterable[NodeRefusal]) -> dict[str, int]:
+    """Return how many nodes each rule refused."""
+    counts: dict[str, int] = {}
+    for one in refused:
+        counts[one.rule] = counts.get(one.rule, 0) + 1
+    return counts

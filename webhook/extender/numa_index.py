@@ -1,0 +1,71 @@
+"""NUMA index: the zones of nodes as last reported, less the Pods that were assigned since the report."""
+
+from collections.abc import Callable, Mapping
+from math import inf
+
+from msgspec import Struct
+
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS
+from webhook.core.scheduling.numa import Amounts, NumaZones, asked_by, is_guaranteed
+
+
+class _Reserved(Struct, frozen=True):
+    """What a Pod takes of each zone of its node, until a time if the watch has not shown it there."""
+
+    node: str
+    amounts: Amounts
+    until_seconds: float
+
+
+class NumaIndex:
+    """A `ports.NumaEventHandler`.
+
+    A report lags behind assignments, and a kubelet's refusal of a Pod is final. So a new Guaranteed Pod is subtracted
+    from each zone of its node until the next report.
+    """
+
+    def __init__(self, now_seconds: Callable[[], float]) -> None:
+        self._now_seconds = now_seconds
+        self._reported: dict[str, tuple[NumaZones, float]] = {}
+        self._pods: dict[str, _Reserved] = {}
+
+    def of(self, node: str) -> NumaZones | None:
+        """Return what is available in the zones of a node, None if it binds no Pods to zones."""
+        found, now_seconds = self._reported.get(node), self._now_seconds()
+        if found is None:
+            return None
+        pods = (pod for pod in self._pods.values() if pod.node == node and now_seconds <= pod.until_seconds)
+        return found[0].less(pod.amounts for pod in pods)
+
+    def numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
+        for node in self._reported.keys() - zones.keys():
+            self.numa_changed(node, None)
+        for node, found in zones.items():
+            self.numa_changed(node, found)
+
+    def numa_changed(self, node: str, zones: NumaZones | None) -> None:
+        self._pods = {uid: pod for uid, pod in self._pods.items() if pod.node != node}
+        if zones is None:
+            self._reported.pop(node, None)
+        else:
+            self._reported[node] = zones, self._now_seconds()
+
+    def assign(self, uid: str, pod: Pod, node: str) -> None:
+        """Reserve for a Pod that may be assigned to a node now."""
+        if uid not in self._pods or self._pods[uid].until_seconds < inf:
+            self._reserve(uid, pod, node, self._now_seconds() + CONFIRMED_SECONDS)
+
+    def hosted(self, uid: str, pod: Pod, node: str, since_seconds: float) -> None:
+        """Reserve for a Pod that was assigned to a node after its last report."""
+        self._pods.pop(uid, None)
+        reported = self._reported.get(node)
+        if reported is not None and since_seconds >= int(reported[1]):
+            self._reserve(uid, pod, node, inf)
+
+    def gone(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+
+    def _reserve(self, uid: str, pod: Pod, node: str, until_seconds: float) -> None:
+        if node in self._reported and is_guaranteed(pod):
+            self._pods[uid] = _Reserved(node, asked_by(pod), until_seconds)

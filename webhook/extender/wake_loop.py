@@ -1,0 +1,47 @@
+"""Wake loop: wakes kube-scheduler when a node that was refused to a Pod would pass it again."""
+
+import asyncio
+from collections.abc import Callable
+
+from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
+from webhook.errors import SchedulerWakeError
+from webhook.extender.load_table import LoadTable
+from webhook.ports.scheduling import SchedulerWake
+from webhook.support.condition import Condition
+
+_ROUND_SECONDS = 1.0
+_BETWEEN_SECONDS = 5.0
+"""Shortest time between two wakes: each makes the scheduler try all Pods that wait."""
+
+
+class WakeLoop:
+    """Looks at the refused Pods each second."""
+
+    def __init__(
+        self,
+        refused: UnschedulablePods,
+        table: LoadTable,
+        scheduler: SchedulerWake,
+        on_woken: Callable[[], None],
+        trouble: Condition[str],
+    ) -> None:
+        self._refused = refused
+        self._table = table
+        self._scheduler = scheduler
+        self._on_woken = on_woken
+        self._trouble = trouble
+
+    async def run(self) -> None:
+        """Wake the scheduler whenever it helps, until cancelled."""
+        while True:
+            await asyncio.sleep(_ROUND_SECONDS)
+            if not self._refused.take_fitting(self._table.rows):
+                continue
+            try:
+                await self._scheduler.wake()
+            except SchedulerWakeError as error:
+                self._trouble.enter(str(error))
+            else:
+                self._trouble.leave()
+                self._on_woken()
+            await asyncio.sleep(_BETWEEN_SECONDS)

@@ -1,0 +1,53 @@
+"""Ports of the scheduler extender: Nodes, sources of their load, and the wake of kube-scheduler."""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.node_table import KnownNode
+from webhook.core.scheduling.numa import NumaZones
+
+
+class NodeEventHandler(Protocol):
+    """Receiver of a Node watch's events."""
+
+    def nodes_listed(self, nodes: Iterable[KnownNode]) -> None:
+        """Handle a list: Nodes that are not in it are gone."""
+        ...
+
+    def node_changed(self, known: KnownNode, *, gone: bool) -> None: ...
+
+
+class NumaEventHandler(Protocol):
+    """Receiver of a watch's events on the NUMA zones of nodes."""
+
+    def numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
+        """Handle a list, by node: other nodes bind no Pods to zones."""
+        ...
+
+    def numa_changed(self, node: str, zones: NumaZones | None) -> None: ...
+
+
+class NodeLoads(Protocol):
+    """One source, such as a Prometheus."""
+
+    @property
+    def name(self) -> str:
+        """Name for people and metrics."""
+        ...
+
+    async def measure(self, now_seconds: float) -> Mapping[str, NodeLoad]:
+        """Return what is measured now, by a node's name or one of its addresses. LoadSourceError without an answer."""
+        ...
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+class SchedulerWake(Protocol):
+    """Makes the scheduler try refused Pods again."""
+
+    async def wake(self) -> None:
+        """Wake it now. SchedulerWakeError: the API server did not do it."""
+        ...

@@ -1,0 +1,46 @@
+"""Node page of the extender's decision port: the load of each node, its source and age, and what is assumed."""
+
+from http import HTTPStatus
+
+import msgspec
+from msgspec import Struct
+
+from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.node_table import NodeRow
+from webhook.extender.load_table import LoadTable
+from webhook.server.http_messages import JSON, Handler, HttpRequest, HttpResponse, closing_response
+from webhook.server.plain.decisions import NOT_LOCAL, is_local_name
+
+NODES = "/api/v1/nodes"
+
+
+class ShownNode(Struct, rename="camel"):
+    """One node as JSON. Shares are of the allocatable amount, and None if unknown."""
+
+    name: str
+    cpu_share: float | None
+    memory_share: float | None
+    assumed_cpu_millis: float
+    assumed_memory_bytes: float
+    load: NodeLoad | None
+
+    @classmethod
+    def of(cls, row: NodeRow) -> "ShownNode":
+        assumed = row.assumed
+        return cls(row.node.name, row.cpu_used(), row.memory_used(), assumed.cpu_millis, assumed.memory_bytes, row.load)
+
+
+def node_handler(table: LoadTable) -> Handler:
+    """Return the handler."""
+
+    async def handle(request: HttpRequest) -> HttpResponse:
+        if not is_local_name(request.headers.get("Host", "")):
+            return closing_response(HTTPStatus.FORBIDDEN, NOT_LOCAL)
+        if request.path != NODES:
+            return closing_response(HTTPStatus.NOT_FOUND)
+        if request.method != "GET":
+            return closing_response(HTTPStatus.METHOD_NOT_ALLOWED, allow="GET")
+        shown = [ShownNode.of(row) for _, row in sorted(table.rows.items())]
+        return HttpResponse(HTTPStatus.OK, msgspec.json.encode({"nodes": shown}), JSON)
+
+    return handle

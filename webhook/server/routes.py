@@ -1,0 +1,49 @@
+"""Routes of the admission server and of the scheduler extender."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import perf_counter_ns
+
+from webhook.authentication.identities import Role
+from webhook.core.admission.decision import Half
+from webhook.extender.extender import Extender
+from webhook.interceptor import Interceptor
+from webhook.outcomes.endpoint import OutcomeEndpoint
+from webhook.policy.policy_webhook import PolicyWebhook
+from webhook.ports import Caller
+from webhook.server.call_endpoint import Route
+
+
+def admission_routes(
+    interceptor: Interceptor, policies: PolicyWebhook, outcomes: OutcomeEndpoint
+) -> Mapping[str, Route]:
+    """Return `/mutate`, `/validate`, `/validate-policy` for the API server, `/v1/outcomes` for reporters."""
+
+    async def review(half: Half, body: bytes, caller: Caller, traceparent: str | None) -> bytes:
+        return (await interceptor.review(half, body, caller, traceparent)).body
+
+    return {
+        "/mutate": Route(Role.APISERVER, partial(review, Half.MUTATE)),
+        "/validate": Route(Role.APISERVER, partial(review, Half.VALIDATE)),
+        "/validate-policy": Route(Role.APISERVER, lambda body, *_: policies.review(body)),
+        "/v1/outcomes": Route(Role.REPORTER, lambda body, caller, _: outcomes.receive(body, caller)),
+    }
+
+
+def extender_routes(extender: Extender, on_answered: Callable[[str, int], None]) -> Mapping[str, Route]:
+    """Return `/filter`, `/prioritize`, `/preempt` for kube-scheduler; `on_answered` receives verb and nanoseconds."""
+
+    def route(verb: str, answer: Callable[[bytes], bytes]) -> Route:
+        async def call(body: bytes, _caller: Caller, _traceparent: str | None) -> bytes:
+            started_ns = perf_counter_ns()
+            answered = answer(body)
+            on_answered(verb, perf_counter_ns() - started_ns)
+            return answered
+
+        return Route(Role.SCHEDULER, call)
+
+    return {
+        "/filter": route("filter", extender.filter),
+        "/prioritize": route("prioritize", extender.prioritize),
+        "/preempt": route("preempt", extender.preempt),
+    }
