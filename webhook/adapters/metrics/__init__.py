@@ -8,6 +8,7 @@ from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row, Totals
 from webhook.adapters.metrics.cluster_objects import CertificateTotals, WebhookConfigurationMetrics
 from webhook.adapters.metrics.decisions import Decisions
+from webhook.adapters.metrics.extender.scheduling import SchedulingMetrics
 from webhook.adapters.metrics.families import FAILURE, SUCCESS, Family
 from webhook.adapters.metrics.files import FileTotals
 from webhook.adapters.metrics.keys import KeyTotals
@@ -15,7 +16,6 @@ from webhook.adapters.metrics.ledger import PodLedgerHealth, QueueMetrics
 from webhook.adapters.metrics.outcomes import OutcomeTotals
 from webhook.adapters.metrics.overrides import OverrideGauges
 from webhook.adapters.metrics.process_health import ProcessHealth
-from webhook.adapters.metrics.scheduling import SchedulingMetrics
 from webhook.adapters.metrics.service_gauges import ServiceGauges
 from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions

@@ -15,13 +15,13 @@ def plain_handler(
     unready: Callable[[], Sequence[str]],
     metrics: Mapping[str, Callable[[], Awaitable[bytes]]],
     status: Callable[[], Awaitable[bytes]],
-    queue: Handler,
+    queue: Handler | None = None,
     warning: str = "",
 ) -> Handler:
     """Return the handler. `unready` returns the reasons for not being ready (the store is never one).
 
     `metrics` are renderers by content type. The one that the client prefers is used, by default the first.
-    `queue` is the page of waiting Pods. `warning` is added to the response of /readyz if the server is ready.
+    `queue` is the page of waiting Pods, None without any. `warning` is added to the response of /readyz if the server is ready.
     """
     well = f"ok ({warning})\n" if warning else "ok\n"
 
@@ -46,7 +46,7 @@ def plain_handler(
         "/readyz": readyz,
         "/metrics": show_metrics,
         "/status": show_status,
-        QUEUE: queue,
+        **({} if queue is None else {QUEUE: queue}),
     }
 
     async def handle(request: HttpRequest) -> HttpResponse:
