@@ -21,7 +21,8 @@ def plain_handler(
     """Return the handler. `unready` returns the reasons for not being ready (the store is never one).
 
     `metrics` are renderers by content type. The one that the client prefers is used, by default the first.
-    `queue` is the page of waiting Pods, None without any. `warning` is added to the response of /readyz if the server is ready.
+    `queue` is the page of waiting Pods, if there is one. `warning` is added to the response of /readyz if the server
+    is ready.
     """
     well = f"ok ({warning})\n" if warning else "ok\n"
 
