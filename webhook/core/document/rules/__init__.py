@@ -85,6 +85,7 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     resources.huge_pages_have_company,
     ratios.ratios_can_bind,
     quota.a_queue_is_used,
+    quota.deployments_outlast_the_wait,
     quota.retry_after_can_be_sent,
     quota.namespaces_share_one_breaker,
     breaker.pod_starts_need_time,

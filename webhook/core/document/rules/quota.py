@@ -16,6 +16,8 @@ _LIMITED = (
     ("services", "*", "quota", "standing", "hard"),
     ("pools", "*", "windows", "*", "hard"),
 )
+_PROGRESS_US = 600_000_000
+"""A Deployment's default progressDeadlineSeconds."""
 _WINDOWS = (("services", "*", "quota", "windows"), ("pools", "*", "windows"))
 
 
@@ -130,6 +132,18 @@ def a_queue_is_used(service: DocumentPart) -> Iterator[Problem]:
     waits = exceeded is not None and exceeded.read(WhenExceeded) is WhenExceeded.QUEUE
     if queue is not None and not queue.is_empty and not waits:
         yield queue.wrong_field("without effect", "write whenExceeded: Queue, or remove it")
+
+
+def deployments_outlast_the_wait(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about a written maxWait above a Deployment's default deadline. The default is not much longer."""
+    queue, exceeded = service.get("quota", "queue", "maxWait"), service.get("quota", "whenExceeded")
+    if queue is None or exceeded is None or exceeded.read(WhenExceeded) is not WhenExceeded.QUEUE:
+        return
+    if queue.read(Duration).us > _PROGRESS_US:
+        yield queue.wrong(
+            "a Deployment reports ProgressDeadlineExceeded when its Pods wait for 10m without progress",
+            "set progressDeadlineSeconds of its Deployments above maxWait, or write at most 10m",
+        )
 
 
 def retry_after_can_be_sent(service: DocumentPart) -> Iterator[Problem]:

@@ -1,0 +1,212 @@
+"""Waiting Pods on a real control plane while something fails or changes: none is lost, and none waits unseen."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.identities import Identities
+from tests.redis_servers import RedisServer, names, program
+from webhook.core.admission.mutation import QUEUE_GATE
+
+QUEUE = "{window: 1h, hard: {pods: 1, requests.cpu: 1}}], whenExceeded: Queue, queue: "
+RULES = {
+    "lost": "{}",
+    "deleted": "{}",
+    "edited": "{}",
+    "beside": "{}",
+    "ungated": "{}",
+    "stopped": "{}",
+    "removed": "{}",
+    "expires": "{maxWait: 5s}",
+    "kept": "{maxWait: 5s, whenExpired: Keep}",
+}
+WAITING = ("w1", "w2", "w3")
+HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
+SERVICES = {
+    name: f"- {{name: {name}, match: {{namespaces: [qf-{name}]}}, quota: {{windows: [{QUEUE}{rules}}}}}\n"
+    for name, rules in RULES.items()
+}
+JSON_PATCH, MERGE, STRATEGIC = (
+    f"application/{kind}+json" for kind in ("json-patch", "merge-patch", "strategic-merge-patch")
+)
+UNGATE = [{"op": "remove", "path": "/spec/schedulingGates"}]
+
+
+def policy(**changed: str) -> str:
+    return HEAD + "".join({**SERVICES, **changed}.values())
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    folder: Path = tmp_path_factory.mktemp("queue") / "redis"
+    with RedisServer(program(names()[0]), folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def running(plane: ControlPlane, identities: Identities, redis: RedisServer) -> Iterator[ControllerFixture]:
+    """Install Podgate; of each service one Pod fills the quota, and three wait."""
+    namespaces = [f"qf-{name}" for name in RULES]
+    with controller_fixture(plane, identities, policy(), namespaces, redis.url) as running:
+        for name in RULES:
+            for pod in ("fills", *WAITING):
+                create(running, name, pod)
+            assert gated(running, name) <= {*WAITING}
+        yield running
+
+
+def create(running: ControllerFixture, service: str, name: str) -> None:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
+    status, response = running.installation.create_pod(f"qf-{service}", name, containers=[container])
+    assert status == 201, response
+
+
+def gated(running: ControllerFixture, service: str) -> set[str]:
+    pods = running.installation.pods(f"qf-{service}")
+    return {
+        pod["metadata"]["name"]
+        for pod in pods
+        if any(gate["name"] == QUEUE_GATE for gate in pod["spec"].get("schedulingGates", ()))
+    }
+
+
+def waiting(running: ControllerFixture, service: str) -> float:
+    """Return how many Pods wait, as the leader counts them."""
+    leader = running.leader()
+    return -1 if leader is None else leader.total("podgate_queue_pods", f'service="{service}"')
+
+
+def edit(running: ControllerFixture, service: str, pod: str, patch: Any, kind: str) -> tuple[int, Any]:
+    return running.plane.api.request("PATCH", f"/api/v1/namespaces/qf-{service}/pods/{pod}", patch, kind)
+
+
+def test_expired_pods_are_deleted_or_wait_on(running: ControllerFixture) -> None:
+    running.plane.wait(lambda: len(running.installation.pods("qf-expires")) == 1, "the expired Pods to be deleted")
+    [leader] = running.installation.controllers
+    expired = "podgate_queue_expired_total"
+    running.plane.wait(lambda: leader.total(expired, 'service="kept"') == 3, "Pods to expire")
+    assert (gated(running, "kept"), waiting(running, "kept")) == ({*WAITING}, 3)
+    assert leader.total(expired, 'service="expires"') == 3
+
+
+def test_deleted_pods_leave_the_queue_and_delay_no_namespace(running: ControllerFixture, redis: RedisServer) -> None:
+    plane = running.plane
+    plane.api.request("DELETE", "/api/v1/namespaces/qf-deleted/pods/w1")
+    plane.wait(lambda: waiting(running, "deleted") == 2, "the deleted Pod to leave")
+    plane.api.request("DELETE", "/api/v1/namespaces/qf-deleted")
+    plane.wait(lambda: plane.api.get("/api/v1/namespaces/qf-deleted") is None, "the namespace to be gone")
+    plane.wait(lambda: waiting(running, "deleted") == 0, "its Pods to leave")
+    plane.wait(lambda: not indexed(redis, "deleted"), "the index to forget them")
+    assert running.used("deleted") == 1, "who never was released is never charged"
+
+
+def indexed(redis: RedisServer, service: str) -> int:
+    return int(redis.cli("ZCARD", f"podgate:{{{service}}}:v1:default:q:{service}"))
+
+
+def test_edited_pods_are_charged_and_ordered_as_they_are(running: ControllerFixture) -> None:
+    """The first asks for more than there is room, then for less; the third gets ahead of the second."""
+    assert edit(running, "edited", "w3", {"metadata": {"annotations": {"podgate.io/priority": "9"}}}, MERGE)[0] == 200
+    assert edit(running, "edited", "w3", {"spec": {"nodeSelector": {"zone": "a"}}}, STRATEGIC)[0] == 200
+    smaller = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "10m"}}}]}}
+    status, response = edit(running, "edited", "w3/resize", smaller, STRATEGIC)
+    assert status == 200, response
+    status, response = edit(running, "edited", "w3", {"metadata": {"labels": {"podgate.io/service": "kept"}}}, MERGE)
+    assert (status, "PodgateFieldImmutable" in response["message"]) == (403, True), response
+    running.installation.change_policy(policy(edited=SERVICES["edited"].replace("pods: 1", "pods: 2")))
+    running.plane.wait(lambda: gated(running, "edited") == {"w1", "w2"}, "the Pod of priority to be released")
+    assert running.limit("edited", "1h", "requests.cpu")["used"] == "110m"
+
+
+def test_a_gate_that_is_removed_without_podgate_ends_the_waiting(running: ControllerFixture) -> None:
+    """While no server runs and the failure mode is Open, anybody may: the Pod is counted afterwards."""
+    [server] = running.installation.servers
+    running.installation.stop_server(server)
+    assert edit(running, "ungated", "w2", UNGATE, JSON_PATCH)[0] == 200
+    running.start_server()
+    running.plane.wait(lambda: waiting(running, "ungated") == 2, "the Pod to leave the queue")
+    running.wait(lambda: running.used("ungated") == 2, "the Pod to be charged")
+    assert gated(running, "ungated") == {"w1", "w3"}
+    status, response = edit(running, "ungated", "w1", UNGATE, JSON_PATCH)
+    assert (status, "PodgateFieldImmutable" in response["message"]) == (403, True), response
+
+
+def test_pods_of_services_that_stop_queueing_or_are_removed_are_released(running: ControllerFixture) -> None:
+    denies = "- {name: stopped, match: {namespaces: [qf-stopped]}, quota: {windows: [{window: 1h, hard: {pods: 3}}]}}\n"
+    running.installation.change_policy(policy(stopped=denies, removed=""))
+    running.plane.wait(lambda: gated(running, "stopped") == {"w3"}, "Pods to be released at the rate of the service")
+    running.plane.wait(lambda: not gated(running, "removed"), "the Pods of no service to be released")
+    assert running.used("stopped") == 3
+    assert running.installation.create_pod("qf-stopped", "denied")[0] == 429
+
+
+def test_objects_beside_gated_pods_see_pods_that_are_pending(running: ControllerFixture) -> None:
+    plane, metadata = running.plane, {"name": "beside", "namespace": "qf-beside"}
+    labels = {"app": "web"}  # of the waiting Pods as well
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m"}}}]}
+    of_job = {"template": {"spec": {**spec, "restartPolicy": "Never"}}, "activeDeadlineSeconds": 2}
+    template = {
+        "selector": {"matchLabels": {"app": "own"}},
+        "template": {"metadata": {"labels": {"app": "own"}}, "spec": spec},
+    }
+    documents: dict[str, tuple[str, Any]] = {
+        "ResourceQuota": ("v1", {"hard": {"pods": 20}}),
+        "PodDisruptionBudget": ("policy/v1", {"minAvailable": 1, "selector": {"matchLabels": labels}}),
+        "Job": ("batch/v1", of_job),
+        "Deployment": ("apps/v1", {**template, "progressDeadlineSeconds": 2}),
+        "StatefulSet": ("apps/v1", {**template, "replicas": 2, "serviceName": "none"}),
+    }
+    plane.apply(
+        *(
+            {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": one}
+            for kind, (version, one) in documents.items()
+        )
+    )
+
+    def status(path: str) -> dict[str, Any]:
+        return dict((plane.api.get(f"{path}/beside") or {}).get("status") or {})
+
+    def reasons(path: str) -> list[str]:
+        return [one.get("reason", "") for one in status(path).get("conditions", ())]
+
+    deployments = "/apis/apps/v1/namespaces/qf-beside/deployments"
+    plane.wait(lambda: "DeadlineExceeded" in reasons("/apis/batch/v1/namespaces/qf-beside/jobs"), "the Job to fail")
+    plane.wait(lambda: "ProgressDeadlineExceeded" in reasons(deployments), "the Deployment to report")
+    plane.wait(lambda: len(gated(running, "beside")) == 5, "the Pod of the Job to be deleted")
+    assert {"w1", "w2", "w3", "beside-0"} < gated(running, "beside"), "a StatefulSet waits for its first Pod"
+    quotas = "/api/v1/namespaces/qf-beside/resourcequotas"
+    plane.wait(lambda: status(quotas).get("used") == {"pods": "6"}, "the ResourceQuota to count waiting Pods")
+    budgets = "/apis/policy/v1/namespaces/qf-beside/poddisruptionbudgets"
+    plane.wait(lambda: status(budgets).get("expectedPods") == 4, "the budget to expect waiting Pods")
+    assert status(budgets)["currentHealthy"] <= 1
+
+
+def test_no_pod_is_lost_with_redis_or_with_a_leader(running: ControllerFixture, redis: RedisServer) -> None:
+    """Each loss of the counters may release one Pod more: that was charged more than a minute ago."""
+    installation, plane = running.installation, running.plane
+    for name in ("w4", "w5"):
+        create(running, "lost", name)
+
+    def is_restored() -> bool:
+        return 0 < indexed(redis, "lost") == len(gated(running, "lost"))
+
+    redis.cli("FLUSHALL")
+    plane.wait(is_restored, "the leader to restore the index")
+    redis.kill()
+    assert plane.api.request("DELETE", "/api/v1/namespaces/qf-lost/pods/w5")[0] == 200
+    redis.start()
+    plane.wait(is_restored, "the leader to restore the index of an empty Redis")
+    [first] = installation.controllers
+    second = running.start_controller()
+    installation.stop_controller(first, kill=True)
+    left = len(gated(running, "lost"))
+    plane.wait(lambda: running.leader() is second and waiting(running, "lost") == left, "the second to lead")
+    create(running, "lost", "late")
+    assert "late" in gated(running, "lost"), "it waits behind the others"
+    installation.change_policy(policy(lost=SERVICES["lost"].replace("pods: 1", "pods: 9")))
+    plane.wait(lambda: not gated(running, "lost"), "all Pods to be released")
+    assert second.total("podgate_queue_released_total", 'service="lost"') == left + 1
