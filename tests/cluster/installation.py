@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -198,7 +198,7 @@ class Installation:
 
 
 @contextmanager
-def installed(
+def installed(  # noqa: PLR0913  the parts of an installation
     plane: ControlPlane,
     files: Files,
     policy: str,
@@ -207,10 +207,11 @@ def installed(
     load_balancer: str = "good",
     servers: int = 1,
     arguments: Sequence[str] = ("--drain", "0s"),
+    namespace_labels: Mapping[str, str] | None = None,
 ) -> Iterator[Installation]:
     """Install Podgate with new namespaces and this policy; at the end uninstall it and empty them."""
     for namespace in namespaces:
-        plane.create_namespace(namespace)
+        plane.create_namespace(namespace, **(namespace_labels or {}))
     for rights in (RBAC, WEBHOOKS_RBAC, RETRIES_RBAC):
         plane.apply_file(rights)
     installation = Installation(plane, files, plane.load_balancers[load_balancer], policy, namespaces)

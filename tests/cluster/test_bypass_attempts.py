@@ -21,6 +21,7 @@ from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 Json = dict[str, Any]
 SPACE = "ways-round"
 EVICTED_AFTER_AN_HOUR: Json = {"key": "failing", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600}
+QUEUE, GROUP = "kueue.x-k8s.io/queue-name", "scheduling.k8s.io/group-name"
 POLICY = policy(
     service(
         "web",
@@ -30,6 +31,21 @@ POLICY = policy(
     ),
     service("clamped", SPACE, {}, resources={"container": {"max": {"cpu": "2"}}, "whenOutside": "Clamp"}),
     service("bearing", SPACE, {"tolerations": [EVICTED_AFTER_AN_HOUR]}),
+    service(
+        "queued",
+        SPACE,
+        {
+            "labels": {QUEUE: {"fromNamespace": "team"}, "applicationId": {"fromPod": "app"}},
+            "annotations": {GROUP: {"fromPod": "app"}},
+            "allow": {
+                "tolerations": [{"key": "gpu", "operator": "Exists"}],
+                "nodeSelectorKeys": ["disk"],
+                "priorityClassNames": [],
+                "schedulerNames": [],
+                "runtimeClassNames": [],
+            },
+        },
+    ),
 )
 POLICY["exemptions"] = {"usernames": [f"system:serviceaccount:{SPACE}:ci"]}
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
@@ -40,7 +56,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 @pytest.fixture(scope="module")
 def installation(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
-    with installed(plane, identities.files, json.dumps(POLICY), [SPACE]) as installation:
+    with installed(
+        plane, identities.files, json.dumps(POLICY), [SPACE], namespace_labels={"team": "research"}
+    ) as installation:
         installation.wait_for_calls()
         yield installation
 
@@ -126,6 +144,61 @@ def test_scheduled_pod_can_still_be_updated(plane: ControlPlane, tenant: Api) ->
     assert plane.api.get(path)["spec"]["nodeName"] in {"node-a1", "node-a2"}
     label = {"metadata": {"labels": {"version": "v2"}}}
     assert status_and_message(tenant.request("PATCH", path, label, MERGE_PATCH)) == (200, "")
+
+
+# --- labels and annotations of other schedulers, and what a tenant may bring ---
+
+OTHERS: dict[str, Json] = {
+    "another queue": {"labels": {QUEUE: "mine"}},
+    "no queue": {"labels": {QUEUE: None}},
+    "another group": {"annotations": {GROUP: "mine"}},
+    "no group": {"annotations": {GROUP: None}},
+}
+
+
+def test_queue_of_the_namespace_is_written_and_cannot_be_changed(plane: ControlPlane, tenant: Api) -> None:
+    path = running(plane, tenant, "queued", "queued")
+    metadata = plane.api.get(path)["metadata"]
+    assert metadata["labels"] | {QUEUE: "research", "applicationId": "queued"} == metadata["labels"]
+    assert metadata["annotations"][GROUP] == "queued"
+    for name, changed in OTHERS.items():
+        status, message = status_and_message(tenant.request("PATCH", path, {"metadata": changed}, MERGE_PATCH))
+        assert status == 403, name
+        assert "PlacementConflict: service queued: metadata." in message
+        assert "is set by the policy and cannot be changed" in message
+    harmless = {"metadata": {"labels": {"version": "v2"}, "annotations": {"note": "mine"}}}
+    assert status_and_message(tenant.request("PATCH", path, harmless, MERGE_PATCH)) == (200, "")
+    status, message = status_and_message(tenant.request("POST", PODS, pod("other", "queued", labels={QUEUE: "mine"})))
+    assert (status, "PlacementConflict" in message) == (403, True)
+
+
+GPU: Json = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+ANY_TAINT: Json = {"operator": "Exists"}
+
+
+def test_tenant_brings_only_what_is_allowed(plane: ControlPlane, tenant: Api) -> None:
+    path = running(plane, tenant, "bringing", "queued", tolerations=[GPU])
+    own = plane.api.get(path)["spec"]["tolerations"]
+    assert len(own) == 3, "with those of DefaultTolerationSeconds"
+    for added, expected in ((ANY_TAINT, 403), ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, 200)):
+        patch = [{"op": "add", "path": "/spec/tolerations/-", "value": added}]
+        status, message = status_and_message(tenant.request("PATCH", path, patch, JSON_PATCH))
+        assert status == expected, message
+        assert ("PlacementNotAllowed" in message) is (expected == 403)
+    outside: dict[str, Json] = {
+        "spec.tolerations": {"tolerations": [ANY_TAINT]},
+        "spec.nodeSelector": {"nodeSelector": {"disk": "ssd", "zone": "a"}},
+        "spec.schedulerName": {"schedulerName": "mine"},
+        "spec.priorityClassName": {"priorityClassName": "system-node-critical"},
+    }
+    for field, spec in outside.items():
+        status, message = status_and_message(tenant.request("POST", f"{PODS}?dryRun=All", pod("o", "queued", **spec)))
+        assert status == 403, field
+        assert f"PlacementNotAllowed: service queued: {field} " in message
+    status, message = status_and_message(
+        tenant.request("POST", f"{PODS}?dryRun=All", pod("o", "queued", nodeSelector={"disk": "ssd"}))
+    )
+    assert status == 201, message
 
 
 # --- missing rights of tenants ---

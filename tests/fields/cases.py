@@ -29,8 +29,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # many times faster, wh
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
     """One Pod of service `web`, in the relevant fields: besides these it has one container without requests.
 
-    `policy` replaces the file's stanzas. `meanwhile`: fields of the spec that another client writes
-    between the two halves, the API server or a later webhook; null removes one.
+    `policy` replaces the file's stanzas. `namespace`: the labels of the Namespace. `meanwhile`: fields of the spec that
+    another client writes between the two halves, the API server or a later webhook; null removes one.
     """
 
     kind: Kind
@@ -39,6 +39,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
     metadata: dict[str, Any] = {}
     policy: dict[str, Any] | None = None
+    namespace: dict[str, str] = {}
     meanwhile: dict[str, Any] = {}
 
 
@@ -47,11 +48,12 @@ class Golden(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
     `becomes`: the fields of the spec that the mutating half changes, null for one that it removes. `verdict` is the
     validating half's; its findings are listed by mode: each a code, and the whole message.
-    `refused`: the Pod cannot be read at all.
+    `metadata`: the labels and annotations that it writes, besides Podgate's own. `refused`: the Pod cannot be read.
     """
 
     becomes: dict[str, Any] | Literal["unchanged"] = msgspec.field(default_factory=dict)
     verdict: str = ""
+    metadata: dict[str, dict[str, str]] = {}
     enforced: list[dict[str, str]] = []
     warned: list[dict[str, str]] = []
     audited: list[dict[str, str]] = []

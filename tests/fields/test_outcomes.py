@@ -28,19 +28,19 @@ async def test_every_outcome_equals_its_golden_part(file: Path, refresh_goldens:
 @each_file
 async def test_second_rewrite_changes_nothing(file: Path) -> None:
     for row in readable(file):
-        gate = gate_of(row.stanzas)
+        gate = gate_of(row.stanzas, row.case.namespace)
         once = await rewritten(gate, pod_of(row.case))
         assert await rewritten(gate, once) == once, row.case.name
 
 
 @each_file
-async def test_metadata_gets_only_the_label_and_annotation_of_podgate(file: Path) -> None:
+async def test_metadata_gets_only_what_the_outcome_shows_and_the_label_and_annotation_of_podgate(file: Path) -> None:
     for row in readable(file):
-        gate, pod = gate_of(row.stanzas), pod_of(row.case)
-        metadata = pod["metadata"] | {
-            "namespace": "shop",
-            "labels": pod["metadata"]["labels"] | {"podgate.io/service": "web"},
-            "annotations": {"podgate.io/policy-hash": gate.loaded.hash},
+        gate, pod = gate_of(row.stanzas, row.case.namespace), pod_of(row.case)
+        ours = {"labels": {"podgate.io/service": "web"}, "annotations": {"podgate.io/policy-hash": gate.loaded.hash}}
+        written = row.written.metadata if row.written is not None else {}
+        described = {
+            kind: (pod["metadata"].get(kind) or {}) | own | written.get(kind, {}) for kind, own in ours.items()
         }
         after = await rewritten(gate, pod)
-        assert after == pod | {"metadata": metadata, "spec": after["spec"]}, row.case.name
+        assert after == pod | {"metadata": pod["metadata"] | {"namespace": "shop"} | described, "spec": after["spec"]}

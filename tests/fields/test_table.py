@@ -79,7 +79,7 @@ def test_equal_pod_is_unchanged_and_admitted_without_findings(file: Path) -> Non
 def test_absent_or_compatible_pod_is_admitted_without_findings(file: Path) -> None:
     for row in of_kind(file, "absent", "compatible"):
         assert row.written is not None
-        assert row.written == Golden(row.written.becomes, "Admit"), row.case.name
+        assert row.written == Golden(row.written.becomes, "Admit", row.written.metadata), row.case.name
 
 
 @each_file

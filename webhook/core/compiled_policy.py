@@ -17,6 +17,9 @@ from webhook.core.quota.pod_cost import counted
 _POD_RESULTS_MAX = 2048
 """Rewrites, checks and costs: three for each kind of Pod that is being created."""
 
+_NAMESPACE_VALUES_MAX = 256
+"""Services as they are in Namespaces, one for each set of label values that they read."""
+
 
 class CompiledService(NamedTuple):
     """One service of a policy, ready for reviews. `counted`: the resources that its Pods are charged for."""
@@ -39,10 +42,22 @@ class CompiledPolicy:
         self.parts = parts
         self.pod_results: LruCache[tuple[object, ...], Any] = LruCache(_POD_RESULTS_MAX)
         """See `admission/pod_results.py`."""
+        self._in_namespaces: LruCache[tuple[str, tuple[str | None, ...]], Service] = LruCache(_NAMESPACE_VALUES_MAX)
         self.matcher = Matcher(loaded.policy)
         self.services: Mapping[str, Service] = {name: one.service for name, one in parts.items()}
         self.plans: Mapping[str, CounterPlan] = {name: one.plan for name, one in parts.items()}
         self.counted: Mapping[str, tuple[str, ...]] = {name: one.counted for name, one in parts.items()}
+
+    def in_namespace(self, service: Service, namespace_labels: Mapping[str, str]) -> Service:
+        """Return a service with the labels of a Namespace that it reads as literals."""
+        if not service.namespace_keys:
+            return service
+        key = service.name, tuple(namespace_labels.get(label) for label in service.namespace_keys)
+        found = self._in_namespaces.get(key)
+        if found is None:
+            found = service.in_namespace(namespace_labels)
+            self._in_namespaces.keep(key, found)
+        return found
 
     def named_by_label(self, pod: Pod) -> Service | None:
         """Return the service that a Pod's label names; a tenant may have written the label."""
@@ -73,7 +88,8 @@ def compile_services(loaded: LoadedPolicy, only: Collection[str] | None = None) 
             rank=ranks[service.sla_class],
             pause=loaded.pauses.get(service.name),
         )
-        _ = service.placement_plan, service.degraded_placement_plan, service.range_plan  # cached on the service
+        # Cached on the service.
+        _ = service.placement_plan, service.degraded_placement_plan, service.range_plan, service.namespace_keys
         yield CompiledService(service, plan, counted(plan))
 
 

@@ -12,6 +12,7 @@ class Code(StrEnum):
     PLACEMENT_CONFLICT = "PlacementConflict"
     PLACEMENT_UNFULFILLED = "PlacementUnfulfilled"
     PLACEMENT_CONTRADICTION = "PlacementContradiction"
+    PLACEMENT_NOT_ALLOWED = "PlacementNotAllowed"
     NODE_NAME_SET = "NodeNameSet"
     RESOURCES_OUTSIDE = "ResourcesOutside"
     RESOURCES_UNFULFILLED = "ResourcesUnfulfilled"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.cluster.placement.sample_run import Outcome
-from tests.core.oracle import pod_affinity, policy
+from tests.core.oracle import pod_affinity, pod_metadata, policy
 from tests.core.oracle.classes import conflicts
 from tests.core.oracle.nodes import Node, any_term_fits, selector_fits, terms_of
 from tests.core.ranges_model import amounts
@@ -45,8 +45,10 @@ def user_allows(outcome: Outcome, node: Node) -> bool:
 
 
 def denied_fields(outcome: Outcome) -> Iterator[str]:
-    """Yield the conflicting fields of the user's Pod, as a denial names them."""
+    """Yield the fields of the user's Pod that conflict or are not allowed, as a denial names them."""
     pod, placement = outcome.case.pod, outcome.case.placement
+    yield from pod_metadata.not_allowed(pod, placement)
+    yield from _denied_metadata(pod, placement)
     for field in ("schedulerName", "priorityClassName", "runtimeClassName"):
         if conflicts(pod, placement, field) and policy.rule(placement, field) == "Deny":
             yield f"spec.{field}"
@@ -57,6 +59,15 @@ def denied_fields(outcome: Outcome) -> Iterator[str]:
                 yield f"spec.nodeSelector[{key}]"
     if policy.rule(placement, "topologySpreadConstraints") == "Deny":
         yield from _denied_spreads(outcome)
+
+
+def _denied_metadata(pod: Json, placement: Json) -> Iterator[str]:
+    for field in ("labels", "annotations"):
+        if policy.rule(placement, field) == "Deny":
+            own = pod["metadata"].get(field) or {}
+            for key, value in pod_metadata.wanted(pod, placement, field).items():
+                if own.get(key, value) != value:
+                    yield f"metadata.{field}[{key}]"
 
 
 def _denied_spreads(outcome: Outcome) -> Iterator[str]:

@@ -31,6 +31,7 @@ EVALUATED: dict[str, Any] = {
     "uncounted": True,
     "asked": Acquire(COMPILED.plans["web"], "shop", "pod-uid", {"pods": 1}, "user:alice"),
     "pod_key": b"key",
+    "namespace_values": {"team": "t1"},
 }
 MADE: dict[str, Any] = {
     "half": Half.VALIDATE,
@@ -48,6 +49,7 @@ MADE: dict[str, Any] = {
     "findings": FINDINGS,
     "warnings": (str(FINDINGS[0]), "overwritten"),
     "steps": (StageNote("own", "service web"),),
+    "annotations_read": (),
 }
 
 

@@ -123,6 +123,22 @@ def test_metadata_that_is_read_is_part_of_the_key(change: dict[str, Any]) -> Non
     assert pod_key(pod, SERVICE) != pod_key(replace(pod, metadata=replace(pod.metadata, **change)), SERVICE)
 
 
+def test_annotations_and_namespace_labels_of_the_policy_are_part_of_the_key() -> None:
+    service = service_of({"annotations": {"queue": {"fromNamespace": "team"}, "note": "n"}})
+    pod = Pod(PodMetadata(annotations={"queue": "a", "other": "1"}), PodSpec())
+    changed = [{"queue": "b", "other": "1"}, {"queue": "a", "note": "x", "other": "1"}]
+    keys = [pod_key(replace(pod, metadata=PodMetadata(annotations=found)), service) for found in changed]
+    keys += [pod_key(pod, service.in_namespace({"team": name})) for name in ("t1", "t2")]
+    assert len({pod_key(pod, service), *keys}) == 5
+    assert pod_key(replace(pod, metadata=PodMetadata(annotations={"queue": "a"})), service) == pod_key(pod, service)
+
+
+def test_priority_class_that_must_be_allowed_depends_on_field_managers() -> None:
+    service = service_of({"allow": {"priorityClassNames": []}})
+    assert pod_key(Pod(PodMetadata(), PodSpec(priority_class_name="low")), service) is None
+    assert pod_key(Pod(PodMetadata(), PodSpec()), service) is not None
+
+
 @pytest.mark.parametrize("spec", [{"priority_class_name": "low"}, {"priority_class_name": "high"}])
 def test_results_that_depend_on_field_managers_are_not_cached(spec: dict[str, Any]) -> None:
     service = service_of({"priorityClassName": "high"})

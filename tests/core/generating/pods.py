@@ -12,11 +12,15 @@ from tests.core.generating.vocabulary import (
     CONCERNS,
     HASH,
     NAMESPACE,
+    NAMESPACE_LABELS,
     ODD,
     OUR_ANNOTATION,
     OUR_LABEL,
+    OUR_QUEUE,
+    QUEUE,
     REAL,
     SERVICE,
+    THEIR_QUEUE,
     UNKNOWN_FIELD,
     Concern,
     Json,
@@ -33,6 +37,7 @@ def _string_map(style: PodStyle, *own: tuple[str, str], **more: str) -> st.Searc
     """Build labels or annotations; Podgate's own ones are sometimes present, correct or forged."""
     forged = ["forged"] if style.strict else ["forged", ""]
     podgates = {key: st.sampled_from([value, *forged]) for key, value in own}
+    podgates[QUEUE] = st.sampled_from([OUR_QUEUE, THEIR_QUEUE, *NAMESPACE_LABELS.values()])
     others = {key: st.just(value) for key, value in more.items()}
     return st.fixed_dictionaries({}, optional={**podgates, **others})
 
@@ -41,7 +46,8 @@ def _string_map(style: PodStyle, *own: tuple[str, str], **more: str) -> st.Searc
 def _metadata(style: PodStyle) -> st.SearchStrategy[Json]:
     labels = _string_map(style, (OUR_LABEL, SERVICE), **_OTHER_LABELS)
     if style.strict:
-        return st.builds(lambda some: {"generateName": "p-", "namespace": NAMESPACE, "labels": some}, labels)
+        named = {"generateName": st.just("p-"), "namespace": st.just(NAMESPACE)}
+        return st.fixed_dictionaries({**named, "labels": labels, "annotations": _string_map(style)})
     annotations = _string_map(style, (OUR_ANNOTATION, HASH), **{"odd.io/~1": "é\u2028"})
     other_labels = st.dictionaries(style.keys, style.values, max_size=2)
     optional = {

@@ -14,16 +14,22 @@ from tests.core.generating.tolerations import tolerations
 from tests.core.generating.vocabulary import (
     HOME,
     KINDS,
+    NAMESPACE_LABELS,
     NODE_KEYS,
     NODE_VALUES,
     ODD,
     OUR_PRIORITY,
+    OUR_QUEUE,
     OUR_RUNTIME,
     OUR_SCHEDULER,
     PREFERRED,
+    QUEUE,
     REAL,
     REQUIRED,
     SERVICE,
+    THEIR_PRIORITY,
+    THEIR_RUNTIME,
+    THEIR_SCHEDULER,
     Concern,
     Json,
     PodStyle,
@@ -61,7 +67,7 @@ def governed(placement: Json, **more: Any) -> Governed:
     """Decode a valid placement."""
     service = _read(document(placement, **more))
     assert service is not None, placement
-    return Governed(placement, service, more.get("resources"))
+    return Governed(placement, service.in_namespace(NAMESPACE_LABELS), more.get("resources"))
 
 
 _entries = st.builds(
@@ -109,7 +115,30 @@ def _affinities(concern: Concern | None) -> st.SearchStrategy[Json]:
 
 
 _rules = st.sampled_from(["Deny", "Keep", "Override"])
-_CONFLICTS = ("schedulerName", "nodeSelector", "topologySpreadConstraints", "priorityClassName", "runtimeClassName")
+_CONFLICTS = (
+    *("labels", "annotations", "schedulerName", "nodeSelector", "topologySpreadConstraints"),
+    *("priorityClassName", "runtimeClassName"),
+)
+_VALUES = st.sampled_from(
+    [OUR_QUEUE, {"fromPod": "app"}, {"fromPod": "absent"}, {"fromNamespace": "team"}, {"fromNamespace": "absent"}]
+)
+
+
+def _values(literal: str) -> st.SearchStrategy[Json]:
+    """Draw labels or annotations: one that Pods often have, and one that they do not have."""
+    values = _VALUES | st.just(literal)
+    return st.fixed_dictionaries({QUEUE: values}, optional={"example.com/queue": values})
+
+
+def _allowed(style: PodStyle) -> st.SearchStrategy[Json]:
+    names = {
+        "schedulerNames": [OUR_SCHEDULER, THEIR_SCHEDULER],
+        "priorityClassNames": [OUR_PRIORITY, THEIR_PRIORITY],
+        "runtimeClassNames": [OUR_RUNTIME, THEIR_RUNTIME],
+        "nodeSelectorKeys": NODE_KEYS,
+    }
+    lists = {field: st.sampled_from([[], some[:1], some]) for field, some in names.items()}
+    return st.fixed_dictionaries({}, optional={**lists, "tolerations": _tolerations(style)})
 
 
 def _tolerations(style: PodStyle) -> st.SearchStrategy[list[Json]]:
@@ -128,6 +157,8 @@ _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 def _placements(style: PodStyle, concern: Concern | None = None) -> st.SearchStrategy[Json]:
     rules = st.fixed_dictionaries({}, optional=dict.fromkeys(["default", *_CONFLICTS], _rules))
     fields = {
+        "labels": _values(""),
+        "annotations": _values("free text é"),
         "schedulerName": st.just(OUR_SCHEDULER),
         "nodeSelector": st.dictionaries(st.sampled_from(NODE_KEYS), st.just(HOME), max_size=3),
         "topology": st.lists(_entries, max_size=3),
@@ -136,6 +167,7 @@ def _placements(style: PodStyle, concern: Concern | None = None) -> st.SearchStr
         "tolerations": _tolerations(style),
         "priorityClassName": st.just(OUR_PRIORITY),
         "runtimeClassName": st.just(OUR_RUNTIME),
+        "allow": _allowed(style),
     }
     chosen_fields = fields if concern is None else {field: fields[field] for field in concern.fields}
     return built(REAL, {}, {**chosen_fields, "onConflict": rules})

@@ -32,6 +32,12 @@ OUR_RUNTIME, THEIR_RUNTIME = "gvisor", "kata"
 OUR_SCHEDULER, THEIR_SCHEDULER = "podgate-scheduler", "their-scheduler"
 
 
+NAMESPACE_LABELS = {"team": "t1"}
+"""Labels of NAMESPACE."""
+QUEUE, OUR_QUEUE, THEIR_QUEUE = "queue", "prod", "theirs"
+"""A label and annotation that a policy sets."""
+
+
 class PodStyle(NamedTuple):
     """The kind of Pods to generate.
 
@@ -70,6 +76,8 @@ CONCERNS = (
     Concern(("topologySpreadConstraints",)),
     Concern(("tolerations",)),
     Concern(("schedulerName", "priorityClassName", "runtimeClassName", "nodeSelector")),
+    Concern(("labels", "annotations")),
+    Concern(("allow", "tolerations", "nodeSelector", "schedulerName", "priorityClassName", "runtimeClassName")),
 )
 
 UNKNOWN_FIELD = "fieldOfTomorrow"

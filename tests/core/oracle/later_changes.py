@@ -14,6 +14,7 @@ _KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 def damaged(pod: Json) -> Iterator[Change]:
     """Yield each Pod with one field removed or changed, and a description of the change."""
     spec = pod["spec"]
+    yield from _metadata(pod)
     for field in ("schedulerName", "priorityClassName", "runtimeClassName"):
         for value in ("another", None):
             if spec.get(field) != value:
@@ -60,6 +61,18 @@ def _terms(pod: Json, selector: tuple[str, ...], terms: list[Json]) -> Iterator[
                 values = [*(one.get("values") or []), "another"]
                 if one["operator"] == "In" and field == "matchExpressions":
                     yield _with(pod, (*path, index, field, place, "values"), values, f"term {index} is wider in {one}")
+
+
+def _metadata(pod: Json) -> Iterator[Change]:
+    for kind in ("labels", "annotations"):
+        own = pod["metadata"].get(kind) or {}
+        for key in [key for key in own if "podgate.io" not in key]:
+            yield f"{kind} {key} is another", _with_metadata(pod, kind, {**own, key: "another"})
+            yield f"{kind} {key} is gone", _with_metadata(pod, kind, {name: own[name] for name in own if name != key})
+
+
+def _with_metadata(pod: Json, kind: str, values: Json) -> dict[str, Any]:
+    return {**deepcopy(dict(pod)), "metadata": {**pod["metadata"], kind: values}}
 
 
 def _with(pod: Json, path: tuple[str | int, ...], value: Any, description: str) -> Change:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tests.core.oracle import pod_affinity, policy
+from tests.core.oracle import pod_affinity, pod_metadata, policy
 from tests.core.oracle.classes import class_faults
 from tests.core.oracle.nodes import PREFERRED, REQUIRED, Json
 from tests.core.oracle.ranges import range_faults
@@ -44,7 +44,9 @@ def faults(
     old, new = normal(before), normal(after)
     owned = OWNED if resources is None else OWNED | {"containers", "initContainers"}
     return [
-        *_labels(old["metadata"], new["metadata"], service, policy_hash),
+        *_labels(
+            old, new, placement, {"labels": (SERVICE_LABEL, service), "annotations": (HASH_ANNOTATION, policy_hash)}
+        ),
         *_same("what is beside metadata and spec", _but(old, {"metadata", "spec"}), _but(new, {"metadata", "spec"})),
         *_same("the rest of the spec", _but(old["spec"], owned), _but(new["spec"], owned)),
         *_node_selector(old, new, placement),
@@ -66,11 +68,13 @@ def _same(what: str, one: Any, other: Any) -> Iterator[str]:
         yield f"{what}: was {one}, is {other}"
 
 
-def _labels(old: Json, new: Json, service: str, policy_hash: str) -> Iterator[str]:
-    own = {"labels", "annotations"}
-    yield from _same("the rest of the metadata", _but(old, own), _but(new, own))
-    for field, key, value in (("labels", SERVICE_LABEL, service), ("annotations", HASH_ANNOTATION, policy_hash)):
-        yield from _same(field, {**(old.get(field) or {}), key: value}, new.get(field))
+def _labels(old: Json, new: Json, placement: Json, podgates: dict[str, tuple[str, str]]) -> Iterator[str]:
+    yield from _same(
+        "the rest of the metadata", _but(old["metadata"], set(podgates)), _but(new["metadata"], set(podgates))
+    )
+    for field, (key, value) in podgates.items():
+        expected = {**pod_metadata.rewritten(old, placement, field), key: value}
+        yield from _same(field, expected, new["metadata"].get(field))
 
 
 def _node_selector(old: Json, new: Json, placement: Json) -> Iterator[str]:

@@ -6,13 +6,14 @@ Permitted findings are those of Pods that fulfil the policy as a whole, but not 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.core.oracle import pod_affinity, policy
+from tests.core.oracle import pod_affinity, pod_metadata, policy
 from tests.core.oracle.classes import DEFAULT_SCHEDULER, conflicts
 from tests.core.oracle.nodes import REQUIRED, Json, terms_of
 from tests.core.oracle.required import MOST_TERMS, nodes_of, universe, untouched
 from tests.core.oracle.rewriting import normal
 from tests.core.oracle.taints import fulfilled
 
+NOT_ALLOWED = "PlacementNotAllowed"
 CONFLICT, UNFULFILLED, CONTRADICTION = "PlacementConflict", "PlacementUnfulfilled", "PlacementContradiction"
 Named = tuple[str, str]
 """A code, and the start of the field's path."""
@@ -29,6 +30,8 @@ def expected(pod: Json, placement: Json, service: str) -> Expected:
     """Return the expected findings on a Pod with Podgate's label and annotation."""
     new = normal(pod)
     must = {
+        *_metadata(new, placement),
+        *((NOT_ALLOWED, field) for field in pod_metadata.not_allowed(new, placement)),
         *_classes(new, placement),
         *_node_selector(new, placement),
         *_neighbours(new, placement),
@@ -46,6 +49,14 @@ def _judged(field: str, rule: str, *, conflict: bool) -> Iterator[Named]:
         yield UNFULFILLED, field
     elif rule != "Keep":
         yield (CONFLICT if rule == "Deny" else UNFULFILLED), field
+
+
+def _metadata(pod: Json, placement: Json) -> Iterator[Named]:
+    for field in ("labels", "annotations"):
+        own = pod["metadata"].get(field) or {}
+        for key, value in pod_metadata.wanted(pod, placement, field).items():
+            if own.get(key) != value:
+                yield from _judged(f"metadata.{field}[{key}]", policy.rule(placement, field), conflict=key in own)
 
 
 def _classes(pod: Json, placement: Json) -> Iterator[Named]:

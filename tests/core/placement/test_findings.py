@@ -6,7 +6,7 @@ from hypothesis import given
 
 from tests.core.oracle.later_changes import damaged
 from tests.core.oracle.pod_affinity import stored
-from tests.core.oracle.validating import CONFLICT, CONTRADICTION
+from tests.core.oracle.validating import CONFLICT, CONTRADICTION, NOT_ALLOWED
 from tests.core.oracle_comparison import disagreements, findings, marked
 from tests.core.pairs import usual
 from tests.core.rewriting import read, rewritten
@@ -21,7 +21,7 @@ from webhook.core.policy_spec import Mode
 def test_rewritten_pod_has_only_conflicts_and_contradictions(pair: Pair) -> None:
     final = stored(rewritten(pair.pod, pair.service))
     assert disagreements(final, pair) == []
-    assert {code for code, _ in findings(final, pair.service)} <= {CONFLICT, CONTRADICTION}
+    assert {code for code, _ in findings(final, pair.service)} <= {CONFLICT, CONTRADICTION, NOT_ALLOWED}
 
 
 @examples(120)

@@ -1,14 +1,19 @@
 """Coverage of the generators: every field and every kind of rewrite, with few rejected draws."""
 
 from collections import Counter
+from collections.abc import Iterable
 
-from tests.core.generating.policies import document
+from hypothesis import strategies as st
+
+from tests.core.generating.pods import pods_of
+from tests.core.generating.policies import document, policies_of
+from tests.core.generating.vocabulary import CONCERNS
 from tests.core.oracle.nodes import terms_of
 from tests.core.oracle.policy import required_terms
 from tests.core.oracle_comparison import findings
 from tests.core.pairs import series, usual
 from tests.core.rewriting import patch_of, plain, rewritten
-from tests.core.strategies import drawn_placements
+from tests.core.strategies import ODD, Pair, drawn_placements
 from webhook.core.document.loading import load_effective, load_unproved
 from webhook.core.document.yaml.problems import DocumentError
 from webhook.core.policy.model import Modes
@@ -16,7 +21,7 @@ from webhook.core.policy.model import Modes
 
 def test_few_placements_are_rejected_and_valid_ones_pass_the_proof() -> None:
     rejected = 0
-    for placement in series(80, drawn_placements):
+    for placement in series(80, drawn_placements, number=2):
         raw = document(placement)
         try:
             load_unproved(raw, None)
@@ -38,11 +43,10 @@ def test_every_field_of_pods_and_placements_is_generated() -> None:
         "topologySpreadConstraints",
     }
     pod_fields = Counter(field for pair in usual() for field in fields if pair.pod["spec"].get(field))
-    placement_fields = Counter(
-        field for pair in usual() for field in {*fields, "topology", "onConflict"} if pair.placement.get(field)
-    )
+    of_placements = {*fields, "topology", "labels", "annotations", "allow", "onConflict"}
+    placement_fields = Counter(field for pair in usual() for field in of_placements if pair.placement.get(field))
     assert min(pod_fields[field] for field in fields) > 15, pod_fields
-    assert min(placement_fields[field] for field in {*fields, "topology", "onConflict"}) > 15, placement_fields
+    assert min(placement_fields[field] for field in of_placements) > 15, placement_fields
 
 
 def test_several_terms_are_generated_in_pods_and_placements_together() -> None:
@@ -58,12 +62,28 @@ def test_every_kind_of_operation_occurs() -> None:
     assert min(kinds[kind] for kind in ("add", "replace", "remove", "copy")) >= 3, kinds
 
 
-def test_every_conflict_occurs() -> None:
-    found = Counter(
+def found_in(pairs: Iterable[Pair]) -> Counter[tuple[str, str]]:
+    """Count the findings on rewritten Pods, by code and field."""
+    return Counter(
         (code, field.partition("[")[0])
-        for pair in usual()
+        for pair in pairs
         for code, field in findings(rewritten(pair.pod, pair.service), pair.service)
     )
+
+
+def test_conflicts_of_metadata_and_every_field_that_is_not_allowed_occur() -> None:
+    of_metadata, of_allow = (
+        found_in(series(150, st.builds(Pair, pods_of(ODD, concern), policies_of(ODD, concern))))
+        for concern in CONCERNS[-2:]
+    )
+    assert of_metadata["PlacementConflict", "metadata.labels"], of_metadata
+    assert of_metadata["PlacementConflict", "metadata.annotations"], of_metadata
+    allowable = ("schedulerName", "nodeSelector", "tolerations", "priorityClassName", "runtimeClassName")
+    assert all(of_allow["PlacementNotAllowed", f"spec.{field}"] for field in allowable), of_allow
+
+
+def test_every_conflict_occurs() -> None:
+    found = found_in(usual())
     fields = ("schedulerName", "nodeSelector", "topologySpreadConstraints", "priorityClassName", "runtimeClassName")
     assert all(found["PlacementConflict", f"spec.{field}"] for field in fields), found
     assert any(code == "PlacementContradiction" for code, _ in found), found

@@ -7,12 +7,16 @@ from tests.core.rewriting import read
 from tests.core.strategies import PROPERTY, Governed, Json, pods, policies
 from webhook.core import placement
 from webhook.core.placement.plan import PlacementPlan, PodTerms
+from webhook.core.policy_spec import Allowed
 
 
 def without_requirements(plan: PlacementPlan) -> PlacementPlan:
     """Leave out what is required, but for spread constraints, of which `onConflict` decides."""
     return replace(
         plan,
+        labels={},
+        annotations={},
+        allow=Allowed(),
         scheduler_name=None,
         priority_class_name=None,
         runtime_class_name=None,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import OUR_ANNOTATION, OUR_LABEL, PROPERTY, Json, pods, services
+from tests.core.strategies import OUR_ANNOTATION, PROPERTY, Json, pods, services
 from webhook.core.admission.validation import guard
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.name_patterns import matches_pattern
@@ -129,9 +129,13 @@ def test_updates_that_the_guard_denies_differ_in_a_field_of_the_conditions(
 ) -> None:
     """The match conditions compare the fields listed here; see `conditions.of_updates`."""
     old, new = (msgspec.json.decode(msgspec.json.encode(raw), type=Pod) for raw in (before, after))
+    plan = service.placement_plan
+    assert plan is not None
     differing = [
-        old.labels.get(OUR_LABEL) != new.labels.get(OUR_LABEL),
         old.annotations.get(OUR_ANNOTATION) != new.annotations.get(OUR_ANNOTATION),
+        any(old.annotations.get(key) != new.annotations.get(key) for key in plan.annotations),
+        plan.allow.tolerations is not None and old.spec.tolerations != new.spec.tolerations,
+        old.labels != new.labels,
         before["spec"].get("schedulingGates") != after["spec"].get("schedulingGates"),
         bool(old.spec.scheduling_gates)
         and any(before["spec"].get(field) != after["spec"].get(field) for field in JUDGED_WHILE_GATED),

@@ -38,6 +38,8 @@ class _Asked(NamedTuple):
     at_us: int
     request: Request
     labels: Mapping[str, str] | None
+    annotations: tuple[str, ...]
+    """The keys of the annotations that the policy reads."""
 
 
 class Recorder(PartialObserver):
@@ -81,7 +83,8 @@ class Recorder(PartialObserver):
         if decision.receipt is not None:
             # Charges are counted by the store's clock; other events follow it.
             self._ahead_us = decision.receipt.at_us - at_us
-        self._wait(_Asked(self._moved(at_us + self._ahead_us), request, self._labels(request.namespace)))
+        labels = self._labels(request.namespace)
+        self._wait(_Asked(self._moved(at_us + self._ahead_us), request, labels, decision.annotations_read))
 
     def recorded(self, service: str, outcomes: Sequence[Outcomes]) -> None:
         """Record outcomes that a breaker has recorded. Half of the queue is reserved for Pods."""
@@ -155,11 +158,11 @@ class Recorder(PartialObserver):
         if not isinstance(event, _Asked):
             yield _encoded(event)
             return
-        at_us, request, labels = event
+        at_us, request, labels, annotations = event
         if labels is not None and self._known.get(request.namespace) != labels:
             self._known[request.namespace] = labels
             yield _encoded(labels_event(request.namespace, labels, at_us))
-        yield _encoded(pod_event(request, at_us))
+        yield _encoded(pod_event(request, at_us, annotations))
 
 
 def _encoded(event: _Line) -> bytes:

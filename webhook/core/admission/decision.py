@@ -133,6 +133,11 @@ class Decision(Struct, frozen=True):
     overrides: str = ""
     """The live override entries of the service, a list in JSON; empty without any."""
 
+    namespace_values: Mapping[str, str] = {}
+    """The labels of the Namespace that the service's placement reads."""
+    annotations_read: tuple[str, ...] = ()
+    """The keys of the Pod's annotations that the service's placement reads."""
+
     @property
     def allowed(self) -> bool:
         return self.status is ALLOWED

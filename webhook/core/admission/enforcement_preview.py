@@ -11,7 +11,7 @@ from webhook.core.admission.decision import Finding, WouldWrite
 from webhook.core.container_resources import shown_name
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.patch import PatchOperation
+from webhook.core.patch import PatchOperation, tokens_of
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 
@@ -51,12 +51,15 @@ def enforced_pod(pod: Pod, service: Service) -> EnforcementPreview:
 
 
 def _fields(pod: Pod, operations: Iterable[PatchOperation]) -> tuple[str, ...]:
-    """Describe the writes: fields of the spec, and the containers whose resources are set."""
+    """Describe the writes: labels, annotations, fields of the spec, and the containers whose resources are set."""
     fields: dict[str, None] = {}
     containers: dict[str, None] = {}
     for operation in operations:
-        _, _, field, *rest = operation.path.split("/")
-        if field in {"containers", "initContainers"}:
+        root, field, *rest = tokens_of(operation.path)
+        if root == "metadata":
+            keys = rest or operation.value
+            fields.update({f"metadata.{field}[{key}]": None for key in keys})
+        elif field in {"containers", "initContainers"}:
             own = pod.spec.containers if field == "containers" else pod.spec.init_containers
             containers[shown_name((own or ())[int(rest[0])])] = None
         else:

@@ -1,5 +1,6 @@
 """Evaluation: the mutable state of one review while the stages run, and the Decision made from it."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ class Evaluation(Struct):
     """The Pod could delay other reviews."""
     verdict: Verdict | None = None
     service: Service | None = None
+    namespace_values: Mapping[str, str] = {}
     depends_on: tuple[Dependence, ...] = ()
     exemption: str = ""
     degraded: str = ""
@@ -189,4 +191,6 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         evaluation.asked,
         evaluation.pod_key or b"",
         evaluation.compiled.loaded.overrides.get(name, "") if name is not None else "",
+        evaluation.namespace_values,
+        evaluation.service.annotations_read if evaluation.service else (),
     )

@@ -27,10 +27,14 @@ def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = Fa
     """
     if service.modes.all_disabled():
         return NO_PATCH
-    operations = set_keys(("metadata", "labels"), pod.metadata.labels, {SERVICE_LABEL: service.name})
-    operations += set_keys(("metadata", "annotations"), pod.metadata.annotations, {HASH_ANNOTATION: policy_hash})
-    if service.modes.placement is Mode.ENFORCE:
-        operations += placed(pod, service, degraded=degraded)
+    labels, annotations = {SERVICE_LABEL: service.name}, {HASH_ANNOTATION: policy_hash}
+    is_placed = service.modes.placement is Mode.ENFORCE
+    if is_placed and service.placement_plan is not None:
+        labels |= placement.labels_due(pod, service.placement_plan)
+        annotations |= placement.annotations_due(pod, service.placement_plan)
+    operations = _described(pod, labels, annotations)
+    if is_placed:
+        operations += _placed(pod, service, degraded=degraded)
     if service.modes.resources is Mode.ENFORCE:
         operations += ranged(pod, service)
     if is_gated and not has_queue_gate(pod):
@@ -43,8 +47,24 @@ def has_queue_gate(pod: Pod) -> bool:
     return any(gate.name == QUEUE_GATE for gate in pod.spec.scheduling_gates or ())
 
 
-def placed(pod: Pod, service: Service, *, degraded: bool = False) -> list[PatchOperation]:
+def placed(pod: Pod, service: Service) -> list[PatchOperation]:
     """Return the operations that apply the service's placement, regardless of its mode."""
+    plan = service.placement_plan
+    if plan is None:
+        return []
+    described = _described(pod, placement.labels_due(pod, plan), placement.annotations_due(pod, plan))
+    return described + placement.operations(pod, plan)
+
+
+def _described(pod: Pod, labels: dict[str, str], annotations: dict[str, str]) -> list[PatchOperation]:
+    """Return the operations that set labels and annotations."""
+    return [
+        *set_keys(("metadata", "labels"), pod.metadata.labels, labels),
+        *set_keys(("metadata", "annotations"), pod.metadata.annotations, annotations),
+    ]
+
+
+def _placed(pod: Pod, service: Service, *, degraded: bool) -> list[PatchOperation]:
     plan = service.degraded_placement_plan if degraded else service.placement_plan
     return [] if plan is None else placement.operations(pod, plan)
 

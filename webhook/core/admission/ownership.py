@@ -37,8 +37,10 @@ def exempt(evaluation: Evaluation, is_releaser: Callable[[str], bool] = exemptio
 
 
 def needs_namespace_labels(evaluation: Evaluation) -> bool:
-    """Return whether the Pod's owner depends on labels of its namespace."""
+    """Return whether the Pod's owner, or what the owner writes, depends on labels of its namespace."""
     matcher, namespace = evaluation.compiled.matcher, evaluation.request.namespace
+    if any(service.namespace_keys for service in matcher.candidates(namespace)):
+        return True
     if not matcher.needs_labels(namespace):
         return False
     if evaluation.request.operation == "UPDATE" or _has_unread_labels(evaluation):
@@ -62,8 +64,15 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
         matcher = evaluation.compiled.matcher
         evaluation.service = matcher.owner(request.namespace, labels, own_labels, request.owner_kind)
     if evaluation.service is not None:
-        return evaluation.note("own", f"service {evaluation.service.name}")
+        return _own(evaluation, evaluation.service, labels)
     return _unmatched(evaluation, labels)
+
+
+def _own(evaluation: Evaluation, service: Service, labels: Mapping[str, str]) -> None:
+    if service.namespace_keys:
+        evaluation.namespace_values = {key: labels[key] for key in service.namespace_keys if key in labels}
+        evaluation.service = evaluation.compiled.in_namespace(service, evaluation.namespace_values)
+    return evaluation.note("own", f"service {service.name}")
 
 
 def _has_unread_labels(evaluation: Evaluation) -> bool:

@@ -28,6 +28,10 @@ def pod_key(pod: Pod, service: Service) -> bytes | None:
     if plan is not None and reads_field_managers(pod, plan):
         return None
     key = template_key(pod)
+    if key is not None and plan is not None and (plan.labels or plan.annotations):
+        # Labels of a Namespace are in the plan by now, and differ between Namespaces.
+        own = [pod.annotations.get(name) for name in plan.annotations]
+        key += _encode((plan.labels, plan.annotations, own))
     return None if key is None or len(key) > _KEY_MAX_BYTES else key
 
 

@@ -15,7 +15,13 @@ from webhook.core.policy.model import FailureMode, Service
 from webhook.core.policy_spec import Mode, WhenOpen
 
 USERS_OWN = frozenset(
-    {Code.PLACEMENT_CONFLICT, Code.PLACEMENT_CONTRADICTION, Code.NODE_NAME_SET, Code.RESOURCES_OUTSIDE}
+    {
+        Code.PLACEMENT_CONFLICT,
+        Code.PLACEMENT_CONTRADICTION,
+        Code.PLACEMENT_NOT_ALLOWED,
+        Code.NODE_NAME_SET,
+        Code.RESOURCES_OUTSIDE,
+    }
 )
 """Violations written by the user; all others mean that the rewrite is missing or was undone."""
 GATE = "spec.schedulingGates"
@@ -85,11 +91,9 @@ def _owed(pod: Pod, service: Service, concern: str, old: Pod | None = None) -> t
     """Return the mode of one concern and its violations, without those that `old` already had."""
     if concern == "placement":
         mode, plan = service.modes.placement, service.placement_plan
-        lacks = [] if plan is None or mode is Mode.DISABLED else placement.violations(pod, plan)
-        if plan is not None and old is not None and lacks:
-            known = {lack.owed for lack in placement.violations(old, plan)}
-            lacks = [lack for lack in lacks if lack.owed not in known]
-        return mode, lacks
+        if plan is None or mode is Mode.DISABLED:
+            return mode, []
+        return mode, placement.violations(pod, plan) if old is None else placement.update_violations(old, pod, plan)
     mode, ranged = service.modes.resources, service.range_plan
     return mode, [] if ranged is None or mode is Mode.DISABLED else container_resources.violations(pod, ranged, old)
 
@@ -147,7 +151,7 @@ def _label(carried: str, service: Service) -> Finding:
 
 
 def guard(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tuple[Finding, ...]:
-    """Return the violations by an UPDATE: a changed field of Podgate's, placement of a gated Pod, resize out of range.
+    """Return the violations by an UPDATE: a changed field of Podgate's, a loosened placement, a resize out of range.
 
     A Pod may be older than the policy: violations that it already had are not reported.
     """
@@ -167,10 +171,9 @@ def guard(old: Pod, new: Pod, service: Service, *, resized: bool = False) -> tup
         if before != after
     ]
     findings += _released(old, new, service)
-    if resized or old.spec.scheduling_gates:
-        concern = "resources" if resized else "placement"
-        mode, newly = _owed(new, service, concern, old)
-        findings += _findings(newly, service, concern, mode)
+    concern = "resources" if resized else "placement"
+    mode, newly = _owed(new, service, concern, old)
+    findings += _findings(newly, service, concern, mode)
     return tuple(findings)
 
 

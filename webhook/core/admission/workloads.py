@@ -54,7 +54,8 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
         return ownership.find_owner(evaluation, namespace_labels)
     by_service = []
     for one in found:
-        possible = Evaluation(evaluation.half, evaluation.request, evaluation.compiled, service=one.service)
+        service = None if one.service is None else evaluation.compiled.in_namespace(one.service, labels)
+        possible = Evaluation(evaluation.half, evaluation.request, evaluation.compiled, service=service)
         findings = ownership.unowned(possible, labels) if one.service is None else _objections(possible)
         by_service.append((one.service, findings))
         dependence = Dependence(_name_of(one.service), one.labels, any(map(_denies, findings)))

@@ -38,6 +38,8 @@ def _strict(schema: Any) -> Any:
     options = [option for option in made.pop("anyOf", []) if option != {"type": "null"}]
     if len(options) == 1:
         made |= options[0]
+    elif any("$ref" in option for option in options):  # text or a mapping
+        made["anyOf"] = options
     elif options:  # a union of scalars, such as IntOrString
         made["type"] = [option["type"] for option in options]
     if "properties" in made:
@@ -133,7 +135,11 @@ def _resolved(whole: Schema, definitions: Schema) -> Schema:
         if not isinstance(schema, dict):
             return schema
         inner = resolved(definitions[schema["$ref"].removeprefix(_REF)]) if "$ref" in schema else {}
-        drop = {"$ref", "title", "description", "default"}
+        if "anyOf" in schema:  # every keyword but `type` is about one type only
+            options = [resolved(option) for option in schema["anyOf"]]
+            inner = {key: value for option in options for key, value in option.items()}
+            inner["type"] = [option["type"] for option in options]
+        drop = {"$ref", "anyOf", "title", "description", "default"}
         return {
             **inner,
             **{

@@ -136,4 +136,5 @@ _EXPLAINED: dict[str, Callable[[SchemaViolation], Iterator[SchemaProblem]]] = {
     "minLength": _empty_text,
     "maxLength": _too_long,
     "maxItems": _too_long,
+    "maxProperties": _too_long,
 }

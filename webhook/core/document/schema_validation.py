@@ -185,6 +185,7 @@ _KEYWORDS: dict[str, Callable[[Schema], Check]] = {
     "minItems": _bound("minItems", (list,), lambda value, bound: len(value) >= bound),
     "maxItems": _bound("maxItems", (list,), lambda value, bound: len(value) <= bound),
     "minProperties": _bound("minProperties", (dict,), lambda value, bound: len(value) >= bound),
+    "maxProperties": _bound("maxProperties", (dict,), lambda value, bound: len(value) <= bound),
     "minLength": _bound("minLength", (str,), lambda value, bound: len(value) >= bound),
     "maxLength": _bound("maxLength", (str,), lambda value, bound: len(value) <= bound),
 }

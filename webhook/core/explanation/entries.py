@@ -17,6 +17,8 @@ from webhook.core.policy_spec import ContainerRange, Placement, PodRange, Resour
 class EntryKind(StrEnum):
     """Kind of an entry, which selects the words for it."""
 
+    LABEL = "label"
+    ANNOTATION = "annotation"
     SINGLE = "single"
     NODE_SELECTOR = "nodeSelector"
     REQUIRED_NODES = "required nodes"
@@ -108,6 +110,10 @@ def _stanzas(service: Service) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]
 
 
 def _placement(placement: Placement) -> Iterator[_Part]:
+    for field, kind in (("labels", EntryKind.LABEL), ("annotations", EntryKind.ANNOTATION)):
+        whole: Mapping[str, Any] = getattr(placement, field)
+        for key, value in whole.items():
+            yield _Part(f"{field}[{key}]", kind, {field: {key: value}}, {field: _without(whole, key)}, key)
     for path, field in _SINGLES.items():
         value = getattr(placement, field)
         if value is not None:

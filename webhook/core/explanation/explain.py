@@ -15,7 +15,7 @@ from webhook.core.explanation.entries import PolicyEntry, entries
 from webhook.core.findings import Violation
 from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.placement import node_name
+from webhook.core.placement import allowed, node_name
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 
@@ -152,9 +152,22 @@ def _of_the_node(pod: Pod, service: Service) -> Iterator[Note]:
         yield Note(rule, Act.NOTHING, f"true: spec.nodeName {own} stays, and no scheduler places the Pod")
 
 
+def _of_allow(case: Case, service: Service) -> Iterator[Note]:
+    """Yield a note for `allow`."""
+    plan = service.placement_plan
+    if plan is None or not allowed.requires(plan) or service.modes.placement is Mode.DISABLED:
+        return
+    owed = tuple(allowed.violations(case.stored if service.modes.placement is Mode.ENFORCE else case.after, plan))
+    if owed:
+        yield Note("placement.allow", Act.LEFT, "; ".join(one.text for one in owed), owed=owed, is_checked=True)
+    else:
+        yield Note("placement.allow", Act.NOTHING, "all that the Pod sets is allowed", is_checked=True)
+
+
 def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
     """Yield notes for effects of several entries."""
     yield from _of_the_node(case.pod, service)
+    yield from _of_allow(case, service)
     rules, plan = service.resources, service.range_plan
     if rules is None or plan is None or service.modes.resources is Mode.DISABLED:
         return

@@ -11,6 +11,7 @@ from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm, Tol
 from webhook.core.placement import (
     canonical_form,
     node_terms,
+    pod_metadata,
     required,
     requirement_text,
     scalar_fields,
@@ -18,7 +19,7 @@ from webhook.core.placement import (
     tolerations,
 )
 from webhook.core.placement.plan import required_expressions
-from webhook.core.policy_spec import Mode, Placement
+from webhook.core.policy_spec import LabelSource, Mode, Placement
 
 _USERS_OWN = frozenset({Code.PLACEMENT_CONFLICT, Code.RESOURCES_OUTSIDE})
 _VERBS = {Mode.ENFORCE: "denies", Mode.WARN: "warns of", Mode.AUDIT: "counts", Mode.DISABLED: "ignores"}
@@ -27,6 +28,8 @@ _FORMER = "belongs to the former class, the API server sets it again"
 _AS_LIMIT = "as much as its limit"
 _SO = "already so"
 _MOST_SHOWN = 3
+_OF_METADATA = frozenset({EntryKind.LABEL, EntryKind.ANNOTATION})
+_OF_MAPS = _OF_METADATA | {EntryKind.NODE_SELECTOR}
 
 
 def of_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], mode: Mode) -> str:
@@ -50,6 +53,8 @@ def _own(entry: PolicyEntry, pod: Pod) -> str | None:
     plan = entry.alone.placement_plan
     if plan is not None and entry.kind is EntryKind.SINGLE:
         return scalar_fields.scalar_fields_of(pod, plan)[0].own
+    if entry.kind in _OF_METADATA:
+        return (pod.labels if entry.kind is EntryKind.LABEL else pod.annotations).get(entry.key)
     return (pod.spec.node_selector or {}).get(entry.key) if entry.kind is EntryKind.NODE_SELECTOR else None
 
 
@@ -60,6 +65,8 @@ def _satisfied(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
             wanted = (placement.scheduler_name, placement.priority_class_name, placement.runtime_class_name)
             is_so = own in wanted or own in placement.node_selector.values()
             return _SO if is_so else f"kept the Pod's own {own} (onConflict Keep)"
+        case EntryKind.LABEL | EntryKind.ANNOTATION:
+            return _described(entry, pod, placement)
         case EntryKind.REQUIRED_NODES:
             return _implied(pod, placement)
         case EntryKind.SPREAD:
@@ -68,6 +75,22 @@ def _satisfied(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
             return _covered(pod, placement.tolerations[0])
         case _:
             return _SO
+
+
+def _described(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
+    """Return why a label or annotation was not written."""
+    values = placement.labels if entry.kind is EntryKind.LABEL else placement.annotations
+    wanted, own = pod_metadata.resolved(values, pod.labels).get(entry.key), _own(entry, pod)
+    if wanted is None:
+        return f"not set: {_source(values[entry.key])} is absent"
+    return _SO if own == wanted else f"kept the Pod's own {own} (onConflict Keep)"
+
+
+def _source(value: str | LabelSource) -> str:
+    """Describe the label that a value is read from, "" for a literal."""
+    if isinstance(value, str):
+        return ""
+    return f"the Namespace's label {value.from_namespace}" if value.from_pod is None else f"label {value.from_pod}"
 
 
 def _implied(pod: Pod, placement: Placement) -> str:
@@ -141,8 +164,10 @@ def of_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, value: 
         return (
             f"overrides {own} (onConflict Override)" if single.is_users else f"{own} is only the default, no conflict"
         )
-    if entry.kind is EntryKind.NODE_SELECTOR and own is not None:
-        return f"overrides {own} (onConflict Override)"
+    if entry.kind in _OF_MAPS:
+        source = _source({**plan.labels, **plan.annotations}.get(entry.key, ""))
+        found = [f"from {source}"] if source else []
+        return ", ".join(found if own is None else [*found, f"overrides {own} (onConflict Override)"])
     if entry.kind is EntryKind.TOLERATION and change.after == "/spec/tolerations/0" and pod.spec.tolerations:
         return "goes first, for the first that fits a taint decides when to evict"
     return ""

@@ -26,7 +26,7 @@ from webhook.core.placement.node_terms import (
     without_implied,
 )
 from webhook.core.placement.toleration_match import reduced
-from webhook.core.policy_spec import ConflictRules, OnConflict, Placement, TopologyEntry
+from webhook.core.policy_spec import Allowed, ConflictRules, LabelSource, OnConflict, Placement, TopologyEntry
 
 SERVICE_LABEL = "podgate.io/service"
 DO_NOT_SCHEDULE = "DoNotSchedule"
@@ -84,6 +84,8 @@ class PlacementPlan(Struct, frozen=True):
     `tolerations`: without those that another one covers, the longest last.
     """
 
+    labels: Mapping[str, str | LabelSource]
+    annotations: Mapping[str, str | LabelSource]
     scheduler_name: str | None
     node_selector: Mapping[str, str]
     required: tuple[RequiredTerm, ...]
@@ -94,6 +96,7 @@ class PlacementPlan(Struct, frozen=True):
     tolerations: tuple[PlannedEntry[Toleration], ...]
     priority_class_name: str | None
     runtime_class_name: str | None
+    allow: Allowed
     allow_node_name: bool
     on_conflict: Mapping[str, OnConflict]
     has_affinity: bool
@@ -107,6 +110,8 @@ class PlacementPlan(Struct, frozen=True):
         preferred = PlannedEntry.each((*(native or ()), *_preferred(placement.topology)), canonical_form.of_preferred)
         pod_affinity, pod_anti_affinity = PodTerms.of(affinity.pod_affinity), PodTerms.of(affinity.pod_anti_affinity)
         return cls(
+            labels=placement.labels,
+            annotations=placement.annotations,
             scheduler_name=placement.scheduler_name,
             node_selector=placement.node_selector,
             required=required,
@@ -119,6 +124,7 @@ class PlacementPlan(Struct, frozen=True):
             tolerations=PlannedEntry.each(reduced(placement.tolerations), lambda toleration: toleration),
             priority_class_name=placement.priority_class_name,
             runtime_class_name=placement.runtime_class_name,
+            allow=placement.allow,
             allow_node_name=placement.allow_node_name,
             on_conflict=_rules(placement.on_conflict),
             has_affinity=bool(required or preferred or pod_affinity != PodTerms() or pod_anti_affinity != PodTerms()),

@@ -39,42 +39,40 @@ class ScalarField(Struct, frozen=True):
         return self.is_due and self.is_users and self.rule is OnConflict.DENY
 
 
+_FIELDS = {
+    "schedulerName": "scheduler_name",
+    "priorityClassName": "priority_class_name",
+    "runtimeClassName": "runtime_class_name",
+}
+
+
 def scalar_fields_of(pod: Pod, plan: PlacementPlan) -> list[ScalarField]:
     """Return the fields that the policy sets."""
-    return [found for of in _SINGLES.values() if (found := of(pod, plan)) is not None]
+    found = []
+    for name, attribute in _FIELDS.items():
+        wanted, own = getattr(plan, attribute), getattr(pod.spec, attribute)
+        if wanted is not None:
+            is_users = users_value(pod, plan, name) is not None
+            found.append(ScalarField(name, plan.rule_for(attribute), wanted, own, is_users))
+    return found
 
 
-def _scheduler_name(pod: Pod, plan: PlacementPlan) -> ScalarField | None:
-    own, wanted = pod.spec.scheduler_name, plan.scheduler_name
-    if wanted is None:
+def users_value(pod: Pod, plan: PlacementPlan, name: str) -> str | None:
+    """Return the Pod's value of a field if the user chose it; None for the policy's, and what the API server fills in.
+
+    The API server has already defaulted an empty schedulerName.
+    """
+    own: str | None = getattr(pod.spec, _FIELDS[name])
+    if not own or own == getattr(plan, _FIELDS[name]):
         return None
-    # The API server has already defaulted an empty name.
-    is_users = (own or DEFAULT_SCHEDULER) not in {DEFAULT_SCHEDULER, wanted}
-    return ScalarField("schedulerName", plan.rule_for("scheduler_name"), wanted, own, is_users)
+    if name == "schedulerName":
+        return None if own == DEFAULT_SCHEDULER else own
+    return None if name == "priorityClassName" and _is_the_default(pod.metadata) else own
 
 
-def _priority_class_name(pod: Pod, plan: PlacementPlan) -> ScalarField | None:
-    own, wanted = pod.spec.priority_class_name, plan.priority_class_name
-    if wanted is None:
-        return None
-    is_users = bool(own) and own != wanted and not _is_the_default(pod.metadata)
-    return ScalarField("priorityClassName", plan.rule_for("priority_class_name"), wanted, own, is_users)
-
-
-def _runtime_class_name(pod: Pod, plan: PlacementPlan) -> ScalarField | None:
-    own, wanted = pod.spec.runtime_class_name, plan.runtime_class_name
-    if wanted is None:
-        return None
-    return ScalarField(
-        "runtimeClassName", plan.rule_for("runtime_class_name"), wanted, own, bool(own) and own != wanted
-    )
-
-
-_SINGLES = {
-    "schedulerName": _scheduler_name,
-    "priorityClassName": _priority_class_name,
-    "runtimeClassName": _runtime_class_name,
-}
+def may_stay(plan: PlacementPlan, name: str) -> bool:
+    """Return whether a Pod may have its own value of a field."""
+    return getattr(plan, _FIELDS[name]) is None or plan.rule_for(_FIELDS[name]) is OnConflict.KEEP
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
@@ -91,8 +89,7 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
 
 def replaced_scalar(pod: Pod, plan: PlacementPlan | None, name: str) -> str | None:
     """Return the user's own value of a field that the policy overrides; None if the user did not write it."""
-    single = _SINGLES[name](pod, plan) if plan is not None and name in _SINGLES else None
-    return single.own if single is not None and single.is_users else None
+    return users_value(pod, plan, name) if plan is not None and name in _FIELDS else None
 
 
 def _companions(pod: Pod, name: str) -> list[PatchOperation]:
@@ -132,7 +129,7 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 def reads_field_managers(pod: Pod, plan: PlacementPlan) -> bool:
     """Return whether `operations` or `violations` depend on more of the Pod's metadata than its labels."""
     wanted, spec = plan.priority_class_name, pod.spec
-    if wanted is None or not spec.priority_class_name:
+    if not spec.priority_class_name or (wanted is None and plan.allow.priority_class_names is None):
         return False
     return spec.priority_class_name != wanted or spec.priority is None
 

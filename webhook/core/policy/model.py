@@ -5,11 +5,12 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from webhook.core.breaker import Forcing
 from webhook.core.container_resources import RangePlan
 from webhook.core.kubernetes.types import LabelSelector, format_of
-from webhook.core.placement import PlacementPlan
+from webhook.core.placement import PlacementPlan, in_namespace, namespace_keys
 from webhook.core.policy_spec import (
     MOST_WINDOWS,
     Breaker,
@@ -143,6 +144,23 @@ class Service(Struct, frozen=True, dict=True, rename="camel"):
     def range_plan(self) -> RangePlan | None:
         """Its resources, precomputed."""
         return None if self.resources is None else RangePlan.of(self.resources)
+
+    @cached_property
+    def namespace_keys(self) -> tuple[str, ...]:
+        """The labels of a Namespace that its placement reads."""
+        return namespace_keys(self.placement)
+
+    @cached_property
+    def annotations_read(self) -> tuple[str, ...]:
+        """The keys of a Pod's annotations that its placement reads."""
+        return () if self.placement is None else tuple(self.placement.annotations)
+
+    def in_namespace(self, namespace_labels: Mapping[str, str]) -> "Service":
+        """Return the service with the Namespace's labels that it reads as literals; itself if it reads none."""
+        if self.placement is None or not self.namespace_keys:
+            return self
+        placement = replace(self.placement, **in_namespace(self.placement, namespace_labels))
+        return replace(self, placement=placement)
 
     @property
     def tag(self) -> str:

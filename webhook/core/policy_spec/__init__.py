@@ -13,7 +13,16 @@ from webhook.core.policy_spec.breaker import (
 )
 from webhook.core.policy_spec.field_types import Choice, Count, Mode, Name, Percent
 from webhook.core.policy_spec.nodes import Nodes
-from webhook.core.policy_spec.placement import LEVEL_LABELS, ConflictRules, Level, OnConflict, Placement, TopologyEntry
+from webhook.core.policy_spec.placement import (
+    LEVEL_LABELS,
+    Allowed,
+    ConflictRules,
+    LabelSource,
+    Level,
+    OnConflict,
+    Placement,
+    TopologyEntry,
+)
 from webhook.core.policy_spec.quota import (
     MOST_WINDOWS,
     Denial,
@@ -44,6 +53,7 @@ from webhook.core.policy_spec.scheduling import Scheduling
 __all__ = [
     "LEVEL_LABELS",
     "MOST_WINDOWS",
+    "Allowed",
     "Breaker",
     "Choice",
     "ConflictRules",
@@ -55,6 +65,7 @@ __all__ = [
     "ErrorRate",
     "HalfOpen",
     "Hard",
+    "LabelSource",
     "Latency",
     "Level",
     "Mode",

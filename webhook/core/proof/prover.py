@@ -66,8 +66,10 @@ def prove(policy: Policy) -> Proof:
 def _enforced(service: Service) -> Service:
     """Return a service with its rules enforced, without those that only the user can satisfy.
 
-    They are bounds of the Pod from below, and ratios of limits that no default sets.
+    They are bounds of the Pod from below, and ratios of limits that no default sets. The Namespace has all labels that
+    the rules read.
     """
+    service = service.in_namespace(dict.fromkeys(service.namespace_keys, "sample"))
     resources, plan = service.resources, service.range_plan
     if resources is not None and plan is not None:
         limited = {rule.name for rule in plan.rules if rule.limit or (rule.ratios.limit and rule.request)}

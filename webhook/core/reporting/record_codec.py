@@ -1,6 +1,6 @@
 """Encoded records of decisions and of their Pods. Pods of one controller mostly share the bytes of one recorded Pod."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -119,17 +119,18 @@ class RecordedPods:
             return RecordedParts(b"", controller_of(pod), is_shared=False)
         key = decision.pod_key or template_key(pod)
         if key is None or len(key) > POD_MAX_BYTES or request.old_pod is not None:
-            return RecordedParts(_fresh(pod), controller_of(pod), is_shared=False)
+            return RecordedParts(_fresh(pod, decision.annotations_read), controller_of(pod), is_shared=False)
         metadata, annotations = pod.metadata, pod.metadata.annotations
         owners = metadata.owner_references
         # An owner's uid tells it from all others.
         by = owners[0].uid if owners and len(owners) == 1 else owners
         is_mirror = annotations is not None and MIRROR_ANNOTATION in annotations
-        whole_key = key, metadata.generate_name, by, is_mirror
+        read = tuple([pod.annotations.get(name) for name in decision.annotations_read])
+        whole_key = key, metadata.generate_name, by, is_mirror, decision.annotations_read, read
         found = self._kept.get(whole_key)
         if found is not None:
             return found
-        fresh, controller = _fresh(pod), controller_of(pod)
+        fresh, controller = _fresh(pod, decision.annotations_read), controller_of(pod)
         self._kept.keep(whole_key, RecordedParts(fresh, controller))
         return RecordedParts(fresh, controller, is_shared=False)
 
@@ -138,7 +139,7 @@ def encoded(packed: bytes, parts: RecordedParts, decision: Decision, request: Re
     """Return a record in parts; `packed` is without limits and Pods."""
     asked, receipt, old_pod = decision.asked, decision.receipt, request.old_pod
     uses = None if asked is None or receipt is None else LimitUses(asked, receipt)
-    before = b"" if old_pod is None or request.excess is not None else _fresh(old_pod)
+    before = b"" if old_pod is None or request.excess is not None else _fresh(old_pod, decision.annotations_read)
     size = len(packed) + len(before) + (0 if parts.is_shared else len(parts.pod))
     return EncodedRecord(packed, parts.pod, before, uses, size)
 
@@ -146,6 +147,6 @@ def encoded(packed: bytes, parts: RecordedParts, decision: Decision, request: Re
 _NOTHING = RecordedParts(b"", None, is_shared=False)
 
 
-def _fresh(pod: Pod) -> bytes:
-    encoded = _to_json(recorded_template(pod))
+def _fresh(pod: Pod, annotations: Collection[str]) -> bytes:
+    encoded = _to_json(recorded_template(pod, annotations))
     return encoded if len(encoded) <= POD_MAX_BYTES else b""

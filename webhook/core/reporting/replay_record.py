@@ -1,6 +1,6 @@
 """Replay record: one event of `replay` per review, with only the fields that policies read."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from webhook.core.admission.review import Request
@@ -19,14 +19,17 @@ def is_kept(request: Request) -> bool:
     return request.operation == "CREATE" or request.sub_resource == "resize"
 
 
-def pod_event(request: Request, at_us: int) -> dict[str, Any]:
-    """Return the event of a request that `is_kept`; `at_us` counts from the start of the record."""
+def pod_event(request: Request, at_us: int, annotations: Collection[str] = ()) -> dict[str, Any]:
+    """Return the event of a request that `is_kept`; `at_us` counts from the start of the record.
+
+    `annotations`: the keys of those that the policy reads.
+    """
     pod = request.pod
     if pod is None:
         raise ValueError("a request without a Pod is no event")
     event = {
         "at": at_us / _SECOND_US,
-        "pod": recorded_pod(pod),
+        "pod": recorded_pod(pod, annotations),
         "namespace": request.namespace,
         "uid": pod.metadata.uid,
         "dryRun": request.dry_run,
@@ -35,7 +38,7 @@ def pod_event(request: Request, at_us: int) -> dict[str, Any]:
     if request.operation != "CREATE":
         event |= {"operation": request.operation, "subResource": request.sub_resource}
     if request.old_pod is not None:
-        event["oldPod"] = recorded_pod(request.old_pod)
+        event["oldPod"] = recorded_pod(request.old_pod, annotations)
     return {name: value for name, value in event.items() if value or name in {"at", "pod"}}
 
 

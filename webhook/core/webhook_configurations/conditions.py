@@ -4,13 +4,13 @@ An error in an expression is handled by failurePolicy, so optional fields are re
 Source: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions, 1.36.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
-from webhook.core.policy.model import Exemptions
-from webhook.core.webhook_configurations.cel import is_one_of, namespace_fits, pieces
+from webhook.core.policy.model import Exemptions, Service
+from webhook.core.webhook_configurations.cel import is_one_of, namespace_fits, pieces, quoted
 from webhook.core.webhook_configurations.name_sets import EVERY, Patterns
 from webhook.core.webhook_configurations.namespace_regions import NamespaceRegion
 
@@ -21,6 +21,8 @@ JUDGED_WHILE_GATED = (
     *("priorityClassName", "runtimeClassName", "topologySpreadConstraints"),
 )
 """Fields of a Pod's spec that `validation.guard` compares, only while the Pod is gated."""
+_MOST_ANNOTATIONS = 20
+"""Annotations compared one by one; instead of more, all of a Pod's annotations are compared."""
 _USER = "request.userInfo.username"
 _RUNTIME_CLASS = "object.spec.runtimeClassName"
 
@@ -54,9 +56,11 @@ def of_new_pods(name: str, expression: str) -> Iterator[Condition]:
         yield _condition(name, expression)
 
 
-def of_updates() -> Iterator[Condition]:
+def of_updates(services: Iterable[Service]) -> Iterator[Condition]:
     """Yield the conditions that skip an UPDATE that is always admitted: finalizers must work without the webhook."""
     yield _not_being_deleted()
+    plans = [one.placement_plan for one in services if one.placement_plan is not None]
+    restricts = any(plan.allow.tolerations is not None for plan in plans)
     # Podgate releases Pods while no server runs, too: its own removal of the gate differs in nothing else.
     gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"
     judged = " ||\n  ".join(_differs(f"spec.?{field}") for field in JUDGED_WHILE_GATED)
@@ -64,11 +68,19 @@ def of_updates() -> Iterator[Condition]:
         "request.operation == 'CREATE'",
         "request.?subResource.orValue('') == 'resize'",
         _differs("metadata.?labels"),
-        _differs(f"metadata.?annotations[?'{HASH_ANNOTATION}']"),
+        *_annotations({key for plan in plans for key in plan.annotations}),
+        *([_differs("spec.?tolerations")] if restricts else []),  # only these may grow in a Pod that is not gated
         f"{_differs('spec.?schedulingGates')} && !({is_one_of(_USER, PODGATE_USERS)})",
         f"{gated} && (\n  {judged}\n)",
     )
     yield _condition("judged-fields-differ", " ||\n".join(asked))
+
+
+def _annotations(keys: Collection[str]) -> list[str]:
+    """Return the expressions of changed annotations that are checked."""
+    if len(keys) > _MOST_ANNOTATIONS:
+        return [_differs("metadata.?annotations")]
+    return [_differs(f"metadata.?annotations[?{quoted(key)}]") for key in (HASH_ANNOTATION, *sorted(keys))]
 
 
 def of_workloads() -> Iterator[Condition]:

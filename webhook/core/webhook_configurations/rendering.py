@@ -55,7 +55,7 @@ def _validating(policy: Policy, client: ClientConfig, webhook: PodWebhook) -> Js
     asked = (
         *conditions.of_region(webhook.region),
         *conditions.of_exemptions(policy.exemptions),
-        *conditions.of_updates(),
+        *conditions.of_updates(policy.services),
         *conditions.of_new_pods("may-be-refused", webhook.calls.expression),
     )
     return {

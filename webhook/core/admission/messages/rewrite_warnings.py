@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Sequence
 
 from webhook.core.admission.messages.field_paths import in_words
+from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import cut, nano
 from webhook.core.patch import PatchOperation, tokens_of
-from webhook.core.placement import replaced_single
+from webhook.core.placement import SERVICE_LABEL, replaced_single
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import ContainerRange
 
+_OF_METADATA = {"labels": "label", "annotations": "annotation"}
 _MOST = 10
 _LONGEST = 120
 """Length in characters up to which API clients are advised to show a warning."""
@@ -21,11 +23,7 @@ def warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose:
 
     `pod` is the Pod before the patch; `whose` names its workload, for a Pod of a template.
     """
-    replaced = [
-        text
-        for one in patch
-        if one.op == "replace" and one.path.startswith("/spec/") and (text := _replacement(pod, service, one))
-    ]
+    replaced = [text for one in patch if one.op == "replace" and (text := _replacement(pod, service, one))]
     if not replaced:
         return ()
     head = f"{Code.REWRITTEN}: {whose}"
@@ -45,6 +43,11 @@ def _bounded(what: str, rule: str) -> str:
 def _replacement(pod: Pod, service: Service, operation: PatchOperation) -> tuple[str, str] | None:
     """Describe one replacement, and the rule behind it; None if the old value was not the user's."""
     _, field, *rest = tokens_of(operation.path)
+    if field in _OF_METADATA:
+        key, own = rest[0], getattr(pod, field)[rest[0]]
+        is_ours = key in {SERVICE_LABEL, HASH_ANNOTATION}
+        rule = f"placement.{field}, onConflict Override"
+        return None if is_ours else (f"{_OF_METADATA[field]} {key}: {own} replaced by {operation.value}", rule)
     if field in {"containers", "initContainers"}:
         return _of_amount(pod, service, field, rest, operation)
     rule = f"placement.{field}, onConflict Override"

@@ -22,6 +22,7 @@ _FORMATS: dict[str, Callable[[str], object]] = {
     "label-value": names.label_value,
     "namespace-pattern": names.namespace_pattern,
     "name-pattern": names.name_pattern,
+    "pod-metadata-key": names.pod_metadata_key,
     "percent": amounts.percent,
     "quota-resource": resources.quota_resource,
     "reason": names.reason,

@@ -39,6 +39,36 @@ def label_key_or_empty(text: str) -> None:
         label_key(text)
 
 
+_PODGATES_DOMAIN = "podgate.io"
+_KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
+OPEN_KUBERNETES_KEYS = frozenset(
+    {
+        "cluster-autoscaler.kubernetes.io/safe-to-evict",
+        "descheduler.alpha.kubernetes.io/evict",
+        "scheduling.k8s.io/group-name",
+    }
+)
+"""Keys of Kubernetes' domains that a policy may set on Pods: only schedulers and their companions read them."""
+_CONTROLLERS_KEYS = frozenset(
+    {"controller-revision-hash", "controller-uid", "job-name", "pod-template-generation", "pod-template-hash"}
+)
+"""Labels without a domain that Kubernetes' controllers write, and select by."""
+
+
+def pod_metadata_key(text: str) -> None:
+    """Check the key of a label or annotation that a policy sets on Pods."""
+    label_key(text)
+    domain = text.rpartition("/")[0]
+    must(not _is_within(domain, _PODGATES_DOMAIN), "Podgate's own", "use a key of another domain")
+    is_kubernetes = any(_is_within(domain, one) for one in _KUBERNETES_DOMAINS) or text in _CONTROLLERS_KEYS
+    remedy = f"use a key of another domain; of Kubernetes' only {', '.join(sorted(OPEN_KUBERNETES_KEYS))}"
+    must(not is_kubernetes or text in OPEN_KUBERNETES_KEYS, "Kubernetes' own", remedy)
+
+
+def _is_within(domain: str, parent: str) -> bool:
+    return domain == parent or domain.endswith(f".{parent}")
+
+
 def label_value(text: str) -> None:
     remedy = "use at most 63 of A-Z, a-z, 0-9, -, _ and ., with a letter or digit at both ends"
     must(not text or NAME.fullmatch(text), "not a label value", remedy)

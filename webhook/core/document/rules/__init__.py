@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 
 from webhook.core.document.rules import amounts, breaker, match, pools, quota, ratios, resources, scheduling, services
 from webhook.core.document.rules.placement import (
+    allowed,
     duplicate_terms,
     node_affinity,
     node_fit,
     pod_affinity,
+    pod_metadata,
     preferences,
     spread,
     tolerations,
@@ -27,6 +29,7 @@ _OF_THE_DOCUMENT: tuple[Rule, ...] = (
     services.no_service_is_exempt,
     match.every_service_can_be_reached,
     match.daemon_sets_are_not_exempt,
+    pod_metadata.labels_decide_no_owner,
     quota.windows_differ,
     quota.amounts_are_exact,
     scheduling.a_source_is_one,
@@ -45,6 +48,7 @@ _OF_A_SERVICE: tuple[Rule, ...] = (
     pod_affinity.some_pod_can_be_near,
     pod_affinity.pods_cannot_be_near_and_away,
     spread.spreads_are_kubernetes,
+    pod_metadata.sources_are_labels_of_others,
     tolerations.tolerations_are_kubernetes,
     resources.ranges_ascend,
     resources.defaults_do_not_overcommit,
@@ -79,6 +83,8 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     duplicate_terms.terms_say_something_new,
     tolerations.tolerations_need_no_gate,
     tolerations.tolerations_add_something,
+    allowed.allowed_names_can_be_kept,
+    pod_metadata.overridden_labels_select_no_pods,
     resources.limits_are_meant,
     resources.totals_see_every_container,
     resources.clamping_has_a_range,

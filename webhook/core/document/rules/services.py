@@ -10,6 +10,7 @@ from webhook.core.kubernetes.label_constraints import covering_patterns
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
 
 _NAMED = ("services", "pools", "slaClasses")
+_ALLOWED = ("tolerations", "nodeSelectorKeys", "priorityClassNames", "schedulerNames", "runtimeClassNames")
 _SETS = (
     ("exemptions", "namespaces"),
     ("exemptions", "usernames"),
@@ -18,6 +19,7 @@ _SETS = (
     ("services", "*", "match", "ownerKinds"),
     ("services", "*", "placement", "topology", "*", "in"),
     ("services", "*", "placement", "tolerations"),
+    *(("services", "*", "placement", "allow", field) for field in _ALLOWED),
     ("services", "*", "resources", "container", "ignore"),
     ("services", "*", "resources", "pod", "qosClasses"),
     ("services", "*", "breaker", "outcomes", "reporters"),

@@ -21,7 +21,7 @@ _FILLED_IN = {
 PLAIN: dict[str, Json] = {
     "a plain Pod": pod(),
     "a plain Pod as the API server fills it in": pod(
-        {"labels": {"app": "sample", "pod-template-hash": "5d4f8c7b9"}},
+        {"labels": {"podgate.io/sample": "1", "pod-template-hash": "5d4f8c7b9"}},
         **_FILLED_IN,
     ),
     "a plain Pod with the cluster's default priority class": pod(

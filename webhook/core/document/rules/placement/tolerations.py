@@ -1,4 +1,4 @@
-"""Rules of `placement.tolerations`: what Kubernetes would reject, and tolerations without effect."""
+"""Rules of `placement.tolerations` and `allow.tolerations`: what Kubernetes would reject, entries without effect."""
 
 import re
 from collections.abc import Iterator
@@ -14,8 +14,11 @@ _CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
 _COMPARING = frozenset({"Lt", "Gt"})
 
 
+_LISTS = (("placement", "tolerations"), ("placement", "allow", "tolerations"))
+
+
 def tolerations_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
-    for part in service.select("placement", "tolerations", "*"):
+    for part in [part for path in _LISTS for part in service.select(*path, "*")]:
         yield from until_invalid(_toleration(part))
 
 
@@ -55,7 +58,7 @@ def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
 
 
 def tolerations_add_something(service: DocumentPart) -> Iterator[Problem]:
-    for tolerations in service.select("placement", "tolerations"):
+    for tolerations in [part for path in _LISTS for part in service.select(*path)]:
         entries = [(part, part.read(Toleration)) for part in tolerations.items()]
         for index, (part, entry) in enumerate(entries):
             for place, (other, wider) in enumerate(entries):

@@ -1,0 +1,64 @@
+"""Labels and annotations that a placement sets on a Pod of the generated Namespace, and what a Pod may bring."""
+
+from collections.abc import Iterator
+
+from tests.core.generating.vocabulary import NAMESPACE_LABELS
+from tests.core.oracle import policy
+from tests.core.oracle.classes import DEFAULT_SCHEDULER
+from tests.core.oracle.nodes import Json
+from tests.core.oracle.taints import covers
+
+_FILLED_IN = [
+    {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for name in ("not-ready", "unreachable")
+]
+
+
+def wanted(pod: Json, placement: Json, field: str) -> Json:
+    """Return the policy's labels or annotations for a Pod."""
+    found = {}
+    for key, value in (placement.get(field) or {}).items():
+        if isinstance(value, str):
+            found[key] = value
+        elif "fromPod" in value:
+            found[key] = (pod["metadata"].get("labels") or {}).get(value["fromPod"])
+        else:
+            found[key] = NAMESPACE_LABELS.get(value["fromNamespace"])
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def rewritten(pod: Json, placement: Json, field: str) -> Json:
+    """Return a Pod's labels or annotations after the rewrite, without Podgate's own."""
+    own, ours = pod["metadata"].get(field) or {}, wanted(pod, placement, field)
+    return {**own, **ours} if policy.rule(placement, field) == "Override" else {**ours, **own}
+
+
+def not_allowed(pod: Json, placement: Json) -> Iterator[str]:
+    """Yield the fields with values that `allow` does not list."""
+    allow, spec = placement.get("allow") or {}, pod["spec"]
+    listed = allow.get("tolerations")
+    if listed is not None:
+        permitted = [*listed, *(placement.get("tolerations") or []), *_FILLED_IN]
+        if not all(any(_covers(one, own) for one in permitted) for own in spec.get("tolerations") or []):
+            yield "spec.tolerations"
+    keys = allow.get("nodeSelectorKeys")
+    if keys is not None and not set(spec.get("nodeSelector") or {}) <= {*keys, *(placement.get("nodeSelector") or {})}:
+        yield "spec.nodeSelector"
+    for field, names in (
+        ("schedulerName", allow.get("schedulerNames")),
+        ("priorityClassName", allow.get("priorityClassNames")),
+        ("runtimeClassName", allow.get("runtimeClassNames")),
+    ):
+        nobodys = {"", DEFAULT_SCHEDULER} if field == "schedulerName" else {""}
+        is_free = placement.get(field) is None or policy.rule(placement, field) == "Keep"
+        own = spec.get(field) or ""
+        if field == "priorityClassName" and not policy.is_priority_of_user(pod):
+            continue
+        if names is not None and is_free and own not in {*nobodys, *names, placement.get(field)}:
+            yield f"spec.{field}"
+
+
+def _covers(listed: Json, own: Json) -> bool:
+    """Return whether one toleration covers another: no wider in key, and for all taints that tests distinguish."""
+    is_wider = not own.get("key") and listed.get("key")
+    return not is_wider and covers(listed, own)

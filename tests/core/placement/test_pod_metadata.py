@@ -1,0 +1,124 @@
+"""Labels and annotations for other schedulers: their Namespace, UPDATE, and what is shown of them."""
+
+import pytest
+
+from tests.core.reviewing import Gate, policy_of
+from tests.core.rewriting import read
+from tests.core.strategies import Json, service_of
+from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
+from webhook.core.admission.decision import Verdict
+from webhook.core.admission.validation import guard
+from webhook.core.explanation import Act, explain
+from webhook.core.findings import Code
+from webhook.core.webhook_configurations import ClientConfig, configurations
+from webhook.interceptor import Interceptor, UnknownNamespaceError
+from webhook.observers import Observers
+from webhook.offline.simulator import Admission, Ask, admit
+
+QUEUED = """
+- name: web
+  match: {namespaces: [shop]}
+  placement:
+    labels: {queue: {fromNamespace: team}, app-id: {fromPod: app}}
+    annotations: {note: prod}
+"""
+PLACEMENT: Json = {"labels": {"queue": "prod", "app-id": {"fromPod": "app"}}, "annotations": {"note": "n"}}
+STORED: Json = {"labels": {"app": "web", "queue": "prod", "app-id": "web"}, "annotations": {"note": "n"}}
+
+
+def pod(metadata: Json) -> Json:
+    return {"metadata": {"name": "p", **metadata}, "spec": {"containers": [{"name": "c"}]}}
+
+
+async def admitted(gate: Gate, metadata: Json) -> Admission:
+    return await admit(gate.interceptor, Ask(pod(metadata), "shop", "u", "alice"))
+
+
+async def test_pods_of_two_namespaces_get_their_own_values_from_one_policy() -> None:
+    policy = policy_of(QUEUED)
+    gate = Gate(policy)
+    policies = FixedPolicy(policy, gate.clock)
+    for team in ("a", "b", "a"):
+        namespaces = FixedNamespaces({"shop": {"team": team}})
+        interceptor = Interceptor(policies, gate.store, namespaces, Observers())
+        admission = await admit(interceptor, Ask(pod({"labels": {"app": "x"}}), "shop", team, "alice"))
+        assert admission.validated.verdict is Verdict.ADMIT
+        assert (
+            admission.pod["metadata"]["labels"] | {"queue": team, "app-id": "x"} == admission.pod["metadata"]["labels"]
+        )
+
+
+async def test_unknown_namespace_is_looked_up_although_its_name_decides_the_owner() -> None:
+    gate = Gate(policy_of(QUEUED.replace("[shop]", '["team-*"]')))
+    with pytest.raises(UnknownNamespaceError):
+        await admit(gate.interceptor, Ask(pod({}), "team-new", "u", "alice"))
+
+
+async def test_decision_names_the_labels_of_the_namespace_and_the_annotations_that_it_read() -> None:
+    decision = (await admitted(Gate(policy_of(QUEUED), namespace_labels={"team": "t", "x": "y"}), {})).mutated
+    assert (decision.namespace_values, decision.annotations_read) == ({"team": "t"}, ("note",))
+
+
+@pytest.mark.parametrize("rule", ["Deny", "Override", "Keep"])
+@pytest.mark.parametrize(
+    ("changed", "kept_may"),
+    [
+        ({"labels": {**STORED["labels"], "queue": "dev"}}, True),
+        ({"labels": {"app": "web", "app-id": "web"}}, False),
+        ({"labels": {**STORED["labels"], "app": "other", "app-id": "other"}}, True),
+        ({"annotations": {"note": "mine"}}, True),
+        ({"annotations": {}}, False),
+    ],
+)
+def test_update_of_a_value_of_the_policy_is_refused(changed: Json, rule: str, *, kept_may: bool) -> None:
+    service = service_of({**PLACEMENT, "onConflict": {"default": rule}})
+    found = guard(read(pod(STORED)), read(pod({**STORED, **changed})), service)
+    is_admitted = kept_may and rule == "Keep"
+    assert [one.code for one in found] == ([] if is_admitted else [Code.PLACEMENT_CONFLICT])
+    assert all("cannot be changed (was " in one.message for one in found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (STORED, {**STORED, "labels": {**STORED["labels"], "version": "2"}}),
+        (STORED, {**STORED, "labels": {**STORED["labels"], "app": "other"}}),
+        ({}, {"labels": {"queue": "prod"}}),
+        ({"labels": {"queue": "old"}}, {"labels": {"queue": "prod"}}),
+        ({"labels": {"queue": "old"}}, {"labels": {"queue": "old", "x": "y"}}),
+    ],
+)
+def test_other_changes_and_the_values_of_the_policy_are_admitted(before: Json, after: Json) -> None:
+    assert guard(read(pod(before)), read(pod(after)), service_of(PLACEMENT)) == ()
+
+
+def test_explanation_tells_where_a_value_is_from_and_why_one_is_not_set() -> None:
+    service = service_of({"labels": {"queue": {"fromNamespace": "team"}, "id": {"fromPod": "app"}}})
+    notes = {note.rule: note for note in explain(pod({"labels": {"app": "x"}}), service, "0" * 16)}
+    assert (notes["placement.labels[id]"].act, notes["placement.labels[id]"].words) == (Act.WROTE, "from label app")
+    absent = notes["placement.labels[queue]"]
+    assert (absent.act, absent.words) == (Act.NOTHING, "not set: the Namespace's label team is absent")
+
+
+@pytest.mark.parametrize(("allowed", "act"), [(["volcano"], Act.NOTHING), ([], Act.LEFT)])
+def test_explanation_tells_whether_all_is_allowed(allowed: list[str], act: Act) -> None:
+    given = pod({})
+    given["spec"]["schedulerName"] = "volcano"
+    notes = explain(given, service_of({"allow": {"schedulerNames": allowed}}), "0" * 16)
+    assert [note.act for note in notes if note.rule == "placement.allow"] == [act]
+
+
+@pytest.mark.parametrize(
+    ("stanza", "expected"),
+    [
+        ("{annotations: {note: prod}}", "metadata.?annotations[?'note']"),
+        ("{annotations: {" + ", ".join(f"n{n}: x" for n in range(21)) + "}}", "object.metadata.?annotations != "),
+        ("{allow: {tolerations: []}}", "object.spec.?tolerations != "),
+    ],
+)
+def test_updates_of_what_is_guarded_are_sent(stanza: str, expected: str) -> None:
+    policy = policy_of(f"- {{name: web, match: {{namespaces: [shop]}}, placement: {stanza}}}").policy
+    _, validating, _ = configurations(policy, ClientConfig("https://podgate.example:8443", b""))
+    (webhook, *_) = validating["webhooks"]
+    (condition,) = [one for one in webhook["matchConditions"] if one["name"] == "judged-fields-differ"]
+    assert expected in condition["expression"].partition("schedulingGates")[0]

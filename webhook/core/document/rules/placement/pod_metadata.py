@@ -1,0 +1,64 @@
+"""Rules of `placement.labels` and `annotations`: their sources, and labels by which Pods are selected."""
+
+from collections.abc import Iterator
+
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.label_constraints import constraints
+from webhook.core.kubernetes.types import LabelSelector
+from webhook.core.placement.plan import SERVICE_LABEL
+from webhook.core.policy_spec import LabelSource, OnConflict
+
+_MAPS = ("labels", "annotations")
+_COMMON_SELECTORS = frozenset({"app", "component", "name", "release", "role", "run", "tier"})
+
+
+def sources_are_labels_of_others(service: DocumentPart) -> Iterator[Problem]:
+    """Require one source, which no rewrite changes: otherwise a second rewrite would change the Pod again."""
+    placement = service.get("placement")
+    labels = None if placement is None else placement.get("labels")
+    written = {SERVICE_LABEL} if labels is None else {SERVICE_LABEL, *labels.fields()}
+    for values in [] if placement is None else [one for name in _MAPS for one in placement.select(name)]:
+        for value in values.fields().values():
+            yield from until_invalid(_source(value, written))
+
+
+def _source(value: DocumentPart, written: set[str]) -> Iterator[Problem]:
+    if not isinstance(value.node.value, dict):
+        return
+    source = value.read(LabelSource)
+    own = value.get("fromPod")
+    if source.from_pod is None and source.from_namespace is None:
+        yield value.wrong_field("names no label", "add fromPod: LABEL or fromNamespace: LABEL, or write the value")
+    elif own is not None and source.from_namespace is not None:
+        yield own.wrong_field("fromNamespace already names the label", "remove one of the two")
+    elif own is not None and source.from_pod in written:
+        remedy = "write the same value or source here"
+        yield own.wrong("a label that Podgate itself writes into the Pod", remedy)
+
+
+def labels_decide_no_owner(document: DocumentPart) -> Iterator[Problem]:
+    """Reject labels that a podSelector reads: a rewritten Pod could belong to another service."""
+    selected: dict[str, DocumentPart] = {}
+    for selector in document.select("services", "*", "match", "podSelector"):
+        for key in constraints(selector.read(LabelSelector)):
+            selected.setdefault(key, selector)
+    for labels in document.select("services", "*", "placement", "labels"):
+        for key, value in labels.fields().items():
+            if key in selected:
+                line = selected[key].node.key_line
+                reason = f"the podSelector in line {line} reads it: the rewritten Pod could belong to another service"
+                yield value.wrong_field(reason, "set another label, or select by another one")
+
+
+def overridden_labels_select_no_pods(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about Override of labels by which controllers commonly select their Pods."""
+    for placement in service.select("placement"):
+        rule = placement.get("onConflict", "labels") or placement.get("onConflict", "default")
+        if rule is None or rule.read(str) != OnConflict.OVERRIDE:
+            continue
+        for labels in placement.select("labels"):
+            for key, value in labels.fields().items():
+                if key in _COMMON_SELECTORS:
+                    reason = "a controller that selects its Pods by it would lose them, and create others without end"
+                    yield value.wrong_field(reason, "set another label, or write onConflict: {labels: Deny}")
