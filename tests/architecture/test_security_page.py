@@ -37,6 +37,7 @@ THREATS = [
     "hostNetwork, hostPort, activeDeadlineSeconds",
     "Mirror Pod annotation spoofing",
     "UPDATE that removes our labels",
+    "UPDATE that changes labels or annotations of the policy, or adds tolerations",
     "Parsing before authentication",
     "API paths made of a tenant's input",
     "A right to list Secrets",
