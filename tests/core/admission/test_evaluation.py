@@ -50,6 +50,7 @@ MADE: dict[str, Any] = {
     "warnings": (str(FINDINGS[0]), "overwritten"),
     "steps": (StageNote("own", "service web"),),
     "annotations_read": (),
+    "overrides": "",
 }
 
 

@@ -42,10 +42,13 @@ def reviewed(pod: Json, service: Service) -> tuple[ReviewedObject, list[Decision
 
 
 def meaning(mutated: Decision, validated: Decision, notes: tuple[Note, ...]) -> list[object]:
-    """Return an explanation without the order of a JSON object's fields, which a record does not keep."""
+    """Return an explanation without what a record does not keep: the order of a JSON object's fields, and empty maps.
+
+    Several labels are one operation if the Pod has none, and one each if it has an empty map of them.
+    """
     listed = ", ".join(operation.path for operation in mutated.patch)
     steps = [
-        (step.stage, f"{len(mutated.patch)} operations" if listed and step.found == listed else step.found)
+        (step.stage, "the patch" if listed and step.found == listed else step.found)
         for step in (*mutated.steps, *validated.steps)
     ]
     sets = [
