@@ -1,6 +1,7 @@
 """Hundreds of generated Pods under generated policies with a real API server and real schedulers."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,9 +47,9 @@ from tests.core.oracle import pod_affinity
 from tests.core.oracle.nodes import Node, node_fits
 from tests.core.oracle.rewriting import HASH_ANNOTATION, faults
 
-COUNT = 300
+COUNT = int(os.environ.get("PODGATE_TEST_EXAMPLES", "200"))
 """Number of Pods under placements, without those under rules for resources."""
-RESOURCES_DRAWN = 100
+RESOURCES_DRAWN = COUNT // 3
 REVIEWED_EACH = 3
 CLASSES = (
     # Without preemption a scheduled Pod stays on its node.
