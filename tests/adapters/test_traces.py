@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from opentelemetry.context import Context
@@ -45,6 +46,7 @@ from webhook.core.admission.review import Request
 from webhook.core.breaker import State
 from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
+from webhook.core.pods.ownership import Owned
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Receipt, UnseenPod
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
@@ -231,6 +233,46 @@ def test_refund_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() -> None:
     assert (span.name, f"{span.context.trace_id:032x}") == ("refund", "6f6b9a8e1c1e4a529a7e7f0000000000")
     assert (span.start_time, span.end_time) == (AT_NS - 61_000_000_000, AT_NS)
     assert span.attributes["podgate.refund.cause"] == NEVER_CREATED
+
+
+def starting(uid: str, **status: Any) -> Pod:
+    metadata = {"name": "web-1", "namespace": "payments", "uid": uid, "creationTimestamp": "2027-01-15T07:59:58Z"}
+    return msgspec.convert({"metadata": metadata, "spec": {"nodeName": "a1"}, "status": status}, Pod)
+
+
+READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:00:00Z"}]
+OWNED = Owned("payment-api", "payments", "web-1", {}, 0, 0, is_sure=True, is_labelled=True)
+
+
+def test_start_is_in_the_trace_of_its_pod_once_if_the_ratio_selects_it() -> None:
+    recorder = Recorder(0.75)
+    observer = recorder.traces.starts()
+    for last in ("7", "8"):
+        uid = f"6f6b9a8e-1c1e-4a52-9a7e-{last}f0000000000"
+        for status in ({}, {"conditions": READY}, {}, {"conditions": READY}):
+            observer.changed(starting(uid, **status), OWNED)
+    span, *more = recorder.exporter.get_finished_spans()
+    assert (span.name, f"{span.context.trace_id:032x}") == ("pod start", "6f6b9a8e1c1e4a529a7e7f0000000000")
+    assert (span.end_time - span.start_time, span.status.status_code) == (2_000_000_000, StatusCode.UNSET)
+    assert (span.attributes["podgate.start.result"], span.attributes["k8s.node.name"]) == ("ok", "a1")
+    assert not more
+
+
+def test_failed_start_is_an_error_and_older_pods_have_none() -> None:
+    recorder = Recorder(1)
+    observer = recorder.traces.starts()
+    old = starting("6f6b9a8e-1c1e-4a52-9a7e-000000000001")
+    old = replace(old, metadata=replace(old.metadata, creation_timestamp="2027-01-15T07:00:00Z"))
+    failing, deleted = (f"6f6b9a8e-1c1e-4a52-9a7e-00000000000{number}" for number in (2, 3))
+    observer.listed(old, OWNED)
+    observer.changed(starting(failing), OWNED)
+    observer.changed(starting(deleted), OWNED)
+    observer.changed(replace(starting(old.metadata.uid, conditions=READY), metadata=old.metadata), OWNED)
+    observer.changed(starting(failing, phase="Failed"), OWNED)
+    observer.gone(deleted)
+    [span] = recorder.exporter.get_finished_spans()
+    assert (span.attributes["k8s.pod.uid"], span.attributes["podgate.start.result"]) == (failing, "Failed")
+    assert span.status.status_code is StatusCode.ERROR
 
 
 CALLS = (

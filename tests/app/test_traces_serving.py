@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,8 @@ from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX
 from webhook.app.telemetry import Telemetry
 from webhook.controller.reports import NEVER_CREATED
 from webhook.core.admission.decision import Half
+from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec, PodStatus
+from webhook.core.pods.ownership import Owned
 from webhook.core.quota import UnseenPod
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.settings import MEMORY, Settings
@@ -138,15 +141,22 @@ async def test_flood_of_sampled_parents_causes_ten_traces_a_second_at_most(tmp_p
     assert sum(counted.values()) == calls
 
 
-async def test_refund_of_a_controller_is_in_the_trace_of_its_pod() -> None:
-    uid = str(uuid4())
+async def test_refund_and_start_of_a_controller_are_in_the_trace_of_their_pod() -> None:
+    uid, created = str(uuid4()), datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     async with trace_receiver() as (endpoint, received):
         given = {"otlp_endpoint": endpoint, "trace_ratio": 1.0, "cluster": "prod-eu-1", "store": MEMORY}
         settings = Settings(**{item.name: given.get(item.name) for item in fields(Settings)})
         telemetry = await asyncio.to_thread(Telemetry, settings, "0")
         telemetry.controller_reports().on_refunded("few", UnseenPod(uid, "few", "web-1", 61_000_000), NEVER_CREATED)
+        [starts] = telemetry.pod_observers
+        metadata = PodMetadata("web-1", namespace="few", uid=uid, creation_timestamp=created)
+        owned = Owned("few", "few", "web-1", {}, 0, 0, is_sure=True, is_labelled=True)
+        for phase in ("Pending", "Succeeded"):
+            starts.changed(Pod(metadata, PodSpec(), PodStatus(phase)), owned)
         await asyncio.to_thread(telemetry.close)
-        [refund] = spans_of(received)
+        refund, start = spans_of(received)
+    assert start.trace_id == refund.trace_id
+    assert (start.name, values(start)["podgate.start.result"]) == ("pod start", "ok")
     assert refund.trace_id.hex() == uid.replace("-", "")
     assert values(refund)["podgate.refund.cause"] == NEVER_CREATED
     assert b"podgate_quota_refunds_total" in telemetry.metrics.render()

@@ -51,10 +51,10 @@ def controller(
     if sources.held is not None:
         held = sources.held(reports=telemetry.watched("events"))
         beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, wake_reports(telemetry)).run)
-    observers: tuple[PodObserver, ...] = ()
+    observers: tuple[PodObserver, ...] = telemetry.pod_observers
     if sources.gates is not None:
         gated = GatedPods()
-        observers = (gated,)
+        observers = (*observers, gated)
         parts = gated, ledger, queue, sources.gates, in_force, release_reports(telemetry)
         active, rate = sources.overrides.active, sources.release_rate
         releasing = ReleaseLoop(*parts, lambda: overrides.released_uids(active.current()), rate=rate)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from webhook.adapters.traces.pod_start import PodStarts
 from webhook.adapters.traces.sampling import FOLLOWED_PER_SECOND_MAX, RATIO, RatioSampler
 from webhook.core.breaker import Transition
 from webhook.core.quota import UnseenPod
@@ -53,6 +54,10 @@ class Traces(PartialObserver):
         """Create a span in the trace of the Pod, if the ratio selects it: a tenant can cause many refunds."""
         if self._sampler.is_drawn(pod.uid):
             self._spans.add_refund(service, pod, cause, self._now_ns())
+
+    def starts(self) -> PodStarts:
+        """Return an observer of Pods that creates a span for each start of a Pod that the ratio selects."""
+        return PodStarts(self._sampler.is_drawn, self._spans.add_start, lambda: self._now_ns() // 1000)
 
     def shutdown(self) -> None:
         """Send the pending spans. Blocks until they are sent or given up: call it last, not on the event loop."""

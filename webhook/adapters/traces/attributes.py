@@ -2,6 +2,7 @@
 
 from opentelemetry.util.types import Attributes
 
+from webhook.adapters.traces.pod_start import PodStart
 from webhook.core.admission.decision import Decision
 from webhook.core.breaker import Transition
 from webhook.core.kubernetes.controllers import owning_controller
@@ -71,6 +72,18 @@ def of_refund(service: str, pod: UnseenPod, cause: str) -> Attributes:
         "k8s.pod.name": pod.name,
         "k8s.pod.uid": pod.uid,
     }
+
+
+def of_start(start: PodStart) -> Attributes:
+    attributes = {
+        "podgate.service": start.service,
+        "podgate.start.result": start.result,
+        "k8s.namespace.name": start.namespace,
+        "k8s.pod.name": start.name,
+        "k8s.pod.uid": start.uid,
+        "k8s.node.name": start.node,
+    }
+    return {name: value for name, value in attributes.items() if value}
 
 
 def of_redis_call(call: TimedCall, store: str) -> Attributes:

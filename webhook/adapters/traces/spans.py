@@ -1,4 +1,4 @@
-"""Finished spans of reviews, breaker transitions and refunds, queued for export.
+"""Finished spans of reviews, breaker transitions, refunds and Pod starts, queued for export.
 
 A review is over when it is traced. So its spans are created as the finished records that a span processor receives:
 16 us for a review of six stages, where the SDK's tracer, made for spans that still change, takes 100 us.
@@ -14,9 +14,18 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from webhook.adapters.traces.attributes import of_failure, of_redis_call, of_refund, of_review, of_transition
+from webhook.adapters.traces.attributes import (
+    of_failure,
+    of_redis_call,
+    of_refund,
+    of_review,
+    of_start,
+    of_transition,
+)
+from webhook.adapters.traces.pod_start import PodStart
 from webhook.adapters.traces.sampling import new_span_id, new_trace_id, trace_id_of
 from webhook.core.breaker import Transition
+from webhook.core.pods.start_outcome import StartResult
 from webhook.core.quota import UnseenPod
 from webhook.ports import Review
 from webhook.ports.traces import REDIS, ReviewTrace, SpanReference, TimedCall
@@ -24,6 +33,7 @@ from webhook.ports.traces import REDIS, ReviewTrace, SpanReference, TimedCall
 _EXPORT_TIMEOUT_SECONDS = 5
 _TRANSITION = "breaker transition"
 _REFUND = "refund"
+_START = "pod start"
 _OUR_FAULT = 500  # and above; a denial is an answer, not an error
 _SAMPLED, _NOT_SAMPLED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 _SCOPE = InstrumentationScope("podgate")
@@ -66,6 +76,14 @@ class Spans:
         """Add a span to the trace of a Pod: from its charge to its refund."""
         charged_ns = at_ns - pod.age_us * 1000
         self._add(_REFUND, _root(trace_id_of(pod.uid)), charged_ns, at_ns, attributes=of_refund(service, pod, cause))
+
+    def add_start(self, start: PodStart) -> None:
+        """Add a span to the trace of a Pod: from its creation until it is Ready, or has failed."""
+        begin_ns = start.created_us * 1000
+        end_ns = begin_ns + start.taken_us * 1000
+        status = _OK if start.result is StartResult.OK else Status(StatusCode.ERROR, start.result)
+        context = _root(trace_id_of(start.uid))
+        self._add(_START, context, begin_ns, end_ns, attributes=of_start(start), status=status)
 
     def shutdown(self) -> None:
         """Send the pending spans. Blocks until they are sent or given up: call it last, not on the event loop."""

@@ -36,6 +36,7 @@ class Telemetry:
         self.metrics = Metrics(version, role_of(settings), REASONS)
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)
         self._traces = traces_of(settings, version)
+        self.pod_observers = () if self._traces is None else (self._traces.starts(),)
         if serving and self._traces is not None:
             self.metrics.watch_trace_parents(self._traces.sampled_parents)
         self.watches: dict[str, WatchStatus] = {}
@@ -50,8 +51,7 @@ class Telemetry:
         """The result of the last comparison of the webhook configurations; None unless this process leads."""
         self.queue: QueueReader | None = None  # unless this process leads
         self._recorder = self._open_recorder(serving) if serving else None
-        more = [observer for observer in (self._traces, self._recorder) if observer is not None]
-        self.observer = Observers(self.metrics, self.logs, *more)
+        self.observer = Observers(self.metrics, self.logs, *filter(None, (self._traces, self._recorder)))
 
     @property
     def sample(self) -> TraceSampler:

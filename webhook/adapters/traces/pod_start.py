@@ -1,0 +1,69 @@
+"""Starts of traced Pods: from their creation until they are Ready or have failed, by the controller's watch."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.pods.ownership import Owned
+from webhook.core.pods.start_outcome import StartResult, created_us, ended
+
+_NEW_US = 10_000_000
+"""Age up to which a Pod that is seen for the first time is new: an older one may have been Ready before."""
+_DEADLINE_US = 3_600_000_000
+"""A Pod that is not Ready by then has failed, and its span ends with what it waits for."""
+_TRACKED_MAX = 10_000
+
+
+class PodStart(Struct, frozen=True):
+    """A finished start of a Pod of a service."""
+
+    service: str
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    created_us: int
+    taken_us: int
+    result: StartResult
+
+
+class PodStarts:
+    """An observer of the watch's Pods. `is_drawn` selects Pods by their uid, `report` receives each start once."""
+
+    def __init__(
+        self, is_drawn: Callable[[str], bool], report: Callable[[PodStart], None], now_us: Callable[[], int]
+    ) -> None:
+        self._is_drawn = is_drawn
+        self._report = report
+        self._now_us = now_us
+        self._settled: dict[str, bool] = {}
+        """Pods that are starting, and those that are still new and have a span."""
+
+    def begin(self, compiled: CompiledPolicy | None) -> None:
+        """Keep what is tracked: a list does not change which Pods are starting."""
+
+    def listed(self, pod: Pod, found: Owned | None) -> None:
+        self.changed(pod, found)
+
+    def changed(self, pod: Pod, found: Owned | None) -> None:
+        uid = pod.metadata.uid
+        is_settled = self._settled.get(uid)
+        if found is None or (is_settled is None and not self._is_drawn(uid)):
+            return  # most Pods: nothing of them is parsed
+        since_us, now_us = created_us(pod), self._now_us()
+        is_new = now_us - since_us < _NEW_US
+        if is_settled and not is_new:
+            del self._settled[uid]
+        if is_settled or (is_settled is None and not (is_new and len(self._settled) < _TRACKED_MAX)):
+            return
+        end = ended(pod, since_us, _DEADLINE_US, now_us)
+        self._settled[uid] = end is not None
+        if end is not None and end.result is not None:
+            node = pod.spec.node_name or ""
+            started = found.service, found.namespace, found.name, uid, node, since_us, end.latency_us, end.result
+            self._report(PodStart(*started))
+
+    def gone(self, uid: str) -> None:
+        self._settled.pop(uid, None)
