@@ -52,6 +52,7 @@ from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.core.quota.open_breaker_limit import Guarded
+from webhook.core.reporting.queue_document import QueueDepth
 from webhook.ports.traces import ReviewTrace, SpanReference
 
 CODE = Path(__file__).parents[2] / "webhook"
@@ -97,7 +98,8 @@ def series(metrics: Metrics, name: str) -> dict[str, float]:
 
 
 def record_queue(metrics: Metrics) -> None:
-    metrics.queue.released("payment-api", 12.0)
+    metrics.queue.depths([QueueDepth("payment-api", "gold", 3, 41, "until 2026-12-01T04:00:00.000Z: INC-1")])
+    metrics.queue.released("payment-api", 12.0, 0.2)
     metrics.queue.expired("payment-api", 900.0)
     metrics.queue.waiting({"payment-api": 3})
 
@@ -216,7 +218,9 @@ def in_pool(used: int) -> Use:
 def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
     record_all(metrics)
     pay = 'service="payment-api"'
-    shown = {key: value for key, value in samples(metrics).items() if "duration_seconds" not in key}
+    shown = {
+        key: value for key, value in samples(metrics).items() if "duration_seconds" not in key and "wait_sec" not in key
+    }
     assert shown == {
         f'podgate_reviews_total{{decision="Admit",half="mutate",operation="CREATE",{pay}}}': 2,
         f'podgate_reviews_total{{decision="Admit",half="validate",operation="CREATE",{pay}}}': 7,
@@ -270,7 +274,8 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         "podgate_watched_pods": 12,
         f"podgate_queue_released_total{{{pay}}}": 1,
         f"podgate_queue_expired_total{{{pay}}}": 1,
-        f"podgate_queue_wait_seconds_total{{{pay}}}": 912,
+        f'podgate_queue_oldest_seconds{{class="gold",{pay}}}': 41,
+        f"podgate_queue_paused{{{pay}}}": 1,
         f"podgate_queue_pods{{{pay}}}": 3,
         f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
         f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
@@ -380,10 +385,21 @@ def test_page_documents_exactly_the_exported_metrics() -> None:
     assert documented == {family.name: family.labels for family in FAMILIES}
 
 
+def test_waits_and_releases_are_counted_by_class(metrics: Metrics) -> None:
+    record_queue(metrics)
+    shown = samples(metrics)
+    assert shown['podgate_queue_wait_seconds_sum{class="gold"}'] == 912
+    assert shown['podgate_queue_wait_seconds_bucket{class="gold",le="15.0"}'] == 1
+    assert shown['podgate_queue_wait_seconds_bucket{class="gold",le="900.0"}'] == 2
+    assert shown['podgate_queue_release_duration_seconds_sum{class="gold"}'] == 0.2
+    metrics.queue.depths(())
+    assert not [key for key in samples(metrics) if key.startswith(("podgate_queue_oldest", "podgate_queue_paused"))]
+
+
 def test_page_says_how_the_name_of_a_metric_tells_its_kind() -> None:
-    rule = r"end in `(\w+)` are (\w+)s, those in `(\w+)` (\w+)s, the others (\w+)s\."
-    (total, of_total, duration, of_duration, of_others) = re.findall(rule, " ".join(PAGE.read_text().split()))[0]
-    endings = {total: of_total, duration: of_duration}
+    rule = r"end in `(\w+)` are (\w+)s, those in `(\w+)` and `(\w+)` (\w+)s, the others (\w+)s\."
+    (total, of_total, duration, wait, of_duration, of_others) = re.findall(rule, " ".join(PAGE.read_text().split()))[0]
+    endings = {total: of_total, duration: of_duration, wait: of_duration}
     for family in FAMILIES:
         kind = next((kind for ending, kind in endings.items() if family.name.endswith(ending)), of_others)
         assert family.kind.value == kind, family.name

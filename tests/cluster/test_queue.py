@@ -130,6 +130,52 @@ def test_operators_see_the_order_the_cause_and_the_moment(running: ControllerFix
         assert (elsewhere.code, "podgate-leader" in elsewhere.error) == (2, True)
 
 
+def test_operators_pause_a_queue_and_release_or_drop_one_pod(running: ControllerFixture, store: str) -> None:
+    plane, namespace = running.plane, f"queue-bronze-{store}"
+    terms = ("--reason", "INC-1", "--kubeconfig", plane.kubeconfig)
+
+    def command(*words: str) -> str:
+        done = podgate("queue", *words, *terms)
+        assert done.code == 0, done.err
+        return done.out
+
+    def paused() -> bool:
+        document: dict[str, Any] = json.loads(shown(running, "bronze", "-o", "json").out)
+        known = [one["override"] for one in running.installation.servers[0].status()["services"]]
+        return bool(document["services"][0]["paused"]) and "Paused" in [one["queue"] for one in known if one]
+
+    def gated() -> set[str]:
+        return {pod["metadata"]["name"] for pod in running.installation.pods(namespace) if is_gated(pod)}
+
+    assert "queue: Paused until 20" in command("pause", "bronze")
+    plane.wait(paused, "the queue to be paused")
+    mine = {"kept", "released", "dropped"}
+    for name in mine:
+        status, _ = running.installation.create_pod(namespace, name)
+        assert status == 201
+    plane.wait(lambda: gated() >= mine, "new Pods of a paused queue to wait")
+
+    def why() -> set[str]:
+        document = json.loads(shown(running, "bronze", "-o", "json").out)
+        return {one["why"].partition(" 20")[0] for one in document["pods"] if one["name"] in mine}
+
+    plane.wait(lambda: why() == {"the queue is paused until"}, "the cause to be shown")
+    assert f"releasePods: [{{namespace: {namespace}, name: released, uid:" in command(
+        "release", f"{namespace}/released"
+    )
+    plane.wait(lambda: "released" not in gated(), "one Pod to be released")
+    assert "would be deleted" in command("drop", f"{namespace}/dropped", "--dry-run")
+    assert "of bronze: deleted" in command("drop", f"{namespace}/dropped")
+    plane.wait(lambda: gated() & mine == {"kept"}, "one Pod to be deleted")
+    assert "released: does not wait" in podgate("queue", "drop", f"{namespace}/released", *terms).error
+    events = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+    notes = [one["note"] for one in events if one["reason"] == "DroppedFromQueue"]
+    assert notes == ["dropped from the queue of bronze: INC-1"]
+    command("resume", "bronze")
+    plane.wait(lambda: "kept" not in gated(), "the Pod to be released after the pause")
+    plane.kubectl("delete", "configmap", "podgate-overrides", "-n", "podgate-system")
+
+
 def test_a_tenant_cannot_remove_the_gate(running: ControllerFixture, store: str) -> None:
     namespace = f"queue-gold-{store}"
     plane = running.plane

@@ -97,6 +97,8 @@ class QueueSimulation:
         self.index, self.gates = FakeIndex(self.clock), FakeGates()
         self.policy = compiled(services, head)
         self.released: list[str] = []
+        self.latencies: list[float] = []
+        """From the moment at which a Pod was due to its release, in seconds."""
         self.expired: list[str] = []
         self.troubles: list[str] = []
         self.waiting: Mapping[str, int] = {}
@@ -108,14 +110,19 @@ class QueueSimulation:
         """Begin a term of leadership: nothing is known but the store and the cluster."""
         self.observer = GatedPods()
         reports = ReleaseReports(
-            lambda service, _: self.released.append(service),
+            self._released,
             lambda service, _: self.expired.append(service),
             self._waiting,
+            lambda _: None,
             self.troubles.append,
         )
         arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
         self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate)
         self.list_all()
+
+    def _released(self, service: str, _: float, latency_seconds: float) -> None:
+        self.released.append(service)
+        self.latencies.append(latency_seconds)
 
     def _waiting(self, counts: Mapping[str, int]) -> None:
         self.waiting = counts

@@ -253,3 +253,15 @@ async def test_pods_that_the_watch_shows_while_the_store_is_unavailable_are_rele
     simulation.index.is_available = True
     await simulation.rounds(1)
     assert simulation.gates.ungated == ["a", "b"]
+
+
+async def test_latency_is_from_the_moment_at_which_a_pod_may_be_released() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a", "b", "c", "d", "e")
+    await simulation.rounds(70)
+    assert simulation.gates.ungated == ["a", "b", "c", "d"]
+    assert max(simulation.latencies) <= 0.2, "not since their creation"
+    simulation.gates.trouble = 6
+    await simulation.rounds(70)
+    assert simulation.gates.ungated == ["a", "b", "c", "d", "e"]
+    assert simulation.latencies[-1] > 4, "the API server did not answer"

@@ -256,6 +256,7 @@ class Metrics:
                 lambda: [
                     *self._decisions.histograms(with_stages=self._duties is not ProcessRole.RECONCILES),
                     *self.scheduling.histograms(),
+                    *self.queue.histograms(),
                 ],
             )
         with paused():  # a collection in between stopped the event loop for 20 ms, with 1,000 services
@@ -274,8 +275,7 @@ class Metrics:
             *((totals.family, totals.rows()) for totals in self._totals),
             *self._standing.rows(),
             *self._store.rows(),
-            *self.ledger.rows(),
-            *self.queue.rows(),
+            *(*self.ledger.rows(), *self.queue.rows()),
             *self.scheduling.rows(),
             (families.LAST_REVIEW, [((), self._decisions.last_review_ns / 1e9)] if reviews else []),
             *self.health.rows(),

@@ -17,6 +17,9 @@ BOUNDS_SECONDS = (
 STAGE_BOUNDS_SECONDS = (0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.8)
 """Fewer: there are 14 series. 50 ms is the default of --store-deadline."""
 
+WAIT_BOUNDS_SECONDS = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 21600.0)
+"""Of waiting Pods; 15 minutes is the default of `maxWait`."""
+
 Row = tuple[tuple[str, ...], float]
 """Label values, in the family's order, and the value."""
 

@@ -140,8 +140,19 @@ CONTROLLERS_WOKEN = _counter("controllers_woken_total", "service result", "Held 
 QUEUE_PODS = _gauge("queue_pods", "service", "Pods that wait for their release; only on the leader.")
 QUEUE_RELEASED = _counter("queue_released_total", "service", "Waiting Pods that were released.")
 QUEUE_EXPIRED = _counter("queue_expired_total", "service", "Pods that waited for maxWait without being released.")
-QUEUE_WAIT = _counter(
-    "queue_wait_seconds_total", "service", "Time that Pods waited until they were released or expired."
+QUEUE_OLDEST = _gauge("queue_oldest_seconds", "service class", "Age of the oldest waiting Pod; only on the leader.")
+QUEUE_PAUSED = _gauge("queue_paused", "service", "1 if an override pauses the queue; only on the leader.")
+QUEUE_WAIT = Family(
+    "podgate_queue_wait_seconds",
+    MetricKind.HISTOGRAM,
+    ("class",),
+    "Time that Pods waited until they were released or expired.",
+)
+QUEUE_LATENCY = Family(
+    "podgate_queue_release_duration_seconds",
+    MetricKind.HISTOGRAM,
+    ("class",),
+    "Time from the moment at which a waiting Pod may be released to the removal of its gate.",
 )
 
 EXTENDER_CALLS = _counter("extender_calls_total", "verb", "Calls of kube-scheduler that were answered.")
@@ -253,9 +264,9 @@ FAMILIES = (
     *(UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
     *(REFUNDS, REFUNDS_UNPROVEN, CHARGED_AFTERWARDS, RAISED_AFTERWARDS, LABELS_IGNORED, STANDING_DRIFT, WATCHED_PODS),
+    *(QUEUE_PODS, QUEUE_OLDEST, QUEUE_PAUSED, QUEUE_RELEASED, QUEUE_EXPIRED, QUEUE_WAIT, QUEUE_LATENCY),
     *(EXTENDER_CALLS, EXTENDER_DURATION, EXTENDER_REFUSED_NODES, EXTENDER_NODES),
     *(EXTENDER_WAKES, EXTENDER_SOURCE_ERRORS, EXTENDER_SOURCE_AGE, EXTENDER_REFRESH),
-    *(QUEUE_PODS, QUEUE_RELEASED, QUEUE_EXPIRED, QUEUE_WAIT),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(BREAKER_EXPIRED, BREAKER_EXCUSED, BREAKER_HELD, GUARD_OPEN, GUARD_MAX, HELD_CONTROLLERS, CONTROLLERS_WOKEN),
     *(OUTCOMES, OUTCOMES_DROPPED, OUTCOMES_REFUSED),

@@ -1,10 +1,11 @@
 """Metrics of the controller: its comparison of the store with the cluster, and the release of waiting Pods."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.accumulators import Row, Totals
+from webhook.adapters.metrics.accumulators import WAIT_BOUNDS_SECONDS, Durations, Row, Totals
 from webhook.adapters.metrics.families import Family
+from webhook.core.reporting.queue_document import QueueDepth
 
 
 class PodLedgerHealth:
@@ -72,31 +73,62 @@ class PodLedgerHealth:
 
 
 class QueueMetrics:
-    """Totals and gauges of the leader; other replicas export none."""
+    """Totals, gauges and histograms of the leader; other replicas export none."""
 
     def __init__(self) -> None:
         self._released = Totals(families.QUEUE_RELEASED)
         self._expired = Totals(families.QUEUE_EXPIRED)
-        self._waited = Totals(families.QUEUE_WAIT)
-        self.totals = (self._released, self._expired, self._waited)
+        self.totals = (self._released, self._expired)
         self._waiting: Mapping[str, int] = {}
+        self._depths: Sequence[QueueDepth] = ()
+        self._classes: dict[str, str] = {}
+        self._waits: dict[str, Durations] = {}
+        self._latencies: dict[str, Durations] = {}
 
-    def released(self, service: str, seconds: float) -> None:
+    def released(self, service: str, seconds: float, latency_seconds: float) -> None:
         self._released.add(service)
-        self._waited.add(service, count=round(seconds))
+        if (sla_class := self._classes.get(service)) is not None:
+            self._waits[sla_class].add(round(seconds * 1e9))
+            self._latencies[sla_class].add(round(latency_seconds * 1e9))
 
     def expired(self, service: str, seconds: float) -> None:
         self._expired.add(service)
-        self._waited.add(service, count=round(seconds))
+        if (sla_class := self._classes.get(service)) is not None:
+            self._waits[sla_class].add(round(seconds * 1e9))
 
     def waiting(self, counts: Mapping[str, int]) -> None:
         """Set how many Pods of each service wait: replaced, never changed in place."""
         self._waiting = counts
 
+    def depths(self, depths: Sequence[QueueDepth]) -> None:
+        """Set the depth of each queue; its class starts at 0 in the histograms."""
+        self._depths = depths
+        for one in depths:
+            self._classes[one.service] = one.sla_class
+            self._waits.setdefault(one.sla_class, Durations(WAIT_BOUNDS_SECONDS))
+            self._latencies.setdefault(one.sla_class, Durations())
+
     def keep(self, services: frozenset[str]) -> None:
         """Remove the gauges of services that are gone; `Metrics` handles the counters."""
         self._waiting = {service: count for service, count in self._waiting.items() if service in services}
+        self._depths = [one for one in self._depths if one.service in services]
+        self._classes = {service: name for service, name in self._classes.items() if service in services}
 
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
         """Return the gauges with their series."""
+        depths = self._depths
         yield families.QUEUE_PODS, [((service,), float(count)) for service, count in self._waiting.items()]
+        yield (
+            families.QUEUE_OLDEST,
+            [((one.service, one.sla_class), float(one.oldest_seconds)) for one in depths],
+        )
+        yield families.QUEUE_PAUSED, [((one.service,), float(one.paused is not None)) for one in depths]
+
+    def histograms(self) -> Iterable[tuple[Family, list[tuple[tuple[str, ...], Durations]]]]:
+        """Return the histograms with their series."""
+        found = (families.QUEUE_WAIT, self._waits), (families.QUEUE_LATENCY, self._latencies)
+        return [(family, _series(by_class)) for family, by_class in found if by_class]
+
+
+def _series(by_class: Mapping[str, Durations]) -> list[tuple[tuple[str, ...], Durations]]:
+    return [((name,), one) for name, one in list(by_class.items())]

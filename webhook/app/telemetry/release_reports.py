@@ -18,8 +18,8 @@ def release_reports(telemetry: Telemetry) -> ReleaseReports:
     # One line until a Pod is released: the reasons differ in names of Pods.
     failure = Condition(trouble, over, key=lambda _: "")
 
-    def released(service: str, seconds: float) -> None:
+    def released(service: str, seconds: float, latency_seconds: float) -> None:
         failure.leave()
-        queue.released(service, seconds)
+        queue.released(service, seconds, latency_seconds)
 
-    return ReleaseReports(released, queue.expired, queue.waiting, failure.enter)
+    return ReleaseReports(released, queue.expired, queue.waiting, queue.depths, failure.enter)

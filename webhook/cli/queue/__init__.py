@@ -2,6 +2,7 @@
 
 import click
 
+from webhook.cli.queue.manual import drop, pause, release, resume
 from webhook.cli.queue.table import list_
 
 
@@ -17,11 +18,11 @@ class QueueGroup(click.Group):
 
 @click.group(cls=QueueGroup)
 def queue() -> None:
-    """Show the Pods that wait in the queue of SERVICE, or of all services: `podgate queue [SERVICE]`.
+    """Show the Pods that wait, of SERVICE or all: `podgate queue [SERVICE]`. Pause a queue; release or drop one Pod.
 
     `podgate queue` and `podgate queue list` are the same.
     """
 
 
-for _command in (list_,):
+for _command in (list_, pause, resume, release, drop):
     queue.add_command(_command)

@@ -6,7 +6,7 @@ refunds the charge, which may be old, and charges it again in its turn. If the P
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from webhook.controller.release.removal import GateRemoval, RemovalReports
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy_spec import WhenExpired
 from webhook.core.quota import CounterPlan
+from webhook.core.reporting.queue_document import QueueDepth
 from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
 
@@ -36,10 +37,13 @@ _UNSEEN_US = 60_000_000
 class ReleaseReports:
     """Callbacks for each Pod that leaves a queue, with its service and how long it waited, in seconds."""
 
-    on_released: Callable[[str, float], None]
+    on_released: Callable[[str, float, float], None]
+    """Also with the time from the moment at which it was due, in seconds."""
     on_expired: Callable[[str, float], None]
     on_waiting: Callable[[Mapping[str, int]], None]
     """Number of waiting Pods by service."""
+    on_depths: Callable[[Sequence[QueueDepth]], None]
+    """Depth and oldest age of each queue, once a second."""
     on_trouble: Callable[[str], None]
     """A Pod could not be released yet; it will be tried again."""
 
@@ -87,6 +91,7 @@ class ReleaseLoop:
         finally:
             self._removal.cancel()
             self._reports.on_waiting({})
+            self._reports.on_depths(())
 
     async def round(self) -> int | None:
         """Take over what the watch shows, and release what is due; return when the next Pod may be due."""
@@ -108,6 +113,7 @@ class ReleaseLoop:
                 self._retried_us = now_us
                 self._releaser.retry()
                 await self._removal.retry(now_us)
+                self._reports.on_depths(self.queue.depths())
             for uid in self._wanted():
                 if uid in self._releaser:
                     await self._releaser.release(uid)
@@ -176,7 +182,9 @@ class ReleaseLoop:
         await self._removal.start(self._plan(pod), pod)
 
     def _released(self, pod: GatedPod) -> None:
-        self._reports.on_released(pod.waiting.service, self._waited_seconds(pod))
+        now_us = self._store.now_us()
+        latency_seconds = max(0, now_us - (pod.due_us or now_us)) / 1_000_000
+        self._reports.on_released(pod.waiting.service, self._waited_seconds(pod), latency_seconds)
 
     async def _expire(self, pod: GatedPod) -> None:
         """Apply whenExpired. A Pod that is kept waits on."""

@@ -46,6 +46,8 @@ class GatedPod(Struct, frozen=True):
     """As `Acquire.event_source`."""
     owner: str = ""
     """Its controller, as KIND/NAME; "" without one."""
+    due_us: int = 0
+    """Of a Pod that is being released: since when that was possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class PodReleaser:
         self._plans: Mapping[str, CounterPlan] = {}
         self._orders: dict[str, ReleaseOrder] = {}
         """By tag, of all services that queue or have waiting Pods."""
+        self._idle_us: dict[str, int] = {}
+        """For each order, when it last had nothing to release."""
         self._pods: dict[str, GatedPod] = {}
         self._counts: Counter[str] = Counter()
         self._deadlines: list[tuple[int, str]] = []
@@ -95,6 +99,7 @@ class PodReleaser:
                 member = Member(plan.service, rules.rank, rules.ageing_us, rules.lifted_percent, is_paused)
                 by_tag.setdefault(plan.tag, []).append(member)
         self._orders = {tag: ReleaseOrder(members) for tag, members in by_tag.items()}
+        self._idle_us = {tag: self._idle_us.get(tag, self._now_us()) for tag in self._orders}
         self._deadlines, self._unowned = [], []
         for pod in self._pods.values():
             self._enqueue(pod)
@@ -197,7 +202,7 @@ class PodReleaser:
                 self._left -= 1
                 await self._actions.release(pod)
         for tag in (*self._orders,):
-            await self._release_due(self._orders[tag])
+            await self._release_due(tag)
             if self._left <= 0:
                 self._orders[tag] = self._orders.pop(tag)
                 return self._now_us()
@@ -237,12 +242,16 @@ class PodReleaser:
         plan = self._plans.get(pod.waiting.service)
         return plan is None or plan.queue is None or plan.queue.when_expired is WhenExpired.KEEP
 
-    async def _release_due(self, order: ReleaseOrder) -> None:
-        while self._left > 0 and (taken := order.take(self._now_us())) is not None:
-            if not await self._release(order, self._pods[taken.uid]):
+    async def _release_due(self, tag: str) -> None:
+        order = self._orders[tag]
+        while self._left > 0:
+            if (taken := order.take(self._now_us())) is None:
+                self._idle_us[tag] = self._now_us()
+                break
+            if not await self._release(order, self._pods[taken.uid], self._idle_us[tag]):
                 break
 
-    async def _release(self, order: ReleaseOrder, pod: GatedPod) -> bool:
+    async def _release(self, order: ReleaseOrder, pod: GatedPod, idle_us: int) -> bool:
         """Charge a Pod and release it, or put it back; False if the store gives no answer."""
         waiting, plan = pod.waiting, self._plans[pod.waiting.service]
         asked = Acquire(plan, pod.namespace, waiting.uid, waiting.cost, pod.source, name=pod.name)
@@ -261,10 +270,11 @@ class PodReleaser:
             until_us, by = _obstacle(receipt)
             order.blocked(waiting.uid, receipt.at_us, max(until_us, receipt.at_us + 1), by)
             return True
+        due_us = max(waiting.since_us, idle_us, order.due_us(waiting.uid))
         order.released(waiting.uid)
         self._drop(waiting.uid)
         self._left -= 1
-        await self._actions.release(pod)
+        await self._actions.release(replace(pod, due_us=min(due_us, receipt.at_us)))
         return True
 
 

@@ -15,6 +15,8 @@ class PodLane:
         self.blocked_until_us = 0
         """When its Pods fit, by the last answer of the store."""
         self.blocked_by = Holder.SERVICE
+        self.due_us = 0
+        """As `blocked_until_us`, also after `retry`."""
         self._passed_since_us: int | None = None
         self._pods: dict[str, WaitingPod] = {}
         self._by_age: list[tuple[int, str]] = []
@@ -43,6 +45,7 @@ class PodLane:
     def block(self, now_us: int, until_us: int, by: Holder) -> None:
         """Pass these Pods until `until_us`: a limit of `by` has no room for them."""
         self.blocked_until_us, self.blocked_by = until_us, by
+        self.due_us = until_us
         if self._passed_since_us is None:
             self._passed_since_us = now_us
 

@@ -100,6 +100,10 @@ class ReleaseOrder:
             taken.lane.fitted()
             self._drop_if_empty(taken.pod, taken.lane)
 
+    def due_us(self, uid: str) -> int:
+        """Return since when a Pod which `take` returned was expected to fit; 0 if it was never blocked."""
+        return self._taken[uid].lane.due_us
+
     def blocked(self, uid: str, now_us: int, until_us: int, by: Holder) -> None:
         """Put a Pod back that does not fit before `until_us`, because of a limit of `by`."""
         if (taken := self._taken.pop(uid, None)) is None:

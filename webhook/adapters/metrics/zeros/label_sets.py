@@ -76,7 +76,7 @@ def _series(policy: Policy, duties: ProcessRole) -> Series:
             if _in_force(service, "quota") or breaker:
                 yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
             if QueuePlan.of(service, pools.get(service.pool or ""), 0) is not None:
-                queued = families.QUEUE_RELEASED, families.QUEUE_EXPIRED, families.QUEUE_WAIT
+                queued = families.QUEUE_RELEASED, families.QUEUE_EXPIRED
                 yield from ((family, (name,)) for family in queued)
         if breaker:
             yield from _breaker(service, breaker, duties, is_guarded=policy.breaker_guard is not None)

@@ -1,0 +1,89 @@
+"""`podgate queue pause`, `resume`, `release` and `drop`: manual changes of a queue, each with a reason."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from webhook.cli.options import override_options
+from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
+from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option, service_argument
+from webhook.core.overrides import QueueState
+from webhook.errors import UserError
+
+
+@click.command()
+@service_argument
+@override_options.terms("1h")
+@override_options.location
+def pause(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
+    """Release no Pods of SERVICE for a time; new ones wait, too. Their maxWait goes on.
+
+    This writes an override, see `podgate override`: the leader applies it within about a second. Exit codes are those
+    of `podgate override`.
+    """
+    override_options.put(where, terms(), {"service": service, "queue": QueueState.PAUSED.value})
+
+
+@click.command()
+@service_argument
+@override_options.terms("10m")
+@override_options.location
+def resume(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
+    """Release Pods of SERVICE again, as its limits allow.
+
+    This replaces the override of `pause` by one that records the reason. Exit codes are those of `podgate override`.
+    """
+    override_options.put(where, terms(), {"service": service, "queue": QueueState.RUNNING.value})
+
+
+@click.command()
+@click.argument("pod", metavar="NAMESPACE/POD")
+@override_options.terms("10m")
+@override_options.location
+def release(pod: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
+    """Release one waiting Pod now, past every limit. It is charged: the others wait accordingly longer.
+
+    This writes an override with the Pod's uid, see `podgate override`. It needs the right to get the Pod, too. Exit
+    codes are those of `podgate override`.
+    """
+    from webhook.app.operations.gated_pod import find_gated  # noqa: PLC0415  loads slowly
+
+    asked = terms()
+    namespace, name = _parts(pod)
+    found = asyncio.run(find_gated(where.kubeconfig, namespace, name))
+    released = {"namespace": namespace, "name": name, "uid": found.uid}
+    override_options.put(where, asked, {"service": found.service, "releasePods": [released]})
+
+
+@click.command()
+@click.argument("pod", metavar="NAMESPACE/POD")
+@click.option("--reason", help="Reason, such as an incident or a ticket; required.")
+@click.option("--dry-run", is_flag=True, help="Only show which Pod would be deleted.")
+@kubeconfig_option
+def drop(*, pod: str, reason: str | None, dry_run: bool, kubeconfig: Path | None) -> None:
+    """Delete one waiting Pod, with your own rights: to get and delete it. Its controller, if any, creates another.
+
+    Deletion is not left to Podgate: who may write overrides may not delete Pods for that. The reason is an Event on the
+    Pod, if you may create Events.
+
+    Exit code: 0 success, 2 bad input, or the Pod does not wait.
+    """
+    from webhook.app.operations.gated_pod import drop_gated  # noqa: PLC0415  loads slowly
+
+    if not reason:
+        raise UserError("--reason: missing", "give one, such as --reason INC-1234")
+    namespace, name = _parts(pod)
+    path = kubeconfig or KUBECONFIG.expanduser()
+    found, unwritten = asyncio.run(drop_gated(path, namespace, name, reason, is_dry=dry_run))
+    click.echo(f"{namespace}/{name} (uid {found.uid}) of {found.service}: {'would be ' if dry_run else ''}deleted")
+    if unwritten:
+        click.echo(f"warning: the reason is not recorded: {unwritten}", err=True)
+
+
+def _parts(pod: str) -> tuple[str, str]:
+    namespace, slash, name = pod.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise UserError(f"{pod!r}: not NAMESPACE/POD", "write for example shop/web-x7")
+    return namespace, name
