@@ -221,7 +221,8 @@ def findings_and_rewrite(raw: Json, service: Service, mode: Mode) -> tuple[set[s
     patch = patch_of(raw, in_mode)
     trial = enforced_pod(read(applied(raw, patch)), in_mode)
     findings = check(trial.pod, in_mode, hash_known=True)
-    writes = any(one.path.startswith("/spec/") and one.op != "remove" for one in patch) or bool(trial.writes)
+    of_trial = (field for write in trial.writes for field in write.fields if not field.startswith("metadata."))
+    writes = any(one.path.startswith("/spec/") and one.op != "remove" for one in patch) or any(of_trial)
     return {f"{one.code} {one.message}" for one in findings if not one.is_advice and one.mode is mode}, writes
 
 
