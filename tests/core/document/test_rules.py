@@ -127,6 +127,23 @@ def test_daemon_sets_are_an_owner_kind_only_if_they_are_not_exempt() -> None:
     assert problems(HEAD + "exemptions: {daemonSets: false}\n" + services) == []
 
 
+def test_if_absent_needs_its_field_and_no_conflict_rule() -> None:
+    spread = "topologySpreadConstraints: [{topologyKey: a, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}]"
+    absent = "ifAbsent: [topologySpreadConstraints, podAntiAffinity]"
+    rule = "onConflict: {topologySpreadConstraints: Keep}"
+    found = problems(with_service(f"  placement: {{{spread}, {absent}, {rule}}}\n"))
+    assert [line.split(": ", 1)[1] for line in found] == [
+        (
+            "services[0].placement.ifAbsent[1]: podAntiAffinity: placement sets nothing there:"
+            " set affinity.podAntiAffinity, or remove it"
+        ),
+        (
+            "services[0].placement.onConflict.topologySpreadConstraints: Keep: has no effect:"
+            " ifAbsent leaves a Pod's own topologySpreadConstraints as they are: keep one of the two"
+        ),
+    ]
+
+
 def test_rule_is_not_checked_if_one_of_its_own_fields_is_wrong() -> None:
     document = with_service("  breaker:\n    outcomes: {source: Pushd}\n    errorRate: {percent: 500}\n")
     assert [line.split(": ")[1] for line in problems(document)] == [

@@ -102,7 +102,7 @@ def _stanzas(service: Service) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]
     placement, rules = service.placement, service.resources
     if placement is not None:
         # Settings for the whole Pod are not the effect of an entry.
-        nothing = Placement(allow_node_name=True, on_conflict=placement.on_conflict)
+        nothing = Placement(allow_node_name=True, on_conflict=placement.on_conflict, if_absent=placement.if_absent)
         yield "placement", placement, nothing, _placement(placement)
     if rules is not None:
         empty = ResourceRules(ContainerRange(ignore=rules.container.ignore), PodRange(), rules.when_outside)

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from webhook.core.explanation.changes import JsonChange
 from webhook.core.explanation.entries import EntryKind, PolicyEntry
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm, Toleration
 from webhook.core.placement import (
+    PlacementPlan,
     canonical_form,
     node_terms,
+    operations,
     pod_metadata,
     required,
     requirement_text,
@@ -45,7 +49,15 @@ def of_nothing(entry: PolicyEntry, pod: Pod, lacks: Sequence[Violation], mode: M
     placement = entry.alone.placement
     if placement is None:
         return "nothing lacks it" if entry.kind is EntryKind.DEFAULT or entry.is_share else "all is within"
-    return _satisfied(entry, pod, placement)
+    return _left_to_own(entry, pod, placement) or _satisfied(entry, pod, placement)
+
+
+def _left_to_own(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
+    """Return the reason if the entry would be written but for `ifAbsent`, else ""."""
+    if not placement.if_absent or entry.kind not in {EntryKind.SPREAD, EntryKind.TERMS}:
+        return ""
+    anyway = PlacementPlan.of(entry.alone.name, replace(placement, if_absent=()))
+    return "left to the Pod's own (ifAbsent)" if operations(pod, anyway) else ""
 
 
 def _own(entry: PolicyEntry, pod: Pod) -> str | None:

@@ -50,6 +50,7 @@ def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
 
     For labels and annotations see `labels_due` and `annotations_due`.
     """
+    plan = plan.beside(pod) if plan.if_absent else plan
     return [
         *scalar_fields.operations(pod, plan),
         *affinity.operations(pod, plan),
@@ -72,6 +73,7 @@ def update_violations(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation
 
 
 def _spec_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+    plan = plan.beside(pod) if plan.if_absent else plan
     return [
         *allowed.violations(pod, plan),
         *node_name.violations(pod, plan),

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import (
     LabelSelector,
     NodeRequirement,
@@ -26,7 +27,7 @@ from webhook.core.placement.node_terms import (
     without_implied,
 )
 from webhook.core.placement.toleration_match import reduced
-from webhook.core.policy_spec import Allowed, ConflictRules, LabelSource, OnConflict, Placement, TopologyEntry
+from webhook.core.policy_spec import Allowed, ConflictRules, IfAbsent, LabelSource, OnConflict, Placement, TopologyEntry
 
 SERVICE_LABEL = "podgate.io/service"
 DO_NOT_SCHEDULE = "DoNotSchedule"
@@ -100,6 +101,7 @@ class PlacementPlan(Struct, frozen=True):
     allow_node_name: bool
     on_conflict: Mapping[str, OnConflict]
     has_affinity: bool
+    if_absent: tuple[IfAbsent, ...] = ()
 
     @classmethod
     def of(cls, service: str, placement: Placement) -> "PlacementPlan":
@@ -128,7 +130,19 @@ class PlacementPlan(Struct, frozen=True):
             allow_node_name=placement.allow_node_name,
             on_conflict=_rules(placement.on_conflict),
             has_affinity=bool(required or preferred or pod_affinity != PodTerms() or pod_anti_affinity != PodTerms()),
+            if_absent=placement.if_absent,
         )
+
+    def beside(self, pod: Pod) -> "PlacementPlan":
+        """Return the plan without the fields of `ifAbsent` that the Pod has; the plan itself if it has none of them."""
+        spec, plan = pod.spec, self
+        if IfAbsent.TOPOLOGY_SPREAD_CONSTRAINTS in self.if_absent and spec.topology_spread_constraints:
+            plan = msgspec.structs.replace(plan, spreads=())
+        own = None if spec.affinity is None else spec.affinity.pod_anti_affinity
+        if IfAbsent.POD_ANTI_AFFINITY in self.if_absent and own is not None and (own.required or own.preferred):
+            has_affinity = bool(self.required or self.preferred or self.pod_affinity != PodTerms())
+            plan = msgspec.structs.replace(plan, pod_anti_affinity=PodTerms(), has_affinity=has_affinity)
+        return plan
 
     def without_preferences(self) -> "PlacementPlan":
         """Return the plan without preferences; the plan itself if it has none."""

@@ -84,6 +84,13 @@ class ConflictRules(Struct, frozen=True, rename="camel"):
     runtime_class_name: OnConflict | None = None
 
 
+class IfAbsent(Choice):
+    """A field that is written only into Pods that have none of their own; what they have is left as it is."""
+
+    TOPOLOGY_SPREAD_CONSTRAINTS = "topologySpreadConstraints"
+    POD_ANTI_AFFINITY = "podAntiAffinity"
+
+
 class Placement(Struct, frozen=True, rename="camel"):
     labels: PodLabels = {}
     annotations: PodAnnotations = {}
@@ -98,3 +105,4 @@ class Placement(Struct, frozen=True, rename="camel"):
     allow: Allowed = Allowed()
     allow_node_name: bool = False
     on_conflict: ConflictRules = ConflictRules()
+    if_absent: tuple[IfAbsent, ...] = ()

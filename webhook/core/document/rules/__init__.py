@@ -49,6 +49,7 @@ _OF_A_SERVICE: tuple[Rule, ...] = (
     pod_affinity.pods_cannot_be_near_and_away,
     spread.spreads_are_kubernetes,
     pod_metadata.sources_are_labels_of_others,
+    spread.fields_of_if_absent_are_set,
     tolerations.tolerations_are_kubernetes,
     resources.ranges_ascend,
     resources.defaults_do_not_overcommit,

@@ -20,6 +20,7 @@ _SETS = (
     ("services", "*", "placement", "topology", "*", "in"),
     ("services", "*", "placement", "tolerations"),
     *(("services", "*", "placement", "allow", field) for field in _ALLOWED),
+    ("services", "*", "placement", "ifAbsent"),
     ("services", "*", "resources", "container", "ignore"),
     ("services", "*", "resources", "pod", "qosClasses"),
     ("services", "*", "breaker", "outcomes", "reporters"),

@@ -16,6 +16,20 @@ def spreads_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
         yield from until_invalid(label_keys_are_kubernetes(part, default={SERVICE_LABEL}))
 
 
+def fields_of_if_absent_are_set(service: DocumentPart) -> Iterator[Problem]:
+    """Reject fields of `ifAbsent` that placement does not set, and an onConflict rule that can then never apply."""
+    for placement in service.select("placement"):
+        for part in placement.select("ifAbsent", "*"):
+            name = part.read(str)
+            path = ("affinity", name) if name == "podAntiAffinity" else (name,)
+            wanted, rule = placement.get(*path), placement.get("onConflict", name)
+            if wanted is None or wanted.is_empty:
+                yield part.wrong("placement sets nothing there", f"set {'.'.join(path)}, or remove it")
+            if rule is not None:
+                reason = f"has no effect: ifAbsent leaves a Pod's own {name} as they are"
+                yield rule.wrong_field(reason, "keep one of the two")
+
+
 def _spread(part: DocumentPart, first: dict[tuple[str, str], DocumentPart]) -> Iterator[Problem]:
     key, action, domains = part.get("topologyKey"), part.get("whenUnsatisfiable"), part.get("minDomains")
     if key is None or action is None:

@@ -1,0 +1,52 @@
+"""Fields that are written only into Pods without their own: as if the policy did not set them for other Pods."""
+
+from copy import deepcopy
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from tests.core.strategies import PROPERTY, Json, Pair, pairs, service_of
+from webhook.core.admission.mutation import placed
+from webhook.core.explanation import explain
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.placement import violations
+
+BOTH = ["topologySpreadConstraints", "podAntiAffinity"]
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+OWN = {**SPREAD, "topologyKey": "rack"}
+
+
+def decoded(document: Json) -> Pod:
+    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+
+
+def without_own_fields(placement: Json, spec: Json) -> Json:
+    """Return the placement without what the Pod has itself."""
+    left = deepcopy(placement)
+    if spec.get("topologySpreadConstraints"):
+        left.pop("topologySpreadConstraints", None)
+    own = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
+    if any(own.values()):
+        (left.get("affinity") or {}).pop("podAntiAffinity", None)
+    return left
+
+
+@PROPERTY
+@given(pairs)
+def test_pod_with_fields_of_its_own_is_placed_as_if_the_policy_had_none(pair: Pair) -> None:
+    pod = decoded(pair.pod)
+    expected = service_of(without_own_fields(pair.placement, pair.pod["spec"]))
+    service = service_of({**pair.placement, "ifAbsent": BOTH})
+    assert placed(pod, service) == placed(pod, expected)
+    assert service.placement_plan is not None
+    assert expected.placement_plan is not None
+    assert violations(pod, service.placement_plan) == violations(pod, expected.placement_plan)
+
+
+@pytest.mark.parametrize(("own", "words"), [(OWN, "left to the Pod's own (ifAbsent)"), (SPREAD, "already so")])
+def test_note_says_that_the_pod_keeps_its_own(own: Json, words: str) -> None:
+    service = service_of({"topologySpreadConstraints": [SPREAD], "ifAbsent": BOTH[:1]})
+    pod = {"metadata": {}, "spec": {"containers": [], "topologySpreadConstraints": [own]}}
+    notes = explain(pod, service, "0" * 16)
+    assert [note.words for note in notes if note.rule.startswith("placement.")] == [words]
