@@ -125,7 +125,7 @@ def test_sample_has_enough_admitted_and_rewritten_pods(all_outcomes: list[Outcom
         if any("/spec/" in operation["path"] for operation in outcome.mutations[0].patch)
     ]
     assert len(admitted) >= COUNT * 3 // 5
-    assert len(rewritten) >= COUNT // 2
+    assert len(rewritten) >= COUNT * 2 // 5
 
 
 def test_api_server_rejects_no_pod_because_of_its_patch(plane: ControlPlane, all_outcomes: list[Outcome]) -> None:
@@ -190,7 +190,11 @@ def test_review_gives_what_was_recorded_the_same_patches(
     paths = [tmp_path / f"{number}.json" for number in range(len(recorded))]
     for path, mutation in zip(paths, recorded, strict=True):
         path.write_text(json.dumps(mutation.review))
-    result = podgate("review", "--policy", tmp_path / "policy.yaml", "-o", "patch", *paths)
+    namespaces = tmp_path / "namespaces.json"
+    metadata = {"name": NAMESPACE, "labels": NAMESPACE_LABELS}
+    namespaces.write_text(json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
+    flags = ("--policy", tmp_path / "policy.yaml", "--namespaces", namespaces, "-o", "patch")
+    result = podgate("review", *flags, *paths)
     assert [json.loads(line)["patch"] for line in result.out.splitlines()] == [
         mutation.patch for mutation in recorded
     ], result.err
