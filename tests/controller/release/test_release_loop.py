@@ -105,6 +105,25 @@ async def test_a_running_leader_restores_a_lost_index() -> None:
     assert simulation.index.times["web"] == times
 
 
+async def test_pods_that_were_gated_while_the_store_was_away_are_released_in_order_afterwards() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a", "b")
+    await simulation.rounds(1)
+    for uid in ("c", "d", "e"):
+        await simulation.create(uid)
+        del simulation.index.times["web"][uid]  # it was not registered
+        simulation.index.is_available = False
+        await simulation.rounds(1)
+    simulation.delete("d")
+    await simulation.rounds(60)
+    assert simulation.gates.ungated == ["a", "b"]
+    assert simulation.waiting == {"web": 2}, "those that are not registered are counted, too"
+    simulation.index.is_available = True
+    await simulation.rounds(10)
+    assert simulation.gates.ungated == ["a", "b", "c", "e"]
+    assert simulation.index.times["web"] == {}
+
+
 async def test_registered_pods_that_were_never_created_leave_the_index() -> None:
     simulation = QueueSimulation()
     await simulation.index.register(simulation.policy.plans["web"], "never")

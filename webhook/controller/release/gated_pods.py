@@ -1,6 +1,6 @@
 """Gated Pods: an observer of the watch that collects the Pods with Podgate's gate, for the release loop."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from webhook.controller.release.releaser import GatedPod
 from webhook.core.admission.mutation import has_queue_gate
@@ -47,6 +47,10 @@ class GatedPods:
         if uid in self._gated:
             self._gated.remove(uid)
             self._left.add(uid)
+
+    def new(self) -> Collection[GatedPod]:
+        """Return the gated Pods that have changed."""
+        return self._new.values()
 
     def take_changes(self) -> tuple[list[GatedPod], set[str]]:
         """Return Pods that are gated, oldest first, and uids of those that no longer are."""

@@ -6,6 +6,7 @@ refunds the charge, which may be old, and charges it again in its turn. If the P
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -119,12 +120,19 @@ class ReleaseLoop:
                     await self._releaser.release(uid)
         except StoreUnavailableError as error:
             self._reports.on_trouble(str(error))
+            self._report_waiting()
             return None
         room = min(self._limit.room(now_us), self._removal.room)
         due_us = await self._releaser.step(room, self._removal.held)
-        empty = dict.fromkeys([plan.service for plan in self._queued], 0)
-        self._reports.on_waiting({**empty, **self._releaser.counts()})
+        self._report_waiting()
         return due_us
+
+    def _report_waiting(self) -> None:
+        """Report all waiting Pods, also those that are not taken over yet because the store gives no answer."""
+        counts = Counter(dict.fromkeys([plan.service for plan in self._queued], 0))
+        counts.update(self._releaser.counts())
+        counts.update(pod.waiting.service for pod in self._pods.new() if pod.waiting.uid not in self._releaser)
+        self._reports.on_waiting(counts)
 
     async def _take_changes(self, compiled: CompiledPolicy) -> None:
         new, left = self._pods.take_changes()
