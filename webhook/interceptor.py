@@ -197,15 +197,21 @@ class Interceptor:
         _find_owner(evaluation, labels)
 
     def _gate(self, queue: PodQueue, evaluation: Evaluation) -> Awaitable[None] | None:
-        """Gate a Pod that would be denied, if the Pods of its service wait instead."""
-        return self._gate_if_full(queue, evaluation) if queueing.may_be_gated(evaluation) else None
+        """Gate a Pod that would be denied, if the Pods of its service wait instead; on overload, gate it unjudged."""
+        if not queueing.may_be_gated(evaluation):
+            return None
+        overload = queue.overload(evaluation.plan)
+        if not overload:
+            return self._gate_if_full(queue, evaluation)
+        queueing.gate_on_overload(evaluation, overload)
+        return None
 
     async def _gate_if_full(self, queue: PodQueue, evaluation: Evaluation) -> None:
         try:
             asked = charging.acquire(evaluation, peek=True)
             reason = await queue.reason_to_wait(asked, is_dry_run=evaluation.request.dry_run)
         except StoreUnavailableError as error:
-            return evaluation.note("queue", f"not gated: {error}")
+            return queueing.gate_without_store(evaluation, str(error))
         return queueing.gate(evaluation, reason) if reason else None
 
     def _rewrite(self, evaluation: Evaluation) -> Awaitable[None] | None:

@@ -1,8 +1,9 @@
 """Composite observer: forwards every event to several observers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from webhook.core.breaker import Transition
+from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Observer, Review
@@ -57,3 +58,7 @@ class Observers:
     def webhooks_outdated(self, outdated: Sequence[str]) -> None:
         for observer in self._observers:
             observer.webhooks_outdated(outdated)
+
+    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+        for observer in self._observers:
+            observer.overload_changed(former, now)

@@ -47,6 +47,7 @@ from webhook.core.admission.decision import Finding, Half, Verdict, WouldWrite
 from webhook.core.breaker import EXPIRED, HELD, TRANSITIONS, State, TransitionCause
 from webhook.core.findings import Code
 from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.overload import OverloadCause
 from webhook.core.patch import add
 from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
@@ -102,13 +103,14 @@ def record_queue(metrics: Metrics) -> None:
     metrics.queue.released("payment-api", 12.0, 0.2)
     metrics.queue.expired("payment-api", 900.0)
     metrics.queue.waiting({"payment-api": 3})
+    metrics.overload_changed({}, {OverloadCause.LATENCY: "P99 of reviews 1.2 s above 800 ms over 10 s"})
 
 
 def record_all(metrics: Metrics) -> None:
     """Record each kind of event at least once."""
     record_process(metrics)
     rewritten = replace(ADMITTED, half=Half.MUTATE, patch=(add("s", "spec", "schedulerName"),))
-    metrics.reviewed(review(replace(rewritten, degraded="breaker OPEN"), 200_000))
+    metrics.reviewed(review(replace(rewritten, degraded="breaker OPEN", overload="the store is away"), 200_000))
     metrics.reviewed(review(replace(rewritten, would_degrade=True), 200_000))
     metrics.reviewed(review(stages=STAGES))
     metrics.reviewed(review())
@@ -329,6 +331,10 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         'podgate_decision_records_total{result="dropped"}': 3,
         'podgate_trace_parents_total{result="followed"}': 10,
         'podgate_trace_parents_total{result="limited"}': 1,
+        'podgate_overload{reason="latency"}': 1,
+        'podgate_overload{reason="failures"}': 0,
+        'podgate_overload{reason="store"}': 0,
+        'podgate_overload_gated_total{service="payment-api"}': 1,
         "podgate_reduced_mode": 1,
         'podgate_certificate_expiry_timestamp_seconds{certificate="serving"}': 1_800_600_000,
         'podgate_credential_expiry_timestamp_seconds{client_id="prod-eu-1",credential="token"}': 1_800_003_600,

@@ -196,10 +196,11 @@ def test_label_values_match_those_of_the_counting_code() -> None:
 def test_every_service_counter_starts_at_zero(family: families.Family) -> None:
     """With a service for each cause."""
     pods = "quota: {windows: [{window: 1m, hard: {pods: 1}}], whenStoreUnavailable: Allow}"
+    queued = pods.replace("whenStore", "whenExceeded: Queue, queue: {onOverload: Gate}, whenStore")
     degrades = "breaker: {quotaExceeded: {}, whenOpen: Degrade}"
     more = f"""\
 - {{name: allows, match: {{namespaces: [a]}}, {pods}}}
-- {{name: queues, match: {{namespaces: [d]}}, {pods.replace("whenStore", "whenExceeded: Queue, queue: {}, whenStore")}}}
+- {{name: queues, match: {{namespaces: [d]}}, {queued}}}
 - {{name: degrades, match: {{namespaces: [b]}}, {degrades}}}
 - {{name: would-degrade, match: {{namespaces: [c]}}, modes: {{breaker: Audit}}, {degrades}}}
 """

@@ -477,3 +477,12 @@ def test_pods_of_an_unlimited_period_count_when_a_limit_is_set(tmp_path: Path) -
     assert done.code == 0, done.err
     assert [line["status"]["code"] for line in done.lines[-2:]] == [429, 429]
     assert standing_of(done.lines[-1]) == {"pods": 2}, "b and stays, but neither the dry run nor those that ended"
+
+
+def test_pods_of_an_outage_wait_and_are_released_as_the_limits_allow() -> None:
+    """None is denied that may be gated, and none is admitted without the store, whether its service queues or not."""
+    lines = play("gated_on_overload")
+    assert [line["uid"] for line in lines if line.get("decision") == "Queue"] == ["q0", "q1", "q2", "d0"]
+    assert [line["uid"] for line in lines if line.get("decision") == "Deny"] == ["denied", "on-a-node"]
+    released = [(line["at"], line["released"]) for line in lines if line.get("released")]
+    assert released == [(12, ["q0"]), (66, ["q1"]), (68, ["d0"]), (200, ["q2"])]

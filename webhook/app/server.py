@@ -20,6 +20,7 @@ from webhook.app.status_page import StatusPage
 from webhook.app.store import open_store
 from webhook.app.supervision import Loop, ReadinessLog, run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
+from webhook.app.telemetry.overload import overload_monitor
 from webhook.authentication.certificates.peer_recheck import PeerRecheck
 from webhook.errors import UserError
 from webhook.interceptor import Interceptor
@@ -67,7 +68,8 @@ class ServerProcess:
         self._tls = open_tls(settings, telemetry)
         self._store = open_store(settings, telemetry, clock, sources.servers)
         counters, book_later = self._store.counters, self._store.book_later
-        queue = AdmissionQueue(counters, self._store.queue, clock) if not sources.is_alone else None
+        self._overload = monitor = overload_monitor(settings, telemetry, clock)
+        queue = AdmissionQueue(counters, self._store.queue, clock, monitor) if not sources.is_alone else None
         self._interceptor = Interceptor(
             *(sources.policies, counters, sources.namespaces, observer, book_later, telemetry.sample),
             queue=queue,
@@ -99,6 +101,7 @@ class ServerProcess:
             self._obstacles,
             self._authentication,
             self._decisions.status,
+            monitor,
         )
         self.server = Server(
             endpoint,
@@ -151,6 +154,7 @@ class ServerProcess:
             *giving_back(),
             *self._decisions.loops,
             self._outcomes.run,
+            self._overload.run,
             ticking.run,
         )
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]

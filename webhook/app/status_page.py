@@ -18,10 +18,11 @@ from webhook.core import breaker
 from webhook.core.quota import CounterPlan, ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import guarded
 from webhook.core.reporting.decisions_status import DecisionsStatus
-from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, server_document
+from webhook.core.reporting.status import OverloadStatus, OverridesStatus, ServerStatus, StoreStatus, server_document
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock, CounterStore
+from webhook.store.overload_monitor import OverloadMonitor
 from webhook.support.garbage_collection import paused
 from webhook.support.single_flight import SingleFlight
 
@@ -44,6 +45,7 @@ class StatusPage:
         obstacles: Callable[[], list[str]],
         authentication: ClientAuthentication,
         decisions: Callable[[], DecisionsStatus],
+        overload: OverloadMonitor,
     ) -> None:
         self._version = version
         self._clock = clock
@@ -58,6 +60,7 @@ class StatusPage:
         self._obstacles = obstacles
         self._authentication = authentication
         self._decisions = decisions
+        self._overload = overload
         self.metrics = {
             content_type: SingleFlight(partial(self._render, content_type)).get
             for content_type in (CONTENT_TYPE, OPENMETRICS)
@@ -100,6 +103,7 @@ class StatusPage:
             not_ready=self.unready(),
             webhooks=self._telemetry.webhooks,
             decisions=self._decisions(),
+            overload=OverloadStatus(self._overload.causes, self._overload.since_us, self._overload.gated),
         )
         return await asyncio.to_thread(_rendered, status)  # reviews must not wait for it
 

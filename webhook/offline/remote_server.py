@@ -165,5 +165,6 @@ def _decision(half: Half, answer: bytes, url: str) -> Decision:
         warnings=response.warnings,
         patch=patch,
         audit=annotations,
+        overload=annotations.get("overload", ""),
         steps=tuple(StageNote("server", f"{key}: {value}") for key, value in annotations.items() if key not in ignored),
     )

@@ -1,6 +1,6 @@
 """Observers of decisions, transitions and loaded documents."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.review import Request
 from webhook.core.breaker import Transition
+from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports.callers import Caller
@@ -73,6 +74,10 @@ class Observer(Protocol):
         """Report the webhook configurations that differ from the policy's, when they change; none: all are current."""
         ...
 
+    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+        """Report why this server is overloaded, when the causes change; no `former`: it begins, no `now`: it ends."""
+        ...
+
 
 class PartialObserver:
     """Base of observers of some events: it ignores each event that a subclass does not handle."""
@@ -106,6 +111,9 @@ class PartialObserver:
 
     def webhooks_outdated(self, outdated: Sequence[str]) -> None:
         """Ignore webhook configurations."""
+
+    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+        """Ignore an overload."""
 
 
 @dataclass(frozen=True, slots=True)

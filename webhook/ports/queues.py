@@ -7,14 +7,27 @@ from webhook.core.quota import Acquire, CounterPlan
 
 
 class PodQueue(Protocol):
-    """Waiting Pods of the services whose plans have a `queue`. StoreUnavailableError without an answer."""
+    """Waiting Pods of the services whose plans have a `queue`."""
+
+    def overload(self, plan: CounterPlan) -> str:
+        """Return why a new Pod is gated without being judged: this server is overloaded; "" to judge it.
+
+        Each call is about one Pod: during an overload some are judged, as probes.
+        """
+        ...
 
     async def reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:
-        """Return why a new Pod has to wait, "" if it need not. Nothing is charged."""
+        """Return why a new Pod has to wait, "" if it need not. Nothing is charged.
+
+        StoreUnavailableError without an answer.
+        """
         ...
 
     async def enqueue(self, asked: Acquire) -> bool:
-        """Register a gated Pod; False if `maxPods` of its service wait already. A known uid is not counted again."""
+        """Register a gated Pod; False if `maxPods` of its service wait already. A known uid is not counted again.
+
+        Without an answer of the store the Pod waits all the same: the controller registers it.
+        """
         ...
 
 

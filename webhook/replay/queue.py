@@ -16,9 +16,10 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import WhenExpired
 from webhook.core.quota import Acquire, CounterPlan, pod_cost
 from webhook.core.release_queue import WaitingPod
-from webhook.ports import CounterStore
+from webhook.errors import NoStoreAnswerError
 from webhook.replay.controller import ReplayController
 from webhook.replay.environment import SettableClock
+from webhook.replay.store_outage import StoreOutage
 
 
 class ReplayQueue:
@@ -26,7 +27,7 @@ class ReplayQueue:
 
     def __init__(
         self,
-        store: CounterStore,
+        store: StoreOutage,
         clock: SettableClock,
         policy: Callable[[], CompiledPolicy],
         controller: ReplayController,
@@ -36,13 +37,21 @@ class ReplayQueue:
         self._policy = policy
         self._controller = controller
         self._compiled: CompiledPolicy | None = None
-        self._releaser = PodReleaser(store, ReleaseActions(self._released, self._expired))
+        self._releaser = PodReleaser(store.shared, ReleaseActions(self._released, self._expired))
         self._pods: dict[str, Mapping[str, Any]] = {}
         self._next_us: int | None = None
         self._left: dict[str, dict[str, list[str]]] = defaultdict(lambda: {"released": [], "expired": []})
 
+    def overload(self, plan: CounterPlan) -> str:  # noqa: ARG002  as in the port
+        """Return "": reviews take no time here."""
+        return ""
+
     async def reason_to_wait(self, asked: Acquire, *, is_dry_run: bool) -> str:  # noqa: ARG002  as in the port
         """Return why a Pod has to wait: others of its service wait, or it would be denied."""
+        if self._store.is_down:
+            raise NoStoreAnswerError("the store is down", sent=False)
+        if asked.plan.queue is not None and asked.plan.queue.only_on_overload:
+            return ""
         if waiting := self._releaser.waiting(asked.plan.service):
             return f"{waiting} Pods of the service wait"
         return obstacle(asked.plan, await self._store.acquire(replace(asked, peek=True)))

@@ -207,6 +207,18 @@ class Settings(ControllerSettings):
         read.count, "decision records kept in Redis for all servers, about 2 KB each; 0: none", "50000"
     )
     store_deadline_seconds: float = setting(read.seconds, "maximum time that an admission waits for the store", "50ms")
+    overload_p99_seconds: float = setting(
+        read.seconds, "P99 of reviews above which this server is overloaded: Pods of onOverload: Gate wait", "800ms"
+    )
+    overload_failures: float = setting(
+        read.percent, "share of reviews that fail above which this server is overloaded", "5%"
+    )
+    overload_window_seconds: float = setting(
+        read.seconds, "time over which both are measured, and must be below again for the overload to end", "10s"
+    )
+    overload_minimum: int = setting(
+        read.positive, "minimum number of slow or failed reviews in that time for an overload", "5"
+    )
     replicas: int | None = setting(
         read.positive,
         "servers that share the quota while the store is unavailable; by default counted in the cluster, else 1",

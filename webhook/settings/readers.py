@@ -130,6 +130,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def percent(text: str) -> float:
+    """Read a percentage; return it as a share."""
+    number = text.removesuffix("%")
+    if number == text or not is_number(number) or not 0 < int(number) <= 100:  # noqa: PLR2004  all of it
+        raise ValueError("write a percentage from 1% to 100%")
+    return int(number) / 100
+
+
 def certificates(text: str) -> Certificates:
     try:
         return Certificates(text)

@@ -29,6 +29,7 @@ EVALUATED: dict[str, Any] = {
     "patch": Patch([add("x", "spec")]),
     "receipt": Receipt(1),
     "uncounted": True,
+    "overload": "this server is overloaded",
     "asked": Acquire(COMPILED.plans["web"], "shop", "pod-uid", {"pods": 1}, "user:alice"),
     "pod_key": b"key",
     "namespace_values": {"team": "t1"},

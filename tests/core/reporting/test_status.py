@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import click
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from webhook.core.admission.messages.denials import utc
 from webhook.core.breaker import BreakerView, State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.quantity import Duration, Quantity
+from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override, PartialModes
 from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, Policy, Pool, Service
 from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, StandingQuota, Window
@@ -17,6 +19,7 @@ from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.core.reporting.status import (
     ControllerStatus,
+    OverloadStatus,
     OverridesStatus,
     ReplicaAssignment,
     ServerStatus,
@@ -156,6 +159,7 @@ def test_document_contains_the_whole_status() -> None:
         "files": [{"name": "certificates", "error": None}, {"name": "key set", "error": "jwks.json: no JSON"}],
         "webhooks": None,
         "decisions": {"kept": 7, "written": None, "dropped": 0, "error": None},
+        "overload": None,
         "breakerGuard": None,
     }
     assert payment == {
@@ -587,3 +591,18 @@ def test_page_of_a_server_that_nobody_calls_says_so() -> None:
     assert any("the API server has not called this server" in line for line in page(document))
     del document["lastReviewAt"]
     assert not any("last review" in line for line in page(document)), "an older server does not know"
+
+
+def test_an_overload_is_shown_with_its_reasons() -> None:
+    causes = {OverloadCause.FAILURES: "6 % of reviews failed, above 5 %, over 10 s"}
+    document = server_document(snapshot(overload=OverloadStatus(causes, 1_800_000_000_000_000, gated=3)))
+    assert document["overload"] == {
+        "since": "2027-01-15T08:00:00.000Z",
+        "reasons": [{"reason": "failures", "message": "6 % of reviews failed, above 5 %, over 10 s"}],
+        "gatedPods": 3,
+    }
+    lines = [line for line in map(click.unstyle, page(document)) if line.startswith("overloaded")]
+    assert lines == [
+        "overloaded  6 % of reviews failed, above 5 %, over 10 s",
+        "overloaded  since 2027-01-15T08:00:00.000Z, Pods gated: 3",
+    ]

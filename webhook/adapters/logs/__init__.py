@@ -1,13 +1,14 @@
 """Structured logs: rate-limited denials, every Nth of the other reviews, and all events that concern an operator."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines, StandardLogging, clipped
 from webhook.core.admission.decision import Decision
 from webhook.core.breaker import State, Transition
+from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import Mode
@@ -123,6 +124,13 @@ class Logs:
         message = f"webhook configurations {'differ from' if outdated else 'agree with'} the policy"
         self._lines.write(level, message, **({"outdated": [clipped(one) for one in outdated]} if outdated else {}))
 
+    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+        if not former:
+            message = "overloaded: new Pods of services with onOverload: Gate wait"
+            self._lines.write("warning", message, reason="; ".join(now.values()))
+        elif not now:
+            self._lines.write("info", "no longer overloaded")
+
     def said(self, level: str, message: str, /, **fields: Any) -> None:
         """Log an event of the server's lifecycle: started, draining, certificate rotated."""
         self._lines.write(level, message, **fields)
@@ -166,6 +174,7 @@ def _fields(review: Review) -> dict[str, Any]:
         "decision": decision.verdict,
         "code": _code(decision),
         "degraded": decision.degraded,
+        "overload": decision.overload,
         "findings": [f"{finding.code}/{finding.mode}" for finding in decision.findings],
         "would_rewrite": [f"{write.concern}/{write.mode}" for write in decision.would_write],
         "user": clipped(decision.user),

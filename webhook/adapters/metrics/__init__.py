@@ -21,6 +21,7 @@ from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
 from webhook.adapters.metrics.zeros import ProcessRole, ZeroLines, zeros
 from webhook.core.breaker import Transition
+from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import WhenOpen
@@ -89,6 +90,7 @@ class Metrics:
         self._last_good = False
         self._overrides = OverrideGauges()
         self._contact_seconds: dict[str, float] = {}
+        self._overload: Mapping[OverloadCause, str] = {}
         self._replicas = 1
         self._is_reduced: bool | None = None  # set only in a server
         self._expiry_seconds: Mapping[str, float] = {}
@@ -158,6 +160,9 @@ class Metrics:
 
     def webhooks_outdated(self, outdated: Sequence[str]) -> None:
         self.webhooks.outdated(outdated)
+
+    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:  # noqa: ARG002  the log tells when it began
+        self._overload = now
 
     def store_failed(self, reason: str) -> None:
         """Count a store failure; `reason` begins with a word of `families.STORE_TROUBLES`."""
@@ -266,6 +271,12 @@ class Metrics:
                 self._policy_at_zero = policy
             return self._exposition.render() if content_type == CONTENT_TYPE else self._exposition.render_openmetrics()
 
+    def _overload_rows(self) -> list[Row]:
+        """Return a series for each cause, in a process that reviews."""
+        if ProcessRole.REVIEWS not in self._duties and not self._overload:
+            return []
+        return [((cause,), float(cause in self._overload)) for cause in OverloadCause]
+
     def _rows(self) -> Iterable[tuple[Family, Iterable[Row]]]:
         """Return the series of each family, except of the instruments and the histograms."""
         reviews = ProcessRole.REVIEWS in self._duties or self.last_review_us
@@ -278,6 +289,7 @@ class Metrics:
             *(*self.ledger.rows(), *self.queue.rows()),
             *self.scheduling.rows(),
             (families.LAST_REVIEW, [((), self._decisions.last_review_ns / 1e9)] if reviews else []),
+            (families.OVERLOAD, self._overload_rows()),
             *self.health.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),

@@ -45,6 +45,7 @@ class Decisions:
         self._would_rewrite = Totals(families.WOULD_REWRITE)
         self._degraded = Totals(families.DEGRADED)
         self._would_degrade = Totals(families.WOULD_DEGRADE)
+        self._overload_gated = Totals(families.OVERLOAD_GATED)
         self._exempt = Totals(families.EXEMPT)
         self._unmatched = Totals(families.UNMATCHED)
         self._quota_denied = Totals(families.QUOTA_DENIED)
@@ -121,6 +122,8 @@ class Decisions:
             self._charged(decision.receipt, service, resize=bool(decision.sub_resource))
 
     def _rewritten(self, decision: Decision, service: str) -> None:
+        if decision.overload:
+            self._overload_gated.add(service)
         if decision.degraded:
             self._degraded.add(service)
         elif decision.would_degrade:

@@ -171,6 +171,8 @@ EXTENDER_SOURCE_AGE = _gauge(
     "extender_source_timestamp_seconds", "source", "When a source of load was last read, 0 before the first time."
 )
 EXTENDER_REFRESH = _gauge("extender_refresh_seconds", "source", "Time of the last refresh from a source of load.")
+OVERLOAD = _gauge("overload", "reason", "1 while this server is overloaded for this reason, else 0.")
+OVERLOAD_GATED = _counter("overload_gated_total", "service", "New Pods gated because this server was overloaded.")
 
 BREAKER_STATE = _gauge("breaker_state", "service state", "1 for the state that the breaker is in, 0 for the others.")
 BREAKER_TRANSITIONS = _counter("breaker_transitions_total", "service from to reason", "Changes of a breaker's state.")
@@ -267,6 +269,7 @@ FAMILIES = (
     *(QUEUE_PODS, QUEUE_OLDEST, QUEUE_PAUSED, QUEUE_RELEASED, QUEUE_EXPIRED, QUEUE_WAIT, QUEUE_LATENCY),
     *(EXTENDER_CALLS, EXTENDER_DURATION, EXTENDER_REFUSED_NODES, EXTENDER_NODES),
     *(EXTENDER_WAKES, EXTENDER_SOURCE_ERRORS, EXTENDER_SOURCE_AGE, EXTENDER_REFRESH),
+    *(OVERLOAD, OVERLOAD_GATED),
     *(BREAKER_STATE, BREAKER_TRANSITIONS, BREAKER_TRIPPED, BREAKER_REMAINING, BREAKER_NOT_PERMITTED, BREAKER_PROBES),
     *(BREAKER_EXPIRED, BREAKER_EXCUSED, BREAKER_HELD, GUARD_OPEN, GUARD_MAX, HELD_CONTROLLERS, CONTROLLERS_WOKEN),
     *(OUTCOMES, OUTCOMES_DROPPED, OUTCOMES_REFUSED),

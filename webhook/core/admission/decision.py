@@ -137,6 +137,8 @@ class Decision(Struct, frozen=True):
     """The labels of the Namespace that the service's placement reads."""
     annotations_read: tuple[str, ...] = ()
     """The keys of the Pod's annotations that the service's placement reads."""
+    overload: str = ""
+    """Why the Pod is gated without being judged, "" if it is judged."""
 
     @property
     def allowed(self) -> bool:

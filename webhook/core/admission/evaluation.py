@@ -47,6 +47,8 @@ class Evaluation(Struct):
     would_degrade: bool = False
     is_gated: bool = False
     """The rewrite adds the gate of a Pod that waits."""
+    overload: str = ""
+    """Why the Pod is gated without being judged, "" if it is judged."""
     findings: list[Finding] = []
     would_write: tuple[WouldWrite, ...] = ()
     patch: Patch = NO_PATCH
@@ -151,6 +153,8 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         audit["exemption"] = evaluation.exemption
     if evaluation.degraded:
         audit["degraded"] = evaluation.degraded
+    if evaluation.overload:
+        audit["overload"] = evaluation.overload
     if evaluation.qos_change:
         audit["qos-class"] = evaluation.qos_change
     if findings:
@@ -193,4 +197,5 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         evaluation.compiled.loaded.overrides.get(name, "") if name is not None else "",
         evaluation.namespace_values,
         evaluation.service.annotations_read if evaluation.service else (),
+        evaluation.overload,
     )

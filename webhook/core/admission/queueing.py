@@ -37,6 +37,20 @@ def gate(evaluation: Evaluation, reason: str) -> None:
     evaluation.note("queue", f"waits: {reason}")
 
 
+def gate_on_overload(evaluation: Evaluation, reason: str) -> None:
+    """Gate a Pod without judging it."""
+    evaluation.overload = f"this server is overloaded: {reason}"
+    gate(evaluation, evaluation.overload)
+
+
+def gate_without_store(evaluation: Evaluation, reason: str) -> None:
+    """Gate a Pod whose service wants that, because the store gave no answer; else leave it to the other half."""
+    rules = evaluation.plan.queue
+    if rules is None or not rules.on_overload:
+        return evaluation.note("queue", f"not gated: {reason}")
+    return gate_on_overload(evaluation, f"the store does not respond: {reason}")
+
+
 def waits(evaluation: Evaluation) -> bool:
     """Return whether a new Pod is gated, and is to be registered. A Pod above a whole limit is charged, and denied."""
     plan = evaluation.plan

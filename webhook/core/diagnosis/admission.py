@@ -102,6 +102,7 @@ def reported_admission(records: AdmissionRecords, around: Surroundings) -> Admis
         findings=tuple(f"{one.mode}: {one.code}: {one.message}" for one in _not_enforced(record)),
         overrides=tuple(str(entry) for entry in record.override_entries),
         trace_id=record.trace_id,
+        overload=records.mutate.overload if records.mutate is not None else record.overload,
     )
 
 

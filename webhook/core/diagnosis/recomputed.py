@@ -81,7 +81,7 @@ def _evaluation(record: DecisionRecord, policy: CompiledPolicy) -> Evaluation:
 
 def _rewrite(evaluation: Evaluation, record: DecisionRecord, *, is_gated: bool) -> None:
     if is_gated:
-        queueing.gate(evaluation, "quota or breaker had no room")
+        queueing.gate(evaluation, record.overload or "quota or breaker had no room")
     if record.degraded:
         evaluation.degraded = record.degraded
         evaluation.note("rewrite", f"{record.degraded}: preferred terms are left out")

@@ -73,6 +73,8 @@ class AdmissionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     overrides: tuple[str, ...] = ()
     """Override entries of the service that were live."""
     trace_id: str = ""
+    overload: str = ""
+    """Why it was gated without being judged."""
 
 
 class RewrittenField(Struct, frozen=True, rename="camel", omit_defaults=True):

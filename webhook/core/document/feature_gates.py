@@ -76,12 +76,6 @@ NOT_EVERYWHERE = (
     Stanza(("services", "*", "quota", "whenExceeded"), _WITH_A_CLUSTER, _NO_QUEUE, "Queue"),
     Stanza(("services", "*", "quota", "queue"), _WITH_A_CLUSTER, _NO_QUEUE),
     Stanza(
-        ("services", "*", "quota", "queue", "onOverload"),
-        frozenset(),
-        ("not supported yet", "write None, or remove it"),
-        "Gate",
-    ),
-    Stanza(
         ("services", "*", "breaker", "outcomes", "source"),
         _WITH_A_CLUSTER,
         ("`serve` runs without a cluster, whose Pods it could watch", "give it --kubeconfig, or write Pushed"),

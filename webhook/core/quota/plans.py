@@ -12,6 +12,7 @@ from webhook.core.kubernetes.quantity import Quantity
 from webhook.core.policy.model import Pool, QueuePause, Service
 from webhook.core.policy_spec import (
     Mode,
+    OnOverload,
     QueueRules,
     Scope,
     StandingQuota,
@@ -104,7 +105,7 @@ def _surge(standing: StandingQuota, limit: Limit) -> int:
 
 
 class QueuePlan(Struct, frozen=True):
-    """How Pods of a service wait: for quota, for its breaker, or for both. `rank`: its SLA class, 0 is the highest."""
+    """When Pods of a service wait: for quota, its breaker, or on overload. `rank`: its SLA class, 0 is the highest."""
 
     for_quota: bool
     for_breaker: bool
@@ -116,6 +117,13 @@ class QueuePlan(Struct, frozen=True):
     lifted_percent: int
     pause: QueuePause | None = None
     """Nothing is released, and new Pods wait."""
+    on_overload: bool = False
+    """Pods are gated without asking the store while the server is overloaded."""
+
+    @property
+    def only_on_overload(self) -> bool:
+        """Whether Pods wait on overload only."""
+        return not (self.for_quota or self.for_breaker)
 
     @classmethod
     def of(cls, service: Service, pool: Pool | None, rank: int, pause: QueuePause | None = None) -> "QueuePlan | None":
@@ -124,12 +132,17 @@ class QueuePlan(Struct, frozen=True):
         exceeded = {quota.when_exceeded if quota else None, pool.when_exceeded if pool else None}
         for_quota = modes.quota is Mode.ENFORCE and WhenExceeded.QUEUE in exceeded
         for_breaker = modes.breaker is Mode.ENFORCE and breaker is not None and breaker.when_open is WhenOpen.QUEUE
-        if not (for_quota or for_breaker):
-            return None
         rules = (quota.queue if quota else None) or QueueRules()
+        on_overload = modes.quota is Mode.ENFORCE and rules.on_overload is OnOverload.GATE
+        if not (for_quota or for_breaker or on_overload):
+            return None
         share = int(rules.lifted_share.removesuffix("%"))
         wait_us, ageing_us = rules.max_wait.us, rules.ageing.us
-        return cls(for_quota, for_breaker, rank, rules.max_pods, wait_us, rules.when_expired, ageing_us, share, pause)
+        return cls(
+            *(for_quota, for_breaker, rank, rules.max_pods, wait_us, rules.when_expired, ageing_us, share),
+            pause=pause,
+            on_overload=on_overload,
+        )
 
 
 class CounterPlan(Struct, frozen=True, dict=True):

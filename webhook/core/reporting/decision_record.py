@@ -92,6 +92,8 @@ class DecisionRecord(Struct, frozen=True, gc=False, omit_defaults=True, rename="
     """The Pod before an UPDATE, in the same form."""
     overrides: Raw = ABSENT
     """The live override entries of the service."""
+    overload: str = ""
+    """Why the Pod was gated without being judged, "" if it was judged."""
 
     @property
     def override_entries(self) -> tuple[Override, ...]:

@@ -79,6 +79,7 @@ class PackedRecord(RecordHead, frozen=True, gc=False, array_like=True):
     trace_id: str
     namespace_labels: Mapping[str, str]
     overrides: str = ""
+    overload: str = ""
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -134,6 +135,7 @@ def packed(
             origin.trace_id,
             namespace_labels or _NO_LABELS,
             decision.overrides,
+            decision.overload,
         )
     )
 
@@ -172,6 +174,7 @@ def unpacked(raw: bytes) -> DecisionRecord:
         ABSENT,  # recorded
         ABSENT,  # recorded_old
         Raw(one.overrides.encode()) if one.overrides else ABSENT,
+        one.overload,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from webhook.core.admission.messages.denials import utc
+from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override, combined, remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_spec import Scope
@@ -78,6 +79,15 @@ class WebhooksStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class OverloadStatus:
+    """Why a server is overloaded, by cause, since when, and how many Pods it has gated since; no cause: it is not."""
+
+    causes: Mapping[OverloadCause, str] = field(default_factory=dict)
+    since_us: int = 0
+    gated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class OverridesStatus:
     """Source of overrides ("" for none), the errors of the newest document, and the live entries by service."""
 
@@ -120,6 +130,7 @@ class ServerStatus:
     webhooks: WebhooksStatus | None = None
     """None unless this process compares the webhook configurations."""
     decisions: DecisionsStatus = NO_DECISIONS
+    overload: OverloadStatus = OverloadStatus()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +222,7 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
         "files": [{"name": name, "error": error or None} for name, error in sorted(status.files.items())],
         "webhooks": _webhooks(status.webhooks),
         "decisions": status.decisions.document,
+        "overload": _overload(status.overload),
         "breakerGuard": _guard(status),
         "pools": [_pool(pool, status) for pool in (status.policy.policy.pools if status.policy else ())],
         "services": [_service(service, status) for service in services],
@@ -224,6 +236,16 @@ def _webhooks(webhooks: WebhooksStatus | None) -> dict[str, Any] | None:
         "comparedAt": moment(webhooks.compared_us),
         "outdated": list(webhooks.outdated),
         "error": webhooks.error or None,
+    }
+
+
+def _overload(overload: OverloadStatus) -> dict[str, Any] | None:
+    if not overload.causes:
+        return None
+    return {
+        "since": moment(overload.since_us),
+        "reasons": [{"reason": cause, "message": text} for cause, text in overload.causes.items()],
+        "gatedPods": overload.gated,
     }
 
 

@@ -79,6 +79,8 @@ def _admission(report: Report) -> Iterator[tuple[str, str]]:
     if breaker is not None:
         until = f" until {breaker.open_until}" if breaker.open_until else ""
         yield "  breaker", f"{breaker.state}{until}{f': {breaker.reason}' if breaker.reason else ''}"
+    if admission.overload:
+        yield "  waits", admission.overload
     if admission.degraded:
         yield "  degraded", f"{admission.degraded}: preferred terms are left out"
     for field in report.rewritten[:_MOST_FIELDS]:

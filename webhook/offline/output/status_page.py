@@ -27,6 +27,7 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     replicas = document["replicas"]["count"]
     shared = f", for {replicas} servers" if replicas > 1 else ""
     yield f"store   {store['kind']}{shared}: {store_text}{mode}"
+    yield from _overload(document.get("overload"))
     yield from _last_review(document)
     yield from _guard(document["breakerGuard"])
     yield from _overrides(document["overrides"])
@@ -63,6 +64,14 @@ def webhooks(found: dict[str, Any] | None) -> Iterable[str]:
         yield click.style(f"webhooks  {one}", fg="red")
     if found["comparedAt"] and not found["outdated"] and not found["error"]:
         yield f"webhooks  agree with the policy, compared {found['comparedAt']}"
+
+
+def _overload(found: dict[str, Any] | None) -> Iterable[str]:
+    """Yield a line for each reason; None from an older server, or one that is not overloaded."""
+    for one in found["reasons"] if found is not None else ():
+        yield click.style(f"overloaded  {one['message']}", fg="red")
+    if found is not None:
+        yield f"overloaded  since {found['since']}, Pods gated: {found['gatedPods']}"
 
 
 def _last_review(document: dict[str, Any]) -> Iterable[str]:

@@ -7,7 +7,7 @@ creator receives the denial itself.
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from webhook.adapters.kubernetes.events.breaker_events import happening_of
 from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds, minute_of
@@ -16,6 +16,7 @@ from webhook.core.admission.decision import Half
 from webhook.core.breaker import Transition
 from webhook.core.document.configmap import NAME, NAMESPACE, OVERRIDES
 from webhook.core.kubernetes.controllers import owning_controller
+from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Review
@@ -102,6 +103,14 @@ class Events:
         if outdated:
             note = f"the API server does not call as policy {self._in_force} needs: {_shown(outdated)}"
             self._post(_POLICY, EventType.WARNING, "WebhooksOutdated", note, "\n".join([self._in_force, *outdated]))
+
+    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
+        at_ns = self._clock_ns()  # the occasion: each server judges itself
+        if not former:
+            note = f"new Pods of services with onOverload: Gate wait: {'; '.join(now.values())}"
+            self._post(_POLICY, EventType.WARNING, "Overloaded", note, str(at_ns))
+        elif not now:
+            self._post(_POLICY, EventType.NORMAL, "OverloadEnded", "Pods are judged again", str(at_ns))
 
     def _post(self, about: Regarding, kind: EventType, reason: str, note: str, occasion: str) -> None:
         if about in self._documents:

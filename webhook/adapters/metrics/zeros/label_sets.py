@@ -17,7 +17,7 @@ from webhook.core.breaker.outcome_types import Settlement
 from webhook.core.findings import Code
 from webhook.core.pods.start_outcome import StartResult
 from webhook.core.policy.model import FailureMode, Policy, Pool, Service, Unmatched
-from webhook.core.policy_spec import Breaker, Mode, OutcomeSource, WhenOpen, WhenStoreUnavailable
+from webhook.core.policy_spec import Breaker, Mode, OnOverload, OutcomeSource, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import STANDING, Holder, QueuePlan
 
 Labels = tuple[str, ...]
@@ -134,10 +134,12 @@ def _codes(service: Service, concern: str) -> tuple[Code, ...]:
 
 
 def _counted(service: Service, pool: Pool | None) -> Series:
-    """Yield the series of quota denials."""
+    """Yield the series of quota denials, and of Pods that wait instead."""
     if not _in_force(service, "quota") or service.modes.quota is not Mode.ENFORCE:
         return
     quota = service.quota
+    if quota is not None and quota.queue is not None and quota.queue.on_overload is OnOverload.GATE:
+        yield families.OVERLOAD_GATED, (service.name,)
     for holder, windows in (
         (Holder.SERVICE, quota.windows if quota else ()),
         (Holder.POOL, pool.windows if pool else ()),

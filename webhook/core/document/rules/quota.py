@@ -8,7 +8,7 @@ from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Modes
-from webhook.core.policy_spec import Mode, WhenExceeded
+from webhook.core.policy_spec import Mode, OnOverload, WhenExceeded
 from webhook.core.quota import LARGEST_EXACT, canonical
 
 _LIMITED = (
@@ -130,8 +130,10 @@ def a_queue_is_used(service: DocumentPart) -> Iterator[Problem]:
         return
     queue, exceeded = quota.get("queue"), quota.get("whenExceeded")
     waits = exceeded is not None and exceeded.read(WhenExceeded) is WhenExceeded.QUEUE
+    overload = queue.get("onOverload") if queue is not None else None
+    waits = waits or (overload is not None and overload.read(OnOverload) is OnOverload.GATE)
     if queue is not None and not queue.is_empty and not waits:
-        yield queue.wrong_field("without effect", "write whenExceeded: Queue, or remove it")
+        yield queue.wrong_field("without effect", "write whenExceeded: Queue or onOverload: Gate, or remove it")
 
 
 def deployments_outlast_the_wait(service: DocumentPart) -> Iterator[Problem]:
