@@ -19,6 +19,7 @@ THREATS = [
     "Bad string match",
     "Old and new API versions",
     "pods/resize",
+    "Overload caused on purpose",
     "Gate of a waiting Pod removed",
     "Podgate's rights to Pods",
     "Podgate's rights to controllers",

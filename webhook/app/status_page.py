@@ -18,7 +18,8 @@ from webhook.core import breaker
 from webhook.core.quota import CounterPlan, ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import guarded
 from webhook.core.reporting.decisions_status import DecisionsStatus
-from webhook.core.reporting.status import OverloadStatus, OverridesStatus, ServerStatus, StoreStatus, server_document
+from webhook.core.reporting.overload_status import OverloadStatus
+from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, server_document
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock, CounterStore

@@ -17,9 +17,9 @@ from webhook.core.policy.model import BreakerGuard, LoadedPolicy, Match, Modes, 
 from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, Scope, StandingQuota, Window
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.decisions_status import DecisionsStatus
+from webhook.core.reporting.overload_status import OverloadStatus
 from webhook.core.reporting.status import (
     ControllerStatus,
-    OverloadStatus,
     OverridesStatus,
     ReplicaAssignment,
     ServerStatus,

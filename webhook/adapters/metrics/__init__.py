@@ -65,7 +65,7 @@ class Metrics:
         self.scheduling = SchedulingMetrics()
         self.outcomes = OutcomeTotals()
         self.kept_certificates = CertificateTotals()
-        self.health = ProcessHealth()
+        self.health = ProcessHealth({} if ProcessRole.REVIEWS in duties else None)
         self.webhooks = WebhookConfigurationMetrics()
         self._watches = Totals(families.KUBERNETES_FAILURES)
         self._events = Totals(families.EVENTS, *((result,) for result in families.EVENT_RESULTS))
@@ -90,7 +90,6 @@ class Metrics:
         self._last_good = False
         self._overrides = OverrideGauges()
         self._contact_seconds: dict[str, float] = {}
-        self._overload: Mapping[OverloadCause, str] = {}
         self._replicas = 1
         self._is_reduced: bool | None = None  # set only in a server
         self._expiry_seconds: Mapping[str, float] = {}
@@ -162,7 +161,7 @@ class Metrics:
         self.webhooks.outdated(outdated)
 
     def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:  # noqa: ARG002  the log tells when it began
-        self._overload = now
+        self.health.overload = now
 
     def store_failed(self, reason: str) -> None:
         """Count a store failure; `reason` begins with a word of `families.STORE_TROUBLES`."""
@@ -271,12 +270,6 @@ class Metrics:
                 self._policy_at_zero = policy
             return self._exposition.render() if content_type == CONTENT_TYPE else self._exposition.render_openmetrics()
 
-    def _overload_rows(self) -> list[Row]:
-        """Return a series for each cause, in a process that reviews."""
-        if ProcessRole.REVIEWS not in self._duties and not self._overload:
-            return []
-        return [((cause,), float(cause in self._overload)) for cause in OverloadCause]
-
     def _rows(self) -> Iterable[tuple[Family, Iterable[Row]]]:
         """Return the series of each family, except of the instruments and the histograms."""
         reviews = ProcessRole.REVIEWS in self._duties or self.last_review_us
@@ -289,7 +282,6 @@ class Metrics:
             *(*self.ledger.rows(), *self.queue.rows()),
             *self.scheduling.rows(),
             (families.LAST_REVIEW, [((), self._decisions.last_review_ns / 1e9)] if reviews else []),
-            (families.OVERLOAD, self._overload_rows()),
             *self.health.rows(),
             (families.POLICY_INFO, hashes),
             (families.POLICY_LAST_GOOD, [((), float(self._last_good))]),

@@ -1,16 +1,18 @@
-"""Gauges of the process: readiness, leadership, and when it last reviewed anything."""
+"""Gauges of the process: readiness, leadership and overload."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row
 from webhook.adapters.metrics.families import Family
+from webhook.core.overload import OverloadCause
 
 
 class ProcessHealth:
-    """Readiness and leadership, set before a scrape. None, without a series, before they are set."""
+    """Readiness and leadership, set before a scrape, and the causes of an overload. None: without a series."""
 
-    def __init__(self) -> None:
+    def __init__(self, overload: Mapping[OverloadCause, str] | None) -> None:
+        self.overload = overload
         self._ready: bool | None = None
         self._leads: bool | None = None
 
@@ -21,4 +23,6 @@ class ProcessHealth:
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
         """Return the gauges with their series."""
         yield families.READY, [] if self._ready is None else [((), float(self._ready))]
+        causes = () if self.overload is None else OverloadCause
+        yield families.OVERLOAD, [((cause,), float(cause in (self.overload or ()))) for cause in causes]
         yield families.LEADER, [] if self._leads is None else [((), float(self._leads))]

@@ -136,17 +136,11 @@ def _denied(evaluation: Evaluation, denial: Finding, message: str) -> ResponseSt
     return ResponseStatus(status.code, status.reason, message, status.retry_after_seconds)
 
 
-def conclude(evaluation: Evaluation, client_id: str) -> Decision:
-    """Return the decision record of a finished evaluation."""
-    request, pod = evaluation.request, evaluation.request.pod
-    findings = tuple(evaluation.findings)
-    messages = _messages(findings) if findings else _NO_MESSAGES
-    status = ALLOWED if messages.denial is None else _denied(evaluation, messages.denial, messages.message)
-    verdict = evaluation.verdict or Verdict.ADMIT
-    name = evaluation.service.name if evaluation.service else None
+def _audit(evaluation: Evaluation, verdict: Verdict, findings: str, client_id: str) -> dict[str, str]:
+    """Return the audit annotations."""
     audit = {"decision": str(verdict), "policy-hash": evaluation.compiled.hash, "client-id": client_id}
-    if name is not None:
-        audit["service"] = name
+    if evaluation.service is not None:
+        audit["service"] = evaluation.service.name
     if evaluation.depends_on:
         audit["depends-on"] = ",".join(map(str, evaluation.depends_on))
     if evaluation.exemption:
@@ -158,7 +152,19 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     if evaluation.qos_change:
         audit["qos-class"] = evaluation.qos_change
     if findings:
-        audit["findings"] = messages.audit
+        audit["findings"] = findings
+    return audit
+
+
+def conclude(evaluation: Evaluation, client_id: str) -> Decision:
+    """Return the decision record of a finished evaluation."""
+    request, pod = evaluation.request, evaluation.request.pod
+    findings = tuple(evaluation.findings)
+    messages = _messages(findings) if findings else _NO_MESSAGES
+    status = ALLOWED if messages.denial is None else _denied(evaluation, messages.denial, messages.message)
+    verdict = evaluation.verdict or Verdict.ADMIT
+    name = evaluation.service.name if evaluation.service else None
+    audit = _audit(evaluation, verdict, messages.audit, client_id)
     would_write = evaluation.would_write if status is ALLOWED else ()
     warnings = messages.warnings + evaluation.overwritten
     if would_write:

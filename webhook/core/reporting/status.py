@@ -1,19 +1,19 @@
 """Status documents of `GET /status`: a server's, with all services, and a controller's."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
 
 from webhook.core.admission.messages.denials import utc
-from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override, combined, remarks
 from webhook.core.policy.model import LoadedPolicy, Pool, Service
 from webhook.core.policy_spec import Scope
 from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, WindowPlan
 from webhook.core.quota.open_breaker_limit import guarded
 from webhook.core.reporting.decisions_status import NO_DECISIONS, DecisionsStatus
+from webhook.core.reporting.overload_status import NO_OVERLOAD, OverloadStatus
 from webhook.core.reporting.status_rows import breaker_row, limit_row, limits_of, moment, seconds, unused_limits
 
 _DAY_US = 86_400_000_000
@@ -79,15 +79,6 @@ class WebhooksStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class OverloadStatus:
-    """Why a server is overloaded, by cause, since when, and how many Pods it has gated since; no cause: it is not."""
-
-    causes: Mapping[OverloadCause, str] = field(default_factory=dict)
-    since_us: int = 0
-    gated: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class OverridesStatus:
     """Source of overrides ("" for none), the errors of the newest document, and the live entries by service."""
 
@@ -130,7 +121,7 @@ class ServerStatus:
     webhooks: WebhooksStatus | None = None
     """None unless this process compares the webhook configurations."""
     decisions: DecisionsStatus = NO_DECISIONS
-    overload: OverloadStatus = OverloadStatus()
+    overload: OverloadStatus = NO_OVERLOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +197,7 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
             ],
             "serversError": status.store.servers.error or None,
         },
-        "replicas": {
-            "count": status.replicas.count,
-            "ordinal": status.replicas.ordinal,
-            "source": status.replicas.source,
-        },
+        "replicas": asdict(status.replicas),
         "watches": [
             {"resource": resource, "lastContact": moment(health.contact_us), "error": health.error or None}
             for resource, health in sorted(status.watches.items())
@@ -222,7 +209,7 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
         "files": [{"name": name, "error": error or None} for name, error in sorted(status.files.items())],
         "webhooks": _webhooks(status.webhooks),
         "decisions": status.decisions.document,
-        "overload": _overload(status.overload),
+        "overload": status.overload.document,
         "breakerGuard": _guard(status),
         "pools": [_pool(pool, status) for pool in (status.policy.policy.pools if status.policy else ())],
         "services": [_service(service, status) for service in services],
@@ -236,16 +223,6 @@ def _webhooks(webhooks: WebhooksStatus | None) -> dict[str, Any] | None:
         "comparedAt": moment(webhooks.compared_us),
         "outdated": list(webhooks.outdated),
         "error": webhooks.error or None,
-    }
-
-
-def _overload(overload: OverloadStatus) -> dict[str, Any] | None:
-    if not overload.causes:
-        return None
-    return {
-        "since": moment(overload.since_us),
-        "reasons": [{"reason": cause, "message": text} for cause, text in overload.causes.items()],
-        "gatedPods": overload.gated,
     }
 
 

@@ -79,8 +79,6 @@ def _admission(report: Report) -> Iterator[tuple[str, str]]:
     if breaker is not None:
         until = f" until {breaker.open_until}" if breaker.open_until else ""
         yield "  breaker", f"{breaker.state}{until}{f': {breaker.reason}' if breaker.reason else ''}"
-    if admission.overload:
-        yield "  waits", admission.overload
     if admission.degraded:
         yield "  degraded", f"{admission.degraded}: preferred terms are left out"
     for field in report.rewritten[:_MOST_FIELDS]:
@@ -93,6 +91,8 @@ def _decided(admission: AdmissionReport) -> str:
     parts = [f"{admission.decision}{f' ({admission.status_code})' if admission.status_code else ''}"]
     if admission.exemption:
         parts[0] += f" by {admission.exemption}"
+    if admission.overload:
+        parts[0] += f": {admission.overload}"
     if admission.uncounted:
         parts.append("not counted: the counters were unavailable")
     if admission.service:
