@@ -59,7 +59,9 @@ class OverloadMonitor(PartialObserver):
         if decision.overload:
             self.gated += decision.half is Half.MUTATE and not decision.dry_run
         elif decision.verdict is not Verdict.QUEUE:  # a waiting Pod is only registered: it is judged later
-            has_failed = decision.uncounted or any(one.code is Code.STORE_UNAVAILABLE for one in decision.findings)
+            has_failed = decision.uncounted
+            if decision.findings:
+                has_failed |= any(one.code is Code.STORE_UNAVAILABLE for one in decision.findings)
             self._detector.reviewed(review.duration_ns, has_failed=has_failed)
 
     def refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the detail is for the log
