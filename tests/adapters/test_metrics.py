@@ -103,7 +103,7 @@ def record_queue(metrics: Metrics) -> None:
     metrics.queue.released("payment-api", 12.0, 0.2)
     metrics.queue.expired("payment-api", 900.0)
     metrics.queue.waiting({"payment-api": 3})
-    metrics.overload_changed({}, {OverloadCause.LATENCY: "P99 of reviews 1.2 s above 800 ms over 10 s"})
+    metrics.health.overload_changed({}, {OverloadCause.LATENCY: "P99 of reviews 1.2 s above 800 ms over 10 s"})
 
 
 def record_all(metrics: Metrics) -> None:

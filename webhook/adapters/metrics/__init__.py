@@ -21,13 +21,12 @@ from webhook.adapters.metrics.store import StoreMetrics
 from webhook.adapters.metrics.transitions import Transitions
 from webhook.adapters.metrics.zeros import ProcessRole, ZeroLines, zeros
 from webhook.core.breaker import Transition
-from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
 from webhook.core.policy_spec import WhenOpen
 from webhook.core.quota import ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import Guarded
-from webhook.ports import Review
+from webhook.ports import PartialObserver, Review
 from webhook.support.garbage_collection import paused, put_off
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 """Content types of the text that `render` returns. OpenMetrics has exemplars."""
 
 
-class Metrics:
+class Metrics(PartialObserver):
     """An Observer. Not shared between threads, except that `render` may run in another one.
 
     Series that a process with `duties` can count for the policy's services are exported from 0 on.
@@ -159,9 +158,6 @@ class Metrics:
 
     def webhooks_outdated(self, outdated: Sequence[str]) -> None:
         self.webhooks.outdated(outdated)
-
-    def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:  # noqa: ARG002  the log tells when it began
-        self.health.overload = now
 
     def store_failed(self, reason: str) -> None:
         """Count a store failure; `reason` begins with a word of `families.STORE_TROUBLES`."""

@@ -17,4 +17,5 @@ def overload_monitor(settings: Settings, telemetry: Telemetry, clock: Clock) -> 
     )
     monitor = OverloadMonitor(limits, clock, lambda: telemetry.store_trouble, telemetry.observer.overload_changed)
     telemetry.observer.join(monitor)
+    telemetry.observer.join(telemetry.metrics.health)
     return monitor
