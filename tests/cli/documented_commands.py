@@ -45,7 +45,7 @@ def documented() -> list[Command]:
 def flags_in_spans() -> set[tuple[str, str]]:
     """Return the flags that a code span begins with, each with its page."""
     spans = ((path.name, span) for path in PAGES for span in _spans(path.read_text()))
-    return {(page, match[0]) for page, span in spans if (match := re.match(r"--[a-z][a-z-]*", span))}
+    return {(page, match[0]) for page, span in spans if (match := re.match(r"--[a-z][a-z0-9-]*", span))}
 
 
 def _of_page(page: str, text: str) -> Iterator[Command]:
