@@ -109,15 +109,19 @@ def test_operators_see_the_order_the_cause_and_the_moment(running: ControllerFix
 
     def some_wait() -> dict[str, Any] | None:
         document: dict[str, Any] = json.loads(shown(running, "-o", "json").out)
-        return document if {one["class"] for one in document["pods"]} >= {"gold", "silver"} else None
+        return document if {one["class"] for one in document["pods"]} == {*CLASSES} else None
 
     document = plane.wait(some_wait, "Pods of two classes to wait")
     rows = document["pods"]
+    last = rows[-1]["name"]
     assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))
     assert [row["class"] for row in rows] == sorted((row["class"] for row in rows), key=CLASSES.index)
     assert {(row["queue"], row["lifted"]) for row in rows} == {("shared", False)}
     assert {row["cause"] for row in rows} <= {"QuotaExceeded", "Behind"}
     assert rows[0]["expectedAt"] <= rows[-1]["expectedAt"] < rows[-1]["expiresAt"]
+    leader = ("--leader", f"http://{running.controllers[0].plain}", "--server", "http://127.0.0.1:1")
+    page = podgate("explain", "pod", f"{spaces['bronze']}/{last}", "--kubeconfig", plane.kubeconfig, *leader).out
+    assert re.match(r"WaitingForQuota: \d+(st|nd|rd|th) of \d+ in bronze; may go from \d\d:\d\d:\d\dZ\n", page), page
     headings, *lines = shown(running, "silver", "-o", "wide").out.splitlines()[1:]
     assert re.split(r" {2,}", headings) == [
         *("QUEUE", "PLACE", "CLASS", "SERVICE", "POD", "AGE", "EXPECTED", "LIFTED", "OWNER", "EXPIRES", "UID", "WHY")

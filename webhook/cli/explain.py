@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from webhook.app.operations.pod_explanation import ExplainInputs, PodExplainer, open_explainer
+from webhook.app.operations.pod_explanation import PodExplainer, open_explainer
 from webhook.cli.options.server_options import KUBECONFIG
 from webhook.core.diagnosis import Report
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.errors import UserError
-from webhook.offline.explain_target import explain_target
+from webhook.offline.explain_target import ExplainInputs, explain_target
 from webhook.offline.output.pod_report_page import report_page
 from webhook.offline.output.yaml_text import as_yaml
 
@@ -32,6 +32,12 @@ _AGAIN_SECONDS = 2.0
     envvar="PODGATE_DECISIONS",
     help="URL of a server's decision port.  [default: of a server Pod, by port-forward, else http://127.0.0.1:8082]",
 )
+@click.option(
+    "--leader",
+    metavar="URL",
+    envvar="PODGATE_LEADER",
+    help="URL of the leader's plain port, for the place of a Pod that waits.  [default: found by the kubeconfig]",
+)
 @click.option("--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Cluster and account.  [default: ~/.kube/config]")
 @click.option("--records", type=_PATH, help="Explain by the decision records in this file alone, without a cluster.")
 @click.option("--policy", type=_PATH, help="The policy of the records.  [default: the server's]")
@@ -44,6 +50,7 @@ def explain(  # noqa: PLR0913  one parameter an option
     what: tuple[str, ...],
     namespace: str,
     server: str | None,
+    leader: str | None,
     kubeconfig: Path | None,
     records: Path | None,
     policy: Path | None,
@@ -62,7 +69,7 @@ def explain(  # noqa: PLR0913  one parameter an option
     """
     target = explain_target(what, namespace)
     where = kubeconfig or KUBECONFIG.expanduser()
-    inputs = ExplainInputs(target, where, server, records, policy, None if at is None else _moment(at))
+    inputs = ExplainInputs(target, where, server, records, policy, None if at is None else _moment(at), leader)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def text(report: Report) -> str:

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -61,3 +63,20 @@ def explain_target(words: Sequence[str], namespace: str) -> ExplainTarget:
         if not _NAME.fullmatch(text):
             raise UserError(f"{given!r}: {text!r} is no name of an object", _REMEDY)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainInputs:
+    """What to explain, and where to read: a file of records alone, or a cluster and a server's records.
+
+    With `at_us` only what was decided by then counts, and the cluster is not read.
+    """
+
+    target: ExplainTarget
+    kubeconfig: Path
+    server: str | None = None
+    records: Path | None = None
+    policy: Path | None = None
+    at_us: int | None = None
+    leader: str | None = None
+    """URL of the plain port of the process that releases Pods."""

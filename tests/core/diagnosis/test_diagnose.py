@@ -18,6 +18,7 @@ from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, Reported
 from webhook.core.quota import Holder
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.limit_record import RecordedLimit
+from webhook.core.reporting.queue_document import QueueRow, WaitCause
 
 NOW_US = 1_800_000_060_000_000
 SHOP = RecordedShop()
@@ -232,6 +233,42 @@ def test_pod_that_waited_for_too_long_has_expired() -> None:
         assert still.startswith("WaitingForQuota: ")
     released = replace(next(one for one in SHOP.recorder.records if one.uid == "u1"), operation="UPDATE")
     assert waiting("Delete", 600, None, released).startswith("WaitingForQuota: ")
+
+
+def test_waiting_pod_is_told_its_place_and_moment_or_why_that_is_unknown() -> None:
+    gated = stored(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
+    words = {
+        "queue": "shared",
+        "sla_class": "gold",
+        "service": "web",
+        "namespace": "shop",
+        "name": "web-u1",
+        "uid": "u1",
+    }
+    row = QueueRow(
+        **words,
+        place=9,
+        class_place=7,
+        class_waiting=23,
+        since="2026-12-01T04:00:00.000Z",
+        waiting_seconds=3,
+        lifted=False,
+        owner="",
+        cause=WaitCause.QUOTA_EXCEEDED,
+        why="a limit of pool shared is reached",
+        expected_at="2026-12-01T04:00:41.000Z",
+        expires_at=None,
+    )
+
+    def summary(waiting: QueueRow) -> str:
+        found = diagnose(PodFacts("shop", "web-u1", pod=gated, waiting=waiting), Surroundings(0))
+        assert found is not None
+        assert found.queue is waiting
+        return f"{found.token}: {found.summary}"
+
+    assert summary(row) == "WaitingForQuota: 7th of 23 in gold; may go from 04:00:41Z"
+    unknown = replace(row, expected_at=None, why="the queue is paused until 05:00")
+    assert summary(unknown) == "WaitingForQuota: 7th of 23 in gold; the queue is paused until 05:00"
 
 
 # --- workloads ---

@@ -3,13 +3,13 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webhook.app.operations.decision_port import open_decision_port
+from webhook.app.operations.queue_places import QueuePlaces
 from webhook.app.operations.server_discovery import ServerLocation
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
@@ -19,8 +19,9 @@ from webhook.core.document.configmap import NoDocumentError, document_of
 from webhook.core.document.loading import load_again
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.queue_document import QueueRow
 from webhook.errors import UserError
-from webhook.offline.explain_target import ExplainTarget
+from webhook.offline.explain_target import ExplainInputs, ExplainTarget
 from webhook.offline.policy_argument import load_policy
 from webhook.offline.record_sources import FileRecords, RecordSource, RecordsQuery, ServerRecords
 
@@ -29,21 +30,6 @@ if TYPE_CHECKING:
 
 _KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}
 _MOST_POLICIES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainInputs:
-    """What to explain, and where to read: a file of records alone, or a cluster and a server's records.
-
-    With `at_us` only what was decided by then counts, and the cluster is not read.
-    """
-
-    target: ExplainTarget
-    kubeconfig: Path
-    server: str | None = None
-    records: Path | None = None
-    policy: Path | None = None
-    at_us: int | None = None
 
 
 @asynccontextmanager
@@ -59,6 +45,7 @@ async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]"
         await explainer.connect_records(ServerLocation(inputs.server, inputs.kubeconfig), stack)
         if inputs.at_us is None:
             await explainer.connect(inputs.kubeconfig, stack)
+            explainer.places = QueuePlaces(ServerLocation(inputs.leader, inputs.kubeconfig))
         yield explainer
 
 
@@ -81,6 +68,8 @@ class PodExplainer:
         self._source = source
         self._policy = given_policy
         self._before = before
+        self.places: QueuePlaces | None = None
+        """Of Pods that wait; None without a cluster."""
         self._unread: dict[str, str] = {}
         self._away: dict[str, str] = {}
         self._policies: dict[str, CompiledPolicy] = {}
@@ -124,7 +113,8 @@ class PodExplainer:
         facts = self._facts_of(target, pod, records)
         events = () if self._reader is None or pod is None else await self._reader.events_of(pod.metadata.name)
         around = await self._surroundings(records, pods=(pod,))
-        return diagnose(PodFacts(facts.namespace, facts.name, facts.uid, pod, events, tuple(records)), around)
+        waiting = None if pod is None else (await self._places((pod,))).get(pod.metadata.uid)
+        return diagnose(PodFacts(facts.namespace, facts.name, facts.uid, pod, events, tuple(records), waiting), around)
 
     # --- Pods ---
 
@@ -178,6 +168,7 @@ class PodExplainer:
         if self._reader is not None and owners:
             listed, events = await asyncio.gather(self._reader.pods(), self._reader.events())
             pods = tuple(one for one in listed or () if _owner_uids(one) & uids)
+        waiting = await self._places(pods)
         around = await self._surroundings(records, pods)
         facts = WorkloadFacts(
             "" if target.kind is None else target.kind.kind,
@@ -193,6 +184,7 @@ class PodExplainer:
                     pod,
                     tuple(one for one in events if one.involved_object.uid == pod.metadata.uid),
                     tuple(records),
+                    waiting.get(pod.metadata.uid),
                 )
                 for pod in pods
             ),
@@ -224,7 +216,17 @@ class PodExplainer:
             if one.owner is not None and one.owner.kind == kind and made.fullmatch(one.owner.name)
         ]
 
-    # --- records and policies ---
+    # --- places in queues, records and policies ---
+
+    async def _places(self, pods: Sequence[ReportedPod]) -> Mapping[str, QueueRow]:
+        """Return the places of the Pods that wait, by uid."""
+        if self.places is None:
+            return {}
+        try:
+            return await self.places.of(pods)
+        except UserError as error:
+            self._unread["place in the queue"] = _text(error)
+            return {}
 
     async def _records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
         if self._source is None or "records" in self._unread:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedOwner, ReportedPod
 from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.queue_document import QueueRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class PodFacts:
     pod: ReportedPod | None = None
     events: tuple[ReportedEvent, ...] = ()
     records: tuple[DecisionRecord, ...] = ()
+    waiting: QueueRow | None = None
+    """Its place in the queue, as the leader knows it."""
 
 
 @dataclass(frozen=True, slots=True)

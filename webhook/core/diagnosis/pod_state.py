@@ -7,6 +7,7 @@ from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.diagnosis.objects import ContainerStateReport, ReportedContainer, ReportedPod
 from webhook.core.diagnosis.report import ContainerReport, Fate, NodesReport, SchedulingReport
 from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.reporting.queue_document import QueueRow
 
 _EXPECTED = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons for which a container of a healthy Pod waits."""
@@ -20,8 +21,8 @@ class PodState(NamedTuple):
     summary: str
 
 
-def pod_state(pod: ReportedPod, nodes: NodesReport | None, now_us: int) -> PodState:
-    """Return the state, with the one cause that matters most."""
+def pod_state(pod: ReportedPod, nodes: NodesReport | None, now_us: int, waiting: QueueRow | None = None) -> PodState:
+    """Return the state, with the one cause that matters most; `waiting` is its place in the queue."""
     if pod.metadata.deletion_timestamp is not None:
         return PodState(Fate.TERMINATING, f"since {pod.metadata.deletion_timestamp}")
     match pod.status.phase:
@@ -30,13 +31,15 @@ def pod_state(pod: ReportedPod, nodes: NodesReport | None, now_us: int) -> PodSt
         case "Succeeded":
             return PodState(Fate.SUCCEEDED, "all containers have ended")
     if pod.spec.scheduling_gates:
-        return _gated(gates_of(pod))
+        return _gated(gates_of(pod), waiting)
     if not pod.spec.node_name:
         return _unscheduled(pod, nodes, now_us)
     return _started(pod)
 
 
-def _gated(gates: tuple[str, ...]) -> PodState:
+def _gated(gates: tuple[str, ...], waiting: QueueRow | None) -> PodState:
+    if QUEUE_GATE in gates and waiting is not None:
+        return PodState(Fate.WAITING_FOR_QUOTA, waiting.summary)
     if QUEUE_GATE in gates:
         return PodState(Fate.WAITING_FOR_QUOTA, f"it is charged, and its gate {QUEUE_GATE} removed, when there is room")
     return PodState(Fate.GATED_BY_OTHERS, f"{', '.join(gates)}: its owner must remove the gate")

@@ -7,6 +7,7 @@ from msgspec import Struct
 from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.decision_record import RecordedBreaker
 from webhook.core.reporting.limit_record import RecordedLimit
+from webhook.core.reporting.queue_document import QueueRow
 
 
 class Fate(StrEnum):
@@ -152,6 +153,8 @@ class Report(Struct, frozen=True, rename="camel", omit_defaults=True):
     rules: tuple[dict[str, str], ...] = ()
     """The finding of each stage and rule, as in `review --explain`."""
     gates: tuple[str, ...] = ()
+    queue: QueueRow | None = None
+    """Its place in the queue, if it waits and the leader was asked."""
     scheduling: SchedulingReport | None = None
     nodes: NodesReport | None = None
     start: StartReport | None = None

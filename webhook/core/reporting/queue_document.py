@@ -69,6 +69,12 @@ class QueueRow(Struct, frozen=True, rename=_key):
         """Return its place in its class, such as `7th of 23 in gold`."""
         return f"{ordinal(self.class_place)} of {self.class_waiting} in {self.sla_class}"
 
+    @property
+    def summary(self) -> str:
+        """Return its place, and from when it may go; or why that is unknown."""
+        moment = f"may go from {self.expected_at[11:19]}Z" if self.expected_at is not None else self.why
+        return f"{self.place_text}; {moment}"
+
 
 class QueueDocument(Struct, frozen=True, rename="camel"):
     """The queue as its leader knows it. Another process says in `waits_for` who leads, and knows no Pods."""

@@ -9,6 +9,7 @@ from webhook.core.diagnosis import Fate, Report
 from webhook.core.diagnosis.report import AdmissionReport, NodeFilter, NodesReport, RewrittenField, StartReport
 from webhook.core.quota import Holder
 from webhook.core.reporting.limit_record import RecordedLimit
+from webhook.core.reporting.queue_document import QueueRow
 from webhook.support.sanitize import printable
 
 _COLUMN = 12
@@ -49,6 +50,8 @@ def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
     if with_rules:
         for one in report.rules:
             yield "  rule", f"{one['half']:8} {one['stage']:8} {one['found']}"
+    if report.queue is not None:
+        yield "queue", _queue(report.queue)
     if report.gates:
         yield "gates", ", ".join(report.gates)
     if report.scheduling is not None:
@@ -59,6 +62,12 @@ def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
         yield from _start(report.start)
     for what, reason in report.unread.items():
         yield "not read", f"{what}: {reason}"
+
+
+def _queue(row: QueueRow) -> str:
+    lifted = ", lifted by ageing" if row.lifted else ""
+    ends = f", expires {row.expires_at}" if row.expires_at else ""
+    return f"place {row.place} in {row.queue}{lifted}, since {row.since}, {row.why}{ends}"
 
 
 def _admission(report: Report) -> Iterator[tuple[str, str]]:
