@@ -100,10 +100,12 @@ async def test_restored_pods_have_the_given_times_and_may_exceed_max_pods(queue:
     assert not await queue.register(PLAN, "f")
 
 
-async def test_many_pods_are_restored_listed_and_forgotten(queue: QueueIndex, clock: HandClock) -> None:
+async def test_many_pods_are_restored_listed_found_and_forgotten(queue: QueueIndex, clock: HandClock) -> None:
     times_us = {f"uid-{number}": clock.us + number // 2000 for number in range(MANY)}
     await queue.restore(PLAN, times_us)
     assert (await queue.count(PLAN), await queue.waiting(PLAN)) == (MANY, times_us)
+    assert await queue.times_us(PLAN, ["stranger", *times_us]) == times_us
+    assert await queue.times_us(PLAN, ["uid-2400", "stranger"]) == {"uid-2400": times_us["uid-2400"]}
     await queue.forget(PLAN, [*times_us][1:])
     assert await queue.waiting(PLAN) == {"uid-0": clock.us}
 
@@ -112,6 +114,7 @@ async def test_nothing_is_restored_or_forgotten_without_pods(queue: QueueIndex) 
     await queue.restore(PLAN, {})
     await queue.forget(PLAN, [])
     await queue.forget(PLAN, ["a"])
+    assert (await queue.times_us(PLAN, []), await queue.times_us(PLAN, ["a"])) == ({}, {})
     assert (await queue.count(PLAN), await queue.waiting(PLAN)) == (0, {})
 
 

@@ -37,6 +37,10 @@ class MemoryQueueIndex:
         self._renew(plan, times_us)
         return dict(times_us)
 
+    async def times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
+        known = self._times(plan)
+        return {uid: known[uid] for uid in uids if uid in known}
+
     async def count(self, plan: CounterPlan) -> int:
         return len(self._times(plan))
 

@@ -50,6 +50,9 @@ class DisruptionExemptions:
         if lost_us is not None:  # a disruption without a time counts as long past
             self._lost(pod, found, lost_us)
 
+    def complete(self) -> None:
+        """Do nothing: each Pod of a list is judged by itself."""
+
     def changed(self, pod: Pod, found: Owned | None) -> None:
         lost_us = disrupted_us(pod)
         if lost_us is not None:

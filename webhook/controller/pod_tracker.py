@@ -29,6 +29,10 @@ class PodObserver(Protocol):
         """Handle a Pod of a list."""
         ...
 
+    def complete(self) -> None:
+        """End the list; `gone` was called for earlier Pods that are not in it."""
+        ...
+
     def changed(self, pod: Pod, found: Owned | None) -> None:
         """Handle a created or changed Pod."""
         ...
@@ -90,6 +94,8 @@ class PodTracker:
     async def complete(self) -> None:
         for uid in self.index.unlisted():
             self._gone(uid, None)
+        for observer in self._observers:
+            observer.complete()
         self._ahead_of_watch.clear()
         self.listed_turn = self.pending.turn
 

@@ -74,6 +74,9 @@ class StartTracker:
     def listed(self, pod: Pod, found: Owned | None) -> None:
         self._update(pod, found, is_listed=True)
 
+    def complete(self) -> None:
+        """Do nothing: each Pod of a list is judged by itself."""
+
     def changed(self, pod: Pod, found: Owned | None) -> None:
         self._update(pod, found, is_listed=False)
 

@@ -56,6 +56,10 @@ class QueueIndex(Protocol):
         """
         ...
 
+    async def times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
+        """Return those of these uids that are registered, and their times."""
+        ...
+
     async def count(self, plan: CounterPlan) -> int:
         """Return how many Pods of a service are registered."""
         ...

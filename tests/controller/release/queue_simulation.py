@@ -45,6 +45,9 @@ class FakeIndex:
             raise StoreUnavailableError("the store is away")
         return dict(self.times.get(plan.service, {}))
 
+    async def times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
+        return {uid: at_us for uid, at_us in (await self.waiting(plan)).items() if uid in uids}
+
     async def count(self, plan: CounterPlan) -> int:
         return len(self.times.get(plan.service, {}))
 
@@ -108,6 +111,10 @@ class QueueSimulation:
 
     def lead(self) -> None:
         """Begin a term of leadership: nothing is known but the store and the cluster."""
+        self.begin_term()
+        self.list_all()
+
+    def begin_term(self) -> None:
         self.observer = GatedPods()
         reports = ReleaseReports(
             self._released,
@@ -118,7 +125,6 @@ class QueueSimulation:
         )
         arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
         self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate)
-        self.list_all()
 
     def _released(self, service: str, _: float, latency_seconds: float) -> None:
         self.released.append(service)
@@ -129,8 +135,13 @@ class QueueSimulation:
 
     def list_all(self) -> None:
         self.observer.begin(self.policy)
-        for one in self.gates.pods.values():
-            self.observer.listed(one, self._owned(one, self.policy))
+        for one in (*self.gates.pods.values(),):
+            self.list_page(one.metadata.uid)
+        self.observer.complete()
+
+    def list_page(self, *uids: str) -> None:
+        for uid in uids:
+            self.observer.listed(self.gates.pods[uid], self._owned(self.gates.pods[uid], self.policy))
 
     async def create(self, *uids: str, **fields: object) -> None:
         """Create gated Pods, as the API server stores them after both calls."""

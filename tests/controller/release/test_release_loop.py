@@ -174,14 +174,53 @@ async def test_a_gated_pod_of_no_service_is_released_at_once_and_charged_nothing
     assert await used(simulation) == 0
 
 
+HEAD = "pools: [{name: shared, windows: [{window: 64s, hard: {pods: 2}}], whenExceeded: Queue}]"
+EACH = "  pool: shared\n  quota: {whenExceeded: Queue, queue: {}}\n"
+GOLD_AND_BRONZE = (
+    f"- name: web\n  match: {{namespaces: [shop]}}\n  slaClass: gold\n{EACH}"
+    f"- name: batch\n  match: {{namespaces: [batch]}}\n{EACH}"
+)
+
+
+async def test_nothing_is_released_or_forgotten_before_the_list_of_a_new_leader_is_complete() -> None:
+    simulation = QueueSimulation(GOLD_AND_BRONZE, HEAD)
+    await simulation.create("b1", "b2", "b3", namespace="batch")
+    await simulation.rounds(0.5)
+    assert simulation.gates.ungated == ["b1", "b2"]
+    registered_us = simulation.clock.now_us()
+    await simulation.create("g1", "g2")
+    await simulation.rounds(63)  # registered for so long, it would be forgotten if it did not exist
+    simulation.begin_term()
+    simulation.observer.begin(simulation.policy)
+    simulation.list_page("b3")
+    await simulation.rounds(2)
+    assert simulation.gates.ungated == ["b1", "b2"], "gold may be on a later page"
+    assert simulation.index.times == {
+        "batch": {"b3": registered_us - 500_000},
+        "web": {"g1": registered_us, "g2": registered_us},
+    }
+    simulation.list_page("g1", "g2")
+    simulation.observer.complete()
+    await simulation.rounds(1)
+    assert simulation.gates.ungated == ["b1", "b2", "g1", "g2"]
+
+
+async def test_a_later_list_shows_its_new_pods_together_and_holds_up_no_known_one() -> None:
+    simulation = QueueSimulation(GOLD_AND_BRONZE, HEAD)
+    await simulation.create("b1", "b2", "b3", namespace="batch")
+    await simulation.rounds(1)
+    simulation.observer.begin(simulation.policy)
+    await simulation.create("b4", namespace="batch")
+    await simulation.rounds(66)
+    assert simulation.gates.ungated == ["b1", "b2", "b3"]
+    await simulation.create("g1")
+    simulation.observer.complete()
+    await simulation.rounds(1)
+    assert simulation.gates.ungated == ["b1", "b2", "b3", "g1"]
+
+
 async def test_gold_is_released_before_bronze_in_a_pool() -> None:
-    head = "pools: [{name: shared, windows: [{window: 64s, hard: {pods: 2}}], whenExceeded: Queue}]"
-    each = "  pool: shared\n  quota: {whenExceeded: Queue, queue: {}}\n"
-    services = (
-        f"- name: web\n  match: {{namespaces: [shop]}}\n  slaClass: gold\n{each}"
-        f"- name: batch\n  match: {{namespaces: [batch]}}\n{each}"
-    )
-    simulation = QueueSimulation(services, head)
+    simulation = QueueSimulation(GOLD_AND_BRONZE, HEAD)
     await simulation.create("b1", "b2", "b3", namespace="batch")
     await simulation.rounds(1)
     await simulation.create("g1", "g2", "g3")

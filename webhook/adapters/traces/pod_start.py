@@ -47,6 +47,9 @@ class PodStarts:
     def listed(self, pod: Pod, found: Owned | None) -> None:
         self.changed(pod, found)
 
+    def complete(self) -> None:
+        """Do nothing: each Pod of a list is traced by itself."""
+
     def changed(self, pod: Pod, found: Owned | None) -> None:
         uid = pod.metadata.uid
         is_settled = self._settled.get(uid)

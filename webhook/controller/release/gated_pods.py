@@ -14,9 +14,15 @@ from webhook.core.release_queue import WaitingPod
 
 
 class GatedPods:
-    """A `PodObserver`. `take_changes` returns what has changed since its last call."""
+    """A `PodObserver`. `take_changes` returns what has changed since its last call.
+
+    New Pods of a list are returned when it is complete: its first pages may lack the head of a queue.
+    """
 
     def __init__(self) -> None:
+        self.has_listed = False
+        """Whether a list was completed."""
+        self._is_listing = False
         self._compiled: CompiledPolicy | None = None
         self._gated: set[str] = set()
         self._new: dict[str, GatedPod] = {}
@@ -25,6 +31,10 @@ class GatedPods:
     def begin(self, compiled: CompiledPolicy | None) -> None:
         """Start a list under a policy."""
         self._compiled = compiled
+        self._is_listing = True
+
+    def complete(self) -> None:
+        self._is_listing, self.has_listed = False, True
 
     def listed(self, pod: Pod, found: Owned | None) -> None:
         self.changed(pod, found)
@@ -54,8 +64,10 @@ class GatedPods:
 
     def take_changes(self) -> tuple[list[GatedPod], set[str]]:
         """Return Pods that are gated, oldest first, and uids of those that no longer are."""
-        new, left = sorted(self._new.values(), key=lambda pod: pod.waiting.since_us), self._left
-        self._new, self._left = {}, set()
+        left, self._left = self._left, set()
+        if self._is_listing:
+            return [], left
+        new, self._new = sorted(self._new.values(), key=lambda pod: pod.waiting.since_us), {}
         return new, left
 
     def put_back(self, pods: Iterable[GatedPod]) -> None:

@@ -97,7 +97,7 @@ class ReleaseLoop:
     async def round(self) -> int | None:
         """Take over what the watch shows, and release what is due; return when the next Pod may be due."""
         compiled = self._policy()
-        if compiled is None:
+        if compiled is None or not self._pods.has_listed:
             return None
         if compiled is not self._compiled:
             self._compiled = compiled
@@ -168,7 +168,7 @@ class ReleaseLoop:
 
     async def _registered(self, plan: CounterPlan, pods: list[GatedPod]) -> Mapping[str, int]:
         """Return when Pods were registered; those that the index has lost are registered at their creation."""
-        known = await self._index.waiting(plan)
+        known = await self._index.times_us(plan, [pod.waiting.uid for pod in pods])
         now_us = self._store.now_us()
         lost = {pod.waiting.uid: pod.waiting.since_us or now_us for pod in pods if pod.waiting.uid not in known}
         if lost:

@@ -44,6 +44,13 @@ class RedisQueueIndex:
             if cursor == _START:
                 return found
 
+    async def times_us(self, plan: CounterPlan, uids: Sequence[str]) -> Mapping[str, int]:
+        planned, found = self._plans.of(plan), dict[str, int]()
+        for some in _parts(uids):
+            times = await self._lanes.ask_patiently(operations.queue(planned, "times", codec.packed_list(some)))
+            found.update((uid, at_us) for uid, at_us in zip(some, times, strict=True) if at_us)
+        return found
+
     async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         planned, ask = self._plans.of(plan), self._lanes.ask_patiently
         for some in _parts(uids):

@@ -31,6 +31,15 @@ local function page(key, _, cursor, count, ttl_ms)
   return {members, found[1]}
 end
 
+-- Return the time of each of some uids, false for one that is not registered.
+local function times(key, _, uids)
+  local found = redis.call('ZMSCORE', key, cmsgpack.unpack(uids))
+  for index = 1, #found do
+    found[index] = found[index] and tonumber(found[index])
+  end
+  return found
+end
+
 local function count(key)
   return {redis.call('ZCARD', key)}
 end
@@ -40,7 +49,7 @@ local function forget(key, _, uids)
   return {}
 end
 
-local named = {register = register, restore = restore, page = page, count = count, forget = forget}
+local named = {register = register, restore = restore, page = page, times = times, count = count, forget = forget}
 
 -- Run an operation: the number of its key, its name and its arguments.
 return {run = function(now, key, name, ...)
