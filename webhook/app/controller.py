@@ -155,6 +155,7 @@ class ControllerProcess:
             certificates=certificates.shown() if certificates is not None else None,
             not_ready=self._unready(),
             webhooks=self._telemetry.webhooks,
+            queues=queue.depths() if (queue := self._telemetry.queue) is not None else None,
         )
         return msgspec.json.encode(controller_document(status))
 

@@ -104,6 +104,7 @@ class StatusPage:
             not_ready=self.unready(),
             webhooks=self._telemetry.webhooks,
             decisions=self._decisions(),
+            queues=queue.depths() if (queue := self._telemetry.queue) is not None else None,
             overload=OverloadStatus(self._overload.causes, self._overload.since_us, self._overload.gated),
         )
         return await asyncio.to_thread(_rendered, status)  # reviews must not wait for it

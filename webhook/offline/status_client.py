@@ -85,9 +85,11 @@ def find_service(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 def of_service(document: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a status document reduced to one service, its overrides and its pool."""
-    overrides = document["overrides"]
+    overrides, queues = document["overrides"], document.get("queues")
+    its = [one for one in queues["services"] if one["service"] == name] if queues is not None else []
     return {
         **document,
+        "queues": queues and {**queues, "services": its},
         "services": [find_service(document, name)],
         "overrides": {**overrides, "entries": [one for one in overrides["entries"] if one["service"] == name]},
         "pools": [pool for pool in document["pools"] if name in pool["members"]],

@@ -18,6 +18,7 @@ from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, S
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.core.reporting.overload_status import OverloadStatus
+from webhook.core.reporting.queue_document import QueueDepth
 from webhook.core.reporting.status import (
     ControllerStatus,
     OverridesStatus,
@@ -29,8 +30,10 @@ from webhook.core.reporting.status import (
     controller_document,
     server_document,
 )
+from webhook.offline.output.controller_page import controller_page
 from webhook.offline.output.status_page import page
 from webhook.offline.output.table import countdown
+from webhook.offline.status_client import of_service
 
 NOW_US = 1_800_000_000_000_000
 PAYMENT = Service(
@@ -160,6 +163,7 @@ def test_document_contains_the_whole_status() -> None:
         "webhooks": None,
         "decisions": {"kept": 7, "written": None, "dropped": 0, "error": None},
         "overload": None,
+        "queues": None,
         "breakerGuard": None,
     }
     assert payment == {
@@ -583,6 +587,7 @@ def test_controller_document_has_leadership_and_dependencies() -> None:
             "outdated": ["ValidatingWebhookConfiguration/podgate: absent"],
             "error": "HTTP 403",
         },
+        "queues": None,
     }
 
 
@@ -606,3 +611,31 @@ def test_an_overload_is_shown_with_its_reasons() -> None:
         "overloaded  6 % of reviews failed, above 5 %, over 10 s",
         "overloaded  since 2027-01-15T08:00:00.000Z, Pods gated: 3",
     ]
+
+
+def test_the_leader_shows_its_queues_by_class_and_service() -> None:
+    depths = (
+        QueueDepth("payment-api", "gold", 3, 61),
+        QueueDepth("search", "gold", 0, 0),
+        QueueDepth("ledger", "gold", 4, 200, "until 2027-01-15T09:00:00.000Z: INC-1"),
+        QueueDepth("batch", "bronze", 1, 5),
+    )
+    queues = {
+        "classes": [
+            {"class": "gold", "waiting": 7, "oldestSeconds": 200},
+            {"class": "bronze", "waiting": 1, "oldestSeconds": 5},
+        ],
+        "services": [
+            {"service": "payment-api", "class": "gold", "waiting": 3, "oldestSeconds": 61, "paused": None},
+            {"service": "ledger", "class": "gold", "waiting": 4, "oldestSeconds": 200, "paused": depths[2].paused},
+            {"service": "batch", "class": "bronze", "waiting": 1, "oldestSeconds": 5, "paused": None},
+        ],
+    }
+    line = "waiting  7 in gold, oldest 3m20s; 1 in bronze, oldest 5s; paused: ledger"
+    server = server_document(snapshot(queues=depths))
+    controller = controller_document(ControllerStatus("0.1.0", queues=depths))
+    for document, lines in ((server, page(server)), (controller, controller_page(controller))):
+        assert document["queues"] == queues
+        assert line in map(click.unstyle, lines)
+    assert of_service(server, "ledger")["queues"] == {**queues, "services": queues["services"][1:2]}
+    assert not any("waiting" in one for one in page(server_document(snapshot(queues=()))))

@@ -1,9 +1,10 @@
 """Queue document of the leader: the depth of each service's queue, and waiting Pods in the order of their release."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from webhook.core.admission.messages.denials import utc
 from webhook.core.quota import CounterPlan
@@ -110,3 +111,14 @@ def by_class(depths: Iterable[QueueDepth]) -> dict[str, tuple[int, int]]:
             waiting, oldest = found.get(one.sla_class, (0, 0))
             found[one.sla_class] = (waiting + one.waiting, max(oldest, one.oldest_seconds))
     return found
+
+
+def depths_document(depths: Sequence[QueueDepth] | None) -> dict[str, Any] | None:
+    """Return the queues in a status document, without idle ones; None if this process does not know them."""
+    if depths is None:
+        return None
+    classes = [
+        {"class": name, "waiting": waiting, "oldestSeconds": oldest}
+        for name, (waiting, oldest) in by_class(depths).items()
+    ]
+    return {"classes": classes, "services": [to_builtins(one) for one in depths if one.waiting or one.paused]}

@@ -14,6 +14,7 @@ from webhook.core.quota import CounterPlan, Holder, ServiceSnapshot, WindowPlan
 from webhook.core.quota.open_breaker_limit import guarded
 from webhook.core.reporting.decisions_status import NO_DECISIONS, DecisionsStatus
 from webhook.core.reporting.overload_status import NO_OVERLOAD, OverloadStatus
+from webhook.core.reporting.queue_document import QueueDepth, depths_document
 from webhook.core.reporting.status_rows import breaker_row, limit_row, limits_of, moment, seconds, unused_limits
 
 _DAY_US = 86_400_000_000
@@ -51,14 +52,11 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """The number of servers that share the limits while the store is unavailable, and this server's ordinal, from 0.
-
-    `source` is `settings`, `leases` or `default`.
-    """
+    """The number of servers that share the limits while the store is unavailable, and this one's ordinal, from 0."""
 
     count: int = 1
     ordinal: int = 0
-    source: str = "default"
+    source: str = "default"  # or `settings`, `leases`
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +120,7 @@ class ServerStatus:
     """None unless this process compares the webhook configurations."""
     decisions: DecisionsStatus = NO_DECISIONS
     overload: OverloadStatus = NO_OVERLOAD
+    queues: Sequence[QueueDepth] | None = None  # unless this process leads
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +142,7 @@ class ControllerStatus:
     certificates: Mapping[str, Any] | None = None
     not_ready: Sequence[str] = ()
     webhooks: WebhooksStatus | None = None
+    queues: Sequence[QueueDepth] | None = None  # unless it leads
 
 
 def controller_document(status: ControllerStatus) -> dict[str, Any]:
@@ -158,16 +158,16 @@ def controller_document(status: ControllerStatus) -> dict[str, Any]:
         "watches": {resource: watch.error for resource, watch in status.watches.items()},
         "certificates": status.certificates,
         "webhooks": _webhooks(status.webhooks),
+        "queues": depths_document(status.queues),
     }
 
 
 def server_document(status: ServerStatus) -> dict[str, Any]:
     """Return the status document of a server, ready for JSON."""
-    now_us = status.now_us
-    services = status.policy.policy.services if status.policy else ()
+    policy = status.policy.policy if status.policy else None
     return {
         "version": status.version,
-        "time": utc(now_us),
+        "time": utc(status.now_us),
         "lastReviewAt": moment(status.last_review_us),
         "clientIdentity": status.client_identity or None,
         "notReady": list(status.not_ready),
@@ -210,9 +210,10 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
         "webhooks": _webhooks(status.webhooks),
         "decisions": status.decisions.document,
         "overload": status.overload.document,
+        "queues": depths_document(status.queues),
         "breakerGuard": _guard(status),
-        "pools": [_pool(pool, status) for pool in (status.policy.policy.pools if status.policy else ())],
-        "services": [_service(service, status) for service in services],
+        "pools": [_pool(pool, status) for pool in (policy.pools if policy else ())],
+        "services": [_service(service, status) for service in (policy.services if policy else ())],
     }
 
 
@@ -270,8 +271,8 @@ def _override(entry: Override, status: ServerStatus) -> dict[str, Any]:
     """Return an override; `withoutEffect` has the parts that change nothing under the current policy."""
     done = {key: value for key, value in entry.plain().items() if key != "service"}
     idle = remarks(status.policy.policy, entry) if status.policy else ()
-    left = {"remainingSeconds": max(0, seconds(entry.until_us - status.now_us))}
-    return {**done, **left, "withoutEffect": list(idle)}
+    left = max(0, seconds(entry.until_us - status.now_us))
+    return {**done, "remainingSeconds": left, "withoutEffect": list(idle)}
 
 
 def _guard(status: ServerStatus) -> dict[str, Any] | None:

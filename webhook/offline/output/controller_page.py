@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from webhook.offline.output.status_page import webhooks
+from webhook.offline.output.status_page import queues, webhooks
 
 
 def controller_page(document: dict[str, Any]) -> Iterable[str]:
@@ -22,6 +22,7 @@ def controller_page(document: dict[str, Any]) -> Iterable[str]:
     for resource, error in document["watches"].items():
         yield f"watch   {resource}: {_bad(error) if error else 'ok'}"
     yield from webhooks(document.get("webhooks"))
+    yield from queues(document.get("queues"))
     certificates = document["certificates"]
     if certificates is not None:
         yield f"certificates  kept by {certificates['keptBy']}"

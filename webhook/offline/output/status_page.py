@@ -28,6 +28,7 @@ def page(document: dict[str, Any]) -> Iterable[str]:
     shared = f", for {replicas} servers" if replicas > 1 else ""
     yield f"store   {store['kind']}{shared}: {store_text}{mode}"
     yield from _overload(document.get("overload"))
+    yield from queues(document.get("queues"))
     yield from _last_review(document)
     yield from _guard(document["breakerGuard"])
     yield from _overrides(document["overrides"])
@@ -64,6 +65,19 @@ def webhooks(found: dict[str, Any] | None) -> Iterable[str]:
         yield click.style(f"webhooks  {one}", fg="red")
     if found["comparedAt"] and not found["outdated"] and not found["error"]:
         yield f"webhooks  agree with the policy, compared {found['comparedAt']}"
+
+
+def queues(found: dict[str, Any] | None) -> Iterable[str]:
+    """Yield the line about waiting Pods; None from an older process, or one that does not lead."""
+    if found is None:
+        return
+    parts = [
+        f"{one['waiting']} in {one['class']}, oldest {countdown(one['oldestSeconds'])}" for one in found["classes"]
+    ]
+    paused = [one["service"] for one in found["services"] if one["paused"]]
+    parts += [click.style(f"paused: {', '.join(paused)}", fg="yellow")] if paused else []
+    if parts:
+        yield f"waiting  {'; '.join(parts)}"
 
 
 def _overload(found: dict[str, Any] | None) -> Iterable[str]:
