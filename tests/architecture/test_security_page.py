@@ -42,6 +42,7 @@ THREATS = [
     "Parsing before authentication",
     "API paths made of a tenant's input",
     "A right to list Secrets",
+    "Information disclosed by `/queue`",
     "Information disclosed by answers",
     "Certificates of another purpose",
     "Weak keys",

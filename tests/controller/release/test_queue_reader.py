@@ -1,5 +1,7 @@
 """What the leader shows of its queues: places, causes, and moments that hold."""
 
+import msgspec
+
 from tests.controller.release.queue_simulation import WEB, QueueSimulation
 from webhook.controller.release.queue_reader import QueueSelection
 from webhook.core.kubernetes.timestamps import microseconds
@@ -82,3 +84,16 @@ def test_ordinals() -> None:
     assert [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 111, 123)] == [
         *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "111th", "123rd")
     ]
+
+
+async def test_a_row_shows_names_times_and_cause_and_nothing_else_of_the_pod() -> None:
+    simulation = QueueSimulation(POOL, HEAD)
+    await simulation.create("b1", "b2", "b3", namespace="batch", labels={"app": "web", "customer": "acme"})
+    await simulation.rounds(1)
+    [row] = msgspec.to_builtins(await document(simulation))["pods"]
+    assert {*row} == {
+        *("namespace", "name", "uid", "owner", "service", "class", "queue"),
+        *("place", "classPlace", "classWaiting", "lifted", "cause", "why"),
+        *("since", "waitingSeconds", "expectedAt", "expiresAt"),
+    }
+    assert "acme" not in str(row)
