@@ -112,9 +112,12 @@ class ControllerProcess:
         resume = continuity_of(found)
         self._logs.said("info", "leading", resumes=resume is not None)
         reports = self._telemetry.watched("pods")
+        on_loss = partial(setattr, self._store, "on_loss")
         watch = WatchedPods(self._client, self._clock, reports=reports, resume=resume)
         self._controller = controller(
-            self._sources, watch, self._store, self._store.queue, self._clock, self._telemetry, ticks=True
+            *(self._sources, watch, self._store, self._store.queue, self._clock, self._telemetry),
+            ticks=True,
+            on_loss=on_loss,
         )
         try:
             await self._controller.run()

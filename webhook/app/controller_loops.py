@@ -26,7 +26,7 @@ _WALL = WallClock()
 """Overrides begin and end by the wall clock; the store's clock may differ from it."""
 
 
-def controller(
+def controller(  # noqa: PLR0913  the parts of the process that it connects
     sources: Sources,
     watch: PodWatch,
     ledger: Ledger,
@@ -35,8 +35,13 @@ def controller(
     telemetry: Telemetry,
     *,
     ticks: bool = False,
+    on_loss: Callable[[Callable[[], None]], None] = lambda _: None,
 ) -> Controller:
-    """Return a controller, which runs while it leads; `ticks`: it also advances breakers, as a server does."""
+    """Return a controller, which runs while it leads.
+
+    `ticks`: it also advances breakers, as a server does. `on_loss` receives what to call when the store may have lost
+    data.
+    """
     in_force = sources.policies.current
     reports, asked = telemetry.controller_reports(), _asked(sources)
     beside = [_override_enforcer(sources, ledger, telemetry, in_force).run]
@@ -58,6 +63,7 @@ def controller(
         parts = gated, ledger, queue, sources.gates, in_force, release_reports(telemetry)
         active, rate = sources.overrides.active, sources.release_rate
         releasing = ReleaseLoop(*parts, lambda: overrides.released_uids(active.current()), rate=rate)
+        on_loss(releasing.lost)
         beside.append(_releasing(releasing, telemetry))
     return Controller(
         *(watch, ledger, ledger, clock, in_force, sources.namespaces, reports),

@@ -1,7 +1,7 @@
 """A cluster of gated Pods, a store, an index and a release loop, stepped manually."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod, SchedulingGate
 from webhook.core.pods import ownership
-from webhook.core.quota import CounterPlan
+from webhook.core.quota import Acquire, CounterPlan, Receipt
 from webhook.errors import GateError, StoreUnavailableError
 
 WEB = """
@@ -54,6 +54,25 @@ class FakeIndex:
     async def forget(self, plan: CounterPlan, uids: Sequence[str]) -> None:
         for uid in uids:
             self.times.get(plan.service, {}).pop(uid, None)
+
+
+class ForgetfulStore(MemoryStore):
+    """A store that can lose its data, as Redis does after FLUSHALL."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.on_loss: Callable[[], None] = lambda: None
+        self.loses_at_next_answer = False
+
+    async def acquire(self, request: Acquire) -> Receipt:
+        if self.loses_at_next_answer:
+            self.loses_at_next_answer = False
+            self.lose()
+        return await super().acquire(request)
+
+    def lose(self) -> None:
+        self._states.clear()
+        self.on_loss()
 
 
 class FakeGates:
@@ -96,7 +115,7 @@ class QueueSimulation:
         self.rate = rate
         self.clock = VirtualClock()
         self.clock.set(1_800_000_000 * SECOND_US)
-        self.store = MemoryStore(self.clock)
+        self.store = ForgetfulStore(self.clock)
         self.index, self.gates = FakeIndex(self.clock), FakeGates()
         self.policy = compiled(services, head)
         self.released: list[str] = []
@@ -125,6 +144,7 @@ class QueueSimulation:
         )
         arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
         self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate)
+        self.store.on_loss = self.loop.lost
 
     def _released(self, service: str, _: float, latency_seconds: float) -> None:
         self.released.append(service)

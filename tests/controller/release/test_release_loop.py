@@ -323,3 +323,30 @@ async def test_latency_is_from_the_moment_at_which_a_pod_may_be_released() -> No
     await simulation.rounds(70)
     assert simulation.gates.ungated == ["a", "b", "c", "d", "e"]
     assert simulation.latencies[-1] > 4, "the API server did not answer"
+
+
+async def test_after_a_loss_nothing_is_released_before_the_last_minute_is_charged_again() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a", "b", "c")
+    await simulation.rounds(30)
+    simulation.index.times.clear()
+    simulation.store.lose()
+    await simulation.rounds(9.5)
+    assert await used(simulation) == 2, "its own releases are charged again"
+    assert set(simulation.index.times["web"]) == {"c"}
+    await simulation.rounds(20)
+    assert simulation.gates.ungated == ["a", "b"], "those of the last minute count"
+    await simulation.rounds(10)
+    assert simulation.gates.ungated == ["a", "b", "c"]
+
+
+async def test_an_answer_that_reveals_a_loss_releases_nothing() -> None:
+    simulation = QueueSimulation()
+    await simulation.create("a", "b")
+    await simulation.rounds(70)
+    await simulation.create("c")
+    simulation.store.loses_at_next_answer = True
+    await simulation.rounds(9)
+    assert simulation.gates.ungated == ["a", "b"]
+    await simulation.rounds(2)
+    assert simulation.gates.ungated == ["a", "b", "c"]

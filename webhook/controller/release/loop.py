@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from webhook.controller.release.gated_pods import GatedPods
 from webhook.controller.release.queue_reader import QueueReader
 from webhook.controller.release.rate_limit import ReleaseRateLimit
+from webhook.controller.release.recent_charges import RecentCharges
 from webhook.controller.release.releaser import GatedPod, PodReleaser, ReleaseActions
 from webhook.controller.release.removal import GateRemoval, RemovalReports
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.policy_spec import WhenExpired
-from webhook.core.quota import CounterPlan
+from webhook.core.quota import Booking, CounterPlan
 from webhook.core.reporting.queue_document import QueueDepth
 from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
@@ -30,6 +31,9 @@ _ROUND_SECONDS_MIN = 0.01
 """Pods that are due before the next round are released at their moment, but not one by one."""
 _AGAIN_SECONDS = 1.0
 _INDEX_SECONDS = 10.0
+_LOSS_US = 10_000_000
+"""How long nothing is released after a loss: servers notice it, and submit the charges of their last minute again."""
+_BOOKINGS_A_CALL = 64
 _UNSEEN_US = 60_000_000
 """A registered Pod that the watch has not shown for so long was never created."""
 
@@ -80,7 +84,15 @@ class ReleaseLoop:
         removal = RemovalReports(self._released, self._releaser.retry, self._releaser.put, reports.on_trouble)
         self._removal = GateRemoval(store, index, gates, removal)
         self._limit = ReleaseRateLimit(rate)
+        self._recent = RecentCharges()
         self._retried_us = self._indexed_us = 0
+
+    def lost(self) -> None:
+        """Release nothing for a while, and restore what this process knows: the store may have lost charges."""
+        self._releaser.held_until_us = self._store.now_us() + _LOSS_US
+        self._recent.lost()
+        self._indexed_us = 0
+        self._reports.on_trouble(f"the store may have lost charges: nothing is released for {_LOSS_US / 1e6:g} s")
 
     async def run(self) -> None:
         """Release until cancelled."""
@@ -105,6 +117,7 @@ class ReleaseLoop:
             self._releaser.begin(compiled.plans)
         now_us = self._store.now_us()
         try:
+            await self._rebook(now_us)
             await self._take_changes(compiled)
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
                 self._indexed_us = now_us
@@ -133,6 +146,14 @@ class ReleaseLoop:
         counts.update(self._releaser.counts())
         counts.update(pod.waiting.service for pod in self._pods.new() if pod.waiting.uid not in self._releaser)
         self._reports.on_waiting(counts)
+
+    async def _rebook(self, now_us: int) -> None:
+        self._recent.sweep(now_us)
+        for plan, bookings in self._recent.owed().values():
+            for first in range(0, len(bookings), _BOOKINGS_A_CALL):
+                some = bookings[first : first + _BOOKINGS_A_CALL]
+                await self._store.book(plan, some)
+                self._recent.paid(some)
 
     async def _take_changes(self, compiled: CompiledPolicy) -> None:
         new, left = self._pods.take_changes()
@@ -193,6 +214,9 @@ class ReleaseLoop:
         now_us = self._store.now_us()
         latency_seconds = max(0, now_us - (pod.due_us or now_us)) / 1_000_000
         self._reports.on_released(pod.waiting.service, self._waited_seconds(pod), latency_seconds)
+        if (plan := self._plan(pod)) is not None:
+            booking = Booking(pod.namespace, pod.waiting.uid, pod.waiting.cost, now_us, pod.name)
+            self._recent.add(plan, booking, is_owed=now_us < self._releaser.held_until_us)
 
     async def _expire(self, pod: GatedPod) -> None:
         """Apply whenExpired. A Pod that is kept waits on."""

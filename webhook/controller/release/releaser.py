@@ -78,6 +78,8 @@ class PodReleaser:
         """Pods of services that the policy does not have."""
         self._kept: set[str] = set()
         """Pods that have waited for `maxWait`, and wait on."""
+        self.held_until_us = 0
+        """Until then no Pod is charged: the store may lack charges."""
         self._left: float = inf
         """How many further Pods this step may release or expire."""
 
@@ -201,12 +203,14 @@ class PodReleaser:
             if (pod := self._drop(self._unowned.pop())) is not None:
                 self._left -= 1
                 await self._actions.release(pod)
-        for tag in (*self._orders,):
+        for tag in (*self._orders,) if self._now_us() >= self.held_until_us else ():
             await self._release_due(tag)
             if self._left <= 0:
                 self._orders[tag] = self._orders.pop(tag)
                 return self._now_us()
         now_us = self._now_us()
+        if now_us < self.held_until_us:
+            return self.held_until_us
         times = [at_us for order in self._orders.values() if (at_us := order.next_at_us(now_us)) is not None]
         return min([*times, *(at_us for at_us, _ in self._deadlines[:1])], default=None)
 
@@ -261,6 +265,9 @@ class PodReleaser:
             if receipt.repeated:  # a former leader charged it, or its admission: its window may have passed
                 await self._store.refund(plan, waiting.uid)
                 receipt = await self._store.acquire(replace(asked, peek=True))
+            if receipt.at_us < self.held_until_us:  # the answer revealed a loss
+                order.blocked(waiting.uid, receipt.at_us, self.held_until_us, Holder.SERVICE)
+                return False
             if receipt.refused is None:
                 receipt = await self._store.acquire(asked)
         except StoreUnavailableError:
