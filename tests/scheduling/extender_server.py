@@ -1,9 +1,11 @@
 """A `podgate extender` process and a second kube-scheduler that asks it, on a control plane."""
 
 import json
+import ssl
 import sys
 from typing import Any
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from certs.authority import Authority, server_names
 from certs.files import write_key_pair
@@ -11,23 +13,44 @@ from tests.cluster.binaries import binaries
 from tests.cluster.components import write_json
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.server import PODGATE
+from tests.monitoring.prometheus_server import PrometheusServer
 from tests.timeouts import HANG_SECONDS
 
+NAMESPACE = "shop"
 SCHEDULER = "podgate-scheduler"
 EXTENDER, SECOND = "extender", "second-scheduler"
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 WAKE = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
     "metadata": {"name": "podgate-wake", "annotations": {"podgate.io/woken-at": ""}},
     "provisioner": "kubernetes.io/no-provisioner",
 }
+_GROUP = "topology.node.k8s.io"
+_ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+NUMA_CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": f"noderesourcetopologies.{_GROUP}",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1870"},
+    },
+    "spec": {
+        "group": _GROUP,
+        "names": {"kind": "NodeResourceTopology", "plural": "noderesourcetopologies"},
+        "scope": "Cluster",
+        "versions": [{"name": "v1alpha2", "served": True, "storage": True, "schema": {"openAPIV3Schema": _ANYTHING}}],
+    },
+}
+"""The kind as Node Feature Discovery installs it, but for its schema, which the extender does not rely on."""
 
 
 class ExtendedScheduler:
     """The two processes, with certificates of their own."""
 
-    def __init__(self, plane: ControlPlane, policy: str) -> None:
+    def __init__(self, plane: ControlPlane, policy: str, prometheus: PrometheusServer) -> None:
         self.plane = plane
+        self.prometheus = prometheus
         self._folder = plane.folder / "extender"
         self._folder.mkdir()
         self.policy = self._folder / "policy.yaml"
@@ -38,10 +61,11 @@ class ExtendedScheduler:
         write_key_pair(serving, self._folder / "server.crt", self._folder / "server.key")
         self.client("client", SCHEDULER)
         self._addresses: dict[str, str] = {}
+        self._starts = 0
 
-    def client(self, file: str, name: str) -> None:
-        """Issue a client certificate of that name."""
-        pair = self._authority.issue_client(name)
+    def client(self, file: str, name: str, *, authority: Authority | None = None) -> None:
+        """Issue a client certificate of that name, by the extender's own CA or by another one."""
+        pair = (authority or self._authority).issue_client(name)
         write_key_pair(pair, self._folder / f"{file}.crt", self._folder / f"{file}.key", replace=True)
 
     def start(self) -> None:
@@ -61,6 +85,7 @@ class ExtendedScheduler:
             "tls-cert": folder / "server.crt",
             "tls-key": folder / "server.key",
         }
+        self._starts += 1
         given = [f"--{name}={value}" for name, value in flags.items()]
         self.plane.processes.start(EXTENDER, [sys.executable, *PODGATE, "extender", *given, *arguments])
         self._addresses = {name: found[0] for name, found in self.plane.wait(self._listening, "extender").items()}
@@ -97,6 +122,70 @@ class ExtendedScheduler:
         path = write_json(folder / "scheduler.json", configuration)
         self.plane.processes.start(SECOND, [binaries().kube_scheduler, f"--config={path}", "--secure-port=0"])
 
+    def is_hot(self, name: str) -> bool:
+        """Whether the extender knows that a node is above the threshold of the policy."""
+        used = self.nodes().get(name, {}).get("cpuShare")
+        return used is not None and used > 0.8
+
+    def stop_extender(self, *, kill: bool = False) -> None:
+        self.plane.processes.stop(EXTENDER, kill=kill)
+
+    def create(self, name: str, service: str = "web", *, only: str = "", **spec: Any) -> None:
+        """Create a Pod of a service, which asks for one cpu unless its containers are given; `only` names its node."""
+        selector = {"nodeSelector": {"kubernetes.io/hostname": only}} if only else {}
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+        self.plane.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": name,
+                    "namespace": NAMESPACE,
+                    "labels": {"podgate.io/service": service, "app": service},
+                },
+                "spec": {"schedulerName": SCHEDULER, "containers": [container], **selector, **spec},
+            }
+        )
+
+    def node_of(self, name: str) -> str:
+        """Return the node of a Pod, "" while it has none."""
+        found = self.plane.api.get(f"{_PODS}/{name}") or {}
+        return str(found.get("spec", {}).get("nodeName", ""))
+
+    def bound(self, name: str, *, timeout_seconds: float = 60) -> str:
+        """Wait until a Pod is bound, and return its node."""
+        node: str = self.plane.wait(lambda: self.node_of(name), f"{name} to be bound", timeout_seconds=timeout_seconds)
+        return node
+
+    def refused(self, name: str) -> str:
+        """Wait until a Pod is unschedulable, and return the scheduler's message."""
+
+        def message() -> str:
+            conditions = (self.plane.api.get(f"{_PODS}/{name}") or {})["status"].get("conditions", [])
+            return next((one["message"] for one in conditions if one.get("reason") == "Unschedulable"), "")
+
+        said: str = self.plane.wait(message, f"{name} to be refused", SECOND)
+        return said
+
+    def delete_all(self) -> None:
+        """Delete all Pods, and wait until they are gone."""
+        self.plane.api.request("DELETE", f"{_PODS}?gracePeriodSeconds=0")
+        self.plane.wait(lambda: not (self.plane.api.get(_PODS) or {})["items"], "the Pods to be deleted", "kwok")
+
+    def post(self, verb: str, client: str | None) -> int:
+        """Post to the extender with a client certificate, or with none; return the status, 0 for a failed handshake."""
+        context = ssl.create_default_context(cafile=self._folder / "ca.crt")
+        if client is not None:
+            context.load_cert_chain(self._folder / f"{client}.crt", self._folder / f"{client}.key")
+        request = Request(f"https://{self._addresses['extender']}/{verb}", b"{}", {"Content-Type": "application/json"})
+        try:
+            with urlopen(request, timeout=HANG_SECONDS, context=context) as response:  # noqa: S310  as above
+                return int(response.status)
+        except HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
     def nodes(self) -> dict[str, Any]:
         """Return the extender's view of each node."""
         return {node["name"]: node for node in self._get("decisions", "/api/v1/nodes")["nodes"]}
@@ -111,10 +200,12 @@ class ExtendedScheduler:
             return json.load(response)
 
     def _listening(self) -> dict[str, list[str]] | None:
-        for line in self.plane.log(EXTENDER, 1000).splitlines():
-            if '"msg":"listening"' in line:
-                found = json.loads(line)
-                return {port: found[port] for port in ("extender", "plain", "decisions")}
+        """Return the addresses in the log of this start: the log has those of earlier ones too."""
+        lines = self.plane.log(EXTENDER, 1000).splitlines()
+        starts = [line for line in lines if '"msg":"listening"' in line]
+        for line in starts[self._starts - 1 :]:
+            found = json.loads(line)
+            return {port: found[port] for port in ("extender", "plain", "decisions")}
         return None
 
     def _is_ready(self) -> bool:

@@ -80,12 +80,14 @@ class NodeExporters:
     @property
     def job(self) -> dict[str, Any]:
         """A scrape configuration of Prometheus: the label `node` is from the path."""
-        host, port = self._server.server_address[:2]
         return {
             "job_name": "node-exporter",
             "scrape_interval": "1s",
             "static_configs": [
-                {"targets": [f"{host}:{port}"], "labels": {"__metrics_path__": f"/{name}", "node": name}}
+                {
+                    "targets": [f"127.0.0.1:{self._server.server_port}"],
+                    "labels": {"__metrics_path__": f"/{name}", "node": name},
+                }
                 for name in self.loads
             ],
         }

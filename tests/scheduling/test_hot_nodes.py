@@ -1,86 +1,69 @@
-"""Hot nodes on a real kube-scheduler, with load from a real Prometheus: refused in words, and used once they cool."""
+"""Hot nodes on a real kube-scheduler, with load from a real Prometheus."""
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections import Counter
 
-import pytest
-
-from tests.cluster.controlplane import COMPONENTS, ControlPlane
-from tests.cluster.kwok import node
-from tests.monitoring.prometheus_server import PrometheusServer
-from tests.scheduling.extender_server import SCHEDULER, WAKE, ExtendedScheduler
+from tests.scheduling.conftest import STALE_SECONDS
+from tests.scheduling.extender_server import ExtendedScheduler
 from tests.scheduling.node_exporter import NodeExporters
-
-NAMESPACE = "shop"
-NODES = ("cool", "hot")
-POLICY = """\
-apiVersion: podgate.io/v1alpha1
-kind: Policy
-nodes:
-  refresh: 1s
-  window: 4s
-  decay: {{every: 2s}}
-  staleAfter: 10s
-  sources: [{{prometheus: {{url: "{url}"}}}}, {{requests: {{}}}}]
-services:
-- name: web
-  match: {{namespaces: [shop]}}
-  placement: {{schedulerName: podgate-scheduler}}
-  scheduling: {{hot: {{cpu: 0.8}}, estimate: {{settle: 1s}}}}
-"""
-
-
-@pytest.fixture(scope="module")
-def exporters() -> Iterator[NodeExporters]:
-    with NodeExporters(*NODES) as running:
-        running.set("hot", cores=60.0)
-        running.set("cool", cores=4.0)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
-    with ControlPlane(components=tuple(name for name in COMPONENTS if name != "kube-scheduler")) as plane:
-        plane.apply(WAKE)
-        plane.add_nodes(*(node(name) for name in NODES))
-        plane.create_namespace(NAMESPACE)
-        prometheus = PrometheusServer(plane.processes, [exporters.job])
-        prometheus.start()
-        extended = ExtendedScheduler(plane, POLICY.format(url=prometheus.url))
-        extended.start()
-        plane.wait(lambda: extended.nodes()["hot"]["cpuShare"] is not None, "the load of the hot node", "extender")
-        yield extended
-
-
-def pod(name: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"podgate.io/service": "web"}},
-        "spec": {"schedulerName": SCHEDULER, "containers": [container], **spec},
-    }
-
-
-def node_of(plane: ControlPlane, name: str) -> str:
-    found = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}") or {}
-    return str(found.get("spec", {}).get("nodeName", ""))
 
 
 def test_hot_node_is_refused_in_the_pods_own_event_and_used_once_it_cools(
     scheduler: ExtendedScheduler, exporters: NodeExporters
 ) -> None:
-    plane = scheduler.plane
-    plane.wait(lambda: scheduler.nodes()["hot"]["cpuShare"] > 0.85, "the hot node", "extender", timeout_seconds=60)
-    plane.apply(pod("free"), pod("bound", nodeSelector={"kubernetes.io/hostname": "hot"}))
-    assert plane.wait(lambda: node_of(plane, "free"), "the free Pod's node") == "cool"
-
-    def message() -> str:
-        conditions = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/bound")["status"].get("conditions", [])
-        return next((one["message"] for one in conditions if one.get("reason") == "Unschedulable"), "")
-
-    said = plane.wait(message, "the refusal")
-    assert said.startswith("0/2 nodes are available: 1 node(s) above the cpu hot threshold 0.8, 1 node(s) didn't match")
+    scheduler.create("free")
+    scheduler.create("waiting", only="hot")
+    scheduler.create("audited", "watched", only="hot")
+    assert scheduler.bound("free") != "hot"
+    said = scheduler.refused("waiting")
+    assert said.startswith("0/4 nodes are available: 1 node(s) above the cpu hot threshold 0.8, 3 node(s) didn't match")
+    assert scheduler.bound("audited") == "hot", "Audit refuses nothing"
+    refused = re.findall(r'refused_nodes_total\{reason="hot_cpu",service="(\w+)"\} (\d+)', scheduler.metrics())
+    assert {service for service, count in refused if int(count) > 0} == {"web", "watched"}
     exporters.set("hot", cores=2.0)
-    assert plane.wait(lambda: node_of(plane, "bound"), "the Pod to be bound", timeout_seconds=60) == "hot"
-    assert "podgate_extender_wakes_total 1.0" in scheduler.metrics()
+    assert scheduler.bound("waiting") == "hot"
+    assert "podgate_extender_wakes_total 0.0" not in scheduler.metrics()
+    exporters.set("hot", cores=60.0)
+    scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the node to be hot again", "extender")
+    scheduler.delete_all()
+
+
+def test_burst_of_pods_does_not_pile_up_on_the_node_that_was_coolest(
+    scheduler: ExtendedScheduler, exporters: NodeExporters
+) -> None:
+    exporters.set("cool", cores=1.0)
+    for number in range(30):
+        scheduler.create(f"burst-{number}")
+    found = Counter(scheduler.bound(f"burst-{number}") for number in range(30))
+    assert set(found) == {"cool", "warm-1", "warm-2"}
+    assert max(found.values()) <= 20, "without assumed load all of them go to the coolest node"
+    exporters.set("cool", cores=4.0)
+    scheduler.delete_all()
+
+
+def test_dead_exporter_makes_no_node_cool_and_the_next_source_is_used_once_its_data_is_stale(
+    scheduler: ExtendedScheduler, exporters: NodeExporters
+) -> None:
+    exporters.set("hot", is_dead=True)
+    scheduler.create("early", only="hot")
+    assert "above the cpu hot threshold" in scheduler.refused("early")
+    wait = scheduler.plane.wait
+    wait(lambda: scheduler.nodes()["hot"]["load"]["source"] == "requests", "the next source", "extender")
+    assert scheduler.bound("early", timeout_seconds=10 * STALE_SECONDS) == "hot", "requests refuse no node"
+    assert scheduler.nodes()["cool"]["load"]["source"] == "prometheus"
+    exporters.set("hot", is_dead=False)
+    wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", "extender")
+    scheduler.delete_all()
+
+
+def test_pods_are_scheduled_without_the_extender_and_it_is_used_again_after_its_restart(
+    scheduler: ExtendedScheduler,
+) -> None:
+    scheduler.stop_extender(kill=True)
+    scheduler.create("open", only="hot")
+    assert scheduler.bound("open") == "hot", "ignorable"
+    scheduler.start_extender()
+    scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", "extender")
+    scheduler.create("closed", only="hot")
+    assert "above the cpu hot threshold" in scheduler.refused("closed")
+    scheduler.delete_all()

@@ -95,6 +95,7 @@ class ExtenderProcess:
             lambda: pods.run(table.index),
             refresher.run,
             wake.run,
+            self._follow_numa,
         )
         self._readiness = ReadinessLog(self._unready, self._logs)
         self._tasks: list[asyncio.Task[None]] = []

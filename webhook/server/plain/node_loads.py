@@ -5,6 +5,7 @@ from http import HTTPStatus
 import msgspec
 from msgspec import Struct
 
+from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.extender.load_table import LoadTable
@@ -12,6 +13,7 @@ from webhook.server.http_messages import JSON, Handler, HttpRequest, HttpRespons
 from webhook.server.plain.decisions import NOT_LOCAL, is_local_name
 
 NODES = "/api/v1/nodes"
+_MILLI = NANO // 1000
 
 
 class ShownNode(Struct, rename="camel"):
@@ -23,11 +25,21 @@ class ShownNode(Struct, rename="camel"):
     assumed_cpu_millis: float
     assumed_memory_bytes: float
     load: NodeLoad | None
+    numa_cpu_millis: tuple[int, ...] | None
+    """Millicores available in each NUMA zone, None if the node binds no Pods to zones."""
 
     @classmethod
     def of(cls, row: NodeRow) -> "ShownNode":
-        assumed = row.assumed
-        return cls(row.node.name, row.cpu_used(), row.memory_used(), assumed.cpu_millis, assumed.memory_bytes, row.load)
+        assumed, numa = row.assumed, row.numa
+        return cls(
+            row.node.name,
+            row.cpu_used(),
+            row.memory_used(),
+            assumed.cpu_millis,
+            assumed.memory_bytes,
+            row.load,
+            None if numa is None else tuple(zone.get("cpu", 0) // _MILLI for zone in numa.zones),
+        )
 
 
 def node_handler(table: LoadTable) -> Handler:

@@ -1,0 +1,83 @@
+"""Calls of the extender on a real kube-scheduler: who may call, preemption, and NUMA zones."""
+
+from typing import Any
+
+from certs.authority import Authority
+from tests.scheduling.extender_server import SCHEDULER, ExtendedScheduler
+
+_TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+
+
+def test_only_the_schedulers_own_certificate_may_call(scheduler: ExtendedScheduler) -> None:
+    scheduler.client("colleague", "reporter")
+    scheduler.client("stranger", SCHEDULER, authority=Authority.create("another"))
+    assert scheduler.post("filter", "client") == 400, "the body is none of the extender API"
+    assert scheduler.post("filter", "colleague") == 403
+    assert scheduler.post("filter", "stranger") == 0
+    assert scheduler.post("filter", None) == 0
+    assert scheduler.post("bind", "client") == 404
+
+
+def test_nobody_is_evicted_for_a_pod_that_the_extender_would_refuse_afterwards(scheduler: ExtendedScheduler) -> None:
+    plane = scheduler.plane
+    for name, value in (("low", 1), ("high", 1000)):
+        plane.apply(
+            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+        )
+    whole = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "60"}}}]
+    scheduler.create("victim", "none", containers=whole, priorityClassName="low", only="hot")
+    assert scheduler.bound("victim") == "hot"
+    scheduler.create("preemptor", containers=whole, priorityClassName="high", only="hot")
+    assert "Insufficient cpu" in scheduler.refused("preemptor")
+    victim = plane.api.get("/api/v1/namespaces/shop/pods/victim")
+    assert victim is not None
+    assert "deletionTimestamp" not in victim["metadata"]
+    scheduler.delete_all()
+
+
+def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits(scheduler: ExtendedScheduler) -> None:
+    plane = scheduler.plane
+    plane.apply(topology("warm-1", "4", "4"), topology("warm-2", "8", "0"))
+    for name in ("cool", "hot"):
+        plane.apply(topology(name, "1", "1"))
+    zones = {"cool": [1000] * 2, "hot": [1000] * 2, "warm-1": [4000] * 2, "warm-2": [8000, 0]}
+
+    def known() -> bool:
+        return {name: found["numaCpuMillis"] for name, found in scheduler.nodes().items()} == zones
+
+    plane.wait(known, "the zones", "extender", timeout_seconds=60)
+    amounts = {"cpu": "6", "memory": "1Gi"}
+    guaranteed = [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
+
+    def place(name: str, containers: list[dict[str, Any]]) -> None:
+        scheduler.create(name, "batch", containers=containers)
+
+    place("first", guaranteed)
+    assert scheduler.bound("first") == "warm-2"
+    place("second", guaranteed)
+    assert "4 node(s) had no single NUMA zone with the requested cpu and memory" in scheduler.refused("second")
+    place("burstable", [{"name": "c", "image": "i", "resources": {"requests": amounts}}])
+    assert scheduler.bound("burstable")
+    scheduler.delete_all()
+
+
+def topology(node: str, *cpus: str) -> dict[str, Any]:
+    zones = [
+        {
+            "name": f"node-{number}",
+            "type": "Node",
+            "resources": [
+                {"name": name, "capacity": cpu, "allocatable": cpu, "available": amount}
+                for name, cpu, amount in (("cpu", cpu, cpu), ("memory", "64Gi", "64Gi"))
+            ],
+        }
+        for number, cpu in enumerate(cpus)
+    ]
+    attributes = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "container"}
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": node},
+        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
+        "zones": zones,
+    }
