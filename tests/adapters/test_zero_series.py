@@ -38,7 +38,7 @@ SERVICES = """\
   modes: {placement: Warn}
   placement: {nodeSelector: {disk: ssd}}
 """
-EVERYTHING = ProcessRole.REVIEWS | ProcessRole.SHARES_STORE | ProcessRole.RECONCILES
+EVERYTHING = ProcessRole.REVIEWS | ProcessRole.SHARES_STORE | ProcessRole.RECONCILES | ProcessRole.SCHEDULES
 COUNTED = re.compile(r"podgate_\w+_total")
 BY_SERVICE = [family for family in families.FAMILIES if "service" in family.labels and family.name.endswith("_total")]
 
@@ -202,6 +202,7 @@ def test_every_service_counter_starts_at_zero(family: families.Family) -> None:
 - {{name: allows, match: {{namespaces: [a]}}, {pods}}}
 - {{name: queues, match: {{namespaces: [d]}}, {queued}}}
 - {{name: degrades, match: {{namespaces: [b]}}, {degrades}}}
+- {{name: scheduled, match: {{namespaces: [e]}}, scheduling: {{numa: Required}}}}
 - {{name: would-degrade, match: {{namespaces: [c]}}, modes: {{breaker: Audit}}, {degrades}}}
 """
     found = zeros(policy_of(SERVICES + more, "breakerGuard: {}").policy, EVERYTHING)

@@ -134,18 +134,12 @@ class ExtendedScheduler:
         """Create a Pod of a service, which asks for one cpu unless its containers are given; `only` names its node."""
         selector = {"nodeSelector": {"kubernetes.io/hostname": only}} if only else {}
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-        self.plane.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": name,
-                    "namespace": NAMESPACE,
-                    "labels": {"podgate.io/service": service, "app": service},
-                },
-                "spec": {"schedulerName": SCHEDULER, "containers": [container], **selector, **spec},
-            }
-        )
+        pod = {
+            "metadata": {"name": name, "labels": {"podgate.io/service": service, "app": service}},
+            "spec": {"schedulerName": SCHEDULER, "containers": [container], **selector, **spec},
+        }
+        code, answer = self.plane.api.request("POST", _PODS, pod)
+        assert code == 201, answer
 
     def node_of(self, name: str) -> str:
         """Return the node of a Pod, "" while it has none."""

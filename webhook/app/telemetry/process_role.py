@@ -9,7 +9,7 @@ from webhook.settings import MEMORY, ControllerSettings, ProcessSettings, Settin
 def role_of(settings: ProcessSettings) -> ProcessRole:
     """Return the roles of this process: a server with in-memory counters reconciles them as well."""
     if not isinstance(settings, ControllerSettings):
-        return ProcessRole.NONE
+        return ProcessRole.SCHEDULES
     if not isinstance(settings, Settings):
         return ProcessRole.RECONCILES
     if settings.store != MEMORY:

@@ -41,6 +41,18 @@ def filters_for(pod: Pod, rules: Scheduling) -> tuple[Filter, ...]:
     return tuple(found)
 
 
+def rule_names(rules: Scheduling) -> list[str]:
+    """Return the names of the rules that may refuse nodes, as in a `NodeRefusal`."""
+    names = [
+        f"{stanza}_{name}"
+        for stanza, limits in (("hot", rules.hot), ("pressure", rules.pressure))
+        for name, limit in asdict(limits).items()
+        if limit is not None
+    ]
+    numa_names = ["numa"] if rules.numa is Numa.REQUIRED else []
+    return [*names, *numa_names, *(["unknown"] if rules.when_unknown is WhenUnknown.REFUSE else [])]
+
+
 def refusal(row: NodeRow, filters: tuple[Filter, ...]) -> NodeRefusal | None:
     """Return why a node is refused, by the first filter that refuses it; None if it passes."""
     for one in filters:

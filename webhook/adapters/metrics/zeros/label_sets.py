@@ -19,6 +19,7 @@ from webhook.core.pods.start_outcome import StartResult
 from webhook.core.policy.model import FailureMode, Policy, Pool, Service, Unmatched
 from webhook.core.policy_spec import Breaker, Mode, OnOverload, OutcomeSource, WhenOpen, WhenStoreUnavailable
 from webhook.core.quota import STANDING, Holder, QueuePlan
+from webhook.core.scheduling.filters import rule_names
 
 Labels = tuple[str, ...]
 Series = Iterator[tuple[Family, Labels]]
@@ -44,6 +45,8 @@ class ProcessRole(Flag):
     """It uses a shared store, which may be unavailable."""
     RECONCILES = auto()
     """It watches Pods in the cluster."""
+    SCHEDULES = auto()
+    """It answers kube-scheduler."""
 
 
 def zeros(policy: Policy, duties: ProcessRole) -> Mapping[Family, Collection[Labels]]:
@@ -68,18 +71,31 @@ def _series(policy: Policy, duties: ProcessRole) -> Series:
             if ProcessRole.SHARES_STORE in duties:
                 yield from _away(service)
         if ProcessRole.RECONCILES in duties:
-            yield from ((families.REFUNDS, (name, cause)) for cause in families.REFUND_CAUSES)
-            yield from (
-                (family, (name,))
-                for family in (families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS)
-            )
-            if _in_force(service, "quota") or breaker:
-                yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
-            if QueuePlan.of(service, pools.get(service.pool or ""), 0) is not None:
-                queued = families.QUEUE_RELEASED, families.QUEUE_EXPIRED
-                yield from ((family, (name,)) for family in queued)
+            yield from _reconciled(service, pools.get(service.pool or ""), has_breaker=bool(breaker))
+        if ProcessRole.SCHEDULES in duties:
+            yield from _refused_nodes(service)
         if breaker:
             yield from _breaker(service, breaker, duties, is_guarded=policy.breaker_guard is not None)
+
+
+def _reconciled(service: Service, pool: Pool | None, *, has_breaker: bool) -> Series:
+    """Yield the series of a controller."""
+    name = service.name
+    yield from ((families.REFUNDS, (name, cause)) for cause in families.REFUND_CAUSES)
+    yield from (
+        (family, (name,))
+        for family in (families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS)
+    )
+    if _in_force(service, "quota") or has_breaker:
+        yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
+    if QueuePlan.of(service, pool, 0) is not None:
+        queued = families.QUEUE_RELEASED, families.QUEUE_EXPIRED
+        yield from ((family, (name,)) for family in queued)
+
+
+def _refused_nodes(service: Service) -> Series:
+    if _in_force(service, "scheduling") and service.scheduling is not None:
+        yield from ((families.EXTENDER_REFUSED_NODES, (service.name, rule)) for rule in rule_names(service.scheduling))
 
 
 def _in_force(service: Service, concern: str) -> bool:
