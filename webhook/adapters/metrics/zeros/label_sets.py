@@ -64,7 +64,7 @@ def _series(policy: Policy, duties: ProcessRole) -> Series:
     if ProcessRole.RECONCILES in duties:
         yield families.LABELS_IGNORED, ()
     for service in policy.services:
-        name, breaker = service.name, _in_force(service, "breaker") and service.breaker
+        breaker = _in_force(service, "breaker") and service.breaker
         if ProcessRole.REVIEWS in duties:
             yield from _reviews(service)
             yield from _counted(service, pools.get(service.pool or ""))
