@@ -123,6 +123,8 @@ def _limit_beside(pod: Json, rules: Json, name: str, request: Fraction | None) -
             base = rule_amount(rules, "container", "min", name)
     most, times, share = (rule_amount(rules, "container", key, name) for key in RATIOS)
     top = rule_amount(rules, "container", "max", name)
+    if not base and name in _BOUNDLESS_AT_ZERO:
+        base = None  # a multiple of 0 would be no limit
     if times is not None and base is not None and name not in pod_level_amounts(pod, "limits"):
         limit = _rounded(name, base * times, floor)
         limit = limit if top is None else min(limit, top)

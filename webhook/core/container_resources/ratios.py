@@ -25,8 +25,13 @@ def lowest_request(name: str, limit: Amount, ratio: Amount) -> Amount:
 
 
 def limit_for(rule: ResourceRule, request: Amount) -> Amount | None:
-    """Return the default limit beside a request: by `defaultLimitRatio`, else within `maxLimitRequestRatio`."""
+    """Return the default limit beside a request: by `defaultLimitRatio`, else within `maxLimitRequestRatio`.
+
+    A request of 0 has no multiple where a limit of 0 would be no limit.
+    """
     ratios, limit = rule.ratios, rule.limit
+    if not request.nano and rule.zero_is_no_limit:
+        return limit
     if ratios.limit is not None:
         return _least(highest_limit(rule.name, request, ratios.limit), rule.high)
     if limit is not None and ratios.most is not None:
