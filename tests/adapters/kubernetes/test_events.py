@@ -19,6 +19,7 @@ from webhook.core.admission.review import Request
 from webhook.core.breaker import EXPIRED, HELD, State, Transition, TransitionCause
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
+from webhook.core.overload import OverloadCause
 from webhook.core.policy_spec import Mode
 from webhook.ports import Review, WatchReports
 
@@ -280,6 +281,19 @@ async def test_override_changes_create_events_on_the_config_map(cluster: Cluster
     assert {found["regarding"]["name"] for found in cluster.stored("podgate-system")} == {"podgate-overrides"}
     first = cluster.stored("podgate-system")[0]
     assert first["note"] == "service payment-api: quotaFactor: 3 until 2026-12-01T04:00:00Z: INC-1"
+
+
+async def test_overload_creates_an_event_at_its_beginning_and_its_end(cluster: Cluster) -> None:
+    slow, away = {OverloadCause.LATENCY: "P99 of reviews 1.2 s"}, {OverloadCause.STORE: "the store does not respond"}
+    server = cluster.server()
+    server.events.overload_changed({}, slow)
+    server.events.overload_changed(slow, {**slow, **away})
+    server.events.overload_changed({**slow, **away}, {})
+    await server.until("written", "written")
+    assert [(found["type"], found["reason"], found["note"]) for found in cluster.stored("podgate-system")] == [
+        ("Warning", "Overloaded", "new Pods of services with onOverload: Gate wait: P99 of reviews 1.2 s"),
+        ("Normal", "OverloadEnded", "Pods are judged again"),
+    ]
 
 
 def transition(old: State, new: State, reason: str, generation: int = 5, at_us: int = AT_NS // 1000) -> Transition:

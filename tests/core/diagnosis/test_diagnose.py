@@ -19,6 +19,7 @@ from webhook.core.quota import Holder
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.queue_document import QueueRow, WaitCause
+from webhook.offline.output.pod_report_page import report_page
 
 NOW_US = 1_800_000_060_000_000
 SHOP = RecordedShop()
@@ -222,6 +223,18 @@ def waiting(when_expired: str, age_seconds: int, existing: ReportedPod | None, *
     found = diagnose(PodFacts("shop", "web-u1", pod=existing, records=(*more, record)), around)
     assert found is not None
     return f"{found.token}: {found.summary}"
+
+
+def test_overload_by_which_a_pod_was_gated_is_told() -> None:
+    why = "this server is overloaded: P99 of reviews 1.2 s above 800 ms over 10 s"
+    _, _, validate, mutate = SHOP.recorder.records
+    queued = replace(validate, decision=Verdict.QUEUE)
+    gated = replace(mutate, decision=Verdict.QUEUE, overload=why)
+    for records in [(queued, gated), (replace(queued, overload=why),)]:
+        existing = stored(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
+        found = diagnose(PodFacts("shop", "web-u1", pod=existing, records=records), AROUND)
+        assert found is not None
+        assert f" Queue: {why}, service web (" in report_page(found)
 
 
 def test_pod_that_waited_for_too_long_has_expired() -> None:
