@@ -23,6 +23,6 @@ def test_example_uses_every_field_of_an_entry() -> None:
 def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
     for number, line in enumerate("".join(blocks("sh")).splitlines()):
         _, *arguments = shlex.split(line.replace("2026-", "2099-"))
-        if arguments[:2] != ["quota", "show"]:
+        if arguments[:2] not in (["quota", "show"], ["queue", "release"]):  # they ask a server, or the cluster
             done = podgate(*arguments, "--overrides", tmp_path / f"{number}.yaml")
             assert done.code == 0, (line, done.err)

@@ -37,6 +37,7 @@ pool: prod
     "mon-full": """\
 quota: {windows: [{window: 1h, hard: {pods: 1}}]}
   breaker: {quotaExceeded: {count: 3, within: 1m, countBy: Request}, openFor: 1h}""",
+    "mon-waits": "quota: {windows: [{window: 1h, hard: {pods: 1}}], whenExceeded: Queue, queue: {maxPods: 1000}}",
     "mon-tried": "modes: {placement: Warn}\n  placement: {nodeSelector: {disk: ssd}}",
     "mon-strict": "failureMode: Closed\n  placement: {schedulerName: podgate-scheduler}",
 }
@@ -58,6 +59,7 @@ FAULTS = {
     "PodgateServerNotTrusted",
     "PodgateFailOpen",
     "PodgateCallsFail",
+    "PodgateQueueStalled",
     "PodgateCallerExpires",  # the certificates of the tests live for a day or less
 }
 """The alerts whose expressions hold after the faults."""
