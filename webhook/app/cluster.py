@@ -30,6 +30,7 @@ from webhook.ports import (
     GateClient,
     KeyPublisher,
     NamespaceLabels,
+    PlaceEvents,
     PodWatch,
     ServiceStatusClient,
     WebhookConfigurationClient,
@@ -79,6 +80,8 @@ class Sources:
     """Client that removes the gates of waiting Pods (leader only); None in a process that never leads."""
     release_rate: int = 0
     """Maximum number of gates that are removed per second."""
+    places: PlaceEvents | None = None
+    """Sender of Events on waiting Pods (leader only); None without a cluster."""
     cluster_keys: KeyPublisher | None = None
     """Publisher of the keys of the cluster's own token issuer; None if its tokens are not accepted."""
     certificates: CertificateController | None = None
@@ -198,10 +201,19 @@ async def follow(
         held=partial(kubernetes.HeldControllers, client) if settings.wake_controllers else None,
         writes_webhooks=mode is WebhookConfigurationMode.KEEP,
         gates=gates,
+        places=_places(client, telemetry) if gates is not None else None,
         release_rate=settings.release_rate,
         certificates=CertificateController(settings, telemetry, client) if is_kept else None,
         purpose=purpose,
     )
+
+
+def _places(client: "ApiClient", telemetry: Telemetry) -> PlaceEvents:
+    from webhook.adapters import kubernetes  # noqa: PLC0415  as above
+
+    reports, on_result, timing = telemetry.event_reports(), telemetry.metrics.event_sent, kubernetes.PLACE_TIMING
+    sender = kubernetes.EventSender(client, socket.gethostname(), reports=reports, on_result=on_result, timing=timing)
+    return kubernetes.PodPlaceEvents(sender)
 
 
 def leader_lease(

@@ -15,6 +15,7 @@ from webhook.controller import Controller, ControllerWaker, CounterResets, Overr
 from webhook.controller.pod_tracker import PodObserver
 from webhook.controller.release.gated_pods import GatedPods
 from webhook.controller.release.loop import ReleaseLoop
+from webhook.controller.release.place_reporter import PlaceReporter
 from webhook.core import overrides
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.reporting.status import WebhooksStatus
@@ -65,6 +66,8 @@ def controller(  # noqa: PLR0913  the parts of the process that it connects
         releasing = ReleaseLoop(*parts, lambda: overrides.released_uids(active.current()), rate=rate)
         on_loss(releasing.lost)
         beside.append(_releasing(releasing, telemetry))
+        if sources.places is not None:
+            beside += [sources.places.run, PlaceReporter(releasing.queue, sources.places).run]
     return Controller(
         *(watch, ledger, ledger, clock, in_force, sources.namespaces, reports),
         resets=asked,

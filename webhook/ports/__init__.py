@@ -24,7 +24,7 @@ from webhook.ports.policies import (
     PolicyCheck,
     PolicySource,
 )
-from webhook.ports.queues import GateClient, PodQueue, QueueIndex
+from webhook.ports.queues import GateClient, PlaceEvents, PodQueue, QueueIndex
 from webhook.ports.service_statuses import ServiceStatusClient
 from webhook.ports.stores import BreakerLedger, CounterStore, PodLedger, SharedStore
 from webhook.ports.time import Clock
@@ -51,6 +51,7 @@ __all__ = [
     "Overrides",
     "OverridesStore",
     "PartialObserver",
+    "PlaceEvents",
     "PodEventHandler",
     "PodLedger",
     "PodLookup",

@@ -69,6 +69,22 @@ class QueueIndex(Protocol):
         ...
 
 
+class PlaceEvents(Protocol):
+    """Events on waiting Pods. They are sent in the background, within a rate."""
+
+    def offer(self, namespace: str, name: str, uid: str, note: str, occasion: str) -> None:
+        """Send an Event on a Pod; one of the same `occasion` is the same. It is dropped if too many wait."""
+        ...
+
+    def drop(self) -> None:
+        """Count an Event that is not sent."""
+        ...
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        ...
+
+
 class GateClient(Protocol):
     """Gates of Pods in the cluster. GateError: the API server did not do it; a later call may succeed."""
 

@@ -9,6 +9,7 @@ from webhook.adapters.kubernetes.cluster_objects import ClusterObjects
 from webhook.adapters.kubernetes.credentials import ClusterCredentials
 from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTiming
 from webhook.adapters.kubernetes.events.observer import Events
+from webhook.adapters.kubernetes.events.place_events import PLACE_TIMING, PodPlaceEvents
 from webhook.adapters.kubernetes.leader_port import LeaderPlainPort
 from webhook.adapters.kubernetes.leases.lease import Lease, LeaseTiming
 from webhook.adapters.kubernetes.leases.server_leases import ServerLeases, ServerLeaseTiming
@@ -28,6 +29,7 @@ from webhook.adapters.kubernetes.webhook_configurations import WebhookConfigurat
 from webhook.adapters.kubernetes.workloads.held_controllers import HeldControllers
 
 __all__ = [
+    "PLACE_TIMING",
     "ApiTiming",
     "ClusterCredentials",
     "ClusterDecisionPort",
@@ -47,6 +49,7 @@ __all__ = [
     "NodeMetrics",
     "OwnUser",
     "PodGates",
+    "PodPlaceEvents",
     "ServerLeaseTiming",
     "ServerLeases",
     "ServiceStatuses",

@@ -123,7 +123,7 @@ class QueueReader:
             name=one.pod.name,
             uid=waiting.uid,
             since=utc(waiting.since_us),
-            waiting_seconds=max(0, now_us - waiting.since_us) // 1_000_000,
+            waiting_seconds=self.waited_seconds(one),
             lifted=one.is_lifted,
             owner=one.pod.owner,
             cause=cause,
@@ -131,6 +131,15 @@ class QueueReader:
             expected_at=utc(max(now_us, expected_us or 0)) if is_known else None,
             expires_at=utc(waiting.since_us + plan.queue.max_wait_us) if plan.queue is not None else None,
         )
+
+    def cause(self, one: PodPlace) -> WaitCause:
+        """Return why a Pod waits."""
+        compiled = self._policy()
+        plan = compiled.plans.get(one.pod.waiting.service) if compiled is not None else None
+        return WaitCause.BEHIND if plan is None else self._cause(one, plan)[0]
+
+    def waited_seconds(self, one: PodPlace) -> int:
+        return max(0, self._store.now_us() - one.pod.waiting.since_us) // 1_000_000
 
     def _cause(self, one: PodPlace, plan: CounterPlan) -> tuple[WaitCause, str]:
         if paused := pause_text(plan):

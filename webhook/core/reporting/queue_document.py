@@ -103,6 +103,14 @@ def pause_text(plan: CounterPlan) -> str:
     return "" if pause is None else f"until {utc(pause.until_us)}: {pause.reason}{f' ({pause.by})' if pause.by else ''}"
 
 
+def duration_text(seconds: int) -> str:
+    """Return a duration such as 40s, 3m or 2h."""
+    for unit, name in ((3600, "h"), (60, "m")):
+        if seconds >= 2 * unit:
+            return f"{round(seconds / unit)}{name}"
+    return f"{seconds}s"
+
+
 def by_class(depths: Iterable[QueueDepth]) -> dict[str, tuple[int, int]]:
     """Return how many Pods wait in each class, and the oldest age in seconds, without empty classes."""
     found: dict[str, tuple[int, int]] = {}

@@ -1,0 +1,61 @@
+"""Reporter of places: Events on waiting Pods, at first, when the place halves and when the cause changes."""
+
+import asyncio
+
+from webhook.controller.release.queue_reader import PodPlace, QueueReader
+from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.reporting.queue_document import QueueRow, WaitCause, duration_text
+from webhook.ports import PlaceEvents
+
+_SCAN_SECONDS = 2.0
+_EVENTS_A_SCAN = 40
+"""20 a second. Each Event is an object that the API server keeps for an hour."""
+_SETTLED_SECONDS = 2
+"""A Pod that is released sooner has no Event."""
+_OF_QUOTA = frozenset({WaitCause.QUOTA_EXCEEDED, WaitCause.BEHIND})
+
+
+class PlaceReporter:
+    """Reports the places that a `QueueReader` shows. Beyond the bound, Events are dropped, not postponed."""
+
+    def __init__(self, queue: QueueReader, events: PlaceEvents) -> None:
+        self._queue = queue
+        self._events = events
+        self._reported: dict[str, tuple[int, WaitCause]] = {}
+        """Place in the class and cause of the last report on each Pod, by uid."""
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await self.scan()
+            await asyncio.sleep(_SCAN_SECONDS)
+
+    async def scan(self) -> None:
+        """Report what has changed since the last scan."""
+        places, due = self._queue.places(), list[PodPlace]()
+        reported: dict[str, tuple[int, WaitCause]] = {}
+        for one in places:
+            uid, now = one.pod.waiting.uid, (one.class_place, self._cause(one))
+            last = self._reported.get(uid)
+            if last is not None and last[1] is now[1] and now[0] * 2 > last[0]:
+                reported[uid] = last
+            elif self._queue.waited_seconds(one) >= _SETTLED_SECONDS:
+                reported[uid] = now
+                due.append(one)
+        self._reported = reported
+        for row in await self._queue.rows(due[:_EVENTS_A_SCAN]):
+            self._events.offer(row.namespace, row.name, row.uid, _note(row), f"{row.class_place} {row.cause}")
+        for _ in due[_EVENTS_A_SCAN:]:
+            self._events.drop()
+
+    def _cause(self, one: PodPlace) -> WaitCause:
+        cause = self._queue.cause(one)
+        return WaitCause.QUOTA_EXCEEDED if cause in _OF_QUOTA else cause
+
+
+def _note(row: QueueRow) -> str:
+    """Return for example `7th of 23 in gold, about 40s: a limit of web is reached`."""
+    if row.expected_at is None:
+        return f"{row.place_text}: {row.why}"
+    seconds = (microseconds(row.expected_at) - microseconds(row.since)) // 1_000_000 - row.waiting_seconds
+    return f"{row.place_text}, about {duration_text(max(1, seconds))}: {row.why}"
