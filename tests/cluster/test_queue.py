@@ -184,9 +184,13 @@ def test_operators_pause_a_queue_and_release_or_drop_one_pod(running: Controller
     assert "of bronze: deleted" in command("drop", f"{namespace}/dropped")
     plane.wait(lambda: gated() & mine == {"kept"}, "one Pod to be deleted")
     assert "released: does not wait" in podgate("queue", "drop", f"{namespace}/released", *terms).error
-    events = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
-    notes = [one["note"] for one in events if one["reason"] == "DroppedFromQueue"]
-    assert notes == ["dropped from the queue of bronze: INC-1"]
+
+    def notes(reason: str) -> list[str]:
+        events = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+        return [one["note"] for one in events if one["reason"] == reason]
+
+    assert notes("DroppedFromQueue") == ["dropped from the queue of bronze: INC-1"]
+    plane.wait(lambda: any("in bronze" in note for note in notes("WaitingForQuota")), "an Event with the Pod's place")
     command("resume", "bronze")
     plane.wait(lambda: "kept" not in gated(), "the Pod to be released after the pause")
     plane.kubectl("delete", "configmap", "podgate-overrides", "-n", "podgate-system")
