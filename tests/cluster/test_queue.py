@@ -200,13 +200,17 @@ def test_a_tenant_cannot_remove_the_gate(running: ControllerFixture, store: str)
     namespace = f"queue-gold-{store}"
     plane = running.plane
 
-    def a_gated_pod() -> dict[str, Any] | None:
+    def removed() -> tuple[int, Any] | None:
+        """Return the answer to a patch of a gated Pod; 422: it was released in between."""
         status, _ = running.installation.create_pod(namespace, f"tenant-{time.monotonic_ns()}")
         assert status == 201
-        return next((pod for pod in running.installation.pods(namespace) if is_gated(pod)), None)
+        gated = next((pod for pod in running.installation.pods(namespace) if is_gated(pod)), None)
+        if gated is None:
+            return None
+        path = f"/api/v1/namespaces/{namespace}/pods/{gated['metadata']['name']}"
+        patch = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
+        found = plane.api.request("PATCH", path, patch, "application/json-patch+json")
+        return None if found[0] == 422 else found
 
-    gated = plane.wait(a_gated_pod, "a Pod to wait")
-    path = f"/api/v1/namespaces/{namespace}/pods/{gated['metadata']['name']}"
-    patch = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
-    status, response = plane.api.request("PATCH", path, patch, "application/json-patch+json")
+    status, response = plane.wait(removed, "a Pod to wait")
     assert (status, "podgate.io/quota" in response["message"]) == (403, True), response
