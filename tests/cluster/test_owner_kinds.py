@@ -1,4 +1,4 @@
-"""Services by the kind of the workload and by the end of the namespace, and ratios, with Pods of real controllers."""
+"""Services by kind of workload and end of namespace, ratios, and fields if absent, with Pods of real controllers."""
 
 from typing import Any
 
@@ -17,8 +17,13 @@ services:
   match: {namespaces: ["*-kinds"], ownerKinds: [Deployment]}
 - name: rest
   match: {namespaces: ["*-kinds"]}
+  placement:
+    topologySpreadConstraints:
+    - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}
+    ifAbsent: [topologySpreadConstraints]
   resources: {container: {defaultRequestRatio: {cpu: 0.5}, defaultLimitRatio: {memory: 2}}}
 """
+OWN = {"maxSkew": 2, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
 SPACE = "shop-kinds"
 LABEL = "podgate.io/service"
 
@@ -52,7 +57,8 @@ def test_kind_of_the_workload_is_that_of_its_controller(plane: ControlPlane, ide
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": job["uid"], "controller": True}
         forged = {"name": "forged", "labels": {"app": "forged"}, "ownerReferences": [owner]}
         resources = {"limits": {"cpu": "1"}, "requests": {"memory": "64Mi"}}
-        pod = {"metadata": forged, "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}}
+        spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+        pod = {"metadata": forged, "spec": spec}
         status, created = plane.api.request(
             "POST", f"/api/v1/namespaces/{SPACE}/pods?dryRun=All", {"apiVersion": "v1", "kind": "Pod", **pod}
         )
@@ -62,6 +68,14 @@ def test_kind_of_the_workload_is_that_of_its_controller(plane: ControlPlane, ide
             "limits": {"cpu": "1", "memory": "128Mi"},
             "requests": {"cpu": "500m", "memory": "64Mi"},
         }
+        assert [one["topologyKey"] for one in created["spec"]["topologySpreadConstraints"]] == [
+            "topology.kubernetes.io/zone"
+        ]
+        spec["topologySpreadConstraints"] = [OWN]
+        status, kept = plane.api.request(
+            "POST", f"/api/v1/namespaces/{SPACE}/pods?dryRun=All", {"apiVersion": "v1", "kind": "Pod", **pod}
+        )
+        assert (status, kept["spec"]["topologySpreadConstraints"]) == (201, [OWN]), "ifAbsent"
         assert services_by_app(installation) == {
             "deployment": "deployments",
             "replicaset": "rest",
