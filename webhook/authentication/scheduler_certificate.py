@@ -6,7 +6,7 @@ from hashlib import sha256
 from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.identities import CertificateField, Role
 from webhook.authentication.reasons import AuthFailure, refuse
-from webhook.authentication.strategies import FORWARDED_CERTIFICATE, Headers
+from webhook.authentication.strategies import Headers, reject_forwarded
 from webhook.core.lru_cache import LruCache
 from webhook.ports import Caller, Clock
 
@@ -25,9 +25,7 @@ class CertificateStrategy:
         self._known: LruCache[bytes, CertificateIdentity] = LruCache(_CERTIFICATES_MAX)
 
     def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
-        if FORWARDED_CERTIFICATE in headers:
-            detail = f"{FORWARDED_CERTIFICATE} was sent, and no proxy is expected here"
-            refuse(AuthFailure.FORWARDED, detail, status=403)
+        reject_forwarded(headers)
         if not peer_der:
             refuse(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
         certificate = self._known.get(peer_der)

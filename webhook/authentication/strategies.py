@@ -5,8 +5,7 @@ from typing import Protocol
 from multidict import CIMultiDictProxy
 
 from webhook.authentication.authenticator import Authenticator
-from webhook.authentication.reasons import AuthFailure
-from webhook.errors import AuthenticationError
+from webhook.authentication.reasons import AuthFailure, refuse
 from webhook.ports import Caller
 
 FORWARDED_CERTIFICATE = "X-Forwarded-Client-Cert"
@@ -28,6 +27,12 @@ class AuthenticationStrategy(Protocol):
         ...
 
 
+def reject_forwarded(headers: Headers) -> None:
+    """Reject a call with a forwarded certificate where no proxy is expected."""
+    if FORWARDED_CERTIFICATE in headers:
+        refuse(AuthFailure.FORWARDED, f"{FORWARDED_CERTIFICATE} was sent, and no proxy is expected here", status=403)
+
+
 class MutualTlsStrategy:
     """Authenticates by the connection's own client certificate and a token, without a proxy in between."""
 
@@ -35,9 +40,7 @@ class MutualTlsStrategy:
         self._authenticator = authenticator
 
     def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
-        if FORWARDED_CERTIFICATE in headers:
-            detail = f"{FORWARDED_CERTIFICATE} was sent, and no proxy is expected here"
-            raise AuthenticationError(AuthFailure.FORWARDED, detail, status=403)
+        reject_forwarded(headers)
         return self._authenticator.authenticate(peer_der, headers.getall("Authorization", ())), path
 
     async def refetch_keys(self) -> bool:

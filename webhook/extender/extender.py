@@ -15,7 +15,6 @@ from webhook.core.scheduling.filters import NodeRefusal
 from webhook.core.scheduling.node_selection import FilteredNodes, ServiceRules, filtered, prioritized
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.pod_load import expected_load
-from webhook.core.scheduling.scores import ScoreTerms
 from webhook.core.scheduling.topology import Nearness
 from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
 from webhook.extender.load_table import LoadTable
@@ -28,8 +27,6 @@ class SchedulingObserver(Protocol):
     """Observer of the extender's decisions."""
 
     def nodes_filtered(self, pod: Pod, service: ServiceRules, found: FilteredNodes) -> None: ...
-
-    def nodes_scored(self, pod: Pod, service: ServiceRules, scores: dict[str, ScoreTerms]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,6 @@ class Extender:
         if service is None or not service.refuses or not table.index.is_complete:
             return _NO_SCORES
         scores = prioritized(args.pod, asked, table.rows, service, _near(table, args.pod, service))
-        self._observer.nodes_scored(args.pod, service, scores)
         if scores:
             self._assume(table, args.pod, service, max(scores, key=lambda name: scores[name].score))
         return json.encode([api.HostPriority(name, one.score) for name, one in scores.items()])

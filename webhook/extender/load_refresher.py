@@ -1,4 +1,4 @@
-"""Load refresher: asks all sources of the policy in force for the load of nodes, at the interval of the policy."""
+"""Load refresher: the load of nodes from all sources of the policy in force, at the interval of the policy."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ OpenSource = Callable[[str, LoadSource, Nodes], NodeLoads | None]
 class LoadReports:
     """Callbacks of the refresher, each with the source's name."""
 
-    on_measured: Callable[[str, int, float], None]
-    """With the number of its nodes, and seconds."""
+    on_measured: Callable[[str, float], None]
+    """With the seconds that it took."""
     on_failed: Callable[[str], None]
     on_trouble: Callable[[str], None]
     """With the reason, once until it is over."""
@@ -91,7 +91,7 @@ class LoadRefresher:
             trouble.enter(str(error))
             return
         unknown = self._table.measured(source.name, loads)
-        self._reports.on_measured(source.name, len(loads) - unknown, perf_counter() - started_seconds)
+        self._reports.on_measured(source.name, perf_counter() - started_seconds)
         if loads and unknown == len(loads):
             name = next(iter(loads))
             trouble.enter(f"{source.name}: none of its {unknown} nodes is one of this cluster's, such as {name!r}")

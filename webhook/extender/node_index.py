@@ -76,11 +76,11 @@ class NodeIndex:
         self._find_aliases()
 
     def node_changed(self, known: KnownNode, *, gone: bool) -> None:
-        if gone:
-            self._nodes.pop(known.node.name, None)
-        else:
+        before = self._nodes.pop(known.node.name, None)
+        if not gone:
             self._nodes[known.node.name] = known
-        self._find_aliases()
+        if gone or before is None or before.addresses != known.addresses:  # most changes are of a Node's status
+            self._find_aliases()
 
     def _find_aliases(self) -> None:
         self._aliases = {alias: known.node.name for known in self._nodes.values() for alias in known.addresses}

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from webhook.app.telemetry import Telemetry
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.node_selection import FilteredNodes, ServiceRules
-from webhook.core.scheduling.scores import ScoreTerms
 from webhook.extender.extender import counted
 from webhook.extender.load_refresher import LoadReports
 from webhook.support.condition import Condition
@@ -23,9 +22,6 @@ class SchedulingReports:
         for rule, count in counted(found.refused.values()).items():
             self._metrics.refused(service.service, rule, count)
 
-    def nodes_scored(self, pod: Pod, service: ServiceRules, scores: dict[str, ScoreTerms]) -> None:
-        """Do nothing: scores are not counted."""
-
     def of_wakes(self) -> Condition[str]:
         """Return the condition that kube-scheduler cannot be woken."""
 
@@ -37,7 +33,7 @@ class SchedulingReports:
     def of_refreshes(self) -> LoadReports:
         """Return the callbacks of the refresher."""
 
-        def measured(source: str, _nodes: int, took_seconds: float) -> None:
+        def measured(source: str, took_seconds: float) -> None:
             self._metrics.source_read(source, self._now_seconds(), took_seconds)
 
         def trouble(reason: str) -> None:
