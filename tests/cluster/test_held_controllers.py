@@ -98,7 +98,8 @@ def test_deployment_is_whole_soon_after_the_last_room(running: ControllerFixture
     assert max(late) <= LATE_SECONDS, late
     assert min(late) >= -1, f"more than {AT_ONCE} in {WINDOW_SECONDS} s: {late}"  # times are in whole seconds
     [controller] = running.installation.controllers
-    assert controller.total("podgate_controllers_woken_total", 'service="paced"', 'result="created"') >= 2
+    woken = ("podgate_controllers_woken_total", 'service="paced"', 'result="created"')
+    running.plane.wait(lambda: controller.total(*woken) >= 2, "both wakes to be counted, a moment after their Pods")
 
 
 def test_every_kind_is_woken_when_the_policy_makes_room(running: ControllerFixture, started: float) -> None:
