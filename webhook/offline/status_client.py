@@ -52,12 +52,15 @@ def shown(server: str) -> str:
     return masked(server.rstrip("/"))
 
 
-def get(server: str, path: str, remedy: str = _PLAIN_PORT) -> bytes:
-    """Return the body at a path of a port at a URL; UserError if it cannot be read, with the `remedy` for its port."""
+def get(server: str, path: str, remedy: str = _PLAIN_PORT, option: str = "--server") -> bytes:
+    """Return the body at a path of a port at a URL.
+
+    UserError: it cannot be read, with the `remedy` for its port; `option` is where the URL was given.
+    """
     url = server.rstrip("/") + path
     name = masked(url)
     if not url.startswith(("http://", "https://")):
-        raise UserError(f"--server: {name!r} is no URL", f"write one such as {DEFAULT_SERVER}")
+        raise UserError(f"{option}: {name!r} is no URL", f"write one such as {DEFAULT_SERVER}")
     opener = build_opener(ProxyHandler({}))  # a proxy would connect to its own loopback
     try:
         with opener.open(url, timeout=_TIMEOUT_SECONDS) as answer:

@@ -2,7 +2,7 @@
 
 import webhook.adapters.kubernetes.library  # noqa: F401  first: it bounds what the others import
 from webhook.adapters.kubernetes.api.client import connect
-from webhook.adapters.kubernetes.api.server_pods import ClusterDecisionPort
+from webhook.adapters.kubernetes.api.server_pods import ClusterDecisionPort, PodPorts
 from webhook.adapters.kubernetes.api.timing import ApiTiming
 from webhook.adapters.kubernetes.cluster_keys import ClusterKeys
 from webhook.adapters.kubernetes.cluster_objects import ClusterObjects
@@ -50,6 +50,7 @@ __all__ = [
     "OwnUser",
     "PodGates",
     "PodPlaceEvents",
+    "PodPorts",
     "ServerLeaseTiming",
     "ServerLeases",
     "ServiceStatuses",

@@ -1,4 +1,6 @@
-"""Decision port of the ready Pods of `podgate serve`, through the API server's port-forward."""
+"""Decision ports of ready Pods of Podgate, through the API server's port-forward."""
+
+from collections.abc import Sequence
 
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
@@ -11,9 +13,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.errors import UserError
 from webhook.support.input_files import LARGEST_BYTES
 
-PORT = 8082
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_SERVERS = ("labelSelector", "app.kubernetes.io/name=podgate")
 _SECONDS = 10.0
 _OK, _BAD_REQUEST = 200, 400
 
@@ -22,46 +22,58 @@ class _Pods(Struct, frozen=True):
     items: tuple[Pod, ...] | None = None
 
 
-class ClusterDecisionPort:
-    """The decision port of a ready Pod, with the client's permissions. The first that answers is asked again."""
+class PodPorts:
+    """A port of the ready Pods with one value of `app.kubernetes.io/name`, with the client's permissions."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, app: str, port: int) -> None:
         self._client = client
-        self._pod = ""
-        self.name = f"a server Pod in {NAMESPACE} through {client.configuration.host}"
+        self._selector = ("labelSelector", f"app.kubernetes.io/name={app}")
+        self._port = port
+        self.where = f"{NAMESPACE} through {client.configuration.host}"
 
-    async def get(self, path: str) -> bytes:
-        """Return the body at a path; UserError if no Pod answers, or none is ready."""
-        if self._pod:
-            return await self._get(self._pod, path)
-        errors = []
-        for pod in await self._ready():
-            try:
-                body = await self._get(pod, path)
-            except UserError as error:
-                errors.append(str(error))
-            else:
-                self._pod = pod
-                return body
-        raise UserError(f"{self.name}: {'; '.join(errors) or 'no Pod is ready'}")
-
-    async def _ready(self) -> list[str]:
+    async def ready(self) -> Sequence[str]:
+        """Return the names of the ready Pods; UserError if they cannot be listed."""
         try:
-            found = decoded(await answer(self._client, "GET", _PODS, _SECONDS, (_SERVERS,)), _Pods)
+            found = decoded(await answer(self._client, "GET", _PODS, _SECONDS, (self._selector,)), _Pods)
         except ApiError as error:
-            raise UserError(f"{self.name}: {error.describe(f'list pods in {NAMESPACE}')}") from None
+            raise UserError(f"{self.where}: {error.describe(f'list pods in {NAMESPACE}')}") from None
         return [pod.metadata.name for pod in found.items or () if _is_ready(pod)]
 
-    async def _get(self, pod: str, path: str) -> bytes:
-        name = f"pod {NAMESPACE}/{pod}, port {PORT}"
+    async def get(self, pod: str, path: str) -> bytes:
+        """Return the body at a path of a Pod's port; UserError if it does not answer."""
+        port, name = self._port, f"pod {NAMESPACE}/{pod}, port {self._port}"
         try:
-            status, body = await forwarded_get(self._client, f"{_PODS}/{pod}", PORT, path, _SECONDS, LARGEST_BYTES)
+            status, body = await forwarded_get(self._client, f"{_PODS}/{pod}", port, path, _SECONDS, LARGEST_BYTES)
         except ApiError as error:
             raise UserError(f"{name}: {error.describe(f'create pods/portforward in {NAMESPACE}')}") from None
         if status != _OK:
             said = body.decode(errors="replace").strip() if status == _BAD_REQUEST else ""
             raise UserError(f"{name}: HTTP {status}" + (f": {said}" if said else ""))
         return body
+
+
+class ClusterDecisionPort:
+    """The decision port of a ready Pod of `podgate serve`. The first that answers is asked again."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._ports = PodPorts(client, "podgate", 8082)
+        self._pod = ""
+        self.name = f"a server Pod in {self._ports.where}"
+
+    async def get(self, path: str) -> bytes:
+        """Return the body at a path; UserError if no Pod answers, or none is ready."""
+        if self._pod:
+            return await self._ports.get(self._pod, path)
+        errors = []
+        for pod in await self._ports.ready():
+            try:
+                body = await self._ports.get(pod, path)
+            except UserError as error:
+                errors.append(str(error))
+            else:
+                self._pod = pod
+                return body
+        raise UserError(f"{self.name}: {'; '.join(errors) or 'no Pod is ready'}")
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -1,0 +1,89 @@
+"""Discovery of the decision ports of extenders: by URL, all ready Pods by the kubeconfig, or on this machine."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from webhook.errors import UserError
+from webhook.offline import status_client
+
+DEFAULT_URL = "http://127.0.0.1:8083"
+_APP, _PORT = "podgate-extender", 8083
+_URL_REMEDY = "give --extender the decision port (--decision-listen) of podgate extender"
+
+Get = Callable[[str], Awaitable[bytes]]
+"""Returns the body at a path of a decision port; UserError if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderPorts:
+    """Decision ports by the names of their extenders, and why others cannot be read, the reason by name."""
+
+    ports: Mapping[str, Get]
+    unread: dict[str, str] = field(default_factory=dict)
+
+    async def read(self, path: str) -> dict[str, bytes]:
+        """Return the body at a path of each that answers; UserError if none does."""
+        answers = await asyncio.gather(*(get(path) for get in self.ports.values()), return_exceptions=True)
+        found: dict[str, bytes] = {}
+        for name, answer in zip(self.ports, answers, strict=True):
+            if isinstance(answer, bytes):
+                found[name] = answer
+            elif isinstance(answer, UserError):
+                self.unread[name] = str(answer)
+            else:
+                raise answer
+        if not found:
+            raise no_extender(list(self.unread.values()))
+        return found
+
+
+def no_extender(tried: Sequence[str]) -> UserError:
+    """Return the error that no extender answers, with the error of each place."""
+    listed = "".join(f"\n  {reason}" for reason in tried)
+    return UserError("no extender answers", f"start one with `podgate extender`, or {_URL_REMEDY}; tried:{listed}")
+
+
+@asynccontextmanager
+async def open_extenders(url: str | None, kubeconfig: Path) -> AsyncIterator[ExtenderPorts]:
+    """Yield the extender at the URL, or all ready extender Pods, or else that of this machine, which may not answer."""
+    if url is not None:
+        yield ExtenderPorts({status_client.shown(url): _at(url)})
+        return
+    tried: dict[str, str] = {}
+    async with AsyncExitStack() as stack:
+        in_cluster = await _in_cluster(kubeconfig, stack, tried)
+        yield ExtenderPorts(in_cluster or {DEFAULT_URL: _at(DEFAULT_URL)}, tried)
+
+
+def _at(url: str) -> Get:
+    async def get(path: str) -> bytes:
+        return await asyncio.to_thread(status_client.get, url, path, _URL_REMEDY, "--extender")
+
+    return get
+
+
+async def _in_cluster(kubeconfig: Path, stack: AsyncExitStack, tried: dict[str, str]) -> dict[str, Get]:
+    if not _is_there(kubeconfig):
+        tried["kubeconfig"] = f"{kubeconfig}: there is no kubeconfig"
+        return {}
+    from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
+
+    try:
+        client = await kubernetes.connect(kubeconfig)
+        stack.push_async_callback(client.close)
+        pods = kubernetes.PodPorts(client, _APP, _PORT)
+        found = await pods.ready()
+    except UserError as error:
+        tried["cluster"] = str(error)
+        return {}
+    if not found:
+        tried["cluster"] = f"{pods.where}: no Pod with app.kubernetes.io/name={_APP} is ready"
+    return {pod: partial(pods.get, pod) for pod in found}
+
+
+def _is_there(kubeconfig: Path) -> bool:
+    return kubeconfig.exists()
