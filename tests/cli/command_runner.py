@@ -34,6 +34,13 @@ class Done:
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
+    def document(self) -> Json:
+        """Return the JSON document that is all its output; assert that the command succeeded."""
+        assert self.code == 0, self.err
+        found: Json = json.loads(self.out)
+        return found
+
+    @property
     def error(self) -> str:
         """Return the only error line; assert that there is exactly one."""
         (line,) = self.err.splitlines()

@@ -1,7 +1,7 @@
 """Command line `podgate`: a group of lazily loaded commands, and its errors: one line with a remedy.
 
-A command is a module of its name here or in `offline`; a group of commands is a package with a module for each. To
-add one, write the module and list it in `_COMMANDS`.
+A command is a module of its name here, in `offline` or in `scheduling`; a group of commands is a package with a module
+for each. To add one, write the module and list it in `_COMMANDS`.
 """
 
 import os
@@ -20,6 +20,7 @@ _COMMANDS = {
     "serve": ("webhook.cli.serve:serve", "run the admission server"),
     "controller": ("webhook.cli.controller:controller", "reconcile counters with the Pods in the cluster"),
     "extender": ("webhook.cli.extender:extender", "answer kube-scheduler: which nodes are too hot, and which are best"),
+    "scheduler": ("webhook.cli.scheduling.scheduler:scheduler", "print the configuration of a second kube-scheduler"),
     "review": ("webhook.cli.offline.review:review", "show what would happen to the Pods of manifests"),
     "replay": ("webhook.cli.offline.replay:replay", "replay a sequence of events against a policy, in virtual time"),
     "test": ("webhook.cli.offline.test:test", "run the tests of policies: objects and sequences, and what is expected"),
