@@ -33,6 +33,15 @@ class LoadReports:
     on_over: Callable[[str], None]
 
 
+@dataclass(slots=True)
+class _Source:
+    """An open source, its trouble, and its reading under way."""
+
+    loads: NodeLoads
+    trouble: Condition[str]
+    reading: asyncio.Task[None] | None = None
+
+
 class LoadRefresher:
     """Keeps a load table current."""
 
@@ -50,10 +59,10 @@ class LoadRefresher:
         self._now_seconds = now_seconds
         self._reports = reports
         self._nodes: Nodes | None = None
-        self._sources: list[tuple[NodeLoads, Condition[str]]] = []
+        self._sources: list[_Source] = []
 
     async def run(self) -> None:
-        """Refresh until cancelled."""
+        """Refresh until cancelled. A source that does not answer delays neither the others nor the rows."""
         loop, due_seconds = asyncio.get_running_loop(), 0.0
         try:
             while True:
@@ -64,7 +73,12 @@ class LoadRefresher:
                     due_seconds = 0.0
                 if loop.time() >= due_seconds and nodes is not None:
                     due_seconds = loop.time() + nodes.refresh.us / _US
-                    await asyncio.gather(*(self._measure(source, trouble) for source, trouble in self._sources))
+                    for source in self._sources:
+                        if source.reading is None or source.reading.done():
+                            source.reading = asyncio.create_task(self._measure(source))
+                readings = [source.reading for source in self._sources if source.reading is not None]
+                if readings:
+                    await asyncio.wait(readings, timeout=_SETTLE_SECONDS)
                 self._table.settle()
                 await asyncio.sleep(_SETTLE_SECONDS)
         finally:
@@ -75,32 +89,37 @@ class LoadRefresher:
         named = [] if nodes is None else names_of(nodes.sources)
         opened = [(name, self._open_source(name, source, nodes)) for name, source in named if nodes is not None]
         self._sources = [
-            (source, Condition(self._reports.on_trouble, self._reports.on_over))
-            for _, source in opened
-            if source is not None
+            _Source(loads, Condition(self._reports.on_trouble, self._reports.on_over))
+            for _, loads in opened
+            if loads is not None
         ]
         self._nodes = nodes
         self._table.configure(nodes, [name for name, _ in opened])
 
-    async def _measure(self, source: NodeLoads, trouble: Condition[str]) -> None:
-        started_seconds = perf_counter()
+    async def _measure(self, source: _Source) -> None:
+        started_seconds, name, trouble = perf_counter(), source.loads.name, source.trouble
         try:
-            loads = await source.measure(self._now_seconds())
-        except LoadSourceError as error:
-            self._reports.on_failed(source.name)
-            trouble.enter(str(error))
+            loads = await source.loads.measure(self._now_seconds())
+            unknown = self._table.measured(name, loads)
+        except Exception as error:  # noqa: BLE001  a defect in reading one source must not end the others
+            self._reports.on_failed(name)
+            trouble.enter(str(error) if isinstance(error, LoadSourceError) else repr(error))
             return
-        unknown = self._table.measured(source.name, loads)
-        self._reports.on_measured(source.name, perf_counter() - started_seconds)
+        self._reports.on_measured(name, perf_counter() - started_seconds)
         if loads and unknown == len(loads):
-            name = next(iter(loads))
-            trouble.enter(f"{source.name}: none of its {unknown} nodes is one of this cluster's, such as {name!r}")
+            trouble.enter(
+                f"{name}: none of its {unknown} nodes is one of this cluster's, such as {next(iter(loads))!r}"
+            )
         else:
             trouble.leave()
 
     async def _close(self) -> None:
-        await asyncio.gather(*(source.close() for source, _ in self._sources))
-        self._sources = []
+        sources, self._sources, self._nodes = self._sources, [], None
+        readings = [source.reading for source in sources if source.reading is not None]
+        for reading in readings:
+            reading.cancel()
+        await asyncio.gather(*readings, return_exceptions=True)
+        await asyncio.gather(*(source.loads.close() for source in sources))
 
 
 def names_of(sources: Sequence[LoadSource]) -> list[tuple[str, LoadSource]]:

@@ -9,7 +9,7 @@ from webhook.core.policy_spec.nodes import Nodes
 from webhook.core.policy_spec.scheduling import Estimate
 from webhook.core.scheduling.assumed_load import AssumedLoad
 from webhook.core.scheduling.filters import REQUESTS
-from webhook.core.scheduling.node_load import Decay, NodeLoad, freshest, frozen
+from webhook.core.scheduling.node_load import Decay, NodeLoad, freshest, frozen, hotter
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.pod_load import NO_LOAD, expected_load
 from webhook.extender.node_index import NodeIndex
@@ -49,10 +49,21 @@ class LoadTable:
 
     def measured(self, source: str, loads: Mapping[str, NodeLoad]) -> int:
         """Take over what a source measured; return how many of its names belong to no Node."""
-        known = {name: load for alias, load in loads.items() if (name := self.index.name_of(alias)) is not None}
+        now_seconds, unknown = self._now_seconds(), 0
+        known: dict[str, NodeLoad] = {}
+        for alias, load in loads.items():
+            name = self.index.name_of(alias)
+            if name is None:
+                unknown += 1
+                continue
+            before = known.get(name)
+            found = load if before is None else hotter(before, load)
+            # A time in the future, by a clock that is wrong, would keep old data fresh.
+            is_ahead = found.measured_at_seconds > now_seconds
+            known[name] = replace(found, measured_at_seconds=now_seconds) if is_ahead else found
         if source in self._reports:
             self._reports[source] = frozen(self._reports[source], known)
-        return len(loads) - len(known)
+        return unknown
 
     def settle(self) -> None:
         """Compute all rows as of now."""

@@ -50,18 +50,26 @@ class MetricsApiLoads:
         body = await self._get()
         try:
             found = msgspec.json.decode(body, type=_NodeMetricsList).items or []
-            self._loads = {one.metadata.name: self._averaged(one) for one in found}
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise LoadSourceError(f"{self.name}: not understood: {error}") from error
+        self._loads = {one.metadata.name: load for one in found if (load := self._averaged(one)) is not None}
+        if not self._loads:
+            raise LoadSourceError(f"{self.name}: no node's cpu and memory in its {len(found)} items")
         return self._loads
 
     async def close(self) -> None:
         """Do nothing: the client is the caller's."""
 
-    def _averaged(self, found: _NodeMetrics) -> NodeLoad:
-        name, at_seconds = found.metadata.name, microseconds(found.timestamp) / _US
-        cpu = pod_requests.nano(found.usage.cpu) / _MILLI
-        memory = pod_requests.nano(found.usage.memory) / pod_requests.NANO
+    def _averaged(self, found: _NodeMetrics) -> NodeLoad | None:
+        """Return the load of one node, None if its amounts are no measurement."""
+        try:
+            name, at_seconds = found.metadata.name, microseconds(found.timestamp) / _US
+            cpu = pod_requests.nano(found.usage.cpu) / _MILLI
+            memory = pod_requests.nano(found.usage.memory) / pod_requests.NANO
+        except (ValueError, OverflowError):
+            return None
+        if cpu < 0 or memory < 0:  # what an adapter makes of NaN
+            return None
         before = self._loads.get(name)
         if before is None or before.cpu_millis is None or before.memory_bytes is None:
             return NodeLoad(self.name, at_seconds, cpu, memory)

@@ -5,6 +5,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 
 class LoadSample(NamedTuple):
@@ -51,6 +52,16 @@ def decayed_average(samples: Iterable[LoadSample], now_seconds: float, decay: De
         total += weight * value
         weights += weight
     return total / weights if weights else None
+
+
+def hotter(one: NodeLoad, other: NodeLoad) -> NodeLoad:
+    """Return the larger values of two loads that a source has of one node: a hot node must not look cool."""
+    first, second = astuple(one)[2:], astuple(other)[2:]
+    return NodeLoad(
+        one.source,
+        max(one.measured_at_seconds, other.measured_at_seconds),
+        *(a if b is None or (a is not None and a >= b) else b for a, b in zip(first, second, strict=True)),
+    )
 
 
 def frozen(before: Mapping[str, NodeLoad], found: Mapping[str, NodeLoad]) -> dict[str, NodeLoad]:

@@ -1,0 +1,214 @@
+"""Load of nodes from the HTTP API of a Prometheus with every possible fault, from a real HTTP server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from msgspec.structs import replace
+
+from webhook.adapters.node_loads import PrometheusLoads, prometheus, prometheus_api
+from webhook.core.policy_spec.nodes import LoadSource, NodeQueries, Nodes, PrometheusSource
+from webhook.errors import LoadSourceError
+
+NOW = 1_000_000.0
+CPU, MEMORY, TIME = "cpu", "memory", "timestamp"
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Series = tuple[Mapping[str, str], str]
+"""Labels and value."""
+
+
+class Handler:
+    """Answers all queries with `answer`; by default with `series`, by a word in the query."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, list[Series]] = {
+            CPU: [({"node": "a"}, "2")],
+            MEMORY: [({"node": "a"}, "1024")],
+            TIME: [({"node": "a"}, f"{NOW}")],
+        }
+        self.answer: Answer = self.of_series
+        self.authorization = ""
+
+    async def of_series(self, request: web.Request) -> web.StreamResponse:
+        self.authorization = request.headers.get("Authorization", "")
+        query = str((await request.post())["query"])
+        word = next(word for word in (TIME, MEMORY, CPU) if word in query)
+        key, value = ("values", list) if request.path.endswith("_range") else ("value", tuple)
+        found = []
+        for labels, text in self.series[word]:
+            sample = [NOW, text]
+            found.append({"metric": labels, key: [sample] if value is list else sample})
+        return web.json_response({"status": "success", "data": {"resultType": "vector", "result": found}})
+
+
+def text(body: str | bytes, status: int = 200) -> Answer:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, status=status, content_type="application/json")
+
+    return answer
+
+
+async def hang(_: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b" " * 65_536)
+
+
+async def dripping(request: web.Request) -> web.StreamResponse:
+    """Send a byte now and then: no read times out."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b" ")
+        await asyncio.sleep(0.01)
+
+
+async def cut_off(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": "100000"})
+    await response.prepare(request)
+    await response.write(b'{"status":"success"')
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def to_a_login_page(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPFound("/login")
+
+
+@asynccontextmanager
+async def prometheus_with(handler: Handler, **source: Any) -> AsyncIterator[PrometheusLoads]:
+    """Yield a source that asks for cpu and memory with two words and nothing else."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await handler.answer(request)
+
+    application = web.Application()
+    application.router.add_route("*", "/api/v1/{path}", handle)
+    application.router.add_get("/login", text("<html>Sign in</html>"))
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    of = PrometheusSource(url=f"http://127.0.0.1:{port}", queries=NodeQueries(cpu=CPU, memory=MEMORY), **source)
+    loads = PrometheusLoads("prometheus", of, Nodes(sources=(LoadSource(prometheus=of),)))
+    # No pressure: it would be three more queries of NodeExporter's profile.
+    loads._queries = loads._queries._replace(cpu_pressure="", memory_pressure="", io_pressure="")
+    try:
+        yield loads
+    finally:
+        await loads.close()
+        await runner.cleanup()
+
+
+async def test_measures_cpu_and_memory_of_each_node() -> None:
+    async with prometheus_with(Handler()) as loads:
+        found = await loads.measure(NOW)
+    assert list(found) == ["a"]
+    assert (found["a"].cpu_millis, found["a"].memory_bytes, found["a"].measured_at_seconds) == (2000, 1024, NOW)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (hang, "no answer within 0.5 s"),
+        (dripping, "no answer within 0.5 s"),
+        (endless, "more than 1 MiB"),
+        (cut_off, "/api/v1/query"),
+        (to_a_login_page, "not an answer of Prometheus"),
+        (text("<html>Bad Gateway</html>", 502), "HTTP 502, and not an answer of Prometheus"),
+        (text('{"status":"success","data":{"result":[]}}', 500), "HTTP 500"),
+        (text('{"status":"error","error":"query timed out"}', 503), "query timed out"),
+        (text('{"status":"error","error":"query timed out"}'), "query timed out"),
+        (text('{"status":"success","data":{"result":['), "not an answer"),
+        (text(b"\xff\xfe\x00"), "not an answer"),
+        (text("null"), "not an answer"),
+        (text('{"status":"success","data":null}'), "not an answer"),
+        (text('{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}'), "not an answer"),
+        (text('{"status":"success","data":{"result":[]}}'), "cpu of 0 nodes, memory of 0, sample times of 0"),
+        (text("[" * 100_000), "not an answer"),
+    ],
+)
+async def test_wrong_answer_is_an_error_within_the_timeout(
+    answer: Answer, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prometheus, "_TIMEOUT_SECONDS", 0.5 if answer in {hang, dripping} else 30.0)
+    monkeypatch.setattr(prometheus_api, "_BODY_BYTES_MAX", 1 << 20)
+    handler = Handler()
+    handler.answer = answer
+    async with prometheus_with(handler) as loads:
+        with pytest.raises(LoadSourceError, match=reason):
+            await loads.measure(NOW)
+        handler.answer = handler.of_series
+        monkeypatch.setattr(prometheus, "_TIMEOUT_SECONDS", 30.0)
+        assert list(await loads.measure(NOW)) == ["a"], "the next reading is not affected"
+
+
+async def test_server_that_is_gone_is_an_error() -> None:
+    async with prometheus_with(Handler()) as loads:
+        loads._api._source = replace(loads._api._source, url="http://127.0.0.1:1")
+        with pytest.raises(LoadSourceError, match=r"127\.0\.0\.1:1"):
+            await loads.measure(NOW)
+
+
+async def test_answer_about_many_nodes_is_read_to_its_end() -> None:
+    handler = Handler()
+    names = [f"node-{number:05}" for number in range(5000)]
+    handler.series = {word: [({"node": name}, "3") for name in names] for word in (CPU, MEMORY, TIME)}
+    async with prometheus_with(handler) as loads:
+        assert (await loads.measure(NOW)).keys() == set(names)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "many", "", "0x10", "1e999"])
+@pytest.mark.parametrize("word", [CPU, MEMORY, TIME])
+async def test_node_without_a_usable_value_is_left_out_so_that_its_last_load_or_the_next_source_is_used(
+    word: str, value: str
+) -> None:
+    handler = Handler()
+    for series in handler.series.values():
+        series.append(({"node": "lying"}, "7"))
+    handler.series[word][1] = {"node": "lying"}, value
+    async with prometheus_with(handler) as loads:
+        assert list(await loads.measure(NOW)) == ["a"]
+
+
+async def test_largest_of_several_series_for_one_node_counts() -> None:
+    handler = Handler()
+    for order in (("8", "1"), ("1", "8")):
+        handler.series[CPU] = [
+            ({"node": "a", "instance": f"{number}:9100"}, cores) for number, cores in enumerate(order)
+        ]
+        async with prometheus_with(handler) as loads:
+            assert (await loads.measure(NOW))["a"].cpu_millis == 8000
+
+
+async def test_node_is_named_by_its_label_else_by_the_instance_without_its_port() -> None:
+    handler = Handler()
+    names = [{"node": "a", "instance": "10.0.0.1:9100"}, {"instance": "10.0.0.2:9100"}, {"instance": "[fd00::1]:9100"}]
+    handler.series = {word: [(labels, "3") for labels in [*names, {}]] for word in (CPU, MEMORY, TIME)}
+    async with prometheus_with(handler) as loads:
+        assert (await loads.measure(NOW)).keys() == {"a", "10.0.0.2", "fd00::1"}
+
+
+async def test_token_is_read_for_each_query_and_one_that_cannot_be_sent_is_an_error(tmp_path: Path) -> None:
+    token, handler = tmp_path / "token", Handler()
+    async with prometheus_with(handler, token_file=str(token)) as loads:
+        for bad in (None, b"two\nlines", b"\xff"):
+            if bad is not None:
+                token.write_bytes(bad)
+            with pytest.raises(LoadSourceError, match="tokenFile"):
+                await loads.measure(NOW)
+        token.write_text("good\n")
+        await loads.measure(NOW)
+    assert handler.authorization == "Bearer good"

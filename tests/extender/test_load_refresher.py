@@ -1,0 +1,188 @@
+"""Refreshes with sources that hang, fail and lie: the others are read, and the rows stay current."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.document import Purpose
+from webhook.core.document import load as load_policy
+from webhook.core.policy_spec.nodes import LoadSource, Nodes
+from webhook.core.policy_spec.scheduling import Estimate
+from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
+from webhook.errors import LoadSourceError
+from webhook.extender import load_refresher
+from webhook.extender.load_refresher import LoadRefresher, LoadReports
+from webhook.extender.load_table import LoadTable
+
+START = 1_000_000.0
+GIB = float(1 << 30)
+POLICY = b"""\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+nodes:
+  refresh: 10ms
+  staleAfter: 90s
+  sources: [{prometheus: {url: "https://prometheus:9090"}}, {metricsAPI: {}}, {requests: {}}]
+services: [{name: web, match: {namespaces: [shop]}}]
+"""
+
+
+@dataclass
+class FakeSource:
+    """Returns `loads`, raises them, or hangs if they are None."""
+
+    name: str
+    loads: Mapping[str, NodeLoad] | Exception | None = None
+    readings: int = 0
+    is_closed: bool = False
+
+    async def measure(self, now_seconds: float) -> Mapping[str, NodeLoad]:
+        del now_seconds
+        self.readings += 1
+        if self.loads is None:
+            await asyncio.Event().wait()
+        if isinstance(self.loads, Exception):
+            raise self.loads
+        assert self.loads is not None
+        return self.loads
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class Refreshed:
+    """A refresher at work with its table, and what it reported."""
+
+    def __init__(self, sources: dict[str, FakeSource]) -> None:
+        self.sources = sources
+        self.now_seconds = START
+        self.failed: list[str] = []
+        self.troubles: list[str] = []
+        self.table = LoadTable(lambda _: Estimate(), lambda: self.now_seconds)
+        known = (
+            KnownNode(SchedulableNode(name, 8000.0, 32 * GIB), (address,))
+            for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.2"))
+        )
+        self.table.index.nodes_listed(known)
+        policy = CompiledPolicy(load_policy(POLICY, Purpose.SCHEDULE).policy)
+        reports = LoadReports(lambda *_: None, self.failed.append, self.troubles.append, lambda _: None)
+        self._refresher = LoadRefresher(self.table, lambda: policy, self._open, lambda: self.now_seconds, reports)
+        self.task = asyncio.create_task(self._refresher.run())
+
+    def _open(self, name: str, source: LoadSource, _: Nodes) -> FakeSource | None:
+        return None if source.requests is not None else self.sources[name]
+
+    def restart(self) -> None:
+        """Start it again, as the supervisor does after a defect."""
+        self.task = asyncio.create_task(self._refresher.run())
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait for a condition while the refresher runs."""
+        while not condition():
+            assert not self.task.done()
+            await asyncio.sleep(0.002)
+
+    async def until_from(self, node: str, source: str) -> None:
+        """Wait until the load of a node is from a source."""
+        await self.until(lambda: node in self.table.rows and self.source_of(node) == source)
+
+    def source_of(self, node: str) -> str:
+        load = self.table.rows[node].load
+        return "" if load is None else load.source
+
+
+def load(source: str, cpu_millis: float, at_seconds: float = START) -> NodeLoad:
+    return NodeLoad(source, at_seconds, cpu_millis, GIB)
+
+
+@asynccontextmanager
+async def refreshing(
+    monkeypatch: pytest.MonkeyPatch, **loads: Mapping[str, NodeLoad] | Exception | None
+) -> AsyncIterator[Refreshed]:
+    """Refresh the load of the nodes a and b with these loads of `prometheus` and `metricsAPI`."""
+    monkeypatch.setattr(load_refresher, "_SETTLE_SECONDS", 0.005)
+    state = Refreshed({name: FakeSource(name, loads.get(name, {})) for name in ("prometheus", "metricsAPI")})
+    async with asyncio.timeout(60):
+        yield state
+    state.task.cancel()
+    await asyncio.gather(state.task, return_exceptions=True)
+    assert all(source.is_closed for source in state.sources.values())
+
+
+async def test_source_that_hangs_delays_neither_the_next_one_nor_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = {"a": load("metricsAPI", 7000)}
+    async with refreshing(monkeypatch, prometheus=None, metricsAPI=measured) as state:
+        await state.until_from("a", "metricsAPI")
+        assert state.source_of("b") == "requests", "per node"
+        seen = state.sources["metricsAPI"].readings
+        await state.until(lambda: state.sources["metricsAPI"].readings > seen + 3)
+        assert state.sources["prometheus"].readings == 1, "a reading under way is not started again"
+
+
+@pytest.mark.parametrize("error", [LoadSourceError("prometheus: gone"), ValueError("a defect")])
+async def test_source_that_fails_is_counted_and_the_next_one_takes_over_once_its_last_load_is_stale(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = {"a": load("prometheus", 7000), "b": load("prometheus", 1000)}
+    async with refreshing(
+        monkeypatch, prometheus=measured, metricsAPI={"a": load("metricsAPI", 6500, START + 95)}
+    ) as state:
+        await state.until_from("a", "prometheus")
+        state.sources["prometheus"].loads = error
+        await state.until(lambda: state.failed.count("prometheus") > 2)
+        assert state.source_of("a") == "prometheus", "the last load is fresh"
+        state.now_seconds = START + 95
+        await state.until_from("a", "metricsAPI")
+        assert state.source_of("b") == "requests", "per node"
+        state.sources["prometheus"].loads = {
+            "a": load("prometheus", 7100, START + 96),
+            "b": load("prometheus", 7, START + 96),
+        }
+        await state.until_from("a", "prometheus")
+        assert state.source_of("b") == "prometheus"
+        assert len(state.troubles) == 1, "told once"
+
+
+async def test_names_of_no_node_are_left_out_and_a_source_of_nothing_else_is_in_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with refreshing(monkeypatch, prometheus={"stranger": load("prometheus", 1)}) as state:
+        await state.until(lambda: state.troubles)
+        assert "none of its 1 nodes is one of this cluster's, such as 'stranger'" in state.troubles[0]
+        assert state.table.rows.keys() == {"a", "b"}
+        state.sources["prometheus"].loads = {"stranger": load("prometheus", 1), "a": load("prometheus", 5)}
+        await state.until_from("a", "prometheus")
+
+
+async def test_node_with_two_names_has_the_larger_load_and_no_time_in_the_future(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for cpu in (7000, 1000):
+        loads = {"a": load("prometheus", cpu), "10.0.0.1": load("prometheus", 8000 - cpu, START + 1e9)}
+        async with refreshing(monkeypatch, prometheus=loads) as state:
+            await state.until_from("a", "prometheus")
+            found = state.table.rows["a"].load
+            assert found is not None
+            assert (found.cpu_millis, found.measured_at_seconds) == (7000, START)
+            state.sources["prometheus"].loads = LoadSourceError("gone")
+            state.now_seconds = START + 95
+            await state.until_from("a", "requests")
+
+
+async def test_restarted_refresher_reads_its_sources_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The supervisor restarts a loop that failed."""
+    async with refreshing(monkeypatch, prometheus={"a": load("prometheus", 1)}) as state:
+        await state.until_from("a", "prometheus")
+        with monkeypatch.context() as broken:
+            broken.setattr(state.table, "settle", lambda: 1 / 0)
+            await asyncio.wait([state.task])
+        with pytest.raises(ZeroDivisionError):
+            state.task.result()
+        seen = state.sources["prometheus"].readings
+        state.restart()
+        await state.until(lambda: state.sources["prometheus"].readings > seen)

@@ -1,0 +1,103 @@
+"""HTTP API of a Prometheus: queries with their answers, bounded in size."""
+
+import asyncio
+import ssl
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from msgspec import Struct, field
+
+from webhook.core.policy_spec.nodes import PrometheusSource
+from webhook.errors import LoadSourceError
+from webhook.support.http_timeout import socket_timeouts
+
+_BODY_BYTES_MAX = 16 << 20
+"""An answer about 5,000 nodes has 2 MB."""
+_CHUNK_BYTES = 64 << 10
+_IN_THREAD_BYTES = 32 << 10
+_ERROR_SHOWN = 200
+
+
+class Series(Struct):
+    """Labels, and pairs of seconds and text: `value` of an instant query, `values` of a range query."""
+
+    metric: dict[str, str]
+    value: tuple[float, str] | None = None
+    values: list[tuple[float, str]] = []
+
+
+class _Data(Struct):
+    result: list[Series] = []
+
+
+class _Answer(Struct):
+    status: str
+    data: _Data = field(default_factory=_Data)
+    error: str = ""
+
+
+class PrometheusApi:
+    """Client of one server, with its CA and token from files. Its caller bounds the time."""
+
+    def __init__(self, name: str, source: PrometheusSource) -> None:
+        self._name = name
+        self._source = source
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def ask(self, path: str, **parameters: str) -> list[Series]:
+        """Return the series of an answer. LoadSourceError: there is none."""
+        session = self._session = self._session or self._open()
+        url = f"{self._source.url.rstrip('/')}/api/v1/{path}"
+        try:
+            async with session.post(url, data=parameters, headers=self._headers()) as response:
+                body = await self._body(response)
+                status = response.status
+        except (aiohttp.ClientError, OSError) as error:
+            raise LoadSourceError(f"{self._name}: {url}: {str(error) or type(error).__name__}") from error
+        is_large = len(body) > _IN_THREAD_BYTES
+        answer = await asyncio.to_thread(self._read, body, status) if is_large else self._read(body, status)
+        if answer.status != "success" or status != HTTPStatus.OK:
+            raise LoadSourceError(f"{self._name}: {url}: {answer.error[:_ERROR_SHOWN] or f'HTTP {status}'}")
+        return answer.data.result
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        body = bytearray()
+        async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+            body += chunk
+            if len(body) > _BODY_BYTES_MAX:
+                raise LoadSourceError(f"{self._name}: {response.url.path}: more than {_BODY_BYTES_MAX >> 20} MiB")
+        return bytes(body)
+
+    def _read(self, body: bytes, status: int) -> _Answer:
+        try:
+            return msgspec.json.decode(body, type=_Answer)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            shown = f"HTTP {status}, and not an answer of Prometheus: {error}"
+            raise LoadSourceError(f"{self._name}: {self._source.url}: {shown}") from error
+
+    def _headers(self) -> dict[str, str]:
+        if self._source.token_file is None:
+            return {}
+        try:
+            token = Path(self._source.token_file).read_text(encoding="ascii").strip()
+        except (OSError, ValueError) as error:
+            raise LoadSourceError(f"{self._name}: tokenFile: {self._source.token_file}: {error}") from error
+        if not token.isprintable():
+            raise LoadSourceError(f"{self._name}: tokenFile: {self._source.token_file}: more than one line")
+        return {"Authorization": f"Bearer {token}"}
+
+    def _open(self) -> aiohttp.ClientSession:
+        context: Any = True
+        if self._source.ca_file is not None:
+            try:
+                context = ssl.create_default_context(cafile=self._source.ca_file)
+            except (OSError, ssl.SSLError) as error:
+                raise LoadSourceError(f"{self._name}: caFile: {self._source.ca_file}: {error}") from error
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), timeout=socket_timeouts())
