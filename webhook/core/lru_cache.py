@@ -21,10 +21,13 @@ class LruCache(Generic[_K, _V]):
             self._kept[key] = value
         return value
 
-    def keep(self, key: _K, value: _V) -> None:
-        if len(self._kept) >= self._entries_max and key not in self._kept:
+    def keep(self, key: _K, value: _V) -> bool:
+        """Add or replace an entry; return whether another one was evicted for it."""
+        evicts = len(self._kept) >= self._entries_max and key not in self._kept
+        if evicts:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = value
+        return evicts
 
     def __contains__(self, key: _K) -> bool:
         """Return whether `key` is cached, without marking it as used."""

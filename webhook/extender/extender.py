@@ -1,7 +1,8 @@
 """Extender: one call of kube-scheduler, from its request to its answer. It looks up, and never waits."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 from msgspec import json
@@ -11,10 +12,11 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Estimate, Numa
 from webhook.core.scheduling import extender_api as api
-from webhook.core.scheduling.filters import NodeRefusal
-from webhook.core.scheduling.node_selection import FilteredNodes, ServiceRules, filtered, prioritized
+from webhook.core.scheduling.attempts import filter_attempt, score_attempt
+from webhook.core.scheduling.node_selection import ServiceRules, filtered, prioritized
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.pod_load import expected_load
+from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.core.scheduling.topology import Nearness
 from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
 from webhook.extender.load_table import LoadTable
@@ -26,7 +28,12 @@ _NO_SCORES = b"[]"
 class SchedulingObserver(Protocol):
     """Observer of the extender's decisions."""
 
-    def nodes_filtered(self, pod: Pod, service: ServiceRules, found: FilteredNodes) -> None: ...
+    def filtered(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt) -> None: ...
+    def scored(self, pod: Pod, service: ServiceRules, attempt: ScoreAttempt) -> None: ...
+    def preempted(self, pod: Pod, service: ServiceRules, attempt: PreemptAttempt) -> None: ...
+    def bound(self, uid: str, node: str, at_seconds: float) -> None:
+        """Receive that the watch shows a Pod on a node, since then in seconds since the Unix epoch."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ class Extender:
         self._policy = policy
         self._observer = observer
         self._rules = PolicyRules.of(None)
-        self.table = LoadTable(self.estimate_of, now_seconds)
+        self._now_seconds = now_seconds
+        self.table = LoadTable(self.estimate_of, now_seconds, observer.bound)
         self.refused = UnschedulablePods()
 
     @property
@@ -82,7 +90,8 @@ class Extender:
         if service is None:
             return json.encode(api.FilterResult(asked))
         found = filtered(args.pod, asked, table.rows, service)
-        self._observer.nodes_filtered(args.pod, service, found)
+        attempt = filter_attempt(self._now(), len(asked), found, table.rows, service.rules)
+        self._observer.filtered(args.pod, service, attempt)
         if len(found.passed) == 1:  # the scheduler does not ask for the score of a single node
             self._assume(table, args.pod, service, found.passed[0])
         if not service.refuses:
@@ -100,8 +109,10 @@ class Extender:
         if service is None or not service.refuses or not table.index.is_complete:
             return _NO_SCORES
         scores = prioritized(args.pod, asked, table.rows, service, _near(table, args.pod, service))
-        if scores:
-            self._assume(table, args.pod, service, max(scores, key=lambda name: scores[name].score))
+        attempt = score_attempt(self._now(), scores, table.rows, service.rules)
+        self._observer.scored(args.pod, service, attempt)
+        if attempt.best:
+            self._assume(table, args.pod, service, attempt.best[0].node)
         return json.encode([api.HostPriority(name, one.score) for name, one in scores.items()])
 
     def preempt(self, body: bytes) -> bytes:
@@ -110,8 +121,12 @@ class Extender:
         victims, service = args.victims or {}, self._service_of(args.pod)
         if service is not None and service.refuses and table.index.is_complete:
             passed = filtered(args.pod, victims, table.rows, service).passed
+            self._observer.preempted(args.pod, service, PreemptAttempt(self._now(), len(victims), len(passed)))
             victims = {name: victims[name] for name in passed}
         return json.encode(api.PreemptionResult(victims))
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._now_seconds(), UTC)
 
     def _current(self) -> PolicyRules:
         policy = self._policy()
@@ -135,11 +150,3 @@ def _near(table: LoadTable, pod: Pod, service: ServiceRules) -> Callable[[NodeRo
         return lambda _: 0.0
     nearness = Nearness(near, table.index.hosts(pod.metadata.namespace, near))
     return lambda row: nearness.of(row.node.labels)
-
-
-def counted(refused: Iterable[NodeRefusal]) -> dict[str, int]:
-    """Return how many nodes each rule refused."""
-    counts: dict[str, int] = {}
-    for one in refused:
-        counts[one.rule] = counts.get(one.rule, 0) + 1
-    return counts

@@ -26,9 +26,14 @@ class LoadTable:
         self,
         estimates: Callable[[Pod], Estimate],
         now_seconds: Callable[[], float],
+        on_bound: Callable[[str, str, float], None],
     ) -> None:
-        """Create it. `estimates` returns the rules by which the load of a Pod is expected."""
+        """Create it. `estimates` returns the rules by which the load of a Pod is expected.
+
+        `on_bound` is called with the uid of a Pod that the watch shows on a node, the node, and since when.
+        """
         self._estimates = estimates
+        self._on_bound = on_bound
         self._now_seconds = now_seconds
         self._nodes: Nodes | None = None
         self._reports: dict[str, dict[str, NodeLoad]] = {}
@@ -108,6 +113,7 @@ class LoadTable:
         self._assumed.confirm(uid, node, load, since_seconds, estimate.settle.us / _US)
         self.numa.hosted(uid, pod, node, since_seconds)
         self._renew(node)
+        self._on_bound(uid, node, since_seconds)
 
     def _gone(self, uid: str) -> None:
         node = self._assumed.remove(uid)

@@ -25,7 +25,7 @@ class ExtenderSettings(ProcessSettings):
         read.address, "extender: /filter, /prioritize and /preempt, mutual TLS", "0.0.0.0:8444"
     )
     decision_listen: ListenAddress = setting(
-        read.address, "decision port, plain HTTP: the load of nodes", "127.0.0.1:8083"
+        read.address, "decision port, plain HTTP: the load of nodes, and records of Pods", "127.0.0.1:8083"
     )
     max_body_bytes: int = setting(read.positive, "maximum size of a request body", str(7 * MIB))
     max_connections: int = setting(read.positive, "maximum number of open connections", "128")

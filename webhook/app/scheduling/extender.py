@@ -28,7 +28,9 @@ from webhook.server.call_endpoint import CallEndpoint, CallLimits
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.connection_table import ConnectionLimits, ConnectionTable
 from webhook.server.plain.health import plain_handler
-from webhook.server.plain.node_loads import node_handler
+from webhook.server.plain.local_pages import local_handler
+from webhook.server.plain.node_loads import NODES, node_page
+from webhook.server.plain.scheduling_records import SCHEDULING, scheduling_page
 from webhook.server.routes import extender_routes
 from webhook.server.server import Server, ServerTimeouts
 from webhook.settings import ExtenderSettings, ListenAddress
@@ -87,7 +89,8 @@ class ExtenderProcess:
         plain = plain_handler(
             self._unready, {CONTENT_TYPE: SingleFlight(self._metrics).get}, SingleFlight(self._status).get
         )
-        self.server = Server(endpoint, self._guard, plain, node_handler(table), telemetry.observer, _TIMEOUTS)
+        pages = {NODES: node_page(table), SCHEDULING: scheduling_page(reports.records)}
+        self.server = Server(endpoint, self._guard, plain, local_handler(pages.get), telemetry.observer, _TIMEOUTS)
         self._loops = (
             *sources.loops,
             *self._tls.loops,

@@ -1,12 +1,13 @@
-"""Reports of the extender: refused nodes as metrics, and sources of load that do not answer as log lines."""
+"""Reports of the extender: its decisions as records and metrics, sources of load that do not answer as log lines."""
 
 from collections.abc import Callable
 
 from webhook.app.telemetry import Telemetry
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.scheduling.node_selection import FilteredNodes, ServiceRules
-from webhook.extender.extender import counted
+from webhook.core.scheduling.node_selection import ServiceRules
+from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.extender.load_refresher import LoadReports
+from webhook.extender.scheduling_records import SchedulingRecords
 from webhook.support.condition import Condition
 
 
@@ -17,10 +18,21 @@ class SchedulingReports:
         self._metrics = telemetry.metrics.scheduling
         self._said = telemetry.logs.said
         self._now_seconds = now_seconds
+        self.records = SchedulingRecords(self._metrics.record_evicted)
 
-    def nodes_filtered(self, pod: Pod, service: ServiceRules, found: FilteredNodes) -> None:  # noqa: ARG002  metrics name no Pods
-        for rule, count in counted(found.refused.values()).items():
-            self._metrics.refused(service.service, rule, count)
+    def filtered(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt) -> None:
+        for one in attempt.refused:
+            self._metrics.refused(service.service, one.rule, one.count)
+        self.records.filtered(pod, service, attempt)
+
+    def scored(self, pod: Pod, service: ServiceRules, attempt: ScoreAttempt) -> None:
+        self.records.scored(pod, service, attempt)
+
+    def preempted(self, pod: Pod, service: ServiceRules, attempt: PreemptAttempt) -> None:
+        self.records.preempted(pod, service, attempt)
+
+    def bound(self, uid: str, node: str, at_seconds: float) -> None:
+        self.records.bound(uid, node, at_seconds)
 
     def of_wakes(self) -> Condition[str]:
         """Return the condition that kube-scheduler cannot be woken."""

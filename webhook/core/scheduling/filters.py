@@ -53,6 +53,21 @@ def rule_names(rules: Scheduling) -> list[str]:
     return [*names, *numa_names, *(["unknown"] if rules.when_unknown is WhenUnknown.REFUSE else [])]
 
 
+def limit_of(rules: Scheduling, rule: str) -> float | None:
+    """Return the limit of a rule by its name; None for rules without one."""
+    stanza, _, name = rule.partition("_")
+    limits = {"hot": rules.hot, "pressure": rules.pressure}.get(stanza)
+    return None if limits is None else float(getattr(limits, name))
+
+
+def observed(row: NodeRow, rule: str) -> float | None:
+    """Return what a rule compares with its limit on a node; None if that is unknown, and for rules without a limit."""
+    stanza, _, name = rule.partition("_")
+    if stanza == "hot":
+        return _used(row, name)
+    return _pressure(row, name) if stanza == "pressure" else None
+
+
 def refusal(row: NodeRow, filters: tuple[Filter, ...]) -> NodeRefusal | None:
     """Return why a node is refused, by the first filter that refuses it; None if it passes."""
     for one in filters:
@@ -91,13 +106,17 @@ def _used(row: NodeRow, resource: str) -> float | None:
 
 def _pressed(resource: str, limit: float) -> Filter:
     refused = NodeRefusal(f"pressure_{resource}", f"node(s) above the {resource} pressure threshold {limit:g}")
-    field = f"{resource}_pressure"
 
     def check(row: NodeRow) -> NodeRefusal | None:
-        waited = None if row.load is None else getattr(row.load, field)
+        waited = _pressure(row, resource)
         return refused if waited is not None and waited > limit else None
 
     return check
+
+
+def _pressure(row: NodeRow, resource: str) -> float | None:
+    waited: float | None = None if row.load is None else getattr(row.load, f"{resource}_pressure")
+    return waited
 
 
 def _zones(pod: Pod, row: NodeRow) -> NodeRefusal | None:

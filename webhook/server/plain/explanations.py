@@ -12,7 +12,7 @@ from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.decisions.search import DecisionSearch
 from webhook.errors import NoPolicyError
 from webhook.server.http_messages import JSON, HttpResponse
-from webhook.server.plain.decisions import Page
+from webhook.server.plain.local_pages import Page, known_parameters
 
 EXPLAIN = "/api/v1/explain"
 _PARAMETERS = ("namespace", "name", "uid", "owner")
@@ -42,9 +42,7 @@ def explanation_page(search: DecisionSearch, policy: PolicyByHash, now_us: Calla
 
 
 def _asked(parameters: Mapping[str, str]) -> DecisionQuery:
-    for name in parameters:
-        if name not in _PARAMETERS:
-            raise ValueError(f"{name}: no such parameter: there are {', '.join(_PARAMETERS)}")
+    known_parameters(parameters, _PARAMETERS)
     given = {name: parameters.get(name, "") for name in _PARAMETERS}
     if not (given["uid"] or (given["namespace"] and (given["name"] or given["owner"]))):
         raise ValueError("name what to explain: a uid, or a namespace with a name or an owner")

@@ -1,5 +1,6 @@
 """Node page of the extender's decision port: the load of each node, its source and age, and what is assumed."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 
 import msgspec
@@ -9,8 +10,8 @@ from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.extender.load_table import LoadTable
-from webhook.server.http_messages import JSON, Handler, HttpRequest, HttpResponse, closing_response
-from webhook.server.plain.decisions import NOT_LOCAL, is_local_name
+from webhook.server.http_messages import JSON, HttpResponse
+from webhook.server.plain.local_pages import Page
 
 NODES = "/api/v1/nodes"
 _MILLI = NANO // 1000
@@ -42,17 +43,11 @@ class ShownNode(Struct, rename="camel"):
         )
 
 
-def node_handler(table: LoadTable) -> Handler:
-    """Return the handler."""
+def node_page(table: LoadTable) -> Page:
+    """Return the page."""
 
-    async def handle(request: HttpRequest) -> HttpResponse:
-        if not is_local_name(request.headers.get("Host", "")):
-            return closing_response(HTTPStatus.FORBIDDEN, NOT_LOCAL)
-        if request.path != NODES:
-            return closing_response(HTTPStatus.NOT_FOUND)
-        if request.method != "GET":
-            return closing_response(HTTPStatus.METHOD_NOT_ALLOWED, allow="GET")
+    async def show(_: Mapping[str, str]) -> HttpResponse:
         shown = [ShownNode.of(row) for _, row in sorted(table.rows.items())]
         return HttpResponse(HTTPStatus.OK, msgspec.json.encode({"nodes": shown}), JSON)
 
-    return handle
+    return show

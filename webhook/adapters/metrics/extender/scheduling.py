@@ -17,7 +17,8 @@ class SchedulingMetrics:
         self._refused = Totals(families.EXTENDER_REFUSED_NODES)
         self._errors = Totals(families.EXTENDER_SOURCE_ERRORS)
         self._wakes = Totals(families.EXTENDER_WAKES)
-        self.totals = (self._calls, self._refused, self._errors, self._wakes)
+        self._evicted = Totals(families.EXTENDER_RECORDS_EVICTED)
+        self.totals = (self._calls, self._refused, self._errors, self._wakes, self._evicted)
         self._durations: Mapping[str, Durations] = {}
         self._nodes: Callable[[], Mapping[str, int]] = dict
         self._read_seconds: Mapping[str, float] = {}
@@ -28,6 +29,7 @@ class SchedulingMetrics:
         self._nodes = nodes
         self._durations = {verb: Durations() for verb in VERBS}
         self._wakes.add(count=0)
+        self._evicted.add(count=0)
         for verb in VERBS:
             self._calls.add(verb, count=0)
 
@@ -41,6 +43,10 @@ class SchedulingMetrics:
     def woken(self) -> None:
         """Count a wake of kube-scheduler."""
         self._wakes.add()
+
+    def record_evicted(self) -> None:
+        """Count a scheduling record that was dropped for that of another Pod."""
+        self._evicted.add()
 
     def source_opened(self, source: str) -> None:
         self._errors.add(source, count=0)

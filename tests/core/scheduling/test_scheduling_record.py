@@ -1,0 +1,107 @@
+"""Scheduling records: figures of the attempts of a Pod, and one record from those of several replicas."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
+from webhook.core.kubernetes.quantity import Number
+from webhook.core.policy_spec import Mode
+from webhook.core.policy_spec.scheduling import Hot, Pressure, Scheduling, WhenUnknown
+from webhook.core.scheduling.attempts import filter_attempt, score_attempt
+from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.node_selection import ServiceRules, filtered, prioritized
+from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
+from webhook.core.scheduling.pod_load import PodLoad
+from webhook.core.scheduling.scheduling_record import (
+    FilterAttempt,
+    LoadOrigin,
+    RefusedNode,
+    SchedulingRecord,
+    ScoreAttempt,
+    merged,
+)
+
+NOW = datetime(2026, 11, 24, 4, tzinfo=UTC)
+POD = Pod(PodMetadata(name="p", uid="u"), PodSpec(containers=(Container(name="c"),)))
+RULES = Scheduling(
+    hot=Hot(cpu=Number(0.8), combined=Number(1.5)),
+    pressure=Pressure(memory=Number(0.1)),
+    when_unknown=WhenUnknown.REFUSE,
+)
+SIZE = 2.0**40
+ORIGIN = LoadOrigin("prometheus", 12.0)
+
+
+def row(cpu: float, memory: float, *, pressure: float = 0.0, assumed: float = 0.0) -> NodeRow:
+    load = NodeLoad("prometheus", NOW.timestamp() - 12, SIZE * cpu, SIZE * memory, memory_pressure=pressure)
+    return NodeRow(SchedulableNode("n", SIZE, SIZE), load, PodLoad(SIZE * assumed, 0))
+
+
+ROWS = {
+    "cool": row(0.25, 0.25),
+    "cooler": row(0.0, 0.25),
+    "hot": row(0.5, 0.25, assumed=0.5),
+    "full": row(0.75, 1.0),
+    "pressed": row(0.25, 0.25, pressure=0.5),
+    "unknown": NodeRow(SchedulableNode("unknown", SIZE, SIZE)),
+}
+
+
+def attempt(mode: Mode = Mode.ENFORCE) -> FilterAttempt:
+    found = filtered(POD, (*ROWS, "new"), ROWS, ServiceRules("web", mode, RULES))
+    return filter_attempt(NOW, 7, found, ROWS, RULES)
+
+
+def test_each_rule_has_its_count_and_the_figures_of_its_nodes() -> None:
+    found = attempt()
+    assert (found.asked, found.passed, found.only) == (7, 3, "")
+    assert {one.rule: (one.count, one.limit, one.nodes) for one in found.refused} == {
+        "hot_cpu": (1, 0.8, (RefusedNode("hot", 1.0, ORIGIN),)),
+        "hot_combined": (1, 1.5, (RefusedNode("full", 1.75, ORIGIN),)),
+        "pressure_memory": (1, 0.1, (RefusedNode("pressed", 0.5, ORIGIN),)),
+        "unknown": (1, None, (RefusedNode("unknown", None, LoadOrigin()),)),
+    }
+    assert found.refused[0].reason == "node(s) above the cpu hot threshold 0.8"
+
+
+def test_audit_passes_what_it_would_refuse() -> None:
+    assert (attempt(Mode.AUDIT).passed, attempt(Mode.AUDIT).refused) == (7, attempt().refused)
+
+
+def test_of_many_refused_nodes_three_have_figures() -> None:
+    rows = {f"n{number}": ROWS["hot"] for number in range(5)} | {"cool": ROWS["cool"]}
+    found = filter_attempt(NOW, 6, filtered(POD, rows, rows, ServiceRules("web", Mode.ENFORCE, RULES)), rows, RULES)
+    assert [(one.count, [node.node for node in one.nodes]) for one in found.refused] == [(5, ["n0", "n1", "n2"])]
+    assert found.only == "cool"
+
+
+def test_best_nodes_have_their_terms_and_the_weights() -> None:
+    rows = {name: ROWS[name] for name in ("hot", "cool", "full", "cooler")}
+    scores = prioritized(POD, rows, rows, ServiceRules("web", Mode.ENFORCE, RULES), lambda _: 0.5)
+    found = score_attempt(NOW, scores, rows, RULES)
+    assert (found.asked, [one.node for one in found.best]) == (4, ["cooler", "cool", "hot"])
+    assert found.weights == {"cpu": 0.4, "memory": 0.3, "latency": -0.2, "topology": 0.3}
+    best = found.best[0]
+    assert (best.free_cpu, best.free_memory, best.latency, best.near) == pytest.approx((1.0, 0.75, 0.0, 0.5), abs=0.01)
+    assert best.load == ORIGIN
+
+
+def test_newest_call_of_each_kind_counts_among_replicas() -> None:
+    later = NOW + timedelta(seconds=1)
+    first = SchedulingRecord(
+        *("u", "shop", "p", "web", Mode.ENFORCE, NOW, NOW),
+        attempts=2,
+        filter=FilterAttempt(NOW, 4, 0),
+        score=ScoreAttempt(NOW, 4, (), {}),
+        node="cool",
+        node_at=later,
+    )
+    second = SchedulingRecord(
+        *("u", "shop", "p", "web", Mode.ENFORCE, later, later), attempts=1, filter=FilterAttempt(later, 4, 3)
+    )
+    for replicas in ((first, second), (second, first)):
+        found = merged(replicas)["u"]
+        assert (found.attempts, found.first_at, found.at, found.node) == (3, NOW, later, "cool")
+        assert found.filter == second.filter
+        assert (found.score, found.newest_score) == (first.score, None), "those of an earlier attempt"

@@ -1,0 +1,64 @@
+"""Attempts to schedule a Pod, with the figures that decided: of the best nodes, and of a few refused by each rule."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from heapq import nlargest
+
+from msgspec.structs import asdict
+
+from webhook.core.policy_spec.scheduling import Scheduling
+from webhook.core.scheduling.filters import limit_of, observed
+from webhook.core.scheduling.node_selection import FilteredNodes
+from webhook.core.scheduling.node_table import NodeRow
+from webhook.core.scheduling.scheduling_record import (
+    FilterAttempt,
+    LoadOrigin,
+    RefusedNode,
+    RuleRefusals,
+    ScoreAttempt,
+    ScoredNode,
+)
+from webhook.core.scheduling.scores import ScoreTerms
+
+_SHOWN = 3
+"""Nodes with figures, of each rule and of the best."""
+
+
+def filter_attempt(
+    at: datetime, asked: int, found: FilteredNodes, rows: Mapping[str, NodeRow], rules: Scheduling
+) -> FilterAttempt:
+    """Return what a `filter` call decided."""
+    names: dict[str, list[str]] = {}
+    for name, refusal in found.refused.items():
+        names.setdefault(refusal.rule, []).append(name)
+    refused = tuple(
+        RuleRefusals(
+            rule,
+            found.refused[of_rule[0]].reason,
+            len(of_rule),
+            limit_of(rules, rule),
+            tuple(RefusedNode(name, observed(rows[name], rule), _origin(rows[name], at)) for name in of_rule[:_SHOWN]),
+        )
+        for rule, of_rule in names.items()
+    )
+    passed = found.passed
+    return FilterAttempt(at, asked, len(passed), passed[0] if len(passed) == 1 else "", refused)
+
+
+def score_attempt(
+    at: datetime, scores: Mapping[str, ScoreTerms], rows: Mapping[str, NodeRow], rules: Scheduling
+) -> ScoreAttempt:
+    """Return what a `prioritize` call decided, the best node first."""
+    names = nlargest(_SHOWN, scores, key=lambda name: scores[name].score)
+    best = tuple(_scored(name, scores[name], rows[name], at) for name in names)
+    weights = {name: float(weight) for name, weight in asdict(rules.score).items()}
+    return ScoreAttempt(at, len(scores), best, weights)
+
+
+def _scored(name: str, terms: ScoreTerms, row: NodeRow, at: datetime) -> ScoredNode:
+    return ScoredNode(name, terms.score, terms.free_cpu, terms.free_memory, terms.latency, terms.near, _origin(row, at))
+
+
+def _origin(row: NodeRow, at: datetime) -> LoadOrigin:
+    load = row.load
+    return LoadOrigin() if load is None else LoadOrigin(load.source, at.timestamp() - load.measured_at_seconds)
