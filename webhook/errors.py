@@ -15,6 +15,10 @@ class NoSuchServiceError(UserError):
     """The policy has no service of that name; the command line exits with 4."""
 
 
+class NoSuchNodeError(UserError):
+    """The extender knows no node of that name; the command line exits with 4."""
+
+
 class StoreUnavailableError(Exception):
     """The counter store cannot be reached, or did not answer in time; it may have been changed all the same."""
 

@@ -176,6 +176,11 @@ class ExtendedScheduler:
         """Return the extender's view of each node."""
         return {node["name"]: node for node in self._get("decisions", "/api/v1/nodes")["nodes"]}
 
+    def shown_nodes(self, *options: str) -> list[str]:
+        """Return the lines of `podgate nodes`."""
+        url = f"http://{self._addresses['decisions']}"
+        return installed("nodes", "--extender", url, "-o", "table", *options).out.splitlines()
+
     def metrics(self) -> str:
         with urlopen(f"http://{self._addresses['plain']}/metrics", timeout=HANG_SECONDS) as response:
             text: str = response.read().decode()

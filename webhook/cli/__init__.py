@@ -10,7 +10,7 @@ from importlib import import_module
 
 import click
 
-from webhook.errors import NoSuchServiceError, UserError
+from webhook.errors import NoSuchNodeError, NoSuchServiceError, UserError
 from webhook.support.garbage_collection import put_off
 
 _COMMANDS = {
@@ -20,6 +20,7 @@ _COMMANDS = {
     "serve": ("webhook.cli.serve:serve", "run the admission server"),
     "controller": ("webhook.cli.controller:controller", "reconcile counters with the Pods in the cluster"),
     "extender": ("webhook.cli.extender:extender", "answer kube-scheduler: which nodes are too hot, and which are best"),
+    "nodes": ("webhook.cli.scheduling.nodes:nodes", "show the load of nodes, and whose thresholds it exceeds"),
     "scheduler": ("webhook.cli.scheduling.scheduler:scheduler", "print the configuration of a second kube-scheduler"),
     "review": ("webhook.cli.offline.review:review", "show what would happen to the Pods of manifests"),
     "replay": ("webhook.cli.offline.replay:replay", "replay a sequence of events against a policy, in virtual time"),
@@ -44,7 +45,7 @@ _COMMANDS = {
     "token": ("webhook.cli.token:token", "issue and inspect bearer tokens, and the keys that verify them"),
 }
 USAGE_ERROR = 2
-NO_SUCH_SERVICE = 4
+NOT_FOUND = 4
 _BROKEN_PIPE = 141  # exit code that a shell reports for SIGPIPE
 
 
@@ -91,8 +92,8 @@ def main() -> None:
         _fail(error.format_message().rstrip("."), f"see {path} --help", USAGE_ERROR)
     except click.ClickException as error:
         _fail(error.format_message(), "", error.exit_code)
-    except NoSuchServiceError as error:
-        _fail(str(error), error.remedy, NO_SUCH_SERVICE)
+    except (NoSuchServiceError, NoSuchNodeError) as error:
+        _fail(str(error), error.remedy, NOT_FOUND)
     except UserError as error:
         _fail(str(error), error.remedy, USAGE_ERROR)
     except RecursionError:

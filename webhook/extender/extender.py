@@ -1,6 +1,6 @@
 """Extender: one call of kube-scheduler, from its request to its answer. It looks up, and never waits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -74,6 +74,10 @@ class Extender:
     def needs_numa(self) -> bool:
         """Whether a service's rules ask for NUMA zones."""
         return any(one.rules.numa is Numa.REQUIRED for one in self._current().services.values())
+
+    def services(self) -> Mapping[str, ServiceRules]:
+        """Return the rules of the policy in force, by service."""
+        return self._current().services
 
     def estimate_of(self, pod: Pod) -> Estimate:
         """Return how the load of a Pod is expected: by its service's rules, else by the defaults."""

@@ -94,6 +94,10 @@ class LoadTable:
             counts[UNKNOWN if row.load is None else row.load.source] += 1
         return counts
 
+    def assumed_pods(self) -> Mapping[str, int]:
+        """Return how many Pods each node has whose load is assumed, in part or whole; others are left out."""
+        return self._assumed.counts()
+
     def assign(self, pod: Pod, node: str, estimate: Estimate) -> None:
         """Assume that a Pod goes to a node, until the watch shows where it is."""
         uid, now_seconds = pod.metadata.uid, self._now_seconds()

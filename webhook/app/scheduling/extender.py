@@ -89,7 +89,7 @@ class ExtenderProcess:
         plain = plain_handler(
             self._unready, {CONTENT_TYPE: SingleFlight(self._metrics).get}, SingleFlight(self._status).get
         )
-        pages = {NODES: node_page(table), SCHEDULING: scheduling_page(reports.records)}
+        pages = {NODES: node_page(self._extender, time.time), SCHEDULING: scheduling_page(reports.records)}
         self.server = Server(endpoint, self._guard, plain, local_handler(pages.get), telemetry.observer, _TIMEOUTS)
         self._loops = (
             *sources.loops,

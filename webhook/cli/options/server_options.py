@@ -80,19 +80,28 @@ def _print(
         async with opened as server:
             if where.url is None:
                 click.echo(f"server: {server.name}", err=True)
-            click.echo(show(await read(server), server.name))
-            while watch:
-                await asyncio.sleep(_WATCH_SECONDS)
-                try:
-                    text = show(await read(server), server.name)
-                except UserError as error:  # a server that restarts is shown again when it answers
-                    click.echo(f"error: {error}", err=True)
-                    continue
-                if sys.stdout.isatty():
-                    click.clear()
-                click.echo(text)
+
+            async def text() -> str:
+                return show(await read(server), server.name)
+
+            await shown_again(text, watch=watch)
 
     asyncio.run(run())
+
+
+async def shown_again(text: Callable[[], Awaitable[str]], *, watch: bool) -> None:
+    """Print a text; with `watch`, again and again, even if it cannot be read meanwhile."""
+    click.echo(await text())
+    while watch:
+        await asyncio.sleep(_WATCH_SECONDS)
+        try:
+            found = await text()
+        except UserError as error:  # a server that restarts is shown again when it answers
+            click.echo(f"error: {error}", err=True)
+            continue
+        if sys.stdout.isatty():
+            click.clear()
+        click.echo(found)
 
 
 def of_server(document: Json, name: str) -> Json:

@@ -1,5 +1,6 @@
 """Assumed load: the expected load of Pods that were assigned to a node lately, and are not measured yet."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -43,6 +44,10 @@ class AssumedLoad:
 
     def __len__(self) -> int:
         return len(self._pods)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many assignments each node has; a node without one is not in it."""
+        return Counter(pod.node for pod in self._pods.values())
 
     def of(self, node: str) -> PodLoad:
         """Return the assumed load of a node, as of the last `settle` and the assignments since."""

@@ -1,53 +1,81 @@
-"""Node page of the extender's decision port: the load of each node, its source and age, and what is assumed."""
+"""Node page of the extender's decision port: the load of each node, its source and age, and what it exceeds."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 
 import msgspec
-from msgspec import Struct
 
+from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.pod_requests import NANO
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.reporting.node_document import NodeDocument, ShownNode
+from webhook.core.scheduling.filters import Filter, filters_for, refusal
+from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.node_table import NodeRow
-from webhook.extender.load_table import LoadTable
+from webhook.extender.extender import Extender
 from webhook.server.http_messages import JSON, HttpResponse
-from webhook.server.plain.local_pages import Page
+from webhook.server.plain.local_pages import Page, known_parameters, limit_of
 
 NODES = "/api/v1/nodes"
+_LIMIT_MAX = 50_000
 _MILLI = NANO // 1000
+_ANY_POD = Pod(PodMetadata(), PodSpec())
+"""Its QoS class is BestEffort: no zone of a node refuses it."""
 
 
-class ShownNode(Struct, rename="camel"):
-    """One node as JSON. Shares are of the allocatable amount, and None if unknown."""
+def node_page(extender: Extender, now_seconds: Callable[[], float]) -> Page:
+    """Return the page. With `name` it shows one node, with `limit` the hottest ones, the hottest first."""
 
-    name: str
-    cpu_share: float | None
-    memory_share: float | None
-    assumed_cpu_millis: float
-    assumed_memory_bytes: float
-    load: NodeLoad | None
-    numa_cpu_millis: tuple[int, ...] | None
-    """Millicores available in each NUMA zone, None if the node binds no Pods to zones."""
-
-    @classmethod
-    def of(cls, row: NodeRow) -> "ShownNode":
-        assumed, numa = row.assumed, row.numa
-        return cls(
-            row.node.name,
-            row.cpu_used(),
-            row.memory_used(),
-            assumed.cpu_millis,
-            assumed.memory_bytes,
-            row.load,
-            None if numa is None else tuple(zone.get("cpu", 0) // _MILLI for zone in numa.zones),
-        )
-
-
-def node_page(table: LoadTable) -> Page:
-    """Return the page."""
-
-    async def show(_: Mapping[str, str]) -> HttpResponse:
-        shown = [ShownNode.of(row) for _, row in sorted(table.rows.items())]
-        return HttpResponse(HTTPStatus.OK, msgspec.json.encode({"nodes": shown}), JSON)
+    async def show(parameters: Mapping[str, str]) -> HttpResponse:
+        known_parameters(parameters, ("name", "limit"))
+        document = _document(extender, _chosen(extender.table.rows, parameters), now_seconds())
+        return HttpResponse(HTTPStatus.OK, msgspec.json.encode(document), JSON)
 
     return show
+
+
+def _chosen(rows: Mapping[str, NodeRow], parameters: Mapping[str, str]) -> list[NodeRow]:
+    if (node := parameters.get("name")) is not None:
+        return [rows[node]] if node in rows else []
+    if "limit" not in parameters:
+        return [row for _, row in sorted(rows.items())]
+    hottest = sorted(rows.values(), key=lambda row: (-_share(row), row.node.name))
+    return hottest[: limit_of(parameters, _LIMIT_MAX, _LIMIT_MAX)]
+
+
+def _share(row: NodeRow) -> float:
+    return max((one for one in (row.cpu_used(), row.memory_used()) if one is not None), default=-1.0)
+
+
+def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -> NodeDocument:
+    counts, rules = extender.table.assumed_pods(), list(_alike(extender.services().values()))
+    shown = []
+    for row in rows:
+        node, load, numa = row.node, row.load, row.numa
+        refused = {one: found.rule for filters, names in rules if (found := refusal(row, filters)) for one in names}
+        shown.append(
+            ShownNode(
+                node.name,
+                row.cpu_used(),
+                row.memory_used(),
+                row.assumed.cpu_millis,
+                row.assumed.memory_bytes,
+                load,
+                None if numa is None else tuple(zone.get("cpu", 0) // _MILLI for zone in numa.zones),
+                node.cpu_millis,
+                node.memory_bytes,
+                counts.get(node.name, 0),
+                None if load is None else round(max(0.0, now_seconds - load.measured_at_seconds), 1),
+                refused,
+            )
+        )
+    return NodeDocument(tuple(shown), len(extender.table.rows))
+
+
+def _alike(services: Iterable[ServiceRules]) -> Iterable[tuple[tuple[Filter, ...], list[str]]]:
+    """Return the filters of services, those with equal thresholds together."""
+    found: dict[tuple[object, ...], tuple[tuple[Filter, ...], list[str]]] = {}
+    for one in services:
+        rules = one.rules
+        key = rules.hot, rules.pressure, rules.when_unknown
+        found.setdefault(key, (filters_for(_ANY_POD, rules), []))[1].append(one.service)
+    return found.values()

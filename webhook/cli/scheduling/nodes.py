@@ -1,0 +1,68 @@
+"""`podgate nodes`: the load of nodes as a scheduler extender knows it."""
+
+import asyncio
+from pathlib import Path
+from urllib.parse import quote
+
+import click
+import msgspec
+
+from webhook.app.scheduling.extender_ports import ExtenderPorts, open_extenders
+from webhook.cli.options.output_formats import WIDE, document_text, output_option
+from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option, shown_again, watch_option
+from webhook.core.reporting.node_document import NodeDocument
+from webhook.errors import NoSuchNodeError, UserError
+from webhook.offline.output.scheduling.nodes_page import nodes_page
+
+
+@click.command()
+@click.argument("node", required=False)
+@click.option("--limit", type=click.IntRange(1, 50_000), default=100, show_default=True, help="The hottest so many.")
+@click.option(
+    "--extender",
+    metavar="URL",
+    envvar="PODGATE_EXTENDER",
+    help="URL of an extender's decision port.  [default: of an extender Pod, by port-forward, else"
+    " http://127.0.0.1:8083]",
+)
+@kubeconfig_option
+@output_option(WIDE)
+@watch_option
+def nodes(
+    *, node: str | None, limit: int, extender: str | None, kubeconfig: Path | None, output: str | None, watch: bool
+) -> None:
+    """Show the load of NODE or of all nodes, the hottest first: its source, its age, and whose thresholds it exceeds.
+
+    CPU and MEMORY are shares of the allocatable amount, with the load that is assumed of new Pods. Each extender
+    assumes by itself until a Pod is bound: this is what one of them knows. Without --extender it needs `list pods` and
+    `create pods/portforward` in podgate-system.
+
+    Exit code: 0 success, 2 no extender can be reached, 4 there is no such NODE.
+    """
+
+    async def run() -> None:
+        async with open_extenders(extender, kubeconfig or KUBECONFIG.expanduser()) as ports:
+            path = f"/api/v1/nodes?limit={limit}" if node is None else f"/api/v1/nodes?name={quote(node, safe='')}"
+
+            async def text() -> str:
+                document = await _read(ports, path)
+                if node is not None and not document.nodes:
+                    raise NoSuchNodeError(f"no node {node!r} among the {document.count} known", "see `podgate nodes`")
+                page = nodes_page(document, is_wide=output == WIDE)
+                return document_text(msgspec.to_builtins(document), output) or "\n".join(page)
+
+            await shown_again(text, watch=watch)
+
+    asyncio.run(run())
+
+
+async def _read(ports: ExtenderPorts, path: str) -> NodeDocument:
+    """Return what the first extender that answers knows."""
+    name, body = next(iter((await ports.read(path)).items()))
+    try:
+        return msgspec.json.decode(body, type=NodeDocument)
+    except msgspec.MsgspecError:
+        raise UserError(
+            f"{name}: answers, but not as Podgate's extender",
+            "give --extender the URL of the decision port (--decision-listen) of podgate extender",
+        ) from None

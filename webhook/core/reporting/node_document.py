@@ -1,0 +1,38 @@
+"""Node document: the load of nodes as an extender knows it, its source, and the services' thresholds below it."""
+
+from msgspec import Struct
+
+from webhook.core.scheduling.node_load import NodeLoad
+
+
+class ShownNode(Struct, frozen=True, rename="camel"):
+    """One node. Shares are of the allocatable amount, with the assumed load, and None if unknown."""
+
+    name: str
+    cpu_share: float | None
+    memory_share: float | None
+    assumed_cpu_millis: float
+    assumed_memory_bytes: float
+    load: NodeLoad | None
+    numa_cpu_millis: tuple[int, ...] | None
+    """Millicores available in each NUMA zone, None if the node binds no Pods to zones."""
+    allocatable_cpu_millis: float = 0.0
+    allocatable_memory_bytes: float = 0.0
+    assumed_pods: int = 0
+    """Pods whose load is not measured yet, or in part."""
+    age_seconds: float | None = None
+    """Since the load was measured."""
+    exceeds: dict[str, str] = {}
+    """The first rule that the node breaks, by service, whether that enforces it or not. Zones depend on the Pod."""
+
+    @property
+    def hottest_share(self) -> float:
+        """The larger share of cpu and memory, -1 if neither is known."""
+        return max((one for one in (self.cpu_share, self.memory_share) if one is not None), default=-1.0)
+
+
+class NodeDocument(Struct, frozen=True):
+    """Nodes, and how many there are in all."""
+
+    nodes: tuple[ShownNode, ...]
+    count: int = 0

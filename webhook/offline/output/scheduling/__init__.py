@@ -1,0 +1,1 @@
+"""Pages about nodes and the scheduler extender."""
