@@ -20,6 +20,9 @@ GROUPS = {
     "tests/compose/test_compose_file.py": "tests/compose",
     "tests/compose/test_dockerfile.py": "tests/compose",
     "tests/compose/test_running.py": "tests/compose",
+    "tests/scheduling/test_extender_calls.py": "tests/scheduling",
+    "tests/scheduling/test_extender_failures.py": "tests/scheduling",
+    "tests/scheduling/test_hot_nodes.py": "tests/scheduling",
 }
 """Modules that share a worker, and so session fixtures; each other module is its own group."""
 

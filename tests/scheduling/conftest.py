@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster.controlplane import COMPONENTS, ControlPlane
 from tests.cluster.kwok import node
+from tests.cluster.load_balancer import LoadBalancers
 from tests.monitoring.prometheus_server import PrometheusServer
 from tests.scheduling.extender_server import NAMESPACE, NUMA_CRD, WAKE, ExtendedScheduler
 from tests.scheduling.node_exporter import NodeExporters
@@ -30,6 +31,10 @@ services:
   match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: batch}}}}}}
   placement: {{schedulerName: podgate-scheduler}}
   scheduling: {{numa: Required}}
+- name: steady
+  match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: steady}}}}}}
+  placement: {{schedulerName: podgate-scheduler}}
+  scheduling: {{hot: {{cpu: 0.8}}, estimate: {{settle: 1h}}}}
 - name: watched
   match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: watched}}}}}}
   modes: {{scheduling: Audit}}
@@ -55,7 +60,9 @@ def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
         plane.create_namespace(NAMESPACE)
         prometheus = PrometheusServer(plane.processes, [exporters.job])
         prometheus.start()
-        extended = ExtendedScheduler(plane, POLICY.format(url=prometheus.url, stale=STALE_SECONDS), prometheus)
-        extended.start()
-        plane.wait(lambda: extended.is_hot("hot"), "the load of the hot node", "extender")
-        yield extended
+        policy = POLICY.format(url=prometheus.url, stale=STALE_SECONDS)
+        with LoadBalancers() as balancers:
+            extended = ExtendedScheduler(plane, policy, prometheus, balancers.open())
+            extended.start()
+            plane.wait(lambda: extended.is_hot("hot"), "the load of the hot node", "extender")
+            yield extended

@@ -8,11 +8,13 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from certs.authority import Authority, server_names
-from certs.files import write_key_pair
+from certs.ca_generations import pem
+from certs.files import write, write_key_pair
 from tests.cli.command_runner import installed
 from tests.cluster.binaries import binaries
 from tests.cluster.components import write_json
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.load_balancer import LoadBalancer, Target
 from tests.cluster.server import PODGATE
 from tests.monitoring.prometheus_server import PrometheusServer
 from tests.timeouts import HANG_SECONDS
@@ -47,50 +49,71 @@ NUMA_CRD = {
 
 
 class ExtendedScheduler:
-    """The two processes, with certificates of their own."""
+    """The scheduler and the extender's replicas, with certificates of their own.
 
-    def __init__(self, plane: ControlPlane, policy: str, prometheus: PrometheusServer) -> None:
+    The scheduler calls the address of `balancer`. It trusts both CAs, `authority` and `next_authority`; of the
+    extender, `clients` are the CAs of its clients.
+    """
+
+    def __init__(self, plane: ControlPlane, policy: str, prometheus: PrometheusServer, balancer: LoadBalancer) -> None:
         self.plane = plane
         self.prometheus = prometheus
+        self.balancer = balancer
         self._folder = plane.folder / "extender"
         self._folder.mkdir()
         self.policy = self._folder / "policy.yaml"
         self.policy.write_text(policy)
-        self._authority = Authority.create("extender")
-        write_key_pair(self._authority.key_pair, self._folder / "ca.crt", self._folder / "ca.key")
-        serving = self._authority.issue_server("extender", (*server_names("localhost"), *server_names("127.0.0.1")))
-        write_key_pair(serving, self._folder / "server.crt", self._folder / "server.key")
+        self.authority, self.next_authority = Authority.create("extender"), Authority.create("extender")
+        write(self._folder / "ca.crt", _bundle(self.authority, self.next_authority), secret=False)
+        self.trust_clients(self.authority)
+        self.serve_with(self.authority)
         self.client("client", SCHEDULER)
-        self._addresses: dict[str, str] = {}
-        self._starts = 0
+        self._addresses: dict[str, dict[str, str]] = {}
+        self._starts: dict[str, int] = {}
+
+    def trust_clients(self, *authorities: Authority) -> None:
+        """Let the extender trust client certificates of these CAs; it reads the file within seconds."""
+        write(self._folder / "clients.crt", _bundle(*authorities), secret=False, replace=True)
+
+    def serve_with(self, authority: Authority) -> None:
+        """Issue the extender's serving certificate; it reads the files within seconds."""
+        serving = authority.issue_server("extender", (*server_names("localhost"), *server_names("127.0.0.1")))
+        write_key_pair(serving, self._folder / "server.crt", self._folder / "server.key", replace=True)
 
     def client(self, file: str, name: str, *, authority: Authority | None = None) -> None:
-        """Issue a client certificate of that name, by the extender's own CA or by another one."""
-        pair = (authority or self._authority).issue_client(name)
+        """Issue a client certificate of that name, by the extender's first CA or by another one."""
+        pair = (authority or self.authority).issue_client(name)
         write_key_pair(pair, self._folder / f"{file}.crt", self._folder / f"{file}.key", replace=True)
 
     def start(self) -> None:
         self.start_extender()
+        self.balance(EXTENDER)
         self.start_scheduler()
 
-    def start_extender(self, *arguments: str) -> None:
-        """Start it on a free port, on a later start on the same one, and wait until it is ready."""
-        folder, listen = self._folder, self._addresses.get("extender", "127.0.0.1:0")
+    def start_extender(self, replica: str = EXTENDER) -> None:
+        """Start a replica on a free port, on a later start on the same one, and wait until it is ready."""
+        folder, known = self._folder, self._addresses.get(replica, {})
         flags = {
             "policy": self.policy,
             "kubeconfig": self.plane.kubeconfig,
-            "listen": listen,
-            "plain-listen": "127.0.0.1:0",
+            "listen": known.get("extender", "127.0.0.1:0"),
+            "plain-listen": known.get("plain", "127.0.0.1:0"),
             "decision-listen": "127.0.0.1:0",
-            "client-ca": folder / "ca.crt",
+            "client-ca": folder / "clients.crt",
             "tls-cert": folder / "server.crt",
             "tls-key": folder / "server.key",
         }
-        self._starts += 1
+        self._starts[replica] = self._starts.get(replica, 0) + 1
         given = [f"--{name}={value}" for name, value in flags.items()]
-        self.plane.processes.start(EXTENDER, [sys.executable, *PODGATE, "extender", *given, *arguments])
-        self._addresses = {name: found[0] for name, found in self.plane.wait(self._listening, "extender").items()}
-        self.plane.wait(self._is_ready, "the extender to be ready", EXTENDER)
+        self.plane.processes.start(replica, [sys.executable, *PODGATE, "extender", *given])
+        found = self.plane.wait(lambda: self._listening(replica), f"{replica} to listen", replica)
+        self._addresses[replica] = {name: addresses[0] for name, addresses in found.items()}
+        self.plane.wait(lambda: self._is_ready(replica), f"{replica} to be ready", replica)
+
+    def balance(self, *replicas: str) -> None:
+        """Send new connections of the scheduler to those of these replicas that are ready."""
+        ports = [self._addresses[replica] for replica in replicas]
+        self.balancer.targets = [Target(found["extender"], f"http://{found['plain']}/readyz") for found in ports]
 
     def start_scheduler(self, **extender: Any) -> None:
         """Start the scheduler; the arguments replace fields of its extender's configuration.
@@ -99,7 +122,7 @@ class ExtendedScheduler:
         """
         folder = self._folder
         options = {
-            "url-prefix": f"https://{self._addresses['extender']}",
+            "url-prefix": f"https://{self.balancer.address}",
             "ca-file": folder / "ca.crt",
             "cert-file": folder / "client.crt",
             "key-file": folder / "client.key",
@@ -114,13 +137,13 @@ class ExtendedScheduler:
         path = write_json(folder / "scheduler.json", configuration)
         self.plane.processes.start(SECOND, [binaries().kube_scheduler, f"--config={path}", "--secure-port=0"])
 
-    def is_hot(self, name: str) -> bool:
+    def is_hot(self, name: str, replica: str = EXTENDER) -> bool:
         """Whether the extender knows that a node is above the threshold of the policy."""
-        used = self.nodes().get(name, {}).get("cpuShare")
+        used = self.nodes(replica).get(name, {}).get("cpuShare")
         return used is not None and used > 0.8
 
-    def stop_extender(self, *, kill: bool = False) -> None:
-        self.plane.processes.stop(EXTENDER, kill=kill)
+    def stop_extender(self, replica: str = EXTENDER, *, kill: bool = False) -> None:
+        self.plane.processes.stop(replica, kill=kill)
 
     def create(self, name: str, service: str = "web", *, only: str = "", **spec: Any) -> None:
         """Create a Pod of a service, which asks for one cpu unless its containers are given; `only` names its node."""
@@ -163,7 +186,9 @@ class ExtendedScheduler:
         context = ssl.create_default_context(cafile=self._folder / "ca.crt")
         if client is not None:
             context.load_cert_chain(self._folder / f"{client}.crt", self._folder / f"{client}.key")
-        request = Request(f"https://{self._addresses['extender']}/{verb}", b"{}", {"Content-Type": "application/json"})
+        request = Request(
+            f"https://{self._addresses[EXTENDER]['extender']}/{verb}", b"{}", {"Content-Type": "application/json"}
+        )
         try:
             with urlopen(request, timeout=HANG_SECONDS, context=context) as response:  # noqa: S310  as above
                 return int(response.status)
@@ -172,9 +197,10 @@ class ExtendedScheduler:
         except OSError:
             return 0
 
-    def nodes(self) -> dict[str, Any]:
+    def nodes(self, replica: str = EXTENDER) -> dict[str, Any]:
         """Return the extender's view of each node."""
-        return {node["name"]: node for node in self._get("decisions", "/api/v1/nodes")["nodes"]}
+        with urlopen(f"http://{self._addresses[replica]['decisions']}/api/v1/nodes", timeout=HANG_SECONDS) as response:
+            return {node["name"]: node for node in json.load(response)["nodes"]}
 
     def shown_nodes(self, *options: str) -> list[str]:
         """Return the lines of `podgate nodes`."""
@@ -182,26 +208,26 @@ class ExtendedScheduler:
         return installed("nodes", "--extender", url, "-o", "table", *options).out.splitlines()
 
     def metrics(self) -> str:
-        with urlopen(f"http://{self._addresses['plain']}/metrics", timeout=HANG_SECONDS) as response:
+        with urlopen(f"http://{self._addresses[EXTENDER]['plain']}/metrics", timeout=HANG_SECONDS) as response:
             text: str = response.read().decode()
         return text
 
-    def _get(self, port: str, path: str) -> Any:
-        with urlopen(f"http://{self._addresses[port]}{path}", timeout=HANG_SECONDS) as response:
-            return json.load(response)
-
-    def _listening(self) -> dict[str, list[str]] | None:
+    def _listening(self, replica: str) -> dict[str, list[str]] | None:
         """Return the addresses in the log of this start: the log has those of earlier ones too."""
-        lines = self.plane.log(EXTENDER, 1000).splitlines()
+        lines = self.plane.log(replica, 1000).splitlines()
         starts = [line for line in lines if '"msg":"listening"' in line]
-        for line in starts[self._starts - 1 :]:
+        for line in starts[self._starts[replica] - 1 :]:
             found = json.loads(line)
             return {port: found[port] for port in ("extender", "plain", "decisions")}
         return None
 
-    def _is_ready(self) -> bool:
+    def _is_ready(self, replica: str) -> bool:
         try:
-            with urlopen(f"http://{self._addresses['plain']}/readyz", timeout=HANG_SECONDS):
+            with urlopen(f"http://{self._addresses[replica]['plain']}/readyz", timeout=HANG_SECONDS):
                 return True
         except OSError:
             return False
+
+
+def _bundle(*authorities: Authority) -> bytes:
+    return pem(*(one.key_pair.certificate for one in authorities))

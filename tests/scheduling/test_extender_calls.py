@@ -58,6 +58,8 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
     assert "4 node(s) had no single NUMA zone with the requested cpu and memory" in scheduler.refused("second")
     place("burstable", [{"name": "c", "image": "i", "resources": {"requests": amounts}}])
     assert scheduler.bound("burstable")
+    plane.apply(topology("warm-2", "2", "8"))  # the next report, after the first Pod was bound
+    assert scheduler.bound("second") == "warm-2"
     scheduler.delete_all()
 
 

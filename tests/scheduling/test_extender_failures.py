@@ -1,0 +1,139 @@
+"""Failures of the extender on a real kube-scheduler: replicas that hang, end and restart, certificates, and the API."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.scheduling.extender_server import EXTENDER, SCHEDULER, SECOND, ExtendedScheduler
+
+OTHER = "extender-2"
+_MILLIS = 850.0
+"""Expected of a Pod that asks for one cpu."""
+_SKIPPED = "Skipping extender"
+
+
+class RefusedPods:
+    """Creates Pods that only the hot node could take until it is stopped: each failed call lets one run there."""
+
+    def __init__(self, scheduler: ExtendedScheduler) -> None:
+        self._scheduler = scheduler
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.created = 0
+
+    def _run(self) -> None:
+        while not self._is_over.wait(0.1):
+            self._scheduler.create(f"refused-{self.created}", only="hot")
+            self.created += 1
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator["RefusedPods"]:
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._is_over.set()
+            self._thread.join()
+
+    def await_more(self, count: int = 10) -> None:
+        """Wait until so many more have been refused."""
+        wanted = self.created + count
+        self._scheduler.plane.wait(lambda: self.created >= wanted, "Pods to be created", SECOND)
+        assert "above the cpu hot threshold" in self._scheduler.refused(f"refused-{wanted - 1}")
+
+    def bound(self) -> list[str]:
+        """Return those that a node took."""
+        return [name for number in range(self.created) if self._scheduler.node_of(name := f"refused-{number}")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def other(scheduler: ExtendedScheduler) -> Iterator[None]:
+    """Run a second replica behind the same address."""
+    scheduler.start_extender(OTHER)
+    scheduler.balance(EXTENDER, OTHER)
+    scheduler.plane.wait(lambda: scheduler.is_hot("hot", OTHER), "the load of the hot node", OTHER)
+    yield
+    scheduler.balance(EXTENDER)
+    scheduler.stop_extender(OTHER)
+
+
+def assumed_millis(scheduler: ExtendedScheduler, replica: str) -> float:
+    """Return the cpu that a replica assumes on all nodes."""
+    return round(sum(node["assumedCpuMillis"] for node in scheduler.nodes(replica).values()))
+
+
+def test_pods_are_scheduled_while_the_extender_hangs_and_it_is_asked_again_afterwards(
+    scheduler: ExtendedScheduler,
+) -> None:
+    pids = [scheduler.plane.processes.pid(replica) for replica in (EXTENDER, OTHER)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        scheduler.create("hung", only="hot")
+        assert scheduler.bound("hung") == "hot", "ignorable"
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", EXTENDER)
+    scheduler.create("closed", only="hot")
+    assert "above the cpu hot threshold" in scheduler.refused("closed")
+    scheduler.delete_all()
+
+
+def test_second_replica_answers_after_the_first_was_killed_and_counts_each_pod_once(
+    scheduler: ExtendedScheduler,
+) -> None:
+    wait = scheduler.plane.wait
+    names = [f"burst-{number}" for number in range(20)]
+    for name in names[:10]:
+        scheduler.create(name, "steady")
+    scheduler.stop_extender(kill=True)
+    for name in names[10:]:
+        scheduler.create(name, "steady")
+    on_hot = [name for name in names if scheduler.bound(name) == "hot"]
+    assert len(on_hot) <= 10, "calls to the address of the killed replica fail until the balancer leaves it out"
+    whole = _MILLIS * len(names)
+    wait(lambda: assumed_millis(scheduler, OTHER) == whole, "the other replica to count all Pods", OTHER)
+    scheduler.create("closed", only="hot")
+    assert "above the cpu hot threshold" in scheduler.refused("closed")
+    scheduler.start_extender()
+    wait(lambda: assumed_millis(scheduler, EXTENDER) == whole, "the new replica to count all Pods", EXTENDER)
+    scheduler.plane.restart("kube-apiserver", kill=True)
+    scheduler.create("after", "steady")
+    assert scheduler.bound("after")
+    for replica in (EXTENDER, OTHER):
+        wait(lambda replica=replica: assumed_millis(scheduler, replica) == whole + _MILLIS, "the watch", replica)
+    scheduler.delete_all()
+    wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", EXTENDER)
+
+
+def test_no_call_fails_while_all_certificates_are_replaced_and_both_replicas_restarted(
+    scheduler: ExtendedScheduler,
+) -> None:
+    first, second = scheduler.authority, scheduler.next_authority
+    skipped = scheduler.plane.log(SECOND, 100_000).count(_SKIPPED)
+    with RefusedPods(scheduler).running() as pods:
+        pods.await_more()
+        scheduler.trust_clients(first, second)
+        scheduler.serve_with(second)
+        scheduler.client("client", SCHEDULER, authority=second)
+        scheduler.client("former", SCHEDULER, authority=first)
+        for replica, remaining in ((EXTENDER, OTHER), (OTHER, EXTENDER)):
+            scheduler.balance(remaining)  # during preStop the Pod is no endpoint any more
+            scheduler.stop_extender(replica)
+            pods.await_more()
+            scheduler.start_extender(replica)
+            scheduler.plane.wait(lambda replica=replica: scheduler.is_hot("hot", replica), "the load", replica)
+        scheduler.balance(EXTENDER, OTHER)
+        scheduler.trust_clients(second)
+        scheduler.plane.wait(lambda: scheduler.post("filter", "former") != 400, "the first CA to be removed", EXTENDER)
+        pods.await_more()
+    assert scheduler.plane.log(SECOND, 100_000).count(_SKIPPED) == skipped
+    assert pods.bound() == []
+    assert scheduler.post("filter", "client") == 400, "the body is none of the extender API"
+    scheduler.authority, scheduler.next_authority = second, first
+    scheduler.delete_all()
