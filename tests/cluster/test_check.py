@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
 from tests.cluster.installation import MANIFESTS, RBAC, Installation, installed
 from tests.cluster.processes import ComponentError
+from tests.redis_servers import RedisServer, names, program
+from tests.redis_servers.access import acl_file, user
 from tests.timeouts import HANG_SECONDS
 from webhook.app.operations import cluster_check
 from webhook.core.document import Purpose, configmap, load
@@ -48,7 +51,8 @@ _SECONDS = 10
 
 
 def check(installation: Installation, *arguments: str) -> Done:
-    server = f"http://{installation.servers[0].plain}"
+    """Check through the server that was started last."""
+    server = f"http://{installation.servers[-1].plain}"
     return podgate("check", "--kubeconfig", installation.plane.kubeconfig, "--server", server, *arguments)
 
 
@@ -150,6 +154,20 @@ def test_port_on_which_nothing_listens_is_found(healthy: Installation) -> None:
         findings = finds(healthy, "pods-unjudged", "nobody-asks")
         assert "unjudged" in findings["pods-unjudged"][0]["value"]
     healthy.plane.delete(f"/api/v1/namespaces/{SHOP}/pods/unjudged?gracePeriodSeconds=0")
+
+
+def test_decisions_that_only_their_server_keeps_are_found(healthy: Installation, tmp_path: Path) -> None:
+    """A second server whose Redis user may not write the stream of decisions."""
+    users = acl_file(tmp_path / "users.acl", user("users", "old").replace(" +xadd +xrevrange", ""))
+    with RedisServer(program(names()[0]), tmp_path / "redis", "--aclfile", str(users)) as redis:
+        store = ("--store", f"redis://podgate:old@127.0.0.1:{redis.port}/0", "--store-deadline", "10s")
+        server = healthy.start_server("--drain", "0s", "--decision-listen", "127.0.0.1:0", *store)
+        healthy.load_balancer.targets = [server.target]
+        healthy.load_balancer.cut()
+        healthy.create_pod(SHOP, "unshared", dry_run=True, labels={"app": "shop"})
+        findings = finds(healthy, "decisions-not-shared")
+        healthy.stop_server(server)
+    assert "+xadd" in findings["decisions-not-shared"][0]["remedy"]
 
 
 def wait_seconds_after_the_last_review(installation: Installation) -> None:

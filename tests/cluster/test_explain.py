@@ -236,6 +236,14 @@ def test_admission_of_a_pod_has_its_rules_and_its_node_filters(shop: Installatio
     assert "  rule      validate own      service placed" in page
 
 
+def test_a_pod_is_found_by_its_uid(shop: Installation) -> None:
+    """With the namespace of its record, and without a record in all namespaces."""
+    uid = shop.plane.api.get(f"/api/v1/namespaces/{NOWHERE}/pods/lost")["metadata"]["uid"]
+    by_name = explain(shop, "pod", f"{NOWHERE}/lost").out
+    assert explain(shop, uid).out == by_name
+    assert explain(shop, uid, server=NO_RECORDS).out.splitlines()[:2] == by_name.splitlines()[:2]
+
+
 def test_what_the_user_may_not_read_is_named(shop: Installation) -> None:
     shop.plane.kubectl("create", "rolebinding", "explain-view", "--clusterrole=view", "--user=viewer", "-n", NOWHERE)
     viewer = shop.plane.kubeconfig_for("viewer")

@@ -13,6 +13,7 @@ from tests.cli.command_runner import Done, podgate
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
+from tests.cluster.processes import ComponentError
 from tests.timeouts import HANG_SECONDS
 from webhook.core.admission.mutation import QUEUE_GATE
 
@@ -35,11 +36,22 @@ services:
     f"- {{name: {name}, match: {{namespaces: [queue-{name}-STORE]}}, pool: shared, slaClass: {name}}}\n"
     for name in CLASSES
 )
+OTHERS = {
+    "expiring": "quota: {windows: [{window: 1h, hard: {pods: 1}}], queue: {maxWait: 3s}}",
+    "living": "quota: {standing: {hard: {pods: 1}, surge: 0}}",
+    "opened": "quota: null, breaker: {quotaExceeded: {count: 9, within: 1m}, whenOpen: Queue}",
+}
+"""Services of one namespace whose Pods wait for other reasons than the pool's."""
+POLICY += "".join(
+    f"- {{name: {name}, match: {{namespaces: [queue-others-STORE], podSelector: {{matchLabels: {{app: {name}}}}}}},"
+    f" {terms}}}\n"
+    for name, terms in OTHERS.items()
+)
 
 
 @pytest.fixture(scope="module")
 def running(plane: ControlPlane, identities: Identities, store: str, store_url: str) -> Iterator[ControllerFixture]:
-    namespaces = [f"queue-{name}-{store}" for name in CLASSES]
+    namespaces = [f"queue-{name}-{store}" for name in (*CLASSES, "others")]
     with controller_fixture(plane, identities, POLICY.replace("STORE", store), namespaces, store_url) as fixture:
         yield fixture
 
@@ -112,6 +124,12 @@ def shown(running: ControllerFixture, *arguments: str) -> Done:
     return podgate("queue", *arguments, "--server", f"http://{leader.plain}")
 
 
+def explained(running: ControllerFixture, pod: str) -> str:
+    """Return what the cluster and the leader tell of a Pod, without records."""
+    where = ("--kubeconfig", running.plane.kubeconfig, "--leader", f"http://{running.controllers[0].plain}")
+    return podgate("explain", "pod", pod, *where, "--server", "http://127.0.0.1:1").out
+
+
 def test_operators_see_the_order_the_cause_and_the_moment(running: ControllerFixture, store: str) -> None:
     plane, spaces = running.plane, {name: f"queue-{name}-{store}" for name in CLASSES}
     for name in reversed(CLASSES):
@@ -131,8 +149,7 @@ def test_operators_see_the_order_the_cause_and_the_moment(running: ControllerFix
     assert {(row["queue"], row["lifted"]) for row in rows} == {("shared", False)}
     assert {row["cause"] for row in rows} <= {"QuotaExceeded", "Behind"}
     assert rows[0]["expectedAt"] <= rows[-1]["expectedAt"] < rows[-1]["expiresAt"]
-    leader = ("--leader", f"http://{running.controllers[0].plain}", "--server", "http://127.0.0.1:1")
-    page = podgate("explain", "pod", f"{spaces['bronze']}/{last}", "--kubeconfig", plane.kubeconfig, *leader).out
+    page = explained(running, f"{spaces['bronze']}/{last}")
     assert re.match(r"WaitingForQuota: \d+(st|nd|rd|th) of \d+ in bronze; may go from \d\d:\d\d:\d\dZ\n", page), page
     headings, *lines = shown(running, "silver", "-o", "wide").out.splitlines()[1:]
     assert re.split(r" {2,}", headings) == [
@@ -214,3 +231,35 @@ def test_a_tenant_cannot_remove_the_gate(running: ControllerFixture, store: str)
 
     status, response = plane.wait(removed, "a Pod to wait")
     assert (status, "podgate.io/quota" in response["message"]) == (403, True), response
+
+
+def test_pods_that_wait_for_other_reasons_are_explained(running: ControllerFixture, store: str) -> None:
+    """A limit on live Pods, an open breaker, and the end of `maxWait`, by whose Event a deleted Pod is known."""
+    plane, namespace = running.plane, f"queue-others-{store}"
+    terms = ("--for", "1h", "--reason", "INC-1", "--kubeconfig", plane.kubeconfig)
+    assert podgate("breaker", "open", "opened", *terms).code == 0
+    states = running.installation.servers[0].status
+    plane.wait(lambda: states()["services"][-1]["breaker"]["state"] == "FORCED_OPEN", "the breaker to be forced open")
+    for name in OTHERS:
+        for number in range(2):
+            status, answer = running.installation.create_pod(namespace, f"{name}-{number}", labels={"app": name})
+            assert status == 201, answer
+    kept = "; it waits as 2nd of 2 in bronze"
+    expected = {
+        "expiring-1": r"Expired: it has waited longer than queue.maxWait, 3 s, and queue.whenExpired is Delete; "
+        r"deleted at 20\S+Z\n",
+        "living-1": r"WaitingForLivePods: the limit on live Pods of living is reached; it waits as 1st of 1 in bronze",
+        "opened-1": rf"BreakerOpen: the breaker is FORCED_OPEN until 20\S+Z{kept}\n",
+    }
+    for pod, line in expected.items():
+        seen: list[str] = []
+
+        def matches(pod: str = pod, line: str = line, seen: list[str] = seen) -> bool:
+            seen.append(explained(running, f"{namespace}/{pod}"))
+            return re.match(line, seen[-1]) is not None
+
+        try:
+            plane.wait(matches, f"{pod} to be explained", timeout_seconds=HANG_SECONDS)
+        except ComponentError as error:
+            raise AssertionError(f"{seen[-1]}\ndoes not match {line}") from error
+    plane.kubectl("delete", "configmap", "podgate-overrides", "-n", "podgate-system")

@@ -69,6 +69,12 @@ async def test_records_that_redis_does_not_permit_are_dropped_at_once() -> None:
     one.writer.put(encoded(NOW_MS))
     await one.writer.flush()
     assert one.writer.counts() == {"written": 0, "dropped": 1}
+    await one.writer.flush()
+    assert one.writer.error == one.shared.error, "it stays until a record is written"
+    one.shared.error = ""
+    one.writer.put(encoded(NOW_MS))
+    await one.writer.flush()
+    assert (one.writer.error, one.writer.counts()) == ("", {"written": 1, "dropped": 1})
 
 
 async def test_policy_documents_are_written_before_records() -> None:

@@ -61,7 +61,7 @@ def controller(  # noqa: PLR0913  the parts of the process that it connects
     if sources.gates is not None:
         gated = GatedPods()
         observers = (*observers, gated)
-        parts = gated, ledger, queue, sources.gates, in_force, release_reports(telemetry)
+        parts = gated, ledger, queue, sources.gates, in_force, release_reports(telemetry, sources.places)
         active, rate = sources.overrides.active, sources.release_rate
         releasing = ReleaseLoop(*parts, lambda: overrides.released_uids(active.current()), rate=rate)
         on_loss(releasing.lost)

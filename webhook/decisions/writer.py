@@ -36,7 +36,8 @@ class DecisionWriter:
         self._failure = Condition(reports.on_trouble, reports.on_over, key=_word)
         self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         self.error = ""
-        """Why nothing is written now."""
+        """Why nothing is written now; a missing right stays the reason until a record is written."""
+        self._is_forbidden = False
 
     def put(self, record: EncodedRecord) -> None:
         if len(self._waiting) < WAITING_MAX:
@@ -65,6 +66,8 @@ class DecisionWriter:
 
     async def _write_all(self, pause_seconds: float = _BATCH_SECONDS) -> bool:
         """Return whether everything is written."""
+        if self._is_forbidden and not self._waiting:
+            return False
         try:
             await self._write_documents()
             while self._waiting:
@@ -86,9 +89,11 @@ class DecisionWriter:
         try:
             await self._shared.append([one.shared for one in batch])
         except StoreUnavailableError as error:
-            if _word(str(error)) == "authentication":  # a missing right: later attempts fail, too
+            self._is_forbidden = _word(str(error)) == "authentication"
+            if self._is_forbidden:  # later attempts fail, too
                 self._drop_all()
             raise
+        self._is_forbidden = False
         for _ in range(count):
             self._waiting.popleft()
         self._written += count

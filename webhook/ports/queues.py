@@ -76,6 +76,10 @@ class PlaceEvents(Protocol):
         """Send an Event on a Pod; one of the same `occasion` is the same. It is dropped if too many wait."""
         ...
 
+    def expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
+        """Send an Event on a Pod that has waited for `maxWait`, and was deleted if not `is_kept`; dropped likewise."""
+        ...
+
     def drop(self) -> None:
         """Count an Event that is not sent."""
         ...

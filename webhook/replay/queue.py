@@ -13,7 +13,6 @@ from webhook.core.admission.queueing import obstacle, priority_of
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.controllers import controller_source
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.policy_spec import WhenExpired
 from webhook.core.quota import Acquire, CounterPlan, pod_cost
 from webhook.core.release_queue import WaitingPod
 from webhook.errors import NoStoreAnswerError
@@ -114,6 +113,6 @@ class ReplayQueue:
         """Delete the Pod, or let it wait on, as whenExpired says."""
         uid, plan = pod.waiting.uid, self._policy().plans.get(pod.waiting.service)
         self._left[pod.waiting.service]["expired"].append(uid)
-        if plan is not None and plan.queue is not None and plan.queue.when_expired is WhenExpired.DELETE:
+        if plan is not None and plan.queue is not None and not plan.queue.keeps_expired:
             del self._pods[uid]
             await self._controller.deleted(uid)

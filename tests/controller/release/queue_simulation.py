@@ -137,7 +137,7 @@ class QueueSimulation:
         self.observer = GatedPods()
         reports = ReleaseReports(
             self._released,
-            lambda service, _: self.expired.append(service),
+            lambda pod, _, __: self.expired.append(pod.waiting.service),
             self._waiting,
             lambda _: None,
             self.troubles.append,

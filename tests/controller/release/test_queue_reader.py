@@ -64,7 +64,8 @@ async def test_live_pods_end_at_an_unknown_moment() -> None:
     await simulation.create("a")
     await simulation.rounds(1)
     [row] = (await document(simulation)).pods
-    assert (row.cause, row.expected_at) == (WaitCause.QUOTA_EXCEEDED, None)
+    assert (row.cause, row.expected_at) == (WaitCause.LIVE_PODS, None)
+    assert row.why == "the limit on live Pods of web is reached"
     assert row.expires_at is not None
 
 

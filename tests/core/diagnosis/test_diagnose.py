@@ -211,7 +211,13 @@ def test_token_of_a_denial_is_by_its_first_code_and_exceeded_limits(
     assert denied_token(codes, limits) is token
 
 
-def waiting(when_expired: str, age_seconds: int, existing: ReportedPod | None, *more: DecisionRecord) -> str:
+def waiting(
+    when_expired: str,
+    age_seconds: int,
+    existing: ReportedPod | None,
+    *more: DecisionRecord,
+    events: tuple[ReportedEvent, ...] = (),
+) -> str:
     """Return the first line about a Pod whose service lets it wait for a minute, that long after its creation."""
     rules = f"whenExceeded: Queue, queue: {{maxWait: 1m, whenExpired: {when_expired}}}"
     quota = f"quota: {{windows: [{{window: 1m, hard: {{pods: 1}}}}], {rules}}}"
@@ -220,7 +226,7 @@ def waiting(when_expired: str, age_seconds: int, existing: ReportedPod | None, *
     record = replace(admitted, decision=Verdict.QUEUE, policy=policy.hash)
     now_us = int(record.at.timestamp() * 1_000_000) + age_seconds * 1_000_000
     around = Surroundings(now_us, policies={policy.hash: policy}, in_force=policy)
-    found = diagnose(PodFacts("shop", "web-u1", pod=existing, records=(*more, record)), around)
+    found = diagnose(PodFacts("shop", "web-u1", pod=existing, events=events, records=(*more, record)), around)
     assert found is not None
     return f"{found.token}: {found.summary}"
 
@@ -241,7 +247,7 @@ def test_pod_that_waited_for_too_long_has_expired() -> None:
     gated = stored(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
     ended = "Expired: it has waited longer than queue.maxWait, 60 s, and queue.whenExpired is"
     assert waiting("Delete", 61, None) == f"{ended} Delete: it does not exist"
-    assert waiting("Keep", 75, gated) == f"{ended} Keep: it stays gated until it is deleted"
+    assert waiting("Keep", 75, gated) == f"{ended} Keep: it waits on"
     for still in (waiting("Delete", 59, None), waiting("Delete", 600, gated), waiting("Keep", 59, gated)):
         assert still.startswith("WaitingForQuota: ")
     released = replace(next(one for one in SHOP.recorder.records if one.uid == "u1"), operation="UPDATE")
@@ -282,6 +288,38 @@ def test_waiting_pod_is_told_its_place_and_moment_or_why_that_is_unknown() -> No
     assert summary(row) == "WaitingForQuota: 7th of 23 in gold; may go from 04:00:41Z"
     unknown = replace(row, expected_at=None, why="the queue is paused until 05:00")
     assert summary(unknown) == "WaitingForQuota: 7th of 23 in gold; the queue is paused until 05:00"
+    breaker = replace(unknown, cause=WaitCause.BREAKER_OPEN, why="the breaker is OPEN until 05:00")
+    assert summary(breaker) == "BreakerOpen: the breaker is OPEN until 05:00; it waits as 7th of 23 in gold"
+    live = replace(unknown, cause=WaitCause.LIVE_PODS, why="the limit on live Pods of web is reached")
+    assert summary(live) == (
+        "WaitingForLivePods: the limit on live Pods of web is reached; it waits as 7th of 23 in gold"
+    )
+
+
+def ending(reason: str, action: str, message: str, uid: str = "u1") -> ReportedEvent:
+    about = {"kind": "Pod", "namespace": "shop", "name": "web-u1", "uid": uid}
+    event = {"reason": reason, "action": action, "message": message, "involvedObject": about, "eventTime": "2027"}
+    return msgspec.convert(event, ReportedEvent)
+
+
+def test_pod_that_was_deleted_while_it_waited_is_known_by_its_event() -> None:
+    expired = ending("ExpiredInQueue", "Delete", "it has waited longer than queue.maxWait, 60 s, and ...")
+    ended = "it has waited longer than queue.maxWait, 60 s, and ...; deleted at 2027"
+    dropped = ending("DroppedFromQueue", "Drop", "dropped from the queue of web: INC-1")
+    assert waiting("Delete", 3, None, events=(expired,)) == f"Expired: {ended}"
+    assert waiting("Delete", 3, None, events=(dropped,)) == (
+        "Dropped: dropped from the queue of web: INC-1; deleted at 2027"
+    )
+    kept = ending("ExpiredInQueue", "Keep", "it has waited ...")
+    other = ending("ExpiredInQueue", "Delete", "it has waited ...", uid="u9")
+    for no_end in (kept, other):
+        assert waiting("Delete", 3, None, events=(no_end,)).startswith("WaitingForQuota: ")
+    gated = stored(spec={"schedulingGates": [{"name": "podgate.io/quota"}]})
+    assert waiting("Keep", 3, gated, events=(kept,)).endswith("whenExpired is Keep: it waits on")
+    facts = PodFacts("shop", "web-u1", events=(expired,))
+    found = diagnose(facts, Surroundings(0))
+    assert found is not None
+    assert (f"{found.token}: {found.summary}", found.subject.uid) == (f"Expired: {ended}", "u1")
 
 
 # --- workloads ---

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds
 from webhook.adapters.kubernetes.workloads.waiting_pods import FoundPod, WaitingPods
+from webhook.core.reporting.queue_document import DROPPED
 from webhook.errors import UserError
 
 
@@ -33,7 +34,7 @@ async def drop_gated(kubeconfig: Path, namespace: str, name: str, reason: str, *
             return found, ""
         note = in_bounds(f"dropped from the queue of {found.service or 'no service'}: {reason}")
         about = Regarding("v1", "Pod", namespace, name, found.uid)
-        event = Happening(about, EventType.NORMAL, "DroppedFromQueue", "Drop", note, found.uid, time.time_ns())
+        event = Happening(about, EventType.NORMAL, DROPPED, "Drop", note, found.uid, time.time_ns())
         await pods.delete(namespace, name, found.uid)
         return found, await pods.report(event, f"{getpass.getuser()}@{socket.gethostname()}")
     finally:

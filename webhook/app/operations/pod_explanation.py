@@ -111,7 +111,7 @@ class PodExplainer:
             return await self._workload(target)
         pod, records = await self._pod(target)
         facts = self._facts_of(target, pod, records)
-        events = () if self._reader is None or pod is None else await self._reader.events_of(pod.metadata.name)
+        events = () if self._reader is None else await self._reader.events_of(facts.name, facts.uid)
         around = await self._surroundings(records, pods=(pod,))
         waiting = None if pod is None else (await self._places((pod,))).get(pod.metadata.uid)
         return diagnose(PodFacts(facts.namespace, facts.name, facts.uid, pod, events, tuple(records), waiting), around)
@@ -122,17 +122,14 @@ class PodExplainer:
         """Return the Pod, None if it does not exist, and records of it and of its siblings, newest first."""
         if target.uid:
             records = await self._records(RecordsQuery(uid=target.uid))
-            pod = await self._pod_of_uid(target.uid)
+            namespace = next((one.namespace for one in records), "")
+            pod = None if self._reader is None else await self._reader.pod_of_uid(target.uid, namespace)
         else:
             pod = None if self._reader is None else await self._reader.pod(target.name)
             uid = "" if pod is None else pod.metadata.uid
             query = RecordsQuery(target.namespace, uid=uid) if uid else RecordsQuery(target.namespace, target.name)
             records = await self._records(query)
         return pod, _newest((*records, *await self._mutating(pod, records)))
-
-    async def _pod_of_uid(self, uid: str) -> ReportedPod | None:
-        pods = None if self._reader is None else await self._reader.pods()
-        return next((one for one in pods or () if one.metadata.uid == uid), None)
 
     async def _mutating(self, pod: ReportedPod | None, records: Sequence[DecisionRecord]) -> Sequence[DecisionRecord]:
         """Return records that may be of the mutating half, which has neither uid nor generated name."""

@@ -2,11 +2,15 @@
 
 from webhook.app.telemetry import Telemetry
 from webhook.controller.release.loop import ReleaseReports
+from webhook.controller.release.releaser import GatedPod
+from webhook.core.quota import QueuePlan
+from webhook.core.reporting.queue_document import expiry_text
+from webhook.ports import PlaceEvents
 from webhook.support.condition import Condition
 
 
-def release_reports(telemetry: Telemetry) -> ReleaseReports:
-    """Return the callbacks for Pods that leave a queue."""
+def release_reports(telemetry: Telemetry, places: PlaceEvents | None = None) -> ReleaseReports:
+    """Return the callbacks for Pods that leave a queue; `places` sends Events about those that expire."""
     queue, said = telemetry.metrics.queue, telemetry.logs.said
 
     def trouble(reason: str) -> None:
@@ -22,4 +26,10 @@ def release_reports(telemetry: Telemetry) -> ReleaseReports:
         failure.leave()
         queue.released(service, seconds, latency_seconds)
 
-    return ReleaseReports(released, queue.expired, queue.waiting, queue.depths, failure.enter)
+    def expired(pod: GatedPod, rules: QueuePlan, seconds: float) -> None:
+        queue.expired(pod.waiting.service, seconds)
+        if places is not None:
+            note = expiry_text(rules.max_wait_us, is_kept=rules.keeps_expired)
+            places.expired(pod.namespace, pod.name, pod.waiting.uid, note, is_kept=rules.keeps_expired)
+
+    return ReleaseReports(released, expired, queue.waiting, queue.depths, failure.enter)

@@ -19,8 +19,7 @@ from webhook.controller.release.recent_charges import RecentCharges
 from webhook.controller.release.releaser import GatedPod, PodReleaser, ReleaseActions
 from webhook.controller.release.removal import GateRemoval, RemovalReports
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.policy_spec import WhenExpired
-from webhook.core.quota import Booking, CounterPlan
+from webhook.core.quota import Booking, CounterPlan, QueuePlan
 from webhook.core.reporting.queue_document import QueueDepth
 from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
@@ -44,7 +43,8 @@ class ReleaseReports:
 
     on_released: Callable[[str, float, float], None]
     """Also with the time from the moment at which it was due, in seconds."""
-    on_expired: Callable[[str, float], None]
+    on_expired: Callable[[GatedPod, QueuePlan, float], None]
+    """With the rules of its queue, by which the Pod was deleted or is kept."""
     on_waiting: Callable[[Mapping[str, int]], None]
     """Number of waiting Pods by service."""
     on_depths: Callable[[Sequence[QueueDepth]], None]
@@ -221,7 +221,9 @@ class ReleaseLoop:
     async def _expire(self, pod: GatedPod) -> None:
         """Apply whenExpired. A Pod that is kept waits on."""
         plan = self._plan(pod)
-        if plan is not None and plan.queue is not None and plan.queue.when_expired is WhenExpired.DELETE:
+        if plan is None or plan.queue is None:
+            return  # it waits by rules of its own no more
+        if not plan.queue.keeps_expired:
             self._limit.spend()
             try:
                 await self._gates.delete(pod.namespace, pod.name, pod.waiting.uid)
@@ -230,7 +232,7 @@ class ReleaseLoop:
                 self._reports.on_trouble(str(error))
                 self._removal.set_aside(pod)  # it expires again when it waits again
                 return
-        self._reports.on_expired(pod.waiting.service, self._waited_seconds(pod))
+        self._reports.on_expired(pod, plan.queue, self._waited_seconds(pod))
 
     def _plan(self, pod: GatedPod) -> CounterPlan | None:
         return self._compiled.plans.get(pod.waiting.service) if self._compiled is not None else None

@@ -12,7 +12,7 @@ _EVENTS_A_SCAN = 40
 """20 a second. Each Event is an object that the API server keeps for an hour."""
 _SETTLED_SECONDS = 2
 """A Pod that is released sooner has no Event."""
-_OF_QUOTA = frozenset({WaitCause.QUOTA_EXCEEDED, WaitCause.BEHIND})
+_OF_QUOTA = frozenset({WaitCause.QUOTA_EXCEEDED, WaitCause.LIVE_PODS, WaitCause.BEHIND})
 
 
 class PlaceReporter:

@@ -152,7 +152,8 @@ class QueueReader:
         by = self._releaser.blocked_by(one.pod)
         if by is None:
             return WaitCause.BEHIND, "others are released before it"
-        return WaitCause.QUOTA_EXCEEDED, _LIMIT_OF[by].format(service=plan.service, queue=one.queue)
+        cause = WaitCause.LIVE_PODS if by is Holder.STANDING else WaitCause.QUOTA_EXCEEDED
+        return cause, _LIMIT_OF[by].format(service=plan.service, queue=one.queue)
 
     async def _forecasts(
         self, places: Sequence[PodPlace], plans: Mapping[str, CounterPlan]

@@ -244,7 +244,7 @@ class PodReleaser:
 
     def _is_kept(self, pod: GatedPod) -> bool:
         plan = self._plans.get(pod.waiting.service)
-        return plan is None or plan.queue is None or plan.queue.when_expired is WhenExpired.KEEP
+        return plan is None or plan.queue is None or plan.queue.keeps_expired
 
     async def _release_due(self, tag: str) -> None:
         order = self._orders[tag]
@@ -291,7 +291,8 @@ def _obstacle(receipt: Receipt) -> tuple[int, Holder]:
     if receipt.refused is DeniedBy.BREAKER:
         is_open = view is not None and view.state in {State.OPEN, State.FORCED_OPEN}
         return (view.open_until_us if view is not None and is_open else receipt.at_us + _AGAIN_US), Holder.SERVICE
-    by = Holder.POOL if all(use.of is Holder.POOL for use in receipt.over) else Holder.SERVICE
+    holders = {use.of for use in receipt.over}
+    by = holders.pop() if len(holders) == 1 else Holder.SERVICE
     if receipt.free_at_us is None:
         return receipt.at_us + _NEVER_US, by
     ends_unknown = any(use.of is Holder.STANDING for use in receipt.over)

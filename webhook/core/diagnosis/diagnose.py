@@ -18,7 +18,7 @@ from webhook.core.diagnosis.admission import (
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.node_fit import nodes_report
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedPod
-from webhook.core.diagnosis.pod_state import containers_of, created_us, gates_of, pod_state, scheduling_of
+from webhook.core.diagnosis.pod_state import containers_of, gates_of, pod_state, scheduling_of
 from webhook.core.diagnosis.recomputed import NotRecomputableError, recomputed, rule_notes
 from webhook.core.diagnosis.report import (
     AdmissionReport,
@@ -28,7 +28,7 @@ from webhook.core.diagnosis.report import (
     ReportSubject,
     StartReport,
 )
-from webhook.core.diagnosis.waiting import expired_gone, expired_kept
+from webhook.core.diagnosis.waiting import ended_by, ending_event, expired_gone, expired_kept
 from webhook.core.explanation import Note
 from webhook.core.explanation.trace import trace
 from webhook.core.findings import Code
@@ -48,17 +48,27 @@ _EXEMPT_BY = {
 
 
 def diagnose(facts: PodFacts, around: Surroundings, *, is_brief: bool = False) -> Report | None:
-    """Return the report on one Pod; None if neither the cluster nor a record knows it.
+    """Return the report on one Pod; None if neither the cluster nor a record nor an Event knows it.
 
     `is_brief`: without nodes and rules, which take 10 ms, for the choice among many Pods.
     """
     records = admission_records(facts)
     around = replace_dataclass(around, nodes=None) if is_brief else around
     if facts.pod is None:
-        report = None if records.last is None else _of_records(facts, records, around)
+        report = _of_event(facts, around) if records.last is None else _of_records(facts, records, around)
     else:
         report = _of_pod(facts, facts.pod, records, around)
     return report if report is None or is_brief else _with_rules(report, records, around)
+
+
+def _of_event(facts: PodFacts, around: Surroundings) -> Report | None:
+    """Return the report on a Pod without records that was deleted while it waited."""
+    event = ending_event(facts, facts.uid)
+    if event is None:
+        return None
+    token, summary = ended_by(event)
+    subject = ReportSubject("Pod", facts.namespace, event.involved_object.name, event.involved_object.uid)
+    return Report(token, summary, subject, unread=dict(around.unread))
 
 
 def _of_records(facts: PodFacts, records: AdmissionRecords, around: Surroundings) -> Report | None:
@@ -70,7 +80,9 @@ def _of_records(facts: PodFacts, records: AdmissionRecords, around: Surroundings
     subject = ReportSubject("Pod", record.namespace, record.name, record.uid, owner)
     token, summary = _by_decision(admission, record.namespace, record.limits)
     policy = around.policy(record.policy)
-    if token is Fate.WAITING_FOR_QUOTA and (ended := expired_gone(record, facts, policy, around.now_us)):
+    if token is Fate.WAITING_FOR_QUOTA and (event := ending_event(facts, record.uid)) is not None:
+        token, summary = ended_by(event)
+    elif token is Fate.WAITING_FOR_QUOTA and (ended := expired_gone(record, facts, policy, around.now_us)):
         token, summary = Fate.EXPIRED, ended
     report = Report(token, summary, subject, admission=admission, unread=dict(around.unread))
     return _with_figures(report, records)
@@ -113,7 +125,7 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
     if admission is not None and token in _FINE and admission.decision in {Verdict.EXEMPT, Verdict.UNMATCHED}:
         token, why = _by_decision(admission, facts.namespace)
         summary = f"{why}; {state.token} {summary}"
-    if token is Fate.WAITING_FOR_QUOTA and (ended := expired_kept(created_us(pod), admission, around)):
+    if token is Fate.WAITING_FOR_QUOTA and (ended := expired_kept(facts, pod, admission, around)):
         token, summary = Fate.EXPIRED, ended
     owners = [one for one in pod.metadata.owner_references or () if one.controller]
     owner = f"{owners[0].kind}/{owners[0].name}" if owners else ""

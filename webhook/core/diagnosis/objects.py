@@ -67,6 +67,7 @@ class ReportedEvent(Struct, frozen=True, rename="camel"):
     involved_object: EventSubject = EventSubject()
     type: str = ""
     reason: str | None = None
+    action: str | None = None
     message: str | None = None
     last_timestamp: str | None = None
     event_time: str | None = None

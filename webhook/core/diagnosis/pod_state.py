@@ -7,13 +7,15 @@ from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.diagnosis.objects import ContainerStateReport, ReportedContainer, ReportedPod
 from webhook.core.diagnosis.report import ContainerReport, Fate, NodesReport, SchedulingReport
 from webhook.core.kubernetes.timestamps import microseconds
-from webhook.core.reporting.queue_document import QueueRow
+from webhook.core.reporting.queue_document import QueueRow, WaitCause
 
 _EXPECTED = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons for which a container of a healthy Pod waits."""
 _PATIENCE_US = 10_000_000
 """Age from which a Pod that no scheduler has looked at has none."""
 _SUMMARY_MAX = 300
+_WAITS = {WaitCause.BREAKER_OPEN: Fate.BREAKER_OPEN, WaitCause.LIVE_PODS: Fate.WAITING_FOR_LIVE_PODS}
+"""Tokens of Pods that wait, but not for quota."""
 
 
 class PodState(NamedTuple):
@@ -39,6 +41,9 @@ def pod_state(pod: ReportedPod, nodes: NodesReport | None, now_us: int, waiting:
 
 def _gated(gates: tuple[str, ...], waiting: QueueRow | None) -> PodState:
     if QUEUE_GATE in gates and waiting is not None:
+        token = _WAITS.get(waiting.cause)
+        if token is not None:
+            return PodState(token, f"{waiting.why}; it waits as {waiting.place_text}")
         return PodState(Fate.WAITING_FOR_QUOTA, waiting.summary)
     if QUEUE_GATE in gates:
         return PodState(Fate.WAITING_FOR_QUOTA, f"it is charged, and its gate {QUEUE_GATE} removed, when there is room")

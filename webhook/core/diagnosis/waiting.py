@@ -1,35 +1,56 @@
-"""End of a Pod's wait in the queue: it has waited longer than `queue.maxWait` of its service."""
+"""End of a Pod's wait in the queue: it has waited longer than `queue.maxWait` of its service, or was dropped."""
 
 from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
-from webhook.core.diagnosis.report import AdmissionReport
-from webhook.core.policy_spec import WhenExpired
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedPod
+from webhook.core.diagnosis.pod_state import PodState, created_us
+from webhook.core.diagnosis.report import AdmissionReport, Fate
 from webhook.core.quota import QueuePlan
 from webhook.core.reporting.decision_record import DecisionRecord
+from webhook.core.reporting.queue_document import DROPPED, EXPIRED, expiry_text
 
 _LATE_US = 10_000_000
 """The controller ends a wait within this time."""
+_ENDINGS = {(EXPIRED, "Delete"): Fate.EXPIRED, (DROPPED, "Drop"): Fate.DROPPED}
+"""By reason and action of the Event."""
+
+
+def ending_event(facts: PodFacts, uid: str = "") -> ReportedEvent | None:
+    """Return the newest Event by which a waiting Pod was deleted; None without one, or if it is about another uid."""
+    found = [one for one in facts.events if _ending(one) and uid in {"", one.involved_object.uid}]
+    return max(found, key=lambda one: one.at, default=None)
+
+
+def ended_by(event: ReportedEvent) -> PodState:
+    """Return how the wait of a Pod ended, of an `ending_event`."""
+    return PodState(_ENDINGS[event.reason or "", event.action or ""], f"{event.message}; deleted at {event.at}")
 
 
 def expired_gone(record: DecisionRecord, facts: PodFacts, policy: CompiledPolicy | None, now_us: int) -> str:
-    """Return how the wait of a Pod ended that does not exist any more; "" if it did not wait, or not for too long."""
+    """Infer how the wait of a Pod ended that does not exist; "" if it did not wait, or not for too long."""
     queue = _queue(policy, record.service)
-    if record.decision is not Verdict.QUEUE or queue is None or queue.when_expired is not WhenExpired.DELETE:
+    if record.decision is not Verdict.QUEUE or queue is None or queue.keeps_expired:
         return ""
     is_released = any(one.operation == "UPDATE" and one.uid == record.uid for one in facts.records)
     waited_us = now_us - int(record.at.timestamp() * 1_000_000)
-    return "" if is_released or waited_us < queue.max_wait_us else f"{_text(queue)} is Delete: it does not exist"
+    return "" if is_released or waited_us < queue.max_wait_us else f"{_text(queue)}: it does not exist"
 
 
-def expired_kept(since_us: int, admission: AdmissionReport | None, around: Surroundings) -> str:
-    """Return that the wait of a gated Pod has ended by the policy in force; "" if it may still be released."""
+def expired_kept(facts: PodFacts, pod: ReportedPod, admission: AdmissionReport | None, around: Surroundings) -> str:
+    """Return that a gated Pod has waited for too long, by the policy in force, and waits on; "" otherwise."""
     queue = None if admission is None else _queue(around.in_force, admission.service)
-    if queue is None or queue.when_expired is not WhenExpired.KEEP:
+    if queue is None or not queue.keeps_expired:
         return ""
-    if around.now_us - since_us < queue.max_wait_us + _LATE_US:
+    is_known = any(one.reason == EXPIRED and one.involved_object.uid == pod.metadata.uid for one in facts.events)
+    if not is_known and around.now_us - created_us(pod) < queue.max_wait_us + _LATE_US:
         return ""
-    return f"{_text(queue)} is Keep: it stays gated until it is deleted"
+    place = f", {facts.waiting.summary}" if facts.waiting is not None else ""
+    return f"{_text(queue)}: it waits on{place}"
+
+
+def _ending(event: ReportedEvent) -> bool:
+    return (event.reason or "", event.action or "") in _ENDINGS
 
 
 def _queue(policy: CompiledPolicy | None, service: str) -> QueuePlan | None:
@@ -38,4 +59,4 @@ def _queue(policy: CompiledPolicy | None, service: str) -> QueuePlan | None:
 
 
 def _text(queue: QueuePlan) -> str:
-    return f"it has waited longer than queue.maxWait, {queue.max_wait_us // 1_000_000} s, and queue.whenExpired"
+    return expiry_text(queue.max_wait_us, is_kept=queue.keeps_expired)

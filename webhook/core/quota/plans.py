@@ -125,6 +125,11 @@ class QueuePlan(Struct, frozen=True):
         """Whether Pods wait on overload only."""
         return not (self.for_quota or self.for_breaker)
 
+    @property
+    def keeps_expired(self) -> bool:
+        """Whether a Pod that has waited for `max_wait_us` waits on; otherwise it is deleted."""
+        return self.when_expired is WhenExpired.KEEP
+
     @classmethod
     def of(cls, service: Service, pool: Pool | None, rank: int, pause: QueuePause | None = None) -> "QueuePlan | None":
         """Return a service's plan; None if its Pods are denied instead, or if its modes only observe."""

@@ -11,6 +11,8 @@ from webhook.core.quota import CounterPlan
 
 ROWS_MAX = 1_000
 """Most rows of one document."""
+EXPIRED, DROPPED = "ExpiredInQueue", "DroppedFromQueue"
+"""Reasons of Events about Pods whose wait has ended without a release."""
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -20,6 +22,8 @@ class WaitCause(StrEnum):
     PAUSED = "Paused"
     BREAKER_OPEN = "BreakerOpen"
     QUOTA_EXCEEDED = "QuotaExceeded"
+    LIVE_PODS = "LivePods"
+    """Limits on live Pods alone have no room: nobody knows when others end."""
     BEHIND = "Behind"
     """Others are released before it."""
 
@@ -101,6 +105,12 @@ def pause_text(plan: CounterPlan) -> str:
     """Return until when and why a service's queue is paused; "" if it is not."""
     pause = plan.queue.pause if plan.queue is not None else None
     return "" if pause is None else f"until {utc(pause.until_us)}: {pause.reason}{f' ({pause.by})' if pause.by else ''}"
+
+
+def expiry_text(max_wait_us: int, *, is_kept: bool) -> str:
+    """Return that a Pod has waited for too long, and the rule that applies then."""
+    rule = "Keep" if is_kept else "Delete"
+    return f"it has waited longer than queue.maxWait, {max_wait_us // 1_000_000} s, and queue.whenExpired is {rule}"
 
 
 def duration_text(seconds: int) -> str:

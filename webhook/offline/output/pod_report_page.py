@@ -14,7 +14,7 @@ from webhook.support.sanitize import printable
 
 _COLUMN = 12
 _MOST_FIELDS = 6
-_BAD = frozenset({Fate.DENIED, Fate.BREAKER_OPEN, Fate.EXPIRED, Fate.FAILED, Fate.UNSCHEDULABLE})
+_BAD = frozenset({Fate.DENIED, Fate.BREAKER_OPEN, Fate.EXPIRED, Fate.DROPPED, Fate.FAILED, Fate.UNSCHEDULABLE})
 _FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED, Fate.EXEMPT, Fate.UNMATCHED, Fate.ADMITTED})
 _SOURCES = {
     "pod": "by its label and annotation; no record of the review was found",

@@ -19,13 +19,19 @@ T = TypeVar("T")
 
 
 class PodReader:
-    """Reads objects of one namespace with the user's own rights; `reading.unread` has what failed, with the reason."""
+    """Reads objects of a namespace with the user's own rights; `reading.unread` has what failed, with the reason.
+
+    `namespace` is "" for all namespaces.
+    """
 
     def __init__(self, client: ApiClient, namespace: str) -> None:
         self.reading = Reading()
         self._client = client
-        self._core = f"/api/v1/namespaces/{namespace}"
-        self._namespace = namespace
+        self.namespace = namespace
+
+    @property
+    def _core(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}" if self.namespace else "/api/v1"
 
     async def pod(self, name: str) -> ReportedPod | None:
         return await self._get(f"{self._core}/pods/{name}", ReportedPod, f"get pod {name}")
@@ -33,18 +39,32 @@ class PodReader:
     async def pods(self) -> tuple[ReportedPod, ...] | None:
         return await self._list(f"{self._core}/pods", ReportedPod, "list pods")
 
+    async def pod_of_uid(self, uid: str, namespace: str) -> ReportedPod | None:
+        """Return a Pod, and read its namespace from then on; `namespace` is "" if it is not known."""
+        self.namespace = namespace
+        found: ReportedPod | None = next((one for one in await self.pods() or () if one.metadata.uid == uid), None)
+        if found is not None:
+            self.namespace = found.metadata.namespace
+        return found
+
     async def events(self) -> tuple[ReportedEvent, ...]:
         return await self._list(f"{self._core}/events", ReportedEvent, "list events") or ()
 
-    async def events_of(self, pod: str) -> tuple[ReportedEvent, ...]:
-        fields = (("fieldSelector", f"involvedObject.kind=Pod,involvedObject.name={pod}"),)
+    async def events_of(self, pod: str, uid: str = "") -> tuple[ReportedEvent, ...]:
+        """Return the Events about the Pods of a name, or of one of them."""
+        selected = {"kind": "Pod", "name": pod, "uid": uid}
+        fields = (
+            ("fieldSelector", ",".join(f"involvedObject.{key}={value}" for key, value in selected.items() if value)),
+        )
         return await self._list(f"{self._core}/events", ReportedEvent, "list events", fields) or ()
 
     async def nodes(self) -> tuple[ReportedNode, ...] | None:
         return await self._list("/api/v1/nodes", ReportedNode, "list nodes")
 
     async def namespace_labels(self) -> dict[str, str]:
-        found = await self._get(f"/api/v1/namespaces/{self._namespace}", Namespace, f"get namespace {self._namespace}")
+        if not self.namespace:
+            return {}
+        found = await self._get(self._core, Namespace, f"get namespace {self.namespace}")
         return {} if found is None else found.metadata.labels or {}
 
     async def policy(self) -> ConfigMap | None:
@@ -67,7 +87,7 @@ class PodReader:
 
     def _of(self, kind: WorkloadKind) -> str:
         group = f"/apis/{kind.group}/v1" if kind.group else "/api/v1"
-        return f"{group}/namespaces/{self._namespace}/{kind.resource}"
+        return f"{group}/namespaces/{self.namespace}/{kind.resource}"
 
     async def _get(self, path: str, kind: type[T], what: str) -> T | None:
         try:

@@ -1,9 +1,10 @@
-"""Events about the places of waiting Pods, with a sender of their own: they never delay Events about denials."""
+"""Events about places and expiry of waiting Pods, with a sender of their own: they never delay Events about denials."""
 
 import time
 
 from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds
 from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTiming
+from webhook.core.reporting.queue_document import EXPIRED
 
 PLACE_TIMING = EventTiming(per_second=20.0, burst=40, patience_seconds=30.0)
 
@@ -20,3 +21,9 @@ class PodPlaceEvents:
         about = Regarding("v1", "Pod", namespace, name, uid)
         note, at_ns = in_bounds(note), time.time_ns()
         self._sender.offer(Happening(about, EventType.NORMAL, "WaitingForQuota", "Wait", note, occasion, at_ns))
+
+    def expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
+        about, action = Regarding("v1", "Pod", namespace, name, uid), "Keep" if is_kept else "Delete"
+        self._sender.offer(
+            Happening(about, EventType.WARNING, EXPIRED, action, in_bounds(note), action, time.time_ns())
+        )
