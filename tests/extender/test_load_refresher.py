@@ -63,7 +63,7 @@ class Refreshed:
         self.now_seconds = START
         self.failed: list[str] = []
         self.troubles: list[str] = []
-        self.table = LoadTable(lambda _: Estimate(), lambda: self.now_seconds)
+        self.table = LoadTable(lambda _: Estimate(), lambda: self.now_seconds, lambda *_: None)
         known = (
             KnownNode(SchedulableNode(name, 8000.0, 32 * GIB), (address,))
             for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.2"))
@@ -179,7 +179,7 @@ async def test_restarted_refresher_reads_its_sources_again(monkeypatch: pytest.M
     async with refreshing(monkeypatch, prometheus={"a": load("prometheus", 1)}) as state:
         await state.until_from("a", "prometheus")
         with monkeypatch.context() as broken:
-            broken.setattr(state.table, "settle", lambda: 1 / 0)
+            broken.setattr(state.table, "settle", lambda _: 1 / 0)
             await asyncio.wait([state.task])
         with pytest.raises(ZeroDivisionError):
             state.task.result()

@@ -48,7 +48,7 @@ async def extender() -> Extender:
             for name, cores in CPUS.items()
         },
     )
-    table.settle()
+    table.settle(table.nodes())
     requests = Resources({"cpu": "2", "memory": "10Gi"})
     pod = Pod(
         PodMetadata(name="p", namespace="a", uid="u", labels={"podgate.io/service": "web"}),

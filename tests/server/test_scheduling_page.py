@@ -47,7 +47,7 @@ class Scheduler:
             "prometheus",
             {name: NodeLoad("prometheus", NOW_SECONDS - 12, used, 2.0**39) for name, used in NODES.items()},
         )
-        table.settle()
+        table.settle(table.nodes())
 
     def _evict(self) -> None:
         self.evicted += 1

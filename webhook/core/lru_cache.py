@@ -29,6 +29,10 @@ class LruCache(Generic[_K, _V]):
         self._kept[key] = value
         return evicts
 
+    def forget(self, key: _K) -> None:
+        """Remove an entry, if it is there."""
+        self._kept.pop(key, None)
+
     def __contains__(self, key: _K) -> bool:
         """Return whether `key` is cached, without marking it as used."""
         return key in self._kept

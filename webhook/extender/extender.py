@@ -14,10 +14,9 @@ from webhook.core.policy_spec.scheduling import Estimate, Numa
 from webhook.core.scheduling import extender_api as api
 from webhook.core.scheduling.attempts import filter_attempt, score_attempt
 from webhook.core.scheduling.node_selection import ServiceRules, filtered, prioritized
-from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.pod_load import expected_load
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
-from webhook.core.scheduling.topology import Nearness
+from webhook.core.scheduling.scores import NearOf
 from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
 from webhook.extender.load_table import LoadTable
 
@@ -112,12 +111,13 @@ class Extender:
         asked, service = api.nodes_asked(args), self._service_of(args.pod)
         if service is None or not service.refuses or not table.index.is_complete:
             return _NO_SCORES
-        scores = prioritized(args.pod, asked, table.rows, service, _near(table, args.pod, service))
-        attempt = score_attempt(self._now(), scores, table.rows, service.rules)
+        near = _near(table, args.pod, service)
+        scores = prioritized(args.pod, asked, table.rows, service, near)
+        attempt = score_attempt(self._now(), args.pod, scores, table.rows, service.rules, near)
         self._observer.scored(args.pod, service, attempt)
         if attempt.best:
             self._assume(table, args.pod, service, attempt.best[0].node)
-        return json.encode([api.HostPriority(name, one.score) for name, one in scores.items()])
+        return json.encode([api.HostPriority(name, score) for name, score in scores.items()])
 
     def preempt(self, body: bytes) -> bytes:
         """Answer on which nodes preemption may help: not where the rules would refuse the Pod afterwards."""
@@ -136,6 +136,7 @@ class Extender:
         policy = self._policy()
         if policy is not self._rules.policy:
             self._rules = PolicyRules.of(policy)
+            self.table.index.keep_nearness(self._rules.services)
         return self._rules
 
     def _service_of(self, pod: Pod) -> ServiceRules | None:
@@ -148,9 +149,8 @@ class Extender:
         table.assign(pod, node, service.rules.estimate)
 
 
-def _near(table: LoadTable, pod: Pod, service: ServiceRules) -> Callable[[NodeRow], float]:
+def _near(table: LoadTable, pod: Pod, service: ServiceRules) -> NearOf:
     near = service.rules.near
     if near is None:
         return lambda _: 0.0
-    nearness = Nearness(near, table.index.hosts(pod.metadata.namespace, near))
-    return lambda row: nearness.of(row.node.labels)
+    return table.index.nearness(pod.metadata.namespace, service.service, near).of

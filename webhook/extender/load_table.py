@@ -1,6 +1,6 @@
 """Load table: rows of nodes, prepared from the sources' reports, the assumed load of new Pods, and the Node index."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -8,11 +8,10 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec.nodes import Nodes
 from webhook.core.policy_spec.scheduling import Estimate
 from webhook.core.scheduling.assumed_load import AssumedLoad
-from webhook.core.scheduling.filters import REQUESTS
-from webhook.core.scheduling.node_load import Decay, NodeLoad, freshest, frozen, hotter
+from webhook.core.scheduling.node_load import REQUESTS, Decay, NodeLoad, freshest, frozen, hotter
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.pod_load import NO_LOAD, expected_load
-from webhook.extender.node_index import NodeIndex
+from webhook.extender.node_index import IndexReports, NodeIndex
 from webhook.extender.numa_index import NumaIndex
 
 UNKNOWN = "unknown"
@@ -20,7 +19,7 @@ _US = 1_000_000
 
 
 class LoadTable:
-    """`rows` are what calls read. They are computed anew by `settle`, and one row by each assignment."""
+    """`rows` are what calls read. `settle` computes them anew, and an event those of the nodes that it concerns."""
 
     def __init__(
         self,
@@ -35,25 +34,24 @@ class LoadTable:
         self._estimates = estimates
         self._on_bound = on_bound
         self._now_seconds = now_seconds
-        self._nodes: Nodes | None = None
+        self._stale_after_seconds = 0.0
         self._reports: dict[str, dict[str, NodeLoad]] = {}
         """The newest load of each node by source, in the order of the ladder."""
         self._assumed = AssumedLoad(Decay(1.0, 1.0), 0.0)
-        self.index = NodeIndex(self._hosted, self._gone, now_seconds)
-        self.numa = NumaIndex(now_seconds)
+        self.index = NodeIndex(IndexReports(self._renew, self._hosted, self._gone), now_seconds)
+        self.numa = NumaIndex(now_seconds, self._renew)
         self.rows: dict[str, NodeRow] = {}
 
     def configure(self, nodes: Nodes | None, sources: Sequence[str]) -> None:
-        """Take over the stanza `nodes` and its sources. The load of sources that stay is kept."""
-        self._nodes = nodes
+        """Take over the stanza `nodes` and its sources. The load of sources that stay is kept. `settle` must follow."""
         self._reports = {name: self._reports.get(name, {}) for name in sources}
         if nodes is not None:
+            self._stale_after_seconds = nodes.stale_after.us / _US
             every_seconds, window_seconds = nodes.decay.every.us / _US, nodes.window.us / _US
             self._assumed.configure(Decay(nodes.decay.factor, every_seconds), window_seconds)
-        self.settle()
 
     def measured(self, source: str, loads: Mapping[str, NodeLoad]) -> int:
-        """Take over what a source measured; return how many of its names belong to no Node."""
+        """Take over what a source measured; return how many of its names belong to no Node. `settle` must follow."""
         now_seconds, unknown = self._now_seconds(), 0
         known: dict[str, NodeLoad] = {}
         for alias, load in loads.items():
@@ -70,25 +68,17 @@ class LoadTable:
             self._reports[source] = frozen(self._reports[source], known)
         return unknown
 
-    def settle(self) -> None:
-        """Compute all rows as of now."""
-        now_seconds, nodes = self._now_seconds(), self._nodes
-        ladder = list(self._reports.values())
-        stale_after_seconds = 0.0 if nodes is None else nodes.stale_after.us / _US
-        assumed = self._assumed.settle(now_seconds)
-        requested = self._requested(now_seconds) if REQUESTS in self._reports else {}
-        rows: dict[str, NodeRow] = {}
-        for node in self.index.nodes():
-            load = freshest(ladder, node.name, now_seconds, stale_after_seconds)
-            zones = self.numa.of(node.name)
-            if load is not None:
-                rows[node.name] = NodeRow(node, load, assumed.get(node.name, NO_LOAD), zones)
-            else:
-                rows[node.name] = NodeRow(node, requested.get(node.name), NO_LOAD, zones)
-        self.rows = rows
+    def nodes(self) -> set[str]:
+        """Return the names of all nodes that `settle` concerns: those that have a row, and those with assumed load."""
+        return {*self.index.names(), *self._assumed.nodes()}
+
+    def settle(self, nodes: Iterable[str]) -> None:
+        """Compute the rows of these nodes as of now."""
+        for node in nodes:
+            self._renew(node)
 
     def nodes_by_source(self) -> dict[str, int]:
-        """Return how many nodes have their load from each source; `unknown` is without one."""
+        """Return how many nodes have their load from each source, and of how many it is unknown."""
         counts = dict.fromkeys((*self._reports, UNKNOWN), 0)
         for row in self.rows.values():
             counts[UNKNOWN if row.load is None else row.load.source] += 1
@@ -101,33 +91,42 @@ class LoadTable:
     def assign(self, pod: Pod, node: str, estimate: Estimate) -> None:
         """Assume that a Pod goes to a node, until the watch shows where it is."""
         uid, now_seconds = pod.metadata.uid, self._now_seconds()
-        self._assumed.assign(uid, node, expected_load(pod, estimate), now_seconds, estimate.settle.us / _US)
+        settle_seconds = estimate.settle.us / _US
+        before = self._assumed.assign(uid, node, expected_load(pod, estimate), now_seconds, settle_seconds)
         self.numa.assign(uid, pod, node)
-        self._renew(node)
-
-    def _requested(self, now_seconds: float) -> dict[str, NodeLoad]:
-        found = self.index.requested()
-        return {
-            node.name: NodeLoad(REQUESTS, now_seconds, *found.get(node.name, (0.0, 0.0))) for node in self.index.nodes()
-        }
+        self._moved(before, node)
 
     def _hosted(self, uid: str, pod: Pod, since_seconds: float) -> None:
         estimate, node = self._estimates(pod), pod.spec.node_name or ""
-        load = expected_load(pod, estimate)
-        self._assumed.confirm(uid, node, load, since_seconds, estimate.settle.us / _US)
+        settle_seconds = estimate.settle.us / _US
+        before = self._assumed.confirm(uid, node, expected_load(pod, estimate), since_seconds, settle_seconds)
         self.numa.hosted(uid, pod, node, since_seconds)
-        self._renew(node)
+        self._moved(before, node)
         self._on_bound(uid, node, since_seconds)
 
-    def _gone(self, uid: str) -> None:
-        node = self._assumed.remove(uid)
+    def _gone(self, uid: str, node: str) -> None:
+        self._assumed.remove(uid)
         self.numa.gone(uid)
-        if node is not None:
-            self._renew(node)
+        self._renew(node)
 
-    def _renew(self, node: str) -> None:
-        row = self.rows.get(node)
-        if row is not None:
-            is_measured = row.load is not None and row.load.source != REQUESTS
-            assumed = self._assumed.of(node) if is_measured else NO_LOAD
-            self.rows[node] = replace(row, assumed=assumed, numa=self.numa.of(node))
+    def _moved(self, before: str | None, node: str) -> None:
+        if before is not None:
+            self._renew(before)
+        self._renew(node)
+
+    def _renew(self, name: str) -> None:
+        now_seconds = self._now_seconds()
+        assumed, node = self._assumed.of(name, now_seconds), self.index.node(name)
+        if node is None:
+            self.rows.pop(name, None)
+            return
+        zones = self.numa.of(name)
+        load = freshest(self._reports.values(), name, now_seconds, self._stale_after_seconds)
+        if load is None:
+            assumed = NO_LOAD
+            if REQUESTS in self._reports:
+                load = NodeLoad(REQUESTS, now_seconds, *self.index.requested(name))
+        row = self.rows.get(name)
+        is_same = row is not None and row.node is node and row.load is load and row.numa is zones
+        if row is None or not is_same or row.assumed != assumed:
+            self.rows[name] = NodeRow.of(node, load, assumed, zones)

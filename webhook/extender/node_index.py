@@ -1,46 +1,46 @@
 """Node index: the cluster's Nodes, and the Pods on them, as the watches show them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, KeysView, Sequence
+from typing import NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.policy_spec.scheduling import Near
 from webhook.core.scheduling.node_table import KnownNode, SchedulableNode
+from webhook.core.scheduling.topology import Nearness
+from webhook.extender.near_index import HostedPod, NearIndex
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 _SCHEDULED = "PodScheduled"
 _MILLI = pod_requests.NANO // 1000
 
 
-class HostedPod(Struct, frozen=True, gc=False):
-    """A Pod on a node, as far as decisions about other Pods need it."""
+class IndexReports(NamedTuple):
+    """Callbacks of the index."""
 
-    node: str
-    namespace: str
-    labels: dict[str, str]
-    requested_cpu_millis: float
-    requested_memory_bytes: float
-
-
-OnHosted = Callable[[str, Pod, float], None]
-"""Called with the uid of a Pod that is on a node, the Pod, and since when, in seconds since the Unix epoch."""
+    on_node: Callable[[str], None]
+    """With the name of a Node that was added, changed or removed."""
+    on_hosted: Callable[[str, Pod, float], None]
+    """With the uid of a Pod that is on a node, the Pod, and since when, in seconds since the Unix epoch."""
+    on_gone: Callable[[str, str], None]
+    """With the uid of a Pod, and the node that it is on no more."""
 
 
 class NodeIndex:
     """Receives the events of both watches; `is_complete` once each has listed all."""
 
-    def __init__(self, on_hosted: OnHosted, on_gone: Callable[[str], None], now_seconds: Callable[[], float]) -> None:
-        self._on_hosted = on_hosted
-        self._on_gone = on_gone
+    def __init__(self, reports: IndexReports, now_seconds: Callable[[], float]) -> None:
+        self._reports = reports
         self._now_seconds = now_seconds
         self._nodes: dict[str, KnownNode] = {}
-        self._aliases: dict[str, str] = {}
+        self._aliases: dict[str, str] | None = None
+        """Nodes by address; None until it is asked for, after a change."""
         self._pods: dict[str, HostedPod] = {}
+        self._requested: dict[str, tuple[int, int]] = {}
+        self._near = NearIndex(self._nodes)
         self._listed: set[str] = set()
         self._has_nodes = self._has_pods = False
 
@@ -48,42 +48,58 @@ class NodeIndex:
     def is_complete(self) -> bool:
         return self._has_nodes and self._has_pods
 
-    def nodes(self) -> Iterable[SchedulableNode]:
-        return (known.node for known in self._nodes.values())
+    def names(self) -> KeysView[str]:
+        """Return the names of all Nodes."""
+        return self._nodes.keys()
+
+    def node(self, name: str) -> SchedulableNode | None:
+        known = self._nodes.get(name)
+        return None if known is None else known.node
 
     def name_of(self, name: str) -> str | None:
         """Return the Node that a source of load calls by this name or address, None if there is none."""
-        return name if name in self._nodes else self._aliases.get(name)
+        if name in self._nodes:
+            return name
+        if self._aliases is None:
+            self._aliases = {alias: known.node.name for known in self._nodes.values() for alias in known.addresses}
+        return self._aliases.get(name)
 
-    def requested(self) -> dict[str, tuple[float, float]]:
-        """Return millicores and bytes that the Pods on each node request."""
-        found: dict[str, tuple[float, float]] = {}
-        for pod in self._pods.values():
-            cpu, memory = found.get(pod.node, (0.0, 0.0))
-            found[pod.node] = cpu + pod.requested_cpu_millis, memory + pod.requested_memory_bytes
-        return found
+    def requested(self, node: str) -> tuple[float, float]:
+        """Return millicores and bytes that the Pods on a node request."""
+        cpu, memory = self._requested.get(node, (0, 0))
+        return cpu / _MILLI, memory / pod_requests.NANO
 
-    def hosts(self, namespace: str, near: Near) -> list[SchedulableNode]:
-        """Return the nodes with Pods of a namespace that are wanted near."""
-        names = {pod.node for pod in self._pods.values() if pod.namespace == namespace and selects(near.to, pod.labels)}
-        return [self._nodes[name].node for name in names if name in self._nodes]
+    def nearness(self, namespace: str, service: str, near: Near) -> Nearness:
+        """Return how near nodes are to the Pods of a namespace that a service wants to be near to."""
+        return self._near.of(namespace, service, near, self._pods.values())
+
+    def keep_nearness(self, services: Container[str]) -> None:
+        """Forget what other services want to be near to."""
+        self._near.keep_only(services)
 
     # Events of the watch on Nodes.
 
     def nodes_listed(self, nodes: Iterable[KnownNode]) -> None:
-        self._nodes = {known.node.name: known for known in nodes}
+        listed = {known.node.name: known for known in nodes}
+        for name in self._nodes.keys() - listed.keys():
+            self._change(name, None)
+        for name, known in listed.items():
+            self._change(name, known)
         self._has_nodes = True
-        self._find_aliases()
 
     def node_changed(self, known: KnownNode, *, gone: bool) -> None:
-        before = self._nodes.pop(known.node.name, None)
-        if not gone:
-            self._nodes[known.node.name] = known
-        if gone or before is None or before.addresses != known.addresses:  # most changes are of a Node's status
-            self._find_aliases()
+        self._change(known.node.name, None if gone else known)
 
-    def _find_aliases(self) -> None:
-        self._aliases = {alias: known.node.name for known in self._nodes.values() for alias in known.addresses}
+    def _change(self, name: str, known: KnownNode | None) -> None:
+        before = self._nodes.pop(name, None)
+        if known is not None:
+            self._nodes[name] = known
+        if (() if before is None else before.addresses) != (() if known is None else known.addresses):
+            self._aliases = None
+        labels = [None if one is None else one.node.labels for one in (before, known)]
+        if labels[0] != labels[1]:  # most changes are of a Node's status
+            self._near.node_changed(name, *labels)
+        self._reports.on_node(name)
 
     # Events of the watch on Pods: a `PodEventHandler`.
 
@@ -119,20 +135,27 @@ class NodeIndex:
         known = self._pods.get(uid)
         if known is not None:
             if known.labels != pod.labels:
-                self._pods[uid] = replace(known, labels=pod.labels)
+                self._near.pod_removed(known)
+                self._pods[uid] = relabelled = replace(known, labels=pod.labels)
+                self._near.pod_added(relabelled)
             return
-        self._pods[uid] = HostedPod(
-            node,
-            pod.metadata.namespace,
-            pod.labels,
-            pod_requests.total(pod, "requests", "cpu") / _MILLI,
-            pod_requests.total(pod, "requests", "memory") / pod_requests.NANO,
-        )
-        self._on_hosted(uid, pod, _scheduled_seconds(pod) or self._now_seconds())
+        requested = [pod_requests.total(pod, "requests", name) for name in ("cpu", "memory")]
+        self._pods[uid] = hosted = HostedPod(node, pod.metadata.namespace, pod.labels, *requested)
+        self._near.pod_added(hosted)
+        self._request(hosted, 1)
+        self._reports.on_hosted(uid, pod, _scheduled_seconds(pod) or self._now_seconds())
 
     def _drop(self, uid: str) -> None:
-        if self._pods.pop(uid, None) is not None:
-            self._on_gone(uid)
+        known = self._pods.pop(uid, None)
+        if known is not None:
+            self._near.pod_removed(known)
+            self._request(known, -1)
+            self._reports.on_gone(uid, known.node)
+
+    def _request(self, pod: HostedPod, count: int) -> None:
+        """Add a Pod to what its node's Pods request, or subtract it. The sums are exact: they are whole numbers."""
+        cpu, memory = self._requested.get(pod.node, (0, 0))
+        self._requested[pod.node] = cpu + count * pod.requested_cpu, memory + count * pod.requested_memory
 
 
 def _scheduled_seconds(pod: Pod) -> float | None:

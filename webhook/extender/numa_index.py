@@ -13,7 +13,6 @@ from webhook.core.scheduling.numa import Amounts, NumaZones, asked_by, is_guaran
 class _Reserved(Struct, frozen=True):
     """What a Pod takes of each zone of its node, until a time if the watch has not shown it there."""
 
-    node: str
     amounts: Amounts
     until_seconds: float
 
@@ -25,18 +24,27 @@ class NumaIndex:
     from each zone of its node until the next report.
     """
 
-    def __init__(self, now_seconds: Callable[[], float]) -> None:
+    def __init__(self, now_seconds: Callable[[], float], on_changed: Callable[[str], None]) -> None:
+        """Create it. `on_changed` is called with each node that has a new report, or none any more."""
         self._now_seconds = now_seconds
+        self._on_changed = on_changed
         self._reported: dict[str, tuple[NumaZones, float]] = {}
-        self._pods: dict[str, _Reserved] = {}
+        self._node_of: dict[str, str] = {}
+        self._pods: dict[str, dict[str, _Reserved]] = {}
+        """By node, then by uid."""
 
     def of(self, node: str) -> NumaZones | None:
         """Return what is available in the zones of a node, None if it binds no Pods to zones."""
-        found, now_seconds = self._reported.get(node), self._now_seconds()
+        found = self._reported.get(node)
         if found is None:
             return None
-        pods = (pod for pod in self._pods.values() if pod.node == node and now_seconds <= pod.until_seconds)
-        return found[0].less(pod.amounts for pod in pods)
+        pods = self._pods.get(node)
+        if not pods:
+            return found[0]
+        now_seconds = self._now_seconds()
+        for uid in [uid for uid, pod in pods.items() if now_seconds > pod.until_seconds]:
+            self.gone(uid)
+        return found[0].less(pod.amounts for pod in pods.values())
 
     def numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
         for node in self._reported.keys() - zones.keys():
@@ -45,27 +53,34 @@ class NumaIndex:
             self.numa_changed(node, found)
 
     def numa_changed(self, node: str, zones: NumaZones | None) -> None:
-        self._pods = {uid: pod for uid, pod in self._pods.items() if pod.node != node}
+        for uid in self._pods.pop(node, ()):
+            del self._node_of[uid]
         if zones is None:
             self._reported.pop(node, None)
         else:
             self._reported[node] = zones, self._now_seconds()
+        self._on_changed(node)
 
     def assign(self, uid: str, pod: Pod, node: str) -> None:
         """Reserve for a Pod that may be assigned to a node now."""
-        if uid not in self._pods or self._pods[uid].until_seconds < inf:
+        before = self._node_of.get(uid)
+        if before is None or self._pods[before][uid].until_seconds < inf:
             self._reserve(uid, pod, node, self._now_seconds() + CONFIRMED_SECONDS)
 
     def hosted(self, uid: str, pod: Pod, node: str, since_seconds: float) -> None:
         """Reserve for a Pod that was assigned to a node after its last report."""
-        self._pods.pop(uid, None)
+        self.gone(uid)
         reported = self._reported.get(node)
         if reported is not None and since_seconds >= int(reported[1]):
             self._reserve(uid, pod, node, inf)
 
     def gone(self, uid: str) -> None:
-        self._pods.pop(uid, None)
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            del self._pods[node][uid]
 
     def _reserve(self, uid: str, pod: Pod, node: str, until_seconds: float) -> None:
+        self.gone(uid)
         if node in self._reported and is_guaranteed(pod):
-            self._pods[uid] = _Reserved(node, asked_by(pod), until_seconds)
+            self._node_of[uid] = node
+            self._pods.setdefault(node, {})[uid] = _Reserved(asked_by(pod), until_seconds)

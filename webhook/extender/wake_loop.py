@@ -8,6 +8,7 @@ from webhook.errors import SchedulerWakeError
 from webhook.extender.load_table import LoadTable
 from webhook.ports.scheduling import SchedulerWake
 from webhook.support.condition import Condition
+from webhook.support.slices import slices
 
 _ROUND_SECONDS = 1.0
 _BETWEEN_SECONDS = 5.0
@@ -35,7 +36,7 @@ class WakeLoop:
         """Wake the scheduler whenever it helps, until cancelled."""
         while True:
             await asyncio.sleep(_ROUND_SECONDS)
-            if not self._refused.take_fitting(self._table.rows):
+            if not await self._take_fitting():
                 continue
             try:
                 await self._scheduler.wake()
@@ -45,3 +46,10 @@ class WakeLoop:
                 self._trouble.leave()
                 self._on_woken()
             await asyncio.sleep(_BETWEEN_SECONDS)
+
+    async def _take_fitting(self) -> bool:
+        """Return whether a refused Pod fits somewhere now; such Pods are forgotten."""
+        fitting = False
+        async for [kind] in slices(self._refused.kinds(), 1):
+            fitting |= self._refused.take_if_fitting(kind, self._table.rows)
+        return fitting

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from webhook.core.scheduling.assumed_load import AssumedLoad
 from webhook.core.scheduling.node_load import Decay
-from webhook.core.scheduling.pod_load import NO_LOAD, PodLoad
+from webhook.core.scheduling.pod_load import PodLoad
 
 EVERY, WINDOW, SETTLE = 30.0, 300.0, 60.0
 uids, nodes = st.sampled_from("pqrstu"), st.sampled_from("abc")
@@ -30,7 +30,7 @@ class Model:
 
 
 class AssumedLoadMachine(RuleBasedStateMachine):
-    """Random assignments, confirmations and deletions; after each `settle` the sums are those of the model."""
+    """Random assignments, confirmations and deletions; the sums are always those of the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,6 @@ class AssumedLoadMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1.0, 4.0, 6.0, 45.0, 200.0, 400.0]))
     def wait(self, seconds: float) -> None:
         self.model.now += seconds
-        self.assumed.settle(self.model.now)
         lasts = {True: 5.0, False: SETTLE + WINDOW}
         self.model.pods = {
             uid: pod for uid, pod in self.model.pods.items() if self.model.now - pod.since <= lasts[pod.tentative]
@@ -69,16 +68,18 @@ class AssumedLoadMachine(RuleBasedStateMachine):
 
     @invariant()
     def sums_are_those_of_the_model(self) -> None:
-        found = self.assumed.settle(self.model.now)
         lasts = {True: 5.0, False: SETTLE + WINDOW}
         for node in "abc":
+            found = self.assumed.of(node, self.model.now)
             cpu = memory = 0.0
             for pod in self.model.pods.values():
                 age = self.model.now - pod.since
                 if pod.node == node and age <= lasts[pod.tentative]:
                     share = 0.8 ** (max(0.0, age - SETTLE) / EVERY)
                     cpu, memory = cpu + share * pod.load.cpu_millis, memory + share * pod.load.memory_bytes
-            assert found.get(node, NO_LOAD) == pytest.approx((cpu, memory))
+            assert found == pytest.approx((cpu, memory))
+        assert len(self.assumed) == len(self.model.pods), "others are forgotten"
+        assert set(self.assumed.nodes()) == {pod.node for pod in self.model.pods.values()}
 
 
 TestAssumedLoad = AssumedLoadMachine.TestCase
@@ -88,7 +89,7 @@ def test_burst_of_sixty_pods_goes_to_all_nodes_and_not_to_the_one_that_was_coole
     measured = {"cooler": 1000.0, **{f"other-{number}": 2000.0 for number in range(4)}}
     assumed = AssumedLoad(Decay(0.8, EVERY), WINDOW)
     for number in range(60):
-        best = min(measured, key=lambda node: measured[node] + assumed.of(node).cpu_millis)
+        best = min(measured, key=lambda node: measured[node] + assumed.of(node, 0.0).cpu_millis)
         assumed.assign(f"pod-{number}", best, PodLoad(255.0, 0.0), 0.0, SETTLE)
-    shares = {node: (measured[node] + assumed.of(node).cpu_millis) / 8000 for node in measured}
+    shares = {node: (measured[node] + assumed.of(node, 0.0).cpu_millis) / 8000 for node in measured}
     assert max(shares.values()) - min(shares.values()) <= 255 / 8000

@@ -43,10 +43,14 @@ def test_nearness_is_that_of_the_first_level_shared() -> None:
         }
         return SchedulableNode(name, 1, 1, labels)
 
-    near = Nearness(Near(LabelSelector()), [node("host", "r1", "z1", "R"), SchedulableNode("bare", 1, 1)])
-    found = [
-        near.of(node("n", *place).labels)
+    near, host = Nearness(Near(LabelSelector())), node("host", "r1", "z1", "R")
+    near.add(host.labels)
+    near.add({})
+    others = [
+        node("-".join(place), *place)
         for place in (("r1", "z1", "R"), ("r2", "z1", "R"), ("r3", "z2", "R"), ("r4", "z3", "S"))
     ]
-    assert found == pytest.approx([1, 2 / 3, 1 / 3, 0])
-    assert near.of({}) == 0
+    assert [near.of(one) for one in others] == pytest.approx([1, 2 / 3, 1 / 3, 0])
+    assert near.of(SchedulableNode("bare", 1, 1)) == 0
+    near.remove(host.labels)
+    assert [near.of(one) for one in others] == [0, 0, 0, 0]

@@ -4,7 +4,9 @@ import pytest
 
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.kubernetes.pod_requests import NANO
-from webhook.core.scheduling.numa import Amounts, NumaZones, asked_by, fits
+from webhook.core.policy_spec.scheduling import Numa, Scheduling
+from webhook.core.scheduling.filters import filters_for
+from webhook.core.scheduling.numa import Amounts, NumaDemand, NumaZones, asked_by
 
 
 def guaranteed(*cpus: int, init: tuple[int, ...] = (), sidecars: tuple[int, ...] = ()) -> Pod:
@@ -20,6 +22,10 @@ def guaranteed(*cpus: int, init: tuple[int, ...] = (), sidecars: tuple[int, ...]
 
 def zones(*cpus: int, is_by_pod: bool = False) -> NumaZones:
     return NumaZones(tuple({"cpu": cpu * NANO, "memory": 64 * (1 << 30) * NANO} for cpu in cpus), is_by_pod)
+
+
+def fits(pod: Pod, available: NumaZones) -> bool:
+    return NumaDemand.of(pod).fits(available)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +52,13 @@ def test_guaranteed_pods_need_a_zone_each_container_or_the_whole_pod(
 
 def test_pods_of_other_classes_and_resources_without_zones_are_not_bound() -> None:
     burstable = Pod(PodMetadata(), PodSpec(containers=(Container(resources=Resources({"cpu": "6"}, None)),)))
-    assert fits(burstable, zones(1, 1))
-    assert fits(Pod(PodMetadata(), PodSpec(containers=(Container(),))), zones(0, 0))
+    best_effort = Pod(PodMetadata(), PodSpec(containers=(Container(),)))
+    rules = Scheduling(numa=Numa.REQUIRED)
+    assert [filters_for(pod, rules).numa is None for pod in (burstable, best_effort, guaranteed(6))] == [
+        True,
+        True,
+        False,
+    ]
     unnamed: Amounts = {"cpu": 8 * NANO}
     assert fits(guaranteed(6), NumaZones((unnamed,), is_by_pod=False)), "no zone names memory"
 

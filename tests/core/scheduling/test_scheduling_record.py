@@ -35,7 +35,7 @@ ORIGIN = LoadOrigin("prometheus", 12.0)
 
 def row(cpu: float, memory: float, *, pressure: float = 0.0, assumed: float = 0.0) -> NodeRow:
     load = NodeLoad("prometheus", NOW.timestamp() - 12, SIZE * cpu, SIZE * memory, memory_pressure=pressure)
-    return NodeRow(SchedulableNode("n", SIZE, SIZE), load, PodLoad(SIZE * assumed, 0))
+    return NodeRow.of(SchedulableNode("n", SIZE, SIZE), load, PodLoad(SIZE * assumed, 0))
 
 
 ROWS = {
@@ -44,7 +44,7 @@ ROWS = {
     "hot": row(0.5, 0.25, assumed=0.5),
     "full": row(0.75, 1.0),
     "pressed": row(0.25, 0.25, pressure=0.5),
-    "unknown": NodeRow(SchedulableNode("unknown", SIZE, SIZE)),
+    "unknown": NodeRow.of(SchedulableNode("unknown", SIZE, SIZE)),
 }
 
 
@@ -79,7 +79,7 @@ def test_of_many_refused_nodes_three_have_figures() -> None:
 def test_best_nodes_have_their_terms_and_the_weights() -> None:
     rows = {name: ROWS[name] for name in ("hot", "cool", "full", "cooler")}
     scores = prioritized(POD, rows, rows, ServiceRules("web", Mode.ENFORCE, RULES), lambda _: 0.5)
-    found = score_attempt(NOW, scores, rows, RULES)
+    found = score_attempt(NOW, POD, scores, rows, RULES, lambda _: 0.5)
     assert (found.asked, [one.node for one in found.best]) == (4, ["cooler", "cool", "hot"])
     assert found.weights == {"cpu": 0.4, "memory": 0.3, "latency": -0.2, "topology": 0.3}
     best = found.best[0]

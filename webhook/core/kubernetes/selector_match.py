@@ -24,9 +24,9 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Return whether a selector matches; None and an empty selector match everything."""
     if selector is None:
         return True
-    return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
-        holds(requirement, labels) for requirement in selector.match_expressions or ()
-    )
+    if selector.match_labels and not selector.match_labels.items() <= labels.items():
+        return False
+    return not selector.match_expressions or all(holds(one, labels) for one in selector.match_expressions)
 
 
 def deciding_labels(

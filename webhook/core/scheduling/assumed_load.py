@@ -1,7 +1,6 @@
 """Assumed load: the expected load of Pods that were assigned to a node lately, and are not measured yet."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
 
 from msgspec import Struct
 
@@ -20,12 +19,10 @@ class Assignment(Struct, gc=False):
     since_seconds: float
     settle_seconds: float
     is_tentative: bool
-    share: float = 1.0
-    """The share of its load that is in the sum of its node."""
 
 
 class AssumedLoad:
-    """Assignments of the last minutes by Pod uid, and the sum of their load by node.
+    """Assignments of the last minutes by node and Pod uid, and the sum of their load by node.
 
     A Pod's whole expected load counts until `settle`. Then its share fades with the decay of the nodes' average: what
     is no longer assumed is what the average has taken in.
@@ -34,72 +31,83 @@ class AssumedLoad:
     def __init__(self, decay: Decay, window_seconds: float) -> None:
         self._decay = decay
         self._window_seconds = window_seconds
-        self._pods: dict[str, Assignment] = {}
-        self._sums: dict[str, PodLoad] = {}
+        self._node_of: dict[str, str] = {}
+        self._pods: dict[str, dict[str, Assignment]] = {}
+        """By node, then by uid. Nodes without such Pods are not in it."""
 
     def configure(self, decay: Decay, window_seconds: float) -> None:
-        """Use another decay and window from the next `settle` on."""
+        """Use another decay and window from now on."""
         self._decay = decay
         self._window_seconds = window_seconds
 
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self._node_of)
+
+    def nodes(self) -> KeysView[str]:
+        """Return the nodes with assignments."""
+        return self._pods.keys()
 
     def counts(self) -> Mapping[str, int]:
         """Return how many assignments each node has; a node without one is not in it."""
-        return Counter(pod.node for pod in self._pods.values())
+        return {node: len(pods) for node, pods in self._pods.items()}
 
-    def of(self, node: str) -> PodLoad:
-        """Return the assumed load of a node, as of the last `settle` and the assignments since."""
-        return self._sums.get(node, NO_LOAD)
+    def of(self, node: str, now_seconds: float) -> PodLoad:
+        """Return the assumed load of a node as of now. Pods that are measured, or were not confirmed, are dropped."""
+        pods = self._pods.get(node)
+        if pods is None:
+            return NO_LOAD
+        over: list[str] = []
+        cpu_millis = memory_bytes = 0.0
+        for uid, pod in pods.items():
+            age_seconds = now_seconds - pod.since_seconds
+            faded_seconds = age_seconds - pod.settle_seconds
+            if age_seconds > CONFIRMED_SECONDS if pod.is_tentative else faded_seconds > self._window_seconds:
+                over.append(uid)
+                continue
+            share = self._decay.weight(faded_seconds) if faded_seconds > 0 else 1.0
+            cpu_millis += share * pod.load.cpu_millis
+            memory_bytes += share * pod.load.memory_bytes
+        for uid in over:
+            self.remove(uid)
+        return PodLoad(cpu_millis, memory_bytes)
 
-    def assign(self, uid: str, node: str, load: PodLoad, now_seconds: float, settle_seconds: float) -> None:
-        """Assume that a Pod goes to the node that was scored best. A confirmed assignment stays as it is."""
-        known = self._pods.get(uid)
+    def assign(self, uid: str, node: str, load: PodLoad, now_seconds: float, settle_seconds: float) -> str | None:
+        """Assume that a Pod goes to the node that was scored best. A confirmed assignment stays as it is.
+
+        Return the node that it was assigned to before, if that was another one.
+        """
+        known = self._assignment(uid)
         if known is not None and not known.is_tentative:
-            return
-        self._put(uid, Assignment(node, load, now_seconds, settle_seconds, is_tentative=True))
+            return None
+        return self._put(uid, Assignment(node, load, now_seconds, settle_seconds, is_tentative=True))
 
-    def confirm(self, uid: str, node: str, load: PodLoad, since_seconds: float, settle_seconds: float) -> None:
-        """Take over what the watch shows: a Pod is on this node since then. It may replace an assumption."""
-        known = self._pods.get(uid)
+    def confirm(self, uid: str, node: str, load: PodLoad, since_seconds: float, settle_seconds: float) -> str | None:
+        """Take over what the watch shows: a Pod is on this node since then. It may replace an assumption.
+
+        Return the node that it was assigned to before, if that was another one.
+        """
+        known = self._assignment(uid)
         if known is not None and known.node == node:
             known.is_tentative = False
-            return
-        self._put(uid, Assignment(node, load, since_seconds, settle_seconds, is_tentative=False))
+            return None
+        return self._put(uid, Assignment(node, load, since_seconds, settle_seconds, is_tentative=False))
 
     def remove(self, uid: str) -> str | None:
         """Forget a Pod that was deleted, or has ended; return the node that it was assigned to, if any."""
-        known = self._pods.pop(uid, None)
-        if known is None:
-            return None
-        self._add(known.node, known.load, -known.share)
-        return known.node
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            pods = self._pods[node]
+            del pods[uid]
+            if not pods:
+                del self._pods[node]
+        return node
 
-    def settle(self, now_seconds: float) -> Mapping[str, PodLoad]:
-        """Recompute and return all sums as of now. Drop Pods that are measured by now, or were not confirmed."""
-        self._pods = {uid: pod for uid, pod in self._pods.items() if self._counts(pod, now_seconds)}
-        self._sums = {}
-        for pod in self._pods.values():
-            unseen_seconds = now_seconds - pod.since_seconds - pod.settle_seconds
-            pod.share = self._decay.weight(unseen_seconds)
-            self._add(pod.node, pod.load, pod.share)
-        return self._sums
+    def _assignment(self, uid: str) -> Assignment | None:
+        node = self._node_of.get(uid)
+        return None if node is None else self._pods[node][uid]
 
-    def _counts(self, pod: Assignment, now_seconds: float) -> bool:
-        age_seconds = now_seconds - pod.since_seconds
-        if pod.is_tentative:
-            return age_seconds <= CONFIRMED_SECONDS
-        return age_seconds <= pod.settle_seconds + self._window_seconds
-
-    def _put(self, uid: str, pod: Assignment) -> None:
-        self.remove(uid)
-        self._pods[uid] = pod
-        self._add(pod.node, pod.load, pod.share)
-
-    def _add(self, node: str, load: PodLoad, share: float) -> None:
-        so_far = self._sums.get(node, NO_LOAD)
-        self._sums[node] = PodLoad(
-            max(0.0, so_far.cpu_millis + share * load.cpu_millis),
-            max(0.0, so_far.memory_bytes + share * load.memory_bytes),
-        )
+    def _put(self, uid: str, pod: Assignment) -> str | None:
+        before = self.remove(uid)
+        self._node_of[uid] = pod.node
+        self._pods.setdefault(pod.node, {})[uid] = pod
+        return None if before == pod.node else before

@@ -6,10 +6,12 @@ from heapq import nlargest
 
 from msgspec.structs import asdict
 
+from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec.scheduling import Scheduling
 from webhook.core.scheduling.filters import limit_of, observed
 from webhook.core.scheduling.node_selection import FilteredNodes
 from webhook.core.scheduling.node_table import NodeRow
+from webhook.core.scheduling.pod_load import expected_load
 from webhook.core.scheduling.scheduling_record import (
     FilterAttempt,
     LoadOrigin,
@@ -18,7 +20,7 @@ from webhook.core.scheduling.scheduling_record import (
     ScoreAttempt,
     ScoredNode,
 )
-from webhook.core.scheduling.scores import ScoreTerms
+from webhook.core.scheduling.scores import NearOf, ScoreTerms, terms_of
 
 _SHOWN = 3
 """Nodes with figures, of each rule and of the best."""
@@ -46,11 +48,16 @@ def filter_attempt(
 
 
 def score_attempt(
-    at: datetime, scores: Mapping[str, ScoreTerms], rows: Mapping[str, NodeRow], rules: Scheduling
+    at: datetime,
+    pod: Pod,
+    scores: Mapping[str, int],
+    rows: Mapping[str, NodeRow],
+    rules: Scheduling,
+    near: NearOf,
 ) -> ScoreAttempt:
     """Return what a `prioritize` call decided, the best node first."""
-    names = nlargest(_SHOWN, scores, key=lambda name: scores[name].score)
-    best = tuple(_scored(name, scores[name], rows[name], at) for name in names)
+    load, names = expected_load(pod, rules.estimate), nlargest(_SHOWN, scores, key=scores.__getitem__)
+    best = tuple(_scored(name, terms_of(rows[name], load, rules.score, near), rows[name], at) for name in names)
     weights = {name: float(weight) for name, weight in asdict(rules.score).items()}
     return ScoreAttempt(at, len(scores), best, weights)
 

@@ -3,20 +3,18 @@
 No reason has a percent sign: the scheduler uses it as a format.
 """
 
-from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec.scheduling import Numa, Scheduling, WhenUnknown
-from webhook.core.scheduling import numa
-from webhook.core.scheduling.node_table import NodeRow
+from webhook.core.scheduling.node_table import NodeRow, Signals
+from webhook.core.scheduling.numa import NumaDemand, is_guaranteed
 
-REQUESTS = "requests"
-"""The source that measures nothing: it adds up what Pods ask for."""
-UNKNOWN = "node(s) had no fresh load"
-NO_ZONE = "node(s) had no single NUMA zone with the requested cpu and memory"
+_UNKNOWN = "node(s) had no fresh load"
 
 
 class NodeRefusal(NamedTuple):
@@ -26,19 +24,45 @@ class NodeRefusal(NamedTuple):
     reason: str
 
 
-Filter = Callable[[NodeRow], NodeRefusal | None]
+_NO_ZONE = NodeRefusal("numa", "node(s) had no single NUMA zone with the requested cpu and memory")
 
 
-def filters_for(pod: Pod, rules: Scheduling) -> tuple[Filter, ...]:
+class _Limit(NamedTuple):
+    """The highest value of a signal with which a node passes. `signal` is its index in `Signals`."""
+
+    signal: int
+    highest: float
+    refused: NodeRefusal
+
+
+class NodeFilters(Struct, frozen=True):
+    """The filters of one Pod."""
+
+    limits: tuple[_Limit, ...] = ()
+    numa: NumaDemand | None = None
+
+    def refusal(self, row: NodeRow) -> NodeRefusal | None:
+        """Return why a node is refused, by the first filter that refuses it; None if it passes."""
+        signals = row.signals
+        for signal, highest, refused in self.limits:
+            if signals[signal] > highest:
+                return refused
+        if self.numa is not None and row.numa is not None and not self.numa.fits(row.numa):
+            return _NO_ZONE
+        return None
+
+
+def filters_for(pod: Pod, rules: Scheduling) -> NodeFilters:
     """Return the filters of a Pod by its service's rules, the cheapest first."""
-    found: list[Filter] = []
-    if rules.when_unknown is WhenUnknown.REFUSE:
-        found.append(_unknown)
-    found += [_hot(name, limit) for name, limit in asdict(rules.hot).items() if limit is not None]
-    found += [_pressed(name, limit) for name, limit in asdict(rules.pressure).items() if limit is not None]
-    if rules.numa is Numa.REQUIRED and numa.is_guaranteed(pod):
-        found.append(lambda row: _zones(pod, row))
-    return tuple(found)
+    limits = [_limit("unknown", 0.0, _UNKNOWN)] if rules.when_unknown is WhenUnknown.REFUSE else []
+    for stanza, written in (("hot", rules.hot), ("pressure", rules.pressure)):
+        limits += [
+            _limit(f"{stanza}_{name}", limit, f"node(s) above the {name} {stanza} threshold {limit:g}")
+            for name, limit in asdict(written).items()
+            if limit is not None
+        ]
+    asks_zones = rules.numa is Numa.REQUIRED and is_guaranteed(pod)
+    return NodeFilters(tuple(limits), NumaDemand.of(pod) if asks_zones else None)
 
 
 def rule_names(rules: Scheduling) -> list[str]:
@@ -62,62 +86,11 @@ def limit_of(rules: Scheduling, rule: str) -> float | None:
 
 def observed(row: NodeRow, rule: str) -> float | None:
     """Return what a rule compares with its limit on a node; None if that is unknown, and for rules without a limit."""
-    stanza, _, name = rule.partition("_")
-    if stanza == "hot":
-        return _used(row, name)
-    return _pressure(row, name) if stanza == "pressure" else None
+    if not rule.startswith(("hot_", "pressure_")):
+        return None
+    value = row.signals[Signals._fields.index(rule)]
+    return None if value == -inf else value
 
 
-def refusal(row: NodeRow, filters: tuple[Filter, ...]) -> NodeRefusal | None:
-    """Return why a node is refused, by the first filter that refuses it; None if it passes."""
-    for one in filters:
-        found = one(row)
-        if found is not None:
-            return found
-    return None
-
-
-def _measured(row: NodeRow) -> bool:
-    return row.load is not None and row.load.source != REQUESTS
-
-
-def _unknown(row: NodeRow) -> NodeRefusal | None:
-    return None if _measured(row) else NodeRefusal("unknown", UNKNOWN)
-
-
-def _hot(resource: str, limit: float) -> Filter:
-    refused = NodeRefusal(f"hot_{resource}", f"node(s) above the {resource} hot threshold {limit:g}")
-
-    def check(row: NodeRow) -> NodeRefusal | None:
-        used = _used(row, resource) if _measured(row) else None
-        return refused if used is not None and used > limit else None
-
-    return check
-
-
-def _used(row: NodeRow, resource: str) -> float | None:
-    if resource == "cpu":
-        return row.cpu_used()
-    if resource == "memory":
-        return row.memory_used()
-    cpu, memory = row.cpu_used(), row.memory_used()
-    return None if cpu is None or memory is None else cpu + memory
-
-
-def _pressed(resource: str, limit: float) -> Filter:
-    refused = NodeRefusal(f"pressure_{resource}", f"node(s) above the {resource} pressure threshold {limit:g}")
-
-    def check(row: NodeRow) -> NodeRefusal | None:
-        waited = _pressure(row, resource)
-        return refused if waited is not None and waited > limit else None
-
-    return check
-
-
-def _pressure(row: NodeRow, resource: str) -> float | None:
-    waited: float | None = None if row.load is None else getattr(row.load, f"{resource}_pressure")
-    return waited
-
-
-def _zones(pod: Pod, row: NodeRow) -> NodeRefusal | None:
-    return None if row.numa is None or numa.fits(pod, row.numa) else NodeRefusal("numa", NO_ZONE)
+def _limit(rule: str, highest: float, reason: str) -> _Limit:
+    return _Limit(Signals._fields.index(rule), highest, NodeRefusal(rule, reason))

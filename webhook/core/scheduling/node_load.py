@@ -1,11 +1,14 @@
 """Load of a node: measured values with their source and time, averaged over a window, and chosen by freshness."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import astuple
+
+REQUESTS = "requests"
+"""The source that measures nothing: it adds up what Pods ask for."""
 
 
 class LoadSample(NamedTuple):
@@ -74,7 +77,7 @@ def frozen(before: Mapping[str, NodeLoad], found: Mapping[str, NodeLoad]) -> dic
 
 
 def freshest(
-    ladder: Sequence[Mapping[str, NodeLoad]], node: str, now_seconds: float, stale_after_seconds: float
+    ladder: Iterable[Mapping[str, NodeLoad]], node: str, now_seconds: float, stale_after_seconds: float
 ) -> NodeLoad | None:
     """Return the load of a node by the first source whose data is fresh; None if there is none."""
     for loads in ladder:

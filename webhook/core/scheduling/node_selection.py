@@ -1,16 +1,16 @@
 """Choice of nodes for one Pod by its service's rules: which are refused and why, and the scores of the others."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Scheduling
-from webhook.core.scheduling.filters import Filter, NodeRefusal, filters_for, refusal
+from webhook.core.scheduling.filters import NodeFilters, NodeRefusal, filters_for
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.pod_load import expected_load
-from webhook.core.scheduling.scores import ScoreTerms, scored
+from webhook.core.scheduling.scores import NearOf, scores
 
 
 class ServiceRules(Struct, frozen=True):
@@ -30,7 +30,7 @@ class FilteredNodes(Struct, frozen=True):
 
     passed: tuple[str, ...]
     refused: Mapping[str, NodeRefusal]
-    filters: tuple[Filter, ...]
+    filters: NodeFilters
 
 
 def filtered(pod: Pod, asked: Iterable[str], rows: Mapping[str, NodeRow], service: ServiceRules) -> FilteredNodes:
@@ -40,7 +40,7 @@ def filtered(pod: Pod, asked: Iterable[str], rows: Mapping[str, NodeRow], servic
     passed: list[str] = []
     for name in asked:
         row = rows.get(name)
-        found = None if row is None else refusal(row, filters)
+        found = None if row is None else filters.refusal(row)
         if found is not None:
             refused[name] = found
         if found is None or not service.refuses:
@@ -49,12 +49,7 @@ def filtered(pod: Pod, asked: Iterable[str], rows: Mapping[str, NodeRow], servic
 
 
 def prioritized(
-    pod: Pod,
-    asked: Iterable[str],
-    rows: Mapping[str, NodeRow],
-    service: ServiceRules,
-    near: Callable[[NodeRow], float],
-) -> dict[str, ScoreTerms]:
-    """Return the scores of nodes for a Pod. A node that is not known yet has no terms, and is left out."""
-    load, weights = expected_load(pod, service.rules.estimate), service.rules.score
-    return {name: scored(row, load, weights, near) for name in asked if (row := rows.get(name)) is not None}
+    pod: Pod, asked: Iterable[str], rows: Mapping[str, NodeRow], service: ServiceRules, near: NearOf
+) -> dict[str, int]:
+    """Return the scores of nodes for a Pod. A node that is not known yet has none, and is left out."""
+    return scores(asked, rows, expected_load(pod, service.rules.estimate), service.rules.score, near)

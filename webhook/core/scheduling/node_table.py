@@ -1,12 +1,19 @@
 """Node table: what the extender knows of each node when it is asked, prepared so that a call only looks it up."""
 
 from collections.abc import Mapping
+from math import inf
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.node_load import REQUESTS, NodeLoad
 from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.pod_load import NO_LOAD, PodLoad
+
+_SLOWEST_SECONDS = 0.5
+"""Latency that counts as 1."""
+_UNMEASURED = 0.5
+"""Free share of a node without data: neither better nor worse than the others."""
 
 
 class SchedulableNode(Struct, frozen=True, gc=False):
@@ -25,29 +32,99 @@ class KnownNode(Struct, frozen=True):
     addresses: tuple[str, ...] = ()
 
 
+class Signals(NamedTuple):
+    """What filters compare with limits, in the fields' order; -inf for what is not measured."""
+
+    unknown: float
+    """1 without fresh measurements, else 0."""
+    hot_cpu: float
+    hot_memory: float
+    hot_combined: float
+    pressure_cpu: float
+    pressure_memory: float
+    pressure_io: float
+
+
+class Room(NamedTuple):
+    """What scores are computed from: free shares, the share that one unit takes, and the latency term, 0 to 1."""
+
+    cpu: float
+    of_milli: float
+    memory: float
+    of_byte: float
+    latency: float
+
+
 class NodeRow(Struct, frozen=True, gc=False):
-    """A node with its fresh load, and what is assumed of new Pods.
+    """A node with its fresh load, and what is assumed of new Pods; `signals` and `room` follow from these.
 
     `load` is None, or of the source `requests`, if nothing fresh was measured.
     """
 
     node: SchedulableNode
-    load: NodeLoad | None = None
-    assumed: PodLoad = NO_LOAD
-    numa: NumaZones | None = None
+    load: NodeLoad | None
+    assumed: PodLoad
+    numa: NumaZones | None
     """None unless the node's Topology Manager refuses Pods that fit into no single zone."""
+    signals: Signals
+    room: Room
 
-    def cpu_used(self, more: float = 0.0) -> float | None:
-        """Return the used share of the allocatable cpu, with so many millicores more; None if it is unknown."""
+    @classmethod
+    def of(
+        cls,
+        node: SchedulableNode,
+        load: NodeLoad | None = None,
+        assumed: PodLoad = NO_LOAD,
+        numa: NumaZones | None = None,
+    ) -> "NodeRow":
+        """Return the row of a node, prepared for calls."""
+        if load is None:
+            return cls(node, None, assumed, numa, _UNKNOWN, _UNMEASURED_ROOM)
+        cpu = _used(load.cpu_millis, assumed.cpu_millis, node.cpu_millis)
+        memory = _used(load.memory_bytes, assumed.memory_bytes, node.memory_bytes)
+        is_measured = load.source != REQUESTS
+        hot = _hot(cpu, memory) if is_measured else _NEVER_HOT
+        pressures = _level(load.cpu_pressure), _level(load.memory_pressure), _level(load.io_pressure)
+        signals = Signals(0.0 if is_measured else 1.0, *hot, *pressures)
+        seconds = load.latency_seconds
+        latency = 0.0 if seconds is None else min(1.0, max(0.0, seconds / _SLOWEST_SECONDS))
+        room = Room(*_free(cpu, node.cpu_millis), *_free(memory, node.memory_bytes), latency)
+        return cls(node, load, assumed, numa, signals, room)
+
+    def cpu_used(self) -> float | None:
+        """Return the used share of the allocatable cpu, None if it is unknown."""
         used = None if self.load is None else self.load.cpu_millis
-        return None if used is None else share(used + self.assumed.cpu_millis + more, self.node.cpu_millis)
+        return _used(used, self.assumed.cpu_millis, self.node.cpu_millis)
 
-    def memory_used(self, more: float = 0.0) -> float | None:
-        """Return the used share of the allocatable memory, with so many bytes more; None if it is unknown."""
+    def memory_used(self) -> float | None:
+        """Return the used share of the allocatable memory, None if it is unknown."""
         used = None if self.load is None else self.load.memory_bytes
-        return None if used is None else share(used + self.assumed.memory_bytes + more, self.node.memory_bytes)
+        return _used(used, self.assumed.memory_bytes, self.node.memory_bytes)
 
 
-def share(used: float, allocatable: float) -> float:
-    """Return a used share; a node without any of the resource is used up."""
-    return used / allocatable if allocatable > 0 else 1.0
+_NEVER_HOT = -inf, -inf, -inf
+_UNKNOWN = Signals(1.0, *_NEVER_HOT, -inf, -inf, -inf)
+_UNMEASURED_ROOM = Room(_UNMEASURED, 0.0, _UNMEASURED, 0.0, 0.0)
+
+
+def _used(used: float | None, assumed: float, allocatable: float) -> float | None:
+    """Return a used share, None if it is unknown; a node without any of the resource is used up."""
+    if used is None:
+        return None
+    return (used + assumed) / allocatable if allocatable > 0 else 1.0
+
+
+def _hot(cpu: float | None, memory: float | None) -> tuple[float, float, float]:
+    combined = None if cpu is None or memory is None else cpu + memory
+    return _level(cpu), _level(memory), _level(combined)
+
+
+def _level(value: float | None) -> float:
+    return -inf if value is None else value
+
+
+def _free(used: float | None, allocatable: float) -> tuple[float, float]:
+    """Return the free share, and the share that one unit more takes of it."""
+    if used is None:
+        return _UNMEASURED, 0.0
+    return 1.0 - used, 1.0 / allocatable if allocatable > 0 else 0.0

@@ -5,6 +5,7 @@ policy single-numa-node refuses Pods, only of the QoS class Guaranteed, by conta
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -23,6 +24,11 @@ class NumaZones(Struct, frozen=True, gc=False):
     zones: tuple[Amounts, ...]
     is_by_pod: bool
     """The Topology Manager's scope is `pod`: all containers go into one zone."""
+
+    @property
+    def resources(self) -> set[str]:
+        """Names of the resources that the zones have. Others are not bound to zones, and are ignored."""
+        return {name for zone in self.zones for name in zone}
 
     def less(self, taken: Iterable[Amounts]) -> "NumaZones":
         """Return the zones after subtracting each of `taken` from every zone.
@@ -46,40 +52,52 @@ def asked_by(pod: Pod) -> Amounts:
     return {name: pod_requests.total(pod, "requests", name) for name in names}
 
 
-def fits(pod: Pod, numa: NumaZones) -> bool:
-    """Return whether a Guaranteed Pod fits. A resource that no zone names is not bound to zones, and is ignored."""
-    if not is_guaranteed(pod):
-        return True
-    known = {name for zone in numa.zones for name in zone}
-    if numa.is_by_pod:
-        return (
-            _zone_of({name: amount for name, amount in asked_by(pod).items() if name in known}, numa.zones) is not None
+class _ContainerDemand(NamedTuple):
+    amounts: Amounts
+    stays: bool
+    """False for init containers but sidecars: they run alone, and leave their zone to the next one."""
+
+
+class NumaDemand(Struct, frozen=True):
+    """What a Guaranteed Pod asks of zones: by container in the order of their start, and in all."""
+
+    containers: tuple[_ContainerDemand, ...]
+    total: Amounts
+
+    @classmethod
+    def of(cls, pod: Pod) -> "NumaDemand":
+        starting = (
+            _ContainerDemand(_amounts(one), pod_requests.is_sidecar(one)) for one in pod.spec.init_containers or ()
         )
-    return _each_fits(pod, known, list(numa.zones))
+        running = (_ContainerDemand(_amounts(one), stays=True) for one in pod.spec.containers or ())
+        return cls((*starting, *running), asked_by(pod))
 
-
-def _each_fits(pod: Pod, known: set[str], zones: list[Amounts]) -> bool:
-    """Return whether each container fits into one zone. Init containers run alone, but for sidecars, which stay."""
-    for container in pod.spec.init_containers or ():
-        asked = _known(container, known)
-        zone = _zone_of(asked, zones)
-        if zone is None:
-            return False
-        if pod_requests.is_sidecar(container):
-            zones[zone] = _less(zones[zone], asked)
-    for container in pod.spec.containers or ():
-        asked = _known(container, known)
-        zone = _zone_of(asked, zones)
-        if zone is None:
-            return False
-        zones[zone] = _less(zones[zone], asked)
-    return True
+    def fits(self, numa: NumaZones) -> bool:
+        """Return whether the Pod fits into single zones."""
+        if numa.is_by_pod:
+            return _zone_of(self.total, numa.zones) is not None or (
+                _zone_of(_among(self.total, numa.resources), numa.zones) is not None
+            )
+        if len(self.containers) == 1 and _zone_of(self.containers[0].amounts, numa.zones) is not None:
+            return True  # nearly always so: to look for resources without zones takes longer
+        resources, zones = numa.resources, list(numa.zones)
+        for amounts, stays in self.containers:
+            asked = _among(amounts, resources)
+            zone = _zone_of(asked, zones)
+            if zone is None:
+                return False
+            if stays:
+                zones[zone] = _less(zones[zone], asked)
+        return True
 
 
 def _zone_of(asked: Amounts, zones: Sequence[Amounts]) -> int | None:
     """Return the lowest zone that holds all that is asked for, None if there is none."""
     for index, zone in enumerate(zones):
-        if all(zone.get(name, 0) >= amount for name, amount in asked.items()):
+        for name, amount in asked.items():
+            if zone.get(name, 0) < amount:
+                break
+        else:
             return index
     return None
 
@@ -88,9 +106,12 @@ def _less(zone: Amounts, amounts: Amounts) -> Amounts:
     return {name: max(0, amount - amounts.get(name, 0)) for name, amount in zone.items()}
 
 
-def _known(container: Container, known: set[str]) -> Amounts:
-    found = _requests(container) or {}
-    return {name: amount for name, amount in found.items() if name in known and amount}
+def _among(amounts: Amounts, resources: set[str]) -> Amounts:
+    return {name: amount for name, amount in amounts.items() if name in resources}
+
+
+def _amounts(container: Container) -> Amounts:
+    return {name: amount for name, amount in (_requests(container) or {}).items() if amount}
 
 
 def _requests(container: Container) -> Amounts | None:

@@ -1,18 +1,17 @@
 """Scores: weighted terms of free cpu, free memory, latency and nearness, normalised to what an extender may return."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from webhook.core.policy_spec.scheduling import ScoreWeights
-from webhook.core.scheduling.node_table import NodeRow
+from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
 from webhook.core.scheduling.pod_load import PodLoad
 
 SCORE_MAX = 10
 """MaxExtenderPriority of kube-scheduler."""
-_SLOWEST_SECONDS = 0.5
-"""Latency that counts as 1."""
-_UNMEASURED = 0.5
-"""Free share of a node without data: neither better nor worse than the others."""
+
+NearOf = Callable[[SchedulableNode], float]
+"""Returns how near a node is, from 0 to 1."""
 
 
 class ScoreTerms(NamedTuple):
@@ -25,27 +24,54 @@ class ScoreTerms(NamedTuple):
     score: int
 
 
-def scored(row: NodeRow, asked: PodLoad, weights: ScoreWeights, near: Callable[[NodeRow], float]) -> ScoreTerms:
-    """Return the terms and the score of a node, with the Pod's own expected load on it."""
-    cpu, memory = row.cpu_used(asked.cpu_millis), row.memory_used(asked.memory_bytes)
-    free_cpu = _UNMEASURED if cpu is None else _within(1 - cpu)
-    free_memory = _UNMEASURED if memory is None else _within(1 - memory)
-    seconds = None if row.load is None else row.load.latency_seconds
-    latency = 0.0 if seconds is None else _within(seconds / _SLOWEST_SECONDS)
-    terms = free_cpu, free_memory, latency, near(row)
-    return ScoreTerms(*terms, normalised(terms, weights))
+class _Scale(NamedTuple):
+    """Factors of the terms, and an offset, from the worst possible sum (0) to the best possible one (`SCORE_MAX`)."""
+
+    cpu: float
+    memory: float
+    latency: float
+    near: float
+    offset: float
+
+    @classmethod
+    def of(cls, weights: ScoreWeights) -> "_Scale":
+        factors = weights.cpu, weights.memory, weights.latency, weights.topology
+        lowest = sum(factor for factor in factors if factor < 0)
+        highest = sum(factor for factor in factors if factor > 0)
+        if highest == lowest:
+            return cls(0.0, 0.0, 0.0, 0.0, 0.0)
+        cpu, memory, latency, topology, offset = (SCORE_MAX * (one / (highest - lowest)) for one in (*factors, -lowest))
+        return cls(cpu, memory, latency, topology, offset)
 
 
-def normalised(terms: tuple[float, float, float, float], weights: ScoreWeights) -> int:
-    """Return the weighted sum on the scale from the worst possible one (0) to the best possible one (`SCORE_MAX`)."""
-    factors = weights.cpu, weights.memory, weights.latency, weights.topology
-    lowest = sum(factor for factor in factors if factor < 0)
-    highest = sum(factor for factor in factors if factor > 0)
-    if highest == lowest:
-        return 0
-    reached = sum(factor * term for factor, term in zip(factors, terms, strict=True))
-    return round(SCORE_MAX * (reached - lowest) / (highest - lowest))
+def scores(
+    asked: Iterable[str], rows: Mapping[str, NodeRow], load: PodLoad, weights: ScoreWeights, near: NearOf
+) -> dict[str, int]:
+    """Return the scores of nodes, with the Pod's own expected load on each. A node without a row is left out."""
+    by_cpu, by_memory, by_latency, by_near, offset = _Scale.of(weights)
+    millis, bytes_ = load
+    found: dict[str, int] = {}
+    for name in asked:
+        row = rows.get(name)
+        if row is None:
+            continue
+        cpu, of_milli, memory, of_byte, latency = row.room
+        cpu -= millis * of_milli
+        memory -= bytes_ * of_byte
+        if cpu < 0.0:  # noqa: PLR1730  max() takes twice as long
+            cpu = 0.0
+        if memory < 0.0:  # noqa: PLR1730  as above
+            memory = 0.0
+        found[name] = round(
+            offset + by_cpu * cpu + by_memory * memory + by_latency * latency + by_near * near(row.node)
+        )
+    return found
 
 
-def _within(value: float) -> float:
-    return min(1.0, max(0.0, value))
+def terms_of(row: NodeRow, load: PodLoad, weights: ScoreWeights, near: NearOf) -> ScoreTerms:
+    """Return the terms of one node, and the score that `scores` gives it."""
+    name, room = row.node.name, row.room
+    cpu = max(0.0, room.cpu - load.cpu_millis * room.of_milli)
+    memory = max(0.0, room.memory - load.memory_bytes * room.of_byte)
+    [score] = scores((name,), {name: row}, load, weights, near).values()
+    return ScoreTerms(cpu, memory, room.latency, near(row.node), score)

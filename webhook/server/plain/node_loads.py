@@ -8,7 +8,7 @@ import msgspec
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
-from webhook.core.scheduling.filters import Filter, filters_for, refusal
+from webhook.core.scheduling.filters import NodeFilters, filters_for
 from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.extender.extender import Extender
@@ -51,7 +51,7 @@ def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -
     shown = []
     for row in rows:
         node, load, numa = row.node, row.load, row.numa
-        refused = {one: found.rule for filters, names in rules if (found := refusal(row, filters)) for one in names}
+        refused = {one: found.rule for filters, names in rules if (found := filters.refusal(row)) for one in names}
         shown.append(
             ShownNode(
                 node.name,
@@ -71,9 +71,9 @@ def _document(extender: Extender, rows: Iterable[NodeRow], now_seconds: float) -
     return NodeDocument(tuple(shown), len(extender.table.rows))
 
 
-def _alike(services: Iterable[ServiceRules]) -> Iterable[tuple[tuple[Filter, ...], list[str]]]:
+def _alike(services: Iterable[ServiceRules]) -> Iterable[tuple[NodeFilters, list[str]]]:
     """Return the filters of services, those with equal thresholds together."""
-    found: dict[tuple[object, ...], tuple[tuple[Filter, ...], list[str]]] = {}
+    found: dict[tuple[object, ...], tuple[NodeFilters, list[str]]] = {}
     for one in services:
         rules = one.rules
         key = rules.hot, rules.pressure, rules.when_unknown

@@ -1,0 +1,216 @@
+"""Load table: after any events its rows, sums and nearness are those computed from scratch."""
+
+import asyncio
+from collections.abc import Coroutine
+from math import inf
+from typing import Any
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_requests import NANO
+from webhook.core.kubernetes.types import LabelSelector
+from webhook.core.policy_spec.nodes import LoadSource, Nodes, RequestsSource
+from webhook.core.policy_spec.scheduling import Estimate, Near
+from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.node_table import KnownNode, NodeRow, SchedulableNode
+from webhook.core.scheduling.numa import NumaZones
+from webhook.core.scheduling.pod_load import NO_LOAD
+from webhook.extender.load_table import LoadTable
+
+NODES, UIDS, APPS, PLACES = "abcd", "pqrstu", ("web", "redis"), ("", "1", "2")
+STALE_SECONDS = 90.0
+ZONE = {"cpu": 64 * NANO, "memory": (256 << 30) * NANO}
+NEAR = Near(LabelSelector({"app": "redis"}))
+LEVELS = ("rack", "zone", "region")
+
+nodes, uids, apps = st.sampled_from(NODES), st.sampled_from(UIDS), st.sampled_from(APPS)
+places = st.fixed_dictionaries({f"topology.kubernetes.io/{level}": st.sampled_from(PLACES) for level in LEVELS})
+amounts = st.integers(1, 8)
+namespaces = st.sampled_from(["shop", "other"])
+
+
+def known(name: str, labels: dict[str, str], address: str) -> KnownNode:
+    return KnownNode(SchedulableNode(name, 64000.0, float(256 << 30), labels), (address,))
+
+
+def pod_of(uid: str, node: str | None, app: str, amount: int, namespace: str, *, phase: str = "Running") -> Pod:
+    asked = {"cpu": str(amount), "memory": f"{amount}Gi"}
+    container = {"name": "c", "resources": {"requests": asked, "limits": asked}}
+    document = {
+        "metadata": {"name": uid, "namespace": namespace, "uid": uid, "labels": {"app": app}},
+        "spec": {"nodeName": node, "containers": [container]},
+        "status": {"phase": phase},
+    }
+    return msgspec.convert(document, Pod)
+
+
+def done(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waited")
+
+
+class LoadTableMachine(RuleBasedStateMachine):
+    """Random events of Nodes, Pods, reports and assignments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_000_000.0
+        self.table = LoadTable(lambda _: Estimate(), lambda: self.now, lambda *_: None)
+        self.table.configure(Nodes((LoadSource(requests=RequestsSource()),)), ["prometheus", "requests"])
+        self.nodes: dict[str, KnownNode] = {}
+        self.pods: dict[str, Pod] = {}
+        self.loads: dict[str, NodeLoad] = {}
+        self.reported: set[str] = set()
+        self.reserved: dict[str, tuple[str, int, float]] = {}
+        """Node, cores, and until when, of Pods that were assigned since the report of their node."""
+
+    @rule(name=nodes, labels=places, address=st.sampled_from("xy"))
+    def node_is_added_or_changes(self, name: str, labels: dict[str, str], address: str) -> None:
+        self.nodes.pop(name, None)
+        self.nodes[name] = known(name, labels, f"{name}{address}")
+        self.table.index.node_changed(self.nodes[name], gone=False)
+
+    @rule(name=nodes)
+    def node_is_removed(self, name: str) -> None:
+        gone = self.nodes.pop(name, None)
+        if gone is not None:
+            self.table.index.node_changed(gone, gone=True)
+
+    @rule(names=st.sets(nodes), labels=places)
+    def nodes_are_listed(self, names: set[str], labels: dict[str, str]) -> None:
+        self.nodes = {name: known(name, labels, f"{name}z") for name in sorted(names)}
+        self.table.index.nodes_listed(self.nodes.values())
+
+    @rule(uid=uids, node=nodes, app=apps, amount=amounts, namespace=namespaces)
+    def pod_is_bound_or_relabelled(self, uid: str, node: str, app: str, amount: int, namespace: str) -> None:
+        before = self.pods.get(uid)
+        pod = pod_of(uid, node, app, amount, namespace)
+        if before is not None:  # only its labels change
+            metadata = msgspec.structs.replace(before.metadata, labels={"app": app})
+            pod = msgspec.structs.replace(before, metadata=metadata)
+        else:
+            self.reserve(uid, node, amount, inf)
+        self.pods[uid] = pod
+        done(self.table.index.changed(pod, gone=False))
+
+    @rule(uid=uids, ends=st.booleans())
+    def pod_is_deleted_or_ends(self, uid: str, ends: bool) -> None:  # noqa: FBT001  a drawn value
+        if uid in self.pods:
+            self.reserved.pop(uid, None)
+        before = self.pods.pop(uid, None) or pod_of(uid, None, "web", 1, "shop")
+        status = msgspec.structs.replace(before.status, phase="Succeeded")
+        done(self.table.index.changed(msgspec.structs.replace(before, status=status), gone=not ends))
+
+    @rule(uid=uids, node=nodes, amount=amounts)
+    def pod_is_assigned(self, uid: str, node: str, amount: int) -> None:
+        if uid not in self.pods:
+            self.table.assign(pod_of(uid, None, "web", amount, "shop"), node, Estimate())
+            self.reserve(uid, node, amount, self.now + 5)
+
+    @rule(name=nodes, cpu=st.floats(0, 64000), seconds=st.sampled_from([0.0, 60.0]))
+    def load_is_measured(self, name: str, cpu: float, seconds: float) -> None:
+        load = NodeLoad("prometheus", self.now - seconds, cpu)
+        alias = self.nodes[name].addresses[0] if name in self.nodes else name
+        unknown = self.table.measured("prometheus", {alias: load})
+        assert unknown == (name not in self.nodes)
+        if not unknown:
+            self.loads[name] = load
+        self.table.settle(self.table.nodes())
+
+    @rule(name=nodes, is_reported=st.booleans())
+    def zones_are_reported(self, name: str, is_reported: bool) -> None:  # noqa: FBT001  a drawn value
+        self.reserved = {uid: taken for uid, taken in self.reserved.items() if taken[0] != name}
+        self.reported = self.reported | {name} if is_reported else self.reported - {name}
+        self.table.numa.numa_changed(name, NumaZones((ZONE, ZONE), is_by_pod=False) if is_reported else None)
+
+    def reserve(self, uid: str, node: str, cores: int, until: float) -> None:
+        self.reserved.pop(uid, None)
+        if node in self.reported:
+            self.reserved[uid] = node, cores, until
+
+    @rule(seconds=st.sampled_from([1.0, 4.0, 40.0, 100.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.table.settle(self.table.nodes())
+
+    @invariant()
+    def rows_are_those_that_settle_computes(self) -> None:
+        rows = dict(self.table.rows)
+        assert rows.keys() == self.nodes.keys()
+        self.table.rows.clear()
+        self.table.settle(self.table.nodes())
+        assert self.table.rows == rows
+
+    @invariant()
+    def load_is_the_freshest_else_what_pods_request(self) -> None:
+        for name, row in self.table.rows.items():
+            load = self.loads.get(name)
+            assert row.node == self.nodes[name].node
+            if load is not None and self.now - load.measured_at_seconds <= STALE_SECONDS:
+                assert row == NodeRow.of(row.node, load, row.assumed, row.numa)
+            else:
+                there = [int(str(asked(pod)["cpu"])) for pod in self.pods.values() if pod.spec.node_name == name]
+                expected = NodeLoad("requests", self.now, 1000.0 * sum(there), float(sum(there) << 30))
+                assert (row.load, row.assumed) == (expected, NO_LOAD)
+
+    @invariant()
+    def zones_are_those_reported_less_the_pods_since_then(self) -> None:
+        for name, row in self.table.rows.items():
+            taken = sum(cores for node, cores, until in self.reserved.values() if node == name and self.now <= until)
+            left = None if row.numa is None else [zone["cpu"] for zone in row.numa.zones]
+            assert left == ([max(0, 64 - taken) * NANO] * 2 if name in self.reported else None)
+
+    @invariant()
+    def nearness_is_that_of_the_nodes_with_pods(self) -> None:
+        for namespace in ("shop", "other"):
+            hosts = {
+                pod.spec.node_name
+                for pod in self.pods.values()
+                if pod.metadata.namespace == namespace and pod.labels["app"] == "redis"
+            }
+            labels = [self.nodes[name].node.labels for name in hosts if name in self.nodes]
+            found = self.table.index.nearness(namespace, "web", NEAR)
+            for one in self.nodes.values():
+                assert found.of(one.node) == nearest(one.node.labels, labels)
+
+
+def asked(pod: Pod) -> dict[str, Any]:
+    [container] = pod.spec.containers or ()
+    assert container.resources is not None
+    return dict(container.resources.requests or {})
+
+
+def nearest(labels: Any, others: list[Any]) -> float:
+    for number, level in enumerate(LEVELS):
+        key = f"topology.kubernetes.io/{level}"
+        if labels[key] and any(labels[key] == other[key] for other in others):
+            return 1 - number / 3
+    return 0.0
+
+
+TestLoadTable = LoadTableMachine.TestCase
+TestLoadTable.settings = settings(max_examples=30)
+
+
+def test_pods_that_a_new_list_does_not_show_are_gone() -> None:
+    table = LoadTable(lambda _: Estimate(), lambda: 1_000_000.0, lambda *_: None)
+
+    async def lists(*uids: str) -> None:
+        await table.index.begin()
+        await table.index.listed([pod_of(uid, "a", "redis", 2, "shop") for uid in uids])
+        await table.index.complete()
+
+    asyncio.run(lists("p", "q"))
+    assert table.index.requested("a") == (4000.0, float(4 << 30))
+    asyncio.run(lists("q"))
+    assert table.index.requested("a") == (2000.0, float(2 << 30))
+    asyncio.run(lists())
+    assert table.index.requested("a") == (0.0, 0.0)

@@ -1,0 +1,90 @@
+"""Near index: how near each node is to the Pods that a service wants to be near to, kept current by the watches."""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+
+from msgspec import Struct
+
+from webhook.core.kubernetes.selector_match import selects
+from webhook.core.policy_spec.scheduling import Near
+from webhook.core.scheduling.node_table import KnownNode
+from webhook.core.scheduling.topology import Nearness
+
+Labels = Mapping[str, str]
+
+
+class HostedPod(Struct, frozen=True, gc=False):
+    """A Pod on a node, as far as decisions about other Pods need it. Amounts are in billionths of their unit."""
+
+    node: str
+    namespace: str
+    labels: dict[str, str]
+    requested_cpu: int
+    requested_memory: int
+
+
+class _NearPods:
+    """The Pods of one namespace that are wanted near, counted by node, and the places of those nodes."""
+
+    def __init__(self, near: Near) -> None:
+        self.near = near
+        self.by_node: Counter[str] = Counter()
+        self.nearness = Nearness(near)
+
+
+class NearIndex:
+    """One set of Pods for each service and namespace that asked for it."""
+
+    def __init__(self, nodes: Mapping[str, KnownNode]) -> None:
+        """Create it. `nodes` are the cluster's, as of each call."""
+        self._nodes = nodes
+        self._kept: dict[str, dict[str, _NearPods]] = {}
+        """By namespace, then by service."""
+
+    def keep_only(self, services: Container[str]) -> None:
+        """Forget the sets of services that are no more."""
+        for kept in self._kept.values():
+            for service in [name for name in kept if name not in services]:
+                del kept[service]
+
+    def of(self, namespace: str, service: str, near: Near, pods: Iterable[HostedPod]) -> Nearness:
+        """Return the nearness of nodes. `pods` are all Pods on nodes; read only if these rules are new."""
+        services = self._kept.setdefault(namespace, {})
+        found = services.get(service)
+        if found is None or found.near != near:
+            found = services[service] = _NearPods(near)
+            for pod in pods:
+                if pod.namespace == namespace:
+                    self._count(found, pod, 1)
+        return found.nearness
+
+    def pod_added(self, pod: HostedPod) -> None:
+        for found in self._kept.get(pod.namespace, {}).values():
+            self._count(found, pod, 1)
+
+    def pod_removed(self, pod: HostedPod) -> None:
+        for found in self._kept.get(pod.namespace, {}).values():
+            self._count(found, pod, -1)
+
+    def node_changed(self, name: str, before: Labels | None, after: Labels | None) -> None:
+        """Take in other labels of a node; None: there is no such node."""
+        for services in self._kept.values():
+            for found in services.values():
+                found.nearness.relabelled(name)
+                if name in found.by_node:
+                    if before is not None:
+                        found.nearness.remove(before)
+                    if after is not None:
+                        found.nearness.add(after)
+
+    def _count(self, found: _NearPods, pod: HostedPod, count: int) -> None:
+        if not selects(found.near.to, pod.labels):
+            return
+        known, name = self._nodes.get(pod.node), pod.node
+        found.by_node[name] += count
+        if count > 0 and found.by_node[name] == 1 and known is not None:
+            found.nearness.add(known.node.labels)
+        elif not found.by_node[name]:
+            del found.by_node[name]
+            if known is not None:
+                found.nearness.remove(known.node.labels)
