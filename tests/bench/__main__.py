@@ -12,7 +12,8 @@ under other loads. All of these, and `apiserver`, which creates Pods at a real A
 
 The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; cost of a breaker in a
 review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same Redis; and the
-controller with many Pods. `starts` measures a server until it is ready, and `idle` one without calls.
+controller with many Pods. `releases` measures how fast a controller releases waiting Pods at a real API server, with
+the CPU time of both, etcd and Redis. `starts` measures a server until it is ready, and `idle` one without calls.
 """
 
 import argparse
@@ -21,7 +22,19 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench import breaker_cost, evaluation, full, idle, lineup, loop_stalls, pods, quick, results, starts
+from tests.bench import (
+    breaker_cost,
+    evaluation,
+    full,
+    idle,
+    lineup,
+    loop_stalls,
+    pods,
+    quick,
+    releases,
+    results,
+    starts,
+)
 from tests.bench.acquires import acquires
 from tests.bench.apiserver import creation
 from tests.bench.page import fragments
@@ -82,6 +95,12 @@ def _starts(chosen: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _releases(chosen: argparse.Namespace) -> list[str]:
+    lines, figures = releases.measured(chosen.rounds or releases.ROUNDS, chosen.before)
+    results.record("releases", figures)
+    return lines
+
+
 def _idle(chosen: argparse.Namespace) -> list[str]:
     lines, figures = idle.measured(chosen.rounds or ROUNDS)
     results.record("idle", figures)
@@ -100,6 +119,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     **{name: _comparison(name) for name in lineup.COMPARISONS},
     "apiserver": lambda chosen: creation.measured(chosen.rounds or ROUNDS),
     "pods": _controller,
+    "releases": _releases,
     "starts": _starts,
     "idle": _idle,
 }

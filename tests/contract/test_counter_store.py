@@ -157,6 +157,17 @@ async def test_peek_answers_the_same_and_charges_nothing(store: CounterStore, cl
     assert (await ask(store, plan, "a", peek=True)).repeated is False
 
 
+async def test_a_denial_that_is_no_event_trips_no_breaker(store: CounterStore) -> None:
+    plan = plan_of(window(60, pods=1), breaker=BREAKER)
+    for uid in "abcdefg":
+        receipt = await ask(store, plan, uid, counts_as_event=False)
+        assert receipt.refused is (None if uid == "a" else DeniedBy.QUOTA)
+    assert await state(store, plan) is State.CLOSED
+    for uid in "bcd":
+        await ask(store, plan, uid)
+    assert await state(store, plan) is State.OPEN
+
+
 async def test_refund_is_done_once_while_its_bucket_counts(store: CounterStore, clock: HandClock) -> None:
     plan = plan_of(window(60, pods=2))
     for uid in "ab":

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from webhook.controller.release.releaser import GatedPod, PodReleaser, ReleaseActions
+from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.releaser import PodReleaser, ReleaseActions
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.admission.queueing import obstacle, priority_of
 from webhook.core.compiled_policy import CompiledPolicy

@@ -63,8 +63,16 @@ class ForgetfulStore(MemoryStore):
         super().__init__(clock)
         self.on_loss: Callable[[], None] = lambda: None
         self.loses_at_next_answer = False
+        self.charged_together: list[int] = []
+        """How many Pods were charged at each moment."""
+        self._charging = 0
 
     async def acquire(self, request: Acquire) -> Receipt:
+        self._charging += 1
+        await asyncio.sleep(0)  # until those of the same call have asked, too
+        if self._charging:
+            self.charged_together.append(self._charging)
+            self._charging = 0
         if self.loses_at_next_answer:
             self.loses_at_next_answer = False
             self.lose()

@@ -246,6 +246,14 @@ async def test_releases_are_paced_and_queues_take_turns() -> None:
     assert len(released) == 80
 
 
+async def test_pods_that_fit_are_charged_together() -> None:
+    simulation = QueueSimulation(WEB.replace("pods: 2", "pods: 90"))
+    await simulation.create(*(f"p{number:02}" for number in range(40)))
+    await simulation.rounds(1)
+    assert simulation.gates.ungated == [f"p{number:02}" for number in range(40)]
+    assert simulation.store.charged_together == [16, 16, 8]
+
+
 async def test_pods_that_cannot_be_deleted_hinder_no_release() -> None:
     simulation = QueueSimulation(WEB.replace("maxWait: 10m", "maxWait: 70s"))
     await simulation.create("a", "b", "c", "d", "e")

@@ -113,7 +113,8 @@ class OrderModel:
         self.waiting.append(pod)
         self.until[shape_of(pod)] = (until_us, by)
         self.passed.setdefault(shape_of(pod), now_us)
-        self.own_since_lifted[rank] = max(self.own_since_lifted[rank] - 1, own)
+        is_lifted = rank != self.members[pod.service].rank
+        self.own_since_lifted[rank] = own if is_lifted else max(self.own_since_lifted[rank] - 1, 0)
         self.turn[pod.service] = min(self.turn.values()) - 1
 
     def remove(self, pod: WaitingPod) -> None:

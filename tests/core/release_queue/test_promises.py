@@ -57,6 +57,23 @@ def test_pods_that_ageing_lifted_take_a_tenth_of_a_higher_class() -> None:
     assert services == (["gold"] * 9 + ["bronze"]) * 10
 
 
+def test_pods_that_are_taken_together_are_released_in_the_order_of_single_ones() -> None:
+    """Those that do not fit are put back, the last one first, and change neither turns nor shares."""
+    now_us = 2 * _AGEING_US + 1000
+    waiting = [pod for name in ("gold", "other-gold") for pod in _pods(name, 40, since_us=2 * _AGEING_US)]
+    single, together = (_order(*waiting, *_pods("bronze", 20)) for _ in range(2))
+    released: list[str] = []
+    for fitting in (13, 1, 0, 16, 9, 16, 5, 16, 10):
+        taken = [pod for pod in (together.take(now_us) for _ in range(16)) if pod is not None]
+        for pod in taken[:fitting]:
+            together.released(pod.uid)
+            released.append(pod.service)
+        for pod in reversed(taken[fitting:]):
+            together.blocked(pod.uid, now_us, now_us, Holder.POOL)
+    assert released == _released(single, 86, now_us)
+    assert released.count("bronze") == 8
+
+
 def test_ageing_lifts_by_one_class_at_a_time() -> None:
     order = _order(*_pods("bronze", 2), *_pods("gold", 40, since_us=_AGEING_US))
     assert _released(order, 40, _AGEING_US + 1000) == ["gold"] * 40, "after one period it is silver at most"

@@ -142,7 +142,8 @@ def packed_acquire(request: Acquire, scope: str) -> tuple[Any, ...]:
     place, cost = f"{request.namespace}/{request.name}", _text(request.cost)
     if request.resize_from is not None:
         return "resize", scope, place, cost, request.peek, _exact(request.resize_from)
-    return "acquire", scope, place, cost, request.event_source, request.peek
+    asked = "acquire", scope, place, cost, request.event_source, request.peek
+    return asked if request.counts_as_event else (*asked, True)
 
 
 def packed_booking(booking: Booking, scope: str) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
 """Reports of the release loop: Pods that leave a queue, and the condition that none can be released."""
 
 from webhook.app.telemetry import Telemetry
+from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.loop import ReleaseReports
-from webhook.controller.release.releaser import GatedPod
 from webhook.core.quota import QueuePlan
 from webhook.core.reporting.queue_document import expiry_text
 from webhook.ports import PlaceEvents

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterable
 
-from webhook.controller.release.releaser import GatedPod
+from msgspec import Struct
+
 from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.admission.queueing import priority_of
 from webhook.core.compiled_policy import CompiledPolicy
@@ -11,6 +12,20 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.pods.ownership import Owned
 from webhook.core.pods.start_outcome import created_us
 from webhook.core.release_queue import WaitingPod
+
+
+class GatedPod(Struct, frozen=True):
+    """A waiting Pod, and what is needed to charge and to release it."""
+
+    waiting: WaitingPod
+    namespace: str
+    name: str
+    source: str
+    """As `Acquire.event_source`."""
+    owner: str = ""
+    """Its controller, as KIND/NAME; "" without one."""
+    due_us: int = 0
+    """Of a Pod that is being released: since when that was possible."""
 
 
 class GatedPods:

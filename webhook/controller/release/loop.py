@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from webhook.controller.release.gated_pods import GatedPods
+from webhook.controller.release.gated_pods import GatedPod, GatedPods
 from webhook.controller.release.queue_reader import QueueReader
 from webhook.controller.release.rate_limit import ReleaseRateLimit
 from webhook.controller.release.recent_charges import RecentCharges
-from webhook.controller.release.releaser import GatedPod, PodReleaser, ReleaseActions
+from webhook.controller.release.releaser import PodReleaser, ReleaseActions
 from webhook.controller.release.removal import GateRemoval, RemovalReports
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import Booking, CounterPlan, QueuePlan
@@ -119,6 +119,7 @@ class ReleaseLoop:
         try:
             await self._rebook(now_us)
             await self._take_changes(compiled)
+            await self._removal.forget()
             if now_us - self._indexed_us >= _INDEX_SECONDS * 1_000_000:
                 self._indexed_us = now_us
                 await self._mend_index(now_us)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from webhook.controller.release.releaser import GatedPod, PodReleaser
+from webhook.controller.release.gated_pods import GatedPod
+from webhook.controller.release.releaser import PodReleaser
 from webhook.core.admission.messages.denials import utc
 from webhook.core.breaker import State
 from webhook.core.compiled_policy import CompiledPolicy

@@ -1,26 +1,25 @@
 """Pod releaser: charges waiting Pods in the order of their queues as soon as there is room, and releases them."""
 
+import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from webhook.core.breaker import State
+from webhook.controller.release.charging import AGAIN_US, charge, obstacle
+from webhook.controller.release.gated_pods import GatedPod
 from webhook.core.policy_spec import WhenExpired
-from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Holder, QueuePlan, Receipt
-from webhook.core.release_queue import Member, ReleaseOrder, WaitingPod
+from webhook.core.quota import Booking, CounterPlan, Holder, QueuePlan, Receipt
+from webhook.core.release_queue import Member, ReleaseOrder
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 
-_AGAIN_US = 1_000_000
-"""After a refusal whose end nobody knows: of live Pods, probes in flight, or a store without an answer."""
-_NEVER_US = 60_000_000
-"""A limit was lowered below what the Pod needs: it can pass only under another policy."""
+_AT_ONCE = 16
+"""Pods that are charged in one call of the store."""
 
 
 _DRAINING = QueuePlan(
@@ -34,20 +33,6 @@ _DRAINING = QueuePlan(
     lifted_percent=10,
 )
 """For the Pods of a service that no longer queues."""
-
-
-class GatedPod(Struct, frozen=True):
-    """A waiting Pod, and what is needed to charge and to release it."""
-
-    waiting: WaitingPod
-    namespace: str
-    name: str
-    source: str
-    """As `Acquire.event_source`."""
-    owner: str = ""
-    """Its controller, as KIND/NAME; "" without one."""
-    due_us: int = 0
-    """Of a Pod that is being released: since when that was possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,51 +234,58 @@ class PodReleaser:
     async def _release_due(self, tag: str) -> None:
         order = self._orders[tag]
         while self._left > 0:
-            if (taken := order.take(self._now_us())) is None:
+            if not (pods := self._taken(order)):
                 self._idle_us[tag] = self._now_us()
                 break
-            if not await self._release(order, self._pods[taken.uid], self._idle_us[tag]):
+            if not await self._charge(order, pods, self._idle_us[tag]):
                 break
 
-    async def _release(self, order: ReleaseOrder, pod: GatedPod, idle_us: int) -> bool:
-        """Charge a Pod and release it, or put it back; False if the store gives no answer."""
-        waiting, plan = pod.waiting, self._plans[pod.waiting.service]
-        asked = Acquire(plan, pod.namespace, waiting.uid, waiting.cost, pod.source, name=pod.name)
+    def _taken(self, order: ReleaseOrder) -> list[GatedPod]:
+        """Take the next Pods out of the order, as if each of them fitted."""
+        taken: list[GatedPod] = []
+        while len(taken) < min(_AT_ONCE, self._left) and (one := order.take(self._now_us())) is not None:
+            taken.append(self._pods[one.uid])
+        return taken
+
+    async def _charge(self, order: ReleaseOrder, pods: Sequence[GatedPod], idle_us: int) -> bool:
+        """Charge Pods in their order and release those that fit, put the others back; False if they must wait."""
+        receipts = await asyncio.gather(*(charge(self._store, self._plans[pod.waiting.service], pod) for pod in pods))
+        fitting, others = list[GatedPod](), list[tuple[GatedPod, Receipt | None]]()
+        for pod, receipt in zip(pods, receipts, strict=True):
+            uid = pod.waiting.uid
+            is_charged = receipt is not None and receipt.refused is None and not receipt.repeated
+            if receipt is None or not is_charged or receipt.at_us < self.held_until_us:
+                others.append((pod, receipt))
+                continue
+            due_us = max(pod.waiting.since_us, idle_us, order.due_us(uid))
+            fitting.append(replace(pod, due_us=min(due_us, receipt.at_us)))
+            order.released(uid)
+            self.gone(uid)
+        answered = [await self._put_back(order, *one) for one in reversed(others)]  # as `ReleaseOrder` requires
+        if any(receipt is not None and receipt.repeated for receipt in receipts):
+            order.retry()  # refunds may have made room for others that were tried
+        self._left -= len(fitting)
+        for pod in fitting:
+            await self._actions.release(pod)
+        return all(answered)
+
+    async def _put_back(self, order: ReleaseOrder, pod: GatedPod, receipt: Receipt | None) -> bool:
+        """Let a Pod wait on that is not released; False if no other one should be tried now."""
+        uid = pod.waiting.uid
+        is_held = receipt is not None and receipt.at_us < self.held_until_us  # the answer revealed a loss
         try:
-            # A refusal of the first call is no quota event: nobody asked.
-            receipt = await self._store.acquire(replace(asked, peek=True))
-            if receipt.repeated:  # a former leader charged it, or its admission: its window may have passed
-                await self._store.refund(plan, waiting.uid)
-                receipt = await self._store.acquire(replace(asked, peek=True))
-            if receipt.at_us < self.held_until_us:  # the answer revealed a loss
-                order.blocked(waiting.uid, receipt.at_us, self.held_until_us, Holder.SERVICE)
-                return False
-            if receipt.refused is None:
-                receipt = await self._store.acquire(asked)
-        except StoreUnavailableError:
-            order.blocked(waiting.uid, self._now_us(), self._now_us() + _AGAIN_US, Holder.SERVICE)
+            if receipt is not None and receipt.refused is None:
+                # Or a former leader charged it, or its admission: its window may have passed.
+                await self._store.refund(self._plans[pod.waiting.service], uid)
+        except StoreUnavailableError:  # a later charge is a repeated one, and refunded then
+            receipt = None
+        if receipt is None or is_held:
+            until_us = self.held_until_us if is_held else self._now_us() + AGAIN_US
+            order.blocked(uid, self._now_us(), until_us, Holder.SERVICE)
             return False
-        if receipt.refused is not None:
-            until_us, by = _obstacle(receipt)
-            order.blocked(waiting.uid, receipt.at_us, max(until_us, receipt.at_us + 1), by)
+        if receipt.repeated:
+            order.blocked(uid, receipt.at_us, receipt.at_us, Holder.SERVICE)
             return True
-        due_us = max(waiting.since_us, idle_us, order.due_us(waiting.uid))
-        order.released(waiting.uid)
-        self._drop(waiting.uid)
-        self._left -= 1
-        await self._actions.release(replace(pod, due_us=min(due_us, receipt.at_us)))
+        until_us, by = obstacle(receipt)
+        order.blocked(uid, receipt.at_us, max(until_us, receipt.at_us + 1), by)
         return True
-
-
-def _obstacle(receipt: Receipt) -> tuple[int, Holder]:
-    """Return until when a refused Pod is passed, and whose limit refuses it."""
-    view = receipt.breaker
-    if receipt.refused is DeniedBy.BREAKER:
-        is_open = view is not None and view.state in {State.OPEN, State.FORCED_OPEN}
-        return (view.open_until_us if view is not None and is_open else receipt.at_us + _AGAIN_US), Holder.SERVICE
-    holders = {use.of for use in receipt.over}
-    by = holders.pop() if len(holders) == 1 else Holder.SERVICE
-    if receipt.free_at_us is None:
-        return receipt.at_us + _NEVER_US, by
-    ends_unknown = any(use.of is Holder.STANDING for use in receipt.over)
-    return max(receipt.free_at_us, receipt.at_us + _AGAIN_US if ends_unknown else 0), by

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 
-from webhook.controller.release.releaser import GatedPod
+from webhook.controller.release.gated_pods import GatedPod
 from webhook.core.quota import CounterPlan
 from webhook.errors import GateError, StoreUnavailableError
 from webhook.ports import CounterStore, GateClient, QueueIndex
@@ -51,6 +51,8 @@ class GateRemoval:
         """Charged Pods whose gates may still be there, and since when."""
         self._aside: dict[str, tuple[GatedPod, int]] = {}
         """Pods that are set aside, and until when."""
+        self._left: dict[str, tuple[CounterPlan, list[str]]] = {}
+        """Pods that have left the queue and are still in the index, by service."""
         self._failures = 0
 
     def __contains__(self, uid: str) -> bool:
@@ -85,6 +87,13 @@ class GateRemoval:
         """Forget a Pod that is deleted, or has no gate any more; a charged one is tried again, and then refunded."""
         self._aside.pop(uid, None)
 
+    async def forget(self) -> None:
+        """Remove the Pods that have left the queue from the index, those of one service in one call."""
+        left, self._left = self._left, {}
+        for plan, uids in left.values():
+            with suppress(StoreUnavailableError):  # then the loop does it when it mends the index
+                await self._index.forget(plan, uids)
+
     async def retry(self, now_us: int) -> None:
         """Remove gates again; refund what is charged for too long."""
         self._failures = min(self._failures, _AT_ONCE - 1)
@@ -115,14 +124,10 @@ class GateRemoval:
             self._reports.on_trouble(str(error))
             await self._failed(plan, pod, error)
         else:
-            await self._forget(plan, uid)
+            if plan is not None:
+                self._left.setdefault(plan.service, (plan, []))[1].append(uid)
         finally:
             self._slots.release()
-
-    async def _forget(self, plan: CounterPlan | None, uid: str) -> None:
-        if plan is not None:
-            with suppress(StoreUnavailableError):  # then the loop does it when it mends the index
-                await self._index.forget(plan, [uid])
 
     async def _failed(self, plan: CounterPlan | None, pod: GatedPod, error: GateError | StoreUnavailableError) -> None:
         self._failures += 1

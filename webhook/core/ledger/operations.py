@@ -67,7 +67,7 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
         probe = breaker.take_probe(request.uid, request.event_source)
         charge_pod(state, plan, request, now_us, now_us, generation=generation, probe=probe)
         used = _and(used, plan, request.cost, standing)
-    elif refused is DeniedBy.QUOTA and any(use.of is not Holder.POOL for use in over):
+    elif request.counts_as_event and refused is DeniedBy.QUOTA and any(use.of is not Holder.POOL for use in over):
         breaker.quota_event(request.event_source)  # if only the pool is exceeded, another member may be the cause
     state.move_breaker(plan, breaker.record, now_us)
     charged = refused is None

@@ -18,6 +18,8 @@ class Acquire(Struct, frozen=True, gc=False):
     resize_from: Cost | None = None
     name: str = ""
     """Name of the Pod, to check later whether it was created."""
+    counts_as_event: bool = True
+    """Whether a denial by quota is an event for the breaker; of a waiting Pod it is not: nobody has asked."""
 
 
 class Booking(Struct, frozen=True, gc=False):

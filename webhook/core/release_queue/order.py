@@ -35,7 +35,8 @@ class _Taken(Struct, frozen=True):
 class ReleaseOrder:
     """The waiting Pods of one service, or of the services of one pool. It proposes Pods; the store decides.
 
-    `take` proposes a Pod. The caller charges it, and then calls `released`, or `blocked` if it does not fit yet.
+    `take` proposes a Pod. The caller charges it, and then calls `released`, or `blocked` if it does not fit yet. It may
+    take several first, and then call `blocked` for the last of them first.
 
     - A class releases its own Pods first. Its services take turns.
     - After each `ageing` period, a waiting Pod also belongs to the next higher class, as a lifted Pod. While that class
@@ -110,7 +111,8 @@ class ReleaseOrder:
             return
         self._insert(taken.pod, taken.lane)
         taken.lane.block(now_us, until_us, by)
-        self._natives[taken.rank] = max(self._natives[taken.rank] - 1, taken.natives)
+        is_native = taken.lane.member.rank == taken.rank
+        self._natives[taken.rank] = max(self._natives[taken.rank] - 1, 0) if is_native else taken.natives
         self._move_turn(taken.lane.member, to_front=True)
 
     def retry(self) -> None:

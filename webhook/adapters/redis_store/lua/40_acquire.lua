@@ -10,8 +10,11 @@ local function shared_pod(plan, b, generation, scope, cost_text, source)
   return shared
 end
 
--- Check one Pod and, unless `peek`, charge it: all or nothing, each uid once.
-local function acquire(plan, reading, strings, own_key, pod_key, live_key, scope, place, cost_text, source, peek)
+-- Check one Pod and, unless `peek`, charge it: all or nothing, each uid once. If `is_no_event`, the breaker does not count
+-- a denial.
+local function acquire(
+  plan, reading, strings, own_key, pod_key, live_key, scope, place, cost_text, source, peek, is_no_event
+)
   local cost = cost_of(cost_text)
   own_key, pod_key = KEYS[own_key], KEYS[pod_key]
   local b = bound_of(plan, own_key, reading, not peek, KEYS[live_key])
@@ -56,7 +59,7 @@ local function acquire(plan, reading, strings, own_key, pod_key, live_key, scope
         live.add(plan, b, uid, cost, used)
       end
       wait_for(plan.waits_key, uid, now)
-    elseif refused == BY_QUOTA and plan.has_quota and not (breaker and breaker.forced(r, rules, now)) then
+    elseif refused == BY_QUOTA and plan.has_quota and not is_no_event and not (breaker and breaker.forced(r, rules, now)) then
       local reason, events = module('refusals').quota_event(r, plan, b, over, source)
       if reason then
         breaker, moves = module('breaker'), moves == NOTHING and {} or moves
