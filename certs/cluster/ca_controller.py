@@ -5,7 +5,7 @@ that was overtaken meanwhile, such as a leader that has lost its Lease without n
 """
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
@@ -15,14 +15,15 @@ from certs import ca_generations
 from certs.authority import Authority, KeyPair, server_names
 from certs.ca_generations import Generations
 from certs.cluster import webhooks
-from certs.cluster.api import Api, OvertakenError
+from certs.cluster.api import Api
+from certs.cluster.rotation_step import RotationStepper
 from certs.cluster.secrets import NAMESPACE, TLS, SecretStore, StoredSecret
-from certs.cluster.tasks import MENDED, Action, TaskResult, message_of
+from certs.cluster.tasks import TaskResult, message_of
 from certs.cluster.trust_domain import NamedSecret, TrustDomain, certificates
 from certs.cluster.webhooks import CONFIGURATIONS, WebhookConfiguration
 from certs.errors import CertsError
 from certs.lifetimes import Lifetimes
-from certs.rotation import Bundle, Publish, RotationState, Step, due
+from certs.rotation import Bundle
 
 SERVING_CA, CLIENT_CA = "podgate-serving-ca", "podgate-client-ca"
 SERVING, CLIENT = "podgate-tls", "podgate-apiserver"
@@ -52,30 +53,15 @@ class CaController:
 
     def __init__(self, plan: CertificatePlan) -> None:
         self._plan = plan
-        self._right: dict[tuple[str, str], Bundle] = {}
-        """The bundle in each place when last correct: if it is wanted and missing, another writer changed it."""
+        self._stepper = RotationStepper()
 
     async def reconcile(self, api: Api, now: datetime) -> TaskResult:
         errors: list[str] = []
-        ends: dict[str, datetime] = {}
         try:
-            domains = [(domain, domain.state()) for domain in await self._domains(api, errors)]
+            domains = await self._domains(api, errors)
         except CertsError as error:
             return TaskResult(errors=(*errors, message_of(error)))
-        for domain, _ in domains:
-            ends.update(domain.ends())
-        for domain, state in domains:
-            self._note(domain, state)
-            for step in due(state, domain.lifetimes, now):
-                try:
-                    action = await domain.take(step, now)
-                except OvertakenError:
-                    return TaskResult(None, tuple(errors), ends, is_overtaken=True)
-                except CertsError as error:
-                    errors.append(message_of(error))
-                else:
-                    return TaskResult(self._judged(domain, state, step, action), tuple(errors), ends)
-        return TaskResult(None, tuple(errors), ends)
+        return await self._stepper.take_one(domains, errors, now)
 
     async def _domains(self, api: Api, errors: list[str]) -> list[TrustDomain]:
         """Return the client domain, then the serving one, whose first leaf is stored beside the client CAs."""
@@ -147,21 +133,6 @@ class CaController:
             },
             unknown={place: why for place, why in configurations.items() if isinstance(why, CertsError)},
         )
-
-    def _note(self, domain: TrustDomain, state: RotationState) -> None:
-        wanted = _wanted(state)
-        for place, trusts in state.places.items():
-            if all(trust == wanted for trust in trusts):
-                self._right[domain.ca.name, place] = wanted
-
-    def _judged(self, domain: TrustDomain, state: RotationState, step: Step, action: Action) -> Action:
-        if isinstance(step, Publish) and self._right.get((domain.ca.name, step.place)) == _wanted(state):
-            return replace(action, kind=MENDED, text=f"{action.text} again: it had been changed")
-        return action
-
-
-def _wanted(state: RotationState) -> Bundle:
-    return frozenset(one.certificate for one in state.generations)
 
 
 async def _or_why(found: Awaitable[_Found]) -> _Found | CertsError:

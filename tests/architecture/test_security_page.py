@@ -43,6 +43,7 @@ THREATS = [
     "API paths made of a tenant's input",
     "A right to list Secrets",
     "Information disclosed by `/queue`",
+    "The second kube-scheduler",
     "Calls of the scheduler extender",
     "Information disclosed by answers",
     "Certificates of another purpose",

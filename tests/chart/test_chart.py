@@ -37,6 +37,7 @@ REDUCED_OWN = (
     *values("reduced"),
     *("--set", "certificates.manager=own"),
 )
+SCHEDULER = "podgate-scheduler"
 STORE_ARGUMENTS = [
     "--cluster=east",
     "--store-ca=/etc/podgate/store-tls/ca.crt",
@@ -119,9 +120,13 @@ def test_processes_accept_their_arguments_and_mount_the_files_that_they_read(
 ) -> None:
     (token := tmp_path / "account-token").touch()
     monkeypatch.setattr("webhook.settings.parsing._SERVICE_ACCOUNT_TOKEN", token)
-    kinds = {"serve": settings.Settings, "controller": settings.ControllerSettings}
+    kinds: dict[str, type[settings.ProcessSettings]] = {
+        "serve": settings.Settings,
+        "controller": settings.ControllerSettings,
+        "extender": settings.ExtenderSettings,
+    }
     deployments = [one for one in documents(templates(tmp_path, *options)) if one["kind"] == "Deployment"]
-    for pod in (one["spec"]["template"]["spec"] for one in deployments):
+    for pod in (one["spec"]["template"]["spec"] for one in deployments if one["metadata"]["name"] != SCHEDULER):
         [container] = pod["containers"]
         mounts = {one["mountPath"] for one in container.get("volumeMounts", ())}
         given = dict(argument.split("=", 1) for argument in container["args"])
@@ -132,9 +137,10 @@ def test_processes_accept_their_arguments_and_mount_the_files_that_they_read(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text("file")
                 given[flag] = str(path)
-        flags = {item.name: given.pop(settings.flag_of(item.name), None) for item in fields(settings.Settings)}
-        assert given == {}, "there are no such flags"
         kind = kinds[container["command"][1]]
+        known = {item.name for one in (kind, settings.Settings) for item in fields(one)}
+        flags = {name: given.pop(settings.flag_of(name), None) for name in known}
+        assert given == {}, "there are no such flags"
         settings.parse_as(kind, flags, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 
 

@@ -13,10 +13,11 @@ from tests.chart.rendering import WAYS, documents, kustomized, templates
 
 OLDEST_KUBERNETES = "v1.30"
 PASSED = 10
-SERVERS = ("podgate", "podgate-controller")
+SERVERS = ("podgate", "podgate-controller", "podgate-extender", "podgate-scheduler")
 WRITER = "podgate-apiserver-files"
 ACCEPTED = {
     ("CPU limit is not set", *SERVERS, WRITER): "it would delay admissions; memory is limited",
+    ("Container has the same readiness and liveness probe", "podgate-scheduler"): "older versions have no /readyz",
     ("Deployment does not have a host podAntiAffinity set", *SERVERS): "topologySpreadConstraints spread the replicas",
     ("Deployment few replicas", "podgate"): "with counters in memory only one server may count",
     ("Ephemeral Storage limit is not set", *SERVERS, WRITER): "the root is read-only, and kubelets rotate the logs",
@@ -25,7 +26,10 @@ ACCEPTED = {
     ("The container is running with a low user ID", WRITER): "only root may write kube-apiserver's files",
     ("The container running with a low group ID", WRITER): "only root may write kube-apiserver's files",
     ("The pod does not have a matching NetworkPolicy", WRITER): "it opens no port",
-    ("The pod does not have a matching egress NetworkPolicy", *SERVERS): "addresses of Redis and issuers are unknown",
+    (
+        "The pod does not have a matching egress NetworkPolicy",
+        *SERVERS,
+    ): "whom they call is unknown",
 }
 """Reasons by what kube-score says and the names of objects."""
 

@@ -25,6 +25,8 @@ OUTSIDE = ("--server-url", "https://127.0.0.1:8443")
         ((*OUTSIDE, "--image", "i"), "--image: not with --server-url"),
         ((*OUTSIDE, "--replicas", "1"), "--replicas: not with --server-url"),
         ((*OUTSIDE, "--apiserver-files"), "--apiserver-files: not with --server-url"),
+        ((*OUTSIDE, "--with-scheduler"), "--with-scheduler: not with --server-url"),
+        (("--scheduler-image", "i"), "--scheduler-image: no scheduler is installed"),
         (("--wait", "soon"), "--wait 'soon'"),
         (("--policy", "/no/such/file"), "/no/such/file"),
     ],

@@ -309,6 +309,8 @@ WAYS = {
     "redis": ("--store", "redis://redis.podgate-system.svc:6379/0", "--replicas", "3"),
     "files": ("--certificates", "files", "--apiserver-files"),
     "reduced": ("--reduced",),
+    "scheduler": ("--with-scheduler",),
+    "scheduler-files": ("--certificates", "files", "--with-scheduler"),
 }
 
 
@@ -326,7 +328,7 @@ def test_each_way_in_the_cluster_can_be_installed_again_and_removed(cluster: Clu
         assert document["called"] is False
         results = {one["result"] for one in document["objects"]}
         assert (results == {"unchanged"}) == (attempt == "again"), results
-    assert cluster.plane.api.get(RECORD.path)["data"]["mode"] == (way if way != "files" else "memory")
+    assert cluster.plane.api.get(RECORD.path)["data"]["mode"] == (way if way in {"redis", "reduced"} else "memory")
     other = podgate("install", *common, "--certificates", "cert-manager")
     assert other.code == 2
     assert "Podgate is installed in another way" in other.error

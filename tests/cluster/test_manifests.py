@@ -288,6 +288,51 @@ CONTROLLER_CANNOT = [
 ]
 
 
+EXTENDER_CAN = [
+    *(
+        (verb, f"configmaps/podgate-{name}", NAMESPACE)
+        for name in ("policy", "overrides")
+        for verb in ("list", "watch")
+    ),
+    ("get", "configmaps/podgate-policy-last-good", NAMESPACE),
+    *((verb, resource, "") for resource in ("nodes", "pods") for verb in ("list", "watch")),
+    ("list", "nodes.metrics.k8s.io", ""),
+    *((verb, "noderesourcetopologies.topology.node.k8s.io", "") for verb in ("list", "watch")),
+    ("patch", "storageclasses.storage.k8s.io/podgate-wake", ""),
+]
+EXTENDER_CANNOT = [
+    *((verb, "configmaps", NAMESPACE) for verb in ("get", "list", "create", "update")),
+    *((verb, "secrets", NAMESPACE) for verb in ("get", "list")),
+    *((verb, "nodes", "") for verb in ("get", "update", "patch", "delete")),
+    *((verb, "pods", "") for verb in ("get", "create", "update", "patch", "delete")),
+    ("create", "pods --subresource=binding", "default"),
+    *((verb, "storageclasses.storage.k8s.io/podgate-wake", "") for verb in ("get", "update", "delete")),
+    ("patch", "storageclasses.storage.k8s.io", ""),
+    ("get", "namespaces", ""),
+]
+SCHEDULER_CAN = [
+    *((verb, f"{LEASES}/podgate-scheduler", NAMESPACE) for verb in ("get", "update")),
+    ("create", LEASES, NAMESPACE),
+    ("create", "pods --subresource=binding", "default"),
+    *((verb, "persistentvolumeclaims", "") for verb in ("list", "watch", "update")),
+    ("list", "configmaps/extension-apiserver-authentication", "kube-system"),
+]
+SCHEDULER_CANNOT = [
+    *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("get", "update")),
+    ("update", LEASES, NAMESPACE),
+    *((verb, "secrets", "") for verb in ("get", "list")),
+    *((verb, "configmaps", NAMESPACE) for verb in ("get", "list")),
+    ("create", "pods", "default"),
+]
+
+
+@pytest.fixture(scope="module")
+def scheduler_site(site: Site) -> Site:
+    """Also apply the manifests of the scheduler."""
+    site.run("kubectl apply -k manifests/scheduler")
+    return site
+
+
 @pytest.fixture(scope="module")
 def controllers_site(site: Site) -> Site:
     """Also apply the manifests for Redis."""
@@ -315,6 +360,26 @@ def test_server_has_exactly_the_rights_it_uses(
     site: Site, verb: str, resource: str, namespace: str, answer: str
 ) -> None:
     wait_for_answer(site, answer, ACCOUNT, verb, resource, namespace)
+
+
+@pytest.mark.parametrize(
+    ("account", "verb", "resource", "namespace", "answer"),
+    [
+        (account, *one, answer)
+        for account, can, cannot in (
+            ("extender", EXTENDER_CAN, EXTENDER_CANNOT),
+            ("scheduler", SCHEDULER_CAN, SCHEDULER_CANNOT),
+        )
+        for answer, rights in (("yes", can), ("no", cannot))
+        for one in rights
+    ],
+)
+def test_extender_and_scheduler_have_exactly_the_rights_they_use(
+    scheduler_site: Site, account: str, verb: str, resource: str, namespace: str, answer: str
+) -> None:
+    """What any kube-scheduler may do is up to Kubernetes' own roles: only a part of that is repeated here."""
+    full = f"system:serviceaccount:{NAMESPACE}:podgate-{account}"
+    wait_for_answer(scheduler_site, answer, full, verb, resource, namespace)
 
 
 @pytest.mark.parametrize(

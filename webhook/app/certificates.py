@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
     from certs.cluster.ca_controller import CertificatePlan
+    from certs.cluster.scheduler_ca_controller import SchedulerCertificatePlan
     from certs.cluster.tasks import Action, Task
     from certs.tokens.rotation import Issuer
 
@@ -19,6 +20,8 @@ _SERVING_SETTLE_MAX = timedelta(minutes=1)
 """API servers observe a change of a webhook configuration within seconds; a minute is slack."""
 _CLIENT_SETTLE_MAX = timedelta(minutes=5)
 """A mounted Secret is updated in a Pod within two minutes, and the server checks it every five seconds."""
+_SCHEDULER_SETTLE_MAX = timedelta(days=30)
+"""kube-scheduler reads the CA of its extender at its start only."""
 _CHECKS_PER_LIFETIME = 30
 _AUDIENCE = "podgate"
 
@@ -130,6 +133,7 @@ def _beginning(settings: ControllerSettings) -> "list[Task]":
     from certs.cluster.ca_controller import CaController  # noqa: PLC0415  as above
     from certs.cluster.injection import CaInjection  # noqa: PLC0415  as above
     from certs.cluster.port_switch import PortSwitch  # noqa: PLC0415  as above
+    from certs.cluster.scheduler_ca_controller import SchedulerCaController  # noqa: PLC0415  as above
     from certs.cluster.token_controller import TokenController  # noqa: PLC0415  as above
 
     found: list[Task] = []
@@ -137,6 +141,8 @@ def _beginning(settings: ControllerSettings) -> "list[Task]":
         found.append(CaInjection())
     elif settings.certificates is Certificates.OWN:
         found.append(CaController(_plan(settings)))
+        if settings.scheduler_certificates:
+            found.append(SchedulerCaController(_scheduler_plan(settings)))
     if settings.caller_ports is not None:
         found.append(PortSwitch(settings.caller_ports))
     if settings.token_issuer is not None:
@@ -152,6 +158,17 @@ def _plan(settings: ControllerSettings) -> "CertificatePlan":
     return CertificatePlan(
         Lifetimes.of(serving_ca, serving, _SERVING_SETTLE_MAX),
         Lifetimes.of(client_ca, client, _CLIENT_SETTLE_MAX),
+    )
+
+
+def _scheduler_plan(settings: ControllerSettings) -> "SchedulerCertificatePlan":
+    from certs import CA_LIFETIME  # noqa: PLC0415  as above
+    from certs.cluster.scheduler_ca_controller import SchedulerCertificatePlan  # noqa: PLC0415  as above
+    from certs.lifetimes import Lifetimes  # noqa: PLC0415  as above
+
+    return SchedulerCertificatePlan(
+        Lifetimes.of(CA_LIFETIME, timedelta(seconds=settings.serving_lifetime_seconds), _SCHEDULER_SETTLE_MAX),
+        _plan(settings).client,
     )
 
 

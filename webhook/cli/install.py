@@ -40,26 +40,35 @@ def install(
     podgate install --store redis://redis.podgate-system.svc:6379/0
     podgate install --certificates cert-manager             # files: the certificates are yours
     podgate install --reduced                               # for managed control planes: docs/reduced-mode.md
+    podgate install --with-scheduler                        # and load-aware scheduling: docs/scheduling.md
     podgate install --server-url https://127.0.0.1:8443     # the server runs outside the cluster
 
     Objects are applied server-side, in order. Run it again at any time: what is as it should be stays unchanged, and a
     live policy is never replaced. It ends with a dry run that only a called Podgate answers. If that fails, it shows
-    why, in the API server's words, and what remains to be done on the control plane nodes.
+    why, in the API server's words, and what remains to be done on the control plane nodes. With the scheduler it also
+    creates a Pod which the extender refuses on all nodes, and deletes it.
 
-    Exit code: 0 installed and called, 1 the API server does not call Podgate or the servers are not ready, 2 bad input,
-    or a cluster in which it must not be installed.
+    Exit code: 0 installed and called, 1 the API server does not call Podgate, the scheduler does not ask the extender,
+    or the servers are not ready, 2 bad input, or a cluster in which it must not be installed.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     from webhook.app.operations.installer import InstallTerms  # noqa: PLC0415  --help needs no client
 
     terms = InstallTerms(dry_run, force_conflicts, seconds("--wait", wait))
     shown = InstallOutput(is_json=output == "json", is_dry=dry_run)
     text = content(policy, "give the path of a policy document").decode() if policy is not None else None
-    proof = asyncio.run(options.install(where, text, terms, shown))
-    if proof is None:
+    proofs = asyncio.run(options.install(where, text, terms, shown))
+    if proofs is None:
         shown.finish(dryRun=True)
         return
-    shown.finish(called=proof.is_called, proof=proof.text, remedy=proof.remedy)
-    if not proof.is_called:
-        click.echo(f"error: {proof.text}: {proof.remedy}", err=True)
+    called, asked = proofs.api_server, proofs.scheduler
+    second = {} if asked is None else {"asked": asked.is_called, "schedulerProof": asked.text}
+    shown.finish(called=called.is_called, proof=called.text, remedy=called.remedy, **second)
+    if called.is_called:
+        shown.line(f"proven: the API server calls Podgate: {called.text}. For more, run podgate check")
+    if asked is not None and asked.is_called:
+        shown.line(f"proven: podgate-scheduler asks the extender: {asked.text}")
+    failed = [one for one in (called, asked) if one is not None and not one.is_called]
+    for one in failed:
+        click.echo(f"error: {one.text}: {one.remedy}", err=True)
+    if failed:
         sys.exit(1)
-    shown.line(f"proven: the API server calls Podgate: {proof.text}. For more, run podgate check")

@@ -9,7 +9,8 @@ from webhook.cli.options.cluster_options import ClusterLocation, cluster
 from webhook.cli.options.durations import seconds
 from webhook.cli.options.install_output import InstallOutput
 from webhook.core.installation.diagnosis import FLAG, FOLDER
-from webhook.core.installation.removal import PODS_LEFT
+from webhook.core.installation.record import SCHEDULER
+from webhook.core.installation.removal import PODS_LEFT, UNSCHEDULED
 
 _FLAG_FIRST = (
     f"on each control plane node: remove {FLAG} from kube-apiserver first, wait until it has restarted, and only then"
@@ -66,6 +67,9 @@ def uninstall(  # noqa: PLR0913  one argument an option
         shown.line(f"if kube-apiserver has {FLAG} for Podgate: {_FLAG_FIRST}")
     if left.released:
         shown.line(f"{left.released} waiting Pods released{' (dry run)' if dry_run else ''}")
+    if left.unscheduled and not shown.is_empty:
+        shown.line(f"{left.unscheduled} Pods wait for {SCHEDULER}, which no longer runs. To have them created again:")
+        shown.line(f"  {UNSCHEDULED}")
     if left.server_url:
         shown.line(f"stop the server at {left.server_url}: it has nothing to do any more")
     if left.pods:
@@ -74,4 +78,10 @@ def uninstall(  # noqa: PLR0913  one argument an option
             shown.line(f"  {command}")
     if shown.is_empty:
         shown.line("nothing of Podgate is in this cluster")
-    shown.finish(pods=left.pods, released=left.released, flaggedNodes=left.flagged_nodes, redisKeys=keys)
+    shown.finish(
+        pods=left.pods,
+        released=left.released,
+        unscheduled=left.unscheduled,
+        flaggedNodes=left.flagged_nodes,
+        redisKeys=keys,
+    )

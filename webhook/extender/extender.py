@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import json
 
 from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.installation import extender_probe
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Estimate, Numa
@@ -89,6 +90,8 @@ class Extender:
         asked = api.nodes_asked(args)
         if not table.index.is_complete:
             return json.encode(api.FilterResult(error=NOT_LISTED))
+        if extender_probe.is_probe(args.pod):
+            return json.encode(api.FilterResult((), dict.fromkeys(asked, extender_probe.REASON)))
         service = self._service_of(args.pod)
         if service is None:
             return json.encode(api.FilterResult(asked))

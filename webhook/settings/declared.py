@@ -82,6 +82,12 @@ class ControllerSettings(ProcessSettings):
     client_lifetime_seconds: float = setting(
         read.seconds, "lifetime of the API server's certificate; with --certificates own", "336h"
     )
+    scheduler_certificates: bool = setting(
+        read.truth,
+        "whether the leader also manages the certificates of the scheduler extender and of its kube-scheduler;"
+        " with --certificates own",
+        "false",
+    )
     webhook_configurations: WebhookConfigurationMode = setting(
         read.webhook_configurations,
         "whether the leader leaves the webhook configurations alone (off), compares them with the policy and reports"

@@ -178,6 +178,10 @@ def _caller_mistakes(
             why = "kube-apiserver has a new certificate in both places only after minutes"
             remedy = "write 15m or more, or leave --caller-ports out"
             mistakes.append(f"{source}: {lives:g}s, too short for --caller-ports: {why}: {remedy}")
+    if values.get("scheduler_certificates") and certificates not in {None, Certificates.OWN}:
+        source, text = _source("scheduler_certificates", flags, environment)
+        remedy = "leave it out: who manages the other certificates issues these too"
+        mistakes.append(f"{source}: '{text}': belongs to --certificates own, and this is {certificates}: {remedy}")
     if values.get("token_issuer") is not None and certificates is Certificates.CERT_MANAGER:
         source, text = _source("token_issuer", flags, environment)
         instead = "the cluster's own tokens (--cluster-keys true, podgate apiserver-files --token cluster)"

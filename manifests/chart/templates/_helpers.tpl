@@ -14,6 +14,13 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
+{{/* kube-scheduler of the cluster's version, without what its provider adds to it: v1.36.3-eks-1a2b3c4 */}}
+{{- define "podgate.schedulerImage" -}}
+{{- with .Values.scheduler.image -}}
+{{ .repository }}:{{ .tag | default (regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" $.Capabilities.KubeVersion.Version) }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* Placement of Pods: (list . VALUES NAME), VALUES as .Values.server */}}
 {{- define "podgate.placement" -}}
 {{- $root := index . 0 -}}
@@ -118,6 +125,9 @@ store-tls: {{ . }}
 {{- define "podgate.certificateArgs" -}}
 {{- if ne .Values.certificates.manager "files" }}
 - --certificates={{ .Values.certificates.manager }}
+{{- end }}
+{{- if and .Values.scheduler.enabled (eq .Values.certificates.manager "own") }}
+- --scheduler-certificates=true
 {{- end }}
 {{- if and (eq .Values.tokens.issuer "own") (not .Values.reduced.enabled) }}
 - --token-issuer=https://podgate.{{ .Release.Namespace }}.svc

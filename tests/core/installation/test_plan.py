@@ -25,9 +25,70 @@ def test_each_way_has_a_kustomization() -> None:
     files = manifest_files()
     for mode in (ways.MEMORY, ways.REDIS, ways.REDUCED):
         for certificates in ways.CERTIFICATES:
-            folder = ways.folder(mode, certificates)
-            assert (folder is None) == (mode == ways.REDUCED and certificates != ways.FILES)
-            assert folder is None or objects(files, folder)
+            way = ways.kustomization(mode, certificates)
+            assert (way is None) == (mode == ways.REDUCED and certificates != ways.FILES)
+            assert way is None or built(files, way)
+
+
+@pytest.mark.parametrize(
+    ("mode", "certificates"),
+    [(ways.REDUCED, ways.FILES), *((mode, one) for mode in (ways.MEMORY, ways.REDIS) for one in ways.CERTIFICATES)],
+)
+def test_each_way_can_have_a_scheduler_whose_certificates_are_managed_alike(mode: str, certificates: str) -> None:
+    files = manifest_files()
+    without, way = (ways.kustomization(mode, certificates, has_scheduler=has) for has in (False, True))
+    assert way is not None
+    assert without is not None
+    found = built(files, way)
+    added = {one["metadata"]["name"] for one in found} - {one["metadata"]["name"] for one in built(files, without)}
+    assert added == {
+        "podgate-extender",
+        "podgate-scheduler",
+        "podgate-scheduler-volumes",
+        "podgate-scheduler-authentication",
+        "podgate-wake",
+    }
+    issuers = [one for one in found if one["kind"] == "Certificate" and one["metadata"]["name"] in added]
+    assert bool(issuers) == (certificates == ways.CERT_MANAGER)
+    leaders = [
+        one["metadata"]["name"]
+        for one in found
+        if one["kind"] == "Deployment"
+        and "--scheduler-certificates=true" in one["spec"]["template"]["spec"]["containers"][0]["args"]
+    ]
+    leader = "podgate-controller" if mode == ways.REDIS else "podgate"
+    assert leaders == ([leader] if certificates == ways.OWN else [])
+    assert [one for one in built(files, way) if one["kind"] == "StorageClass"]
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (None, "registry.k8s.io/kube-scheduler:v1.36.3"),
+        ("mirror:5000/kube-scheduler", "mirror:5000/kube-scheduler:v1.36.3"),
+        ("mirror/kube-scheduler:v1.35.0", "mirror/kube-scheduler:v1.35.0"),
+    ],
+)
+def test_scheduler_has_the_version_of_the_cluster_unless_its_image_has_one(image: str | None, expected: str) -> None:
+    way = ways.kustomization(ways.MEMORY, ways.OWN, has_scheduler=True)
+    assert way is not None
+    documents = ways.chosen(built(manifest_files(), way), image="mine:1", scheduler_image=image or ways.SCHEDULER_IMAGE)
+    found = ways.with_scheduler_version(documents, "v1.36.3-eks-1a2b3c4")
+    images = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0]["image"]
+        for one in found
+        if one["kind"] == "Deployment"
+    }
+    assert images == {"podgate": "mine:1", "podgate-extender": "mine:1", "podgate-scheduler": expected}
+
+
+def test_installation_with_a_scheduler_is_not_repeated_without_it() -> None:
+    live = LiveState(None, InstallationRecord("0", "memory", "own", scheduler="podgate-scheduler"), None, None)
+    found = plan().obstacle(live)
+    assert found is not None
+    assert "data.scheduler: 'podgate-scheduler'" in found.message
+    added = InstallPlan(InstallationRecord("0", "memory", "own", scheduler="podgate-scheduler"), (), "policy")
+    assert added.obstacle(LiveState(None, MEMORY, None, None)) is None
 
 
 def test_namespace_is_applied_first_and_the_deployment_last() -> None:

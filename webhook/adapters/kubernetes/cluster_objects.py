@@ -87,6 +87,14 @@ class ClusterObjects:
             raise UserError(f"GET {_OPENID}: {error.describe(f'get {_OPENID}')}", _remedy(error)) from None
         return str(found.get("issuer", ""))
 
+    async def git_version(self) -> str:
+        """Return the version of the API server: v1.36.3."""
+        try:
+            found = await self._request("GET", "/version", (), None)
+        except ApiError as error:
+            raise UserError(f"GET /version: {error.describe('get /version')}", _remedy(error)) from None
+        return str(found.get("gitVersion", ""))
+
     async def attempt(self, method: str, path: str, body: Any) -> Json | str:
         """Dry-run a write; return the object that it would store, or the API server's reason not to."""
         try:

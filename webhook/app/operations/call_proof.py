@@ -30,6 +30,14 @@ class CallProof:
     remedy: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class InstallProofs:
+    """What an installation ends with. `scheduler`: whether the second kube-scheduler asks the extender."""
+
+    api_server: CallProof
+    scheduler: CallProof | None = None
+
+
 class CallProver:
     """Dry runs against the installed webhooks; `client` is their clientConfig."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
-from webhook.app.operations.call_proof import CallProof
+from webhook.app.operations.call_proof import CallProof, InstallProofs
 from webhook.app.operations.installer import Installer, InstallProgress, InstallTerms
 from webhook.core.installation.plan import InstallPlan
 from webhook.core.webhook_configurations import ClientConfig
@@ -36,8 +36,8 @@ async def install_outside(
     server: OutsideServer,
     terms: InstallTerms,
     progress: InstallProgress,
-) -> CallProof | None:
-    """Install for a server outside the cluster; return the proof, None for a dry run."""
+) -> InstallProofs | None:
+    """Install for a server outside the cluster; return the proofs, None for a dry run."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(kubeconfig, context)
@@ -49,7 +49,8 @@ async def install_outside(
             unready = await _await_ready(server, terms, progress)
             if unready:
                 remedy = f"start it, and run this command again: {server.command}"
-                return CallProof(is_called=False, text=f"the server is not ready: {unready}", remedy=remedy)
+                text = f"the server is not ready: {unready}"
+                return InstallProofs(CallProof(is_called=False, text=text, remedy=remedy))
         await installer.apply_webhooks(policy, server.client)
         if terms.is_dry:
             return None
@@ -57,7 +58,7 @@ async def install_outside(
         if server.is_token_renewed:
             progress.on_wait("the API server to read the new token, as it does every minute")
             patience = _TOKEN_PROOF_SECONDS
-        return await installer.prove(policy, server.client, patience)
+        return InstallProofs(await installer.prove(policy, server.client, patience))
     finally:
         await client.close()
 

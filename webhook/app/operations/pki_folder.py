@@ -8,15 +8,17 @@ from typing import Any
 
 import yaml
 
-from certs import CertsError, ServerFolder, TokenClaims, read, write
+from certs import CertsError, IssueRequest, ServerFolder, TokenClaims, issue, read, write
 from webhook.app.operations.shipped_manifests import identities
 from webhook.authentication.secret_path_file import read_paths
 from webhook.core.document.configmap import NAMESPACE
+from webhook.core.installation.record import SCHEDULER
 from webhook.errors import UserError
 
 _SERVICE_HOST = f"podgate.{NAMESPACE}.svc"
 _IDENTITIES, _SECRET_PATH = "identities.yaml", "path"
 _SECRET_BYTES = 32
+_SCHEDULER_FOLDER, _EXTENDER_HOST = "scheduler", f"podgate-extender.{NAMESPACE}.svc"
 
 
 def issue_missing(folder: Path, host: str, *, is_dry: bool) -> list[str]:
@@ -63,6 +65,33 @@ def credentials(folder: Path, *, is_reduced: bool) -> list[dict[str, Any]]:
     key_set = _object("ConfigMap", "podgate-jwks", {"jwks.json": read(folder / "jwks.json").decode()})
     tls = _secret("podgate-tls", folder, {**serving, "ca.crt": "ca.crt"})
     return [tls, _secret("podgate-apiserver", folder, caller), key_set]
+
+
+def issue_for_scheduler(pki: Path, *, is_dry: bool) -> list[str]:
+    """Issue what is missing in the folder `scheduler` of `pki`, which has a CA of its own; return the files."""
+    folder = pki / _SCHEDULER_FOLDER
+    has_server, has_client = ((folder / f"{stem}.crt").exists() for stem in ("server", SCHEDULER))
+    request = IssueRequest(server=None if has_server else _EXTENDER_HOST, clients=() if has_client else (SCHEDULER,))
+    if is_dry:
+        return [str(file) for file in request.files(folder) if file.suffix == ".crt"]
+    if has_server and has_client:
+        return []
+    try:
+        return [str(file) for file, _ in issue(folder, request)]
+    except CertsError as error:
+        raise UserError(str(error), error.remedy) from None
+
+
+def scheduler_credentials(pki: Path) -> list[dict[str, Any]]:
+    """Return the Secrets with the content of the folder; nothing before they have been issued."""
+    folder = pki / _SCHEDULER_FOLDER
+    if not (folder / "ca.crt").exists():
+        return []
+    cas = {"ca.crt": "ca.crt", "serving-ca.crt": "ca.crt"}
+    return [
+        _secret("podgate-extender-tls", folder, {"tls.crt": "server.crt", "tls.key": "server.key", **cas}),
+        _secret("podgate-scheduler-tls", folder, {"tls.crt": f"{SCHEDULER}.crt", "tls.key": f"{SCHEDULER}.key", **cas}),
+    ]
 
 
 def _secret(name: str, folder: Path, files: Mapping[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from webhook.core.installation import removal
 from webhook.core.installation.diagnosis import FLAG
 from webhook.core.installation.objects import Json, ObjectReference
 from webhook.core.installation.plan import NAMESPACE
-from webhook.core.installation.record import RECORD, InstallationRecord
+from webhook.core.installation.record import RECORD, SCHEDULER, InstallationRecord
 from webhook.core.placement import SERVICE_LABEL
 from webhook.errors import GateError, UserError
 from webhook.ports import GateClient
@@ -27,6 +27,7 @@ _PODS = ObjectReference("v1", "Pod", "")
 _API_SERVERS = ObjectReference("v1", "Pod", "", "kube-system")
 _COUNTED_MAX = 500
 _UNSCHEDULED = "spec.nodeName=,status.phase=Pending"
+_OF_SCHEDULER = f"spec.schedulerName={SCHEDULER},spec.nodeName=,status.phase=Pending"
 _AT_ONCE = 16
 
 
@@ -52,6 +53,8 @@ class Leftovers:
     """Waiting Pods whose gates were removed: nobody else would."""
     server_url: str
     """The server outside the cluster, "" if the installation had none."""
+    unscheduled: int = 0
+    """Pods without a node that name the scheduler which is gone, at most 500 are counted."""
 
 
 async def uninstall(
@@ -189,7 +192,8 @@ class Uninstaller:
         pods = await self._cluster.items(_PODS, SERVICE_LABEL, _COUNTED_MAX)
         api_servers = await self._cluster.items(_API_SERVERS, "component=kube-apiserver")
         nodes = (one["spec"].get("nodeName", "?") for one in api_servers if _is_flagged(one))
-        return Leftovers(len(pods), tuple(sorted(nodes)), released, server_url)
+        unscheduled = await self._cluster.items(_PODS, most=_COUNTED_MAX, fields=_OF_SCHEDULER)
+        return Leftovers(len(pods), tuple(sorted(nodes)), released, server_url, len(unscheduled))
 
 
 def _is_flagged(pod: Json) -> bool:

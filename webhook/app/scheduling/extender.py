@@ -194,7 +194,7 @@ async def _run(settings: ExtenderSettings) -> None:
 
     telemetry = Telemetry(settings, VERSION)
     client = await kubernetes.connect(settings.kubeconfig)
-    sources = follow_policy(client, settings, telemetry, SystemClock(), Purpose.SCHEDULE)
+    sources = follow_policy(client, settings, telemetry, SystemClock(), Purpose.SCHEDULE, keeps_last_good=False)
     asked, asked_again = stop_signals()
     process = ExtenderProcess(settings, telemetry, client, sources)
     try:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
 from importlib.metadata import version
 from pathlib import Path
@@ -13,21 +13,24 @@ import click
 from webhook.cli.options.cluster_options import ClusterLocation
 from webhook.cli.options.urls import base_url
 from webhook.core.installation import ways
-from webhook.core.installation.kustomization import objects
+from webhook.core.installation.kustomization import built, objects
 from webhook.core.installation.plan import InstallPlan, outside
-from webhook.core.installation.record import InstallationRecord
+from webhook.core.installation.record import SCHEDULER, InstallationRecord
 from webhook.core.webhook_configurations import ClientConfig
 from webhook.errors import UserError
 from webhook.ports.store_url import MEMORY, StoreUrl
 from webhook.support.redaction import masked
 
 if TYPE_CHECKING:
-    from webhook.app.operations.call_proof import CallProof
+    from webhook.app.operations.call_proof import InstallProofs
     from webhook.app.operations.installer import InstallProgress, InstallTerms
 
 _ADMISSION_PORT, _PLAIN_PORT = 8443, 8081
 _URL = "https://HOST:PORT"
 _FROM_DAEMON = "Run a DaemonSet that writes kube-apiserver's credentials on control plane nodes."
+
+_SCHEDULER = "Also install a second kube-scheduler and its extender: docs/scheduling.md."
+_SCHEDULER_IMAGE = f"Image of that scheduler.  [default: {ways.SCHEDULER_IMAGE}, of the cluster's version]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,12 @@ class InstallOptions:
     image: str | None
     replicas: int | None
     writes_node_files: bool
+    has_scheduler: bool
+    scheduler_image: str | None
 
     async def install(
         self, where: ClusterLocation, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
-    ) -> "CallProof | None":
+    ) -> "InstallProofs | None":
         """Install in this way; UserError for options that do not fit."""
         self._check_store()
         if self.server_url is not None:
@@ -60,7 +65,7 @@ class InstallOptions:
         policy: str | None,
         terms: "InstallTerms",
         progress: "InstallProgress",
-    ) -> "CallProof | None":
+    ) -> "InstallProofs | None":
         from webhook.app.operations import outside_server, pki_folder  # noqa: PLC0415  load slowly
 
         self._check_outside()
@@ -81,15 +86,19 @@ class InstallOptions:
 
     async def _in_cluster(
         self, where: ClusterLocation, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
-    ) -> "CallProof | None":
+    ) -> "InstallProofs | None":
         from webhook.app.operations import cluster_server  # noqa: PLC0415  loads slowly
 
         if self.status_url is not None:
             raise UserError(
                 "--status-url: is for a server outside the cluster", "give --server-url too, or leave it out"
             )
+        if self.scheduler_image is not None and not self.has_scheduler:
+            raise UserError("--scheduler-image: no scheduler is installed", "give --with-scheduler too")
         certificates = self.certificates or (ways.FILES if self.is_reduced else ways.OWN)
-        plan = self._plan(InstallationRecord(version("podgate"), self._mode(), certificates), policy)
+        scheduler = SCHEDULER if self.has_scheduler else ""
+        record = InstallationRecord(version("podgate"), self._mode(), certificates, scheduler=scheduler)
+        plan = self._plan(record, policy)
         servers = cluster_server.ClusterServers(where.kubeconfig, certificates, self.pki, self.is_reduced)
         return await cluster_server.install_in_cluster(where.context, plan, servers, terms, progress)
 
@@ -97,18 +106,21 @@ class InstallOptions:
         from webhook.app.operations import shipped_manifests  # noqa: PLC0415  loads slowly
 
         files = shipped_manifests.manifest_files()
-        folder = ways.folder(record.mode, record.certificates)
-        if folder is None:
+        way = ways.kustomization(record.mode, record.certificates, has_scheduler=self.has_scheduler)
+        if way is None:
             remedy = "reduced mode has counters in memory, and certificates that you manage: leave the others out"
             raise UserError(f"--reduced: not with --certificates {record.certificates}", remedy)
-        documents = objects(files, folder)
+        documents = built(files, way)
         if self.writes_node_files:
             issuer = "cluster" if record.certificates == ways.CERT_MANAGER else "own"
             documents += ways.with_tokens_of(objects(files, "apiserver"), issuer)
         if record.server_url:
             documents = list(outside(documents))
         store = self.store if record.mode == ways.REDIS else None
-        documents = ways.chosen(documents, store=store, image=self.image, replicas=self.replicas)
+        scheduler_image = self.scheduler_image or ways.SCHEDULER_IMAGE
+        documents = ways.chosen(
+            documents, store=store, image=self.image, replicas=self.replicas, scheduler_image=scheduler_image
+        )
         return InstallPlan(record, tuple(documents), policy or shipped_manifests.example_policy(), policy is not None)
 
     def _mode(self) -> str:
@@ -140,6 +152,8 @@ class InstallOptions:
             "--image": self.image is not None,
             "--replicas": self.replicas is not None,
             "--apiserver-files": self.writes_node_files,
+            "--with-scheduler": self.has_scheduler,
+            "--scheduler-image": self.scheduler_image is not None,
         }
         for flag, is_given in given.items():
             if is_given:
@@ -166,7 +180,10 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
         "  [default: own; with --server-url and --reduced: files]",
     )
     @click.option(
-        "--reduced", is_flag=True, help="Accept callers without credentials; read docs/reduced-mode.md first."
+        "--reduced",
+        "is_reduced",
+        is_flag=True,
+        help="Accept callers without credentials; read docs/reduced-mode.md first.",
     )
     @click.option(
         "--server-url", metavar=_URL, help="Address of a server outside the cluster, instead of servers in it."
@@ -183,23 +200,13 @@ def installation(command: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option("--image", help="Image of the servers.  [default: that of the manifests]")
     @click.option("--replicas", type=click.IntRange(1), help="Number of servers.  [default: 1; 2 with Redis]")
-    @click.option("--apiserver-files", "node_files", is_flag=True, help=_FROM_DAEMON)
+    @click.option("--apiserver-files", "writes_node_files", is_flag=True, help=_FROM_DAEMON)
+    @click.option("--with-scheduler", "has_scheduler", is_flag=True, help=_SCHEDULER)
+    @click.option("--scheduler-image", metavar="IMAGE", help=_SCHEDULER_IMAGE)
     @wraps(command)
-    def run(  # noqa: PLR0913  one argument an option
-        *,
-        store: str,
-        certificates: str | None,
-        reduced: bool,
-        server_url: str | None,
-        status_url: str | None,
-        pki: Path,
-        image: str | None,
-        replicas: int | None,
-        node_files: bool,
-        **rest: Any,
-    ) -> None:
-        options = InstallOptions(store, certificates, reduced, server_url, status_url, pki, image, replicas, node_files)
-        command(options=options, **rest)
+    def run(**given: Any) -> None:
+        options = InstallOptions(**{item.name: given.pop(item.name) for item in fields(InstallOptions)})
+        command(options=options, **given)
 
     return run
 

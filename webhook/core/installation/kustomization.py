@@ -41,7 +41,7 @@ def _with(files: Files, kustomization: Json, folder: str, former: list[Json]) ->
 def _resources(files: Files, kustomization: Json, folder: str) -> Iterator[Json]:
     for name in kustomization.get("resources", ()):
         path = normpath(join(folder, name))
-        if join(path, _FILE) in files:
+        if normpath(join(path, _FILE)) in files:
             yield from objects(files, path)
         else:
             yield from deepcopy([*files[path]])

@@ -14,20 +14,21 @@ ORDER = (
     *("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount"),
     *("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"),
     *("Issuer", "Certificate", "Secret", "ConfigMap", "ResourceQuota", "NetworkPolicy", "PodDisruptionBudget"),
-    *("Service", "Deployment", "DaemonSet"),
+    *("StorageClass", "Service", "Deployment", "DaemonSet"),
     *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
 )
 """Kinds in the order in which they are applied: each before those that need it."""
 _CLUSTER_SCOPED = frozenset(
     {
         *("Namespace", "CustomResourceDefinition", "PriorityClass", "ClusterRole", "ClusterRoleBinding"),
-        *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ServiceStatus"),
+        *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ServiceStatus", "StorageClass"),
     }
 )
 _PLURALS = {
     "NetworkPolicy": "networkpolicies",
     "PriorityClass": "priorityclasses",
     "ServiceStatus": "servicestatuses",
+    "StorageClass": "storageclasses",
 }
 
 

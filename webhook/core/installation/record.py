@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from webhook.core.document.configmap import INSTALLATION, NAMESPACE
 from webhook.core.installation.objects import Json, ObjectReference
 
+SCHEDULER = "podgate-scheduler"
 RECORD = ObjectReference("v1", "ConfigMap", INSTALLATION, NAMESPACE)
 
 
@@ -18,6 +19,8 @@ class InstallationRecord:
     certificates: str
     server_url: str = ""
     status_url: str = ""
+    scheduler: str = ""
+    """SCHEDULER if the second kube-scheduler and its extender are installed too."""
 
     @classmethod
     def of(cls, config_map: Json) -> "InstallationRecord":
@@ -39,6 +42,8 @@ class InstallationRecord:
             present, asked = getattr(self, name), getattr(wanted, name)
             if present and present != asked:
                 return name, present, asked
+        if self.scheduler and not wanted.scheduler:
+            return "scheduler", self.scheduler, "none"
         if bool(self.server_url) != bool(wanted.server_url):
             inside = "in the cluster"
             return _key("server_url"), self.server_url or inside, wanted.server_url or inside

@@ -7,6 +7,7 @@ from webhook.core.document import configmap
 from webhook.core.installation.objects import Json, ObjectReference
 from webhook.core.installation.plan import NAMESPACE
 from webhook.core.installation.probe import PROBE
+from webhook.core.installation.record import SCHEDULER
 from webhook.core.placement import SERVICE_LABEL
 
 _NAME_LABEL = "app.kubernetes.io/name"
@@ -36,6 +37,9 @@ PODS_LEFT = (
     f"kubectl label pods -A -l {SERVICE_LABEL} {SERVICE_LABEL}-",
 )
 """Commands that remove from live Pods what Podgate wrote into them."""
+
+UNSCHEDULED = f"kubectl delete pods -A --field-selector spec.schedulerName={SCHEDULER},spec.nodeName="
+"""Command that deletes the Pods which no scheduler tries; their controllers create others."""
 
 
 def removed(manifests: Iterable[Json]) -> list[ObjectReference]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from copy import deepcopy
+from re import match
 
 from webhook.core.installation.objects import Json
 
@@ -18,26 +19,48 @@ _FOLDERS = {
     (REDIS, CERT_MANAGER): "overlays/cert-manager-redis",
     (REDUCED, FILES): "overlays/reduced",
 }
+_SCHEDULER_CERTIFICATES = {
+    (MEMORY, OWN): "components/scheduler-own-certificates",
+    (REDIS, OWN): "components/scheduler-own-certificates-redis",
+    (MEMORY, CERT_MANAGER): "components/scheduler-cert-manager",
+    (REDIS, CERT_MANAGER): "components/scheduler-cert-manager",
+}
+SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
+_SCHEDULER = "podgate-scheduler"
 _SERVER, _STORE, _TOKEN = "podgate", "--store=", "--token="
 _WORKLOADS = ("Deployment", "DaemonSet")
 _IDENTITIES, _USUAL_ISSUER = "identities.yaml", "https://kubernetes.default.svc.cluster.local"
 """The issuer of most clusters' tokens, which the shipped identities have."""
 
 
-def folder(mode: str, certificates: str) -> str | None:
-    """Return the kustomization of a way, None if it does not exist."""
-    return _FOLDERS.get((mode, certificates))
+def kustomization(mode: str, certificates: str, *, has_scheduler: bool = False) -> Json | None:
+    """Return the kustomization of a way, at the root of the manifests; None if it does not exist."""
+    folder = _FOLDERS.get((mode, certificates))
+    if folder is None:
+        return None
+    own = _SCHEDULER_CERTIFICATES.get((mode, certificates))
+    components = ["components/scheduler", *([own] if own is not None else [])] if has_scheduler else []
+    return {"resources": [folder], "components": components}
 
 
 def chosen(
-    documents: list[Json], *, store: str | None = None, image: str | None = None, replicas: int | None = None
+    documents: list[Json],
+    *,
+    store: str | None = None,
+    image: str | None = None,
+    replicas: int | None = None,
+    scheduler_image: str | None = None,
 ) -> list[Json]:
-    """Return the objects with the user's store, image and number of servers; None leaves the manifests' value."""
+    """Return the objects with the user's store, images and number of servers; None leaves the manifests' value."""
     found = deepcopy(documents)
     for one in found:
-        if replicas is not None and (one["kind"], one["metadata"]["name"]) == ("Deployment", _SERVER):
+        name = one["metadata"]["name"]
+        if replicas is not None and (one["kind"], name) == ("Deployment", _SERVER):
             one["spec"]["replicas"] = replicas
         for container in _containers(one):
+            if name == _SCHEDULER:
+                container["image"] = scheduler_image or container["image"]
+                continue
             if image is not None:
                 container["image"] = image
             if store is not None:
@@ -60,6 +83,20 @@ def with_issuer(documents: list[Json], issuer: str) -> list[Json]:
         if one["kind"] == "ConfigMap" and _IDENTITIES in one["data"]:
             one["data"][_IDENTITIES] = one["data"][_IDENTITIES].replace(f"{_USUAL_ISSUER}\n", f"{issuer}\n")
     return found
+
+
+def with_scheduler_version(documents: list[Json], git_version: str) -> list[Json]:
+    """Return the objects with the cluster's version of kube-scheduler, unless its image has a tag or a digest."""
+    found = deepcopy(documents)
+    version = match(r"v\d+\.\d+\.\d+", git_version)  # providers append their own: v1.36.3-eks-1a2b3c4
+    for container in (one for document in found if _is_scheduler(document) for one in _containers(document)):
+        if version is not None and ":" not in container["image"].rpartition("/")[2]:
+            container["image"] += f":{version[0]}"
+    return found
+
+
+def _is_scheduler(document: Json) -> bool:
+    return bool((document["kind"], document["metadata"]["name"]) == ("Deployment", _SCHEDULER))
 
 
 def _containers(document: Json) -> Iterator[Json]:
