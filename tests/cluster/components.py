@@ -16,7 +16,7 @@ _CONTROLLERS = (
     *("deployment", "replicaset", "replicationcontroller", "statefulset", "daemonset", "job", "cronjob"),
     *("garbage-collector", "pod-garbage-collector", "namespace", "node-lifecycle", "taint-eviction", "disruption"),
     *("serviceaccount", "serviceaccount-token", "root-ca-certificate-publisher", "resourcequota"),
-    *("endpoints", "endpointslice", "ttl-after-finished", "clusterrole-aggregation"),
+    *("endpoints", "endpointslice", "ttl-after-finished", "clusterrole-aggregation", "horizontal-pod-autoscaler"),
 )
 
 Command = list[str | Path]
@@ -92,6 +92,7 @@ def kube_controller_manager(binaries: Binaries, folder: Path, kubeconfig: Path) 
         binaries.kube_controller_manager,
         f"--kubeconfig={kubeconfig}",
         *("--leader-elect=false", "--secure-port=0", "--kube-api-qps=200", "--kube-api-burst=400"),
+        "--horizontal-pod-autoscaler-sync-period=1s",
         # Each controller has its own service account, as in a kubeadm cluster: webhooks see the creator of a Pod.
         "--use-service-account-credentials=true",
         *(f"--root-ca-file={pki / 'ca.crt'}", f"--service-account-private-key-file={pki / 'sa.key'}"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command_runner import Done, podgate
+from tests.cluster import pod_starts
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
@@ -42,10 +43,12 @@ OTHERS = {
     "opened": "quota: null, breaker: {quotaExceeded: {count: 9, within: 1m}, whenOpen: Queue}",
 }
 """Services of one namespace whose Pods wait for other reasons than the pool's."""
+HELD = {"held": "quota: {windows: [{window: 1h, hard: {pods: 0}}], whenExceeded: Deny}"}
+"""A service whose Pods are denied."""
 POLICY += "".join(
     f"- {{name: {name}, match: {{namespaces: [queue-others-STORE], podSelector: {{matchLabels: {{app: {name}}}}}}},"
     f" {terms}}}\n"
-    for name, terms in OTHERS.items()
+    for name, terms in (HELD | OTHERS).items()
 )
 
 
@@ -133,7 +136,7 @@ def explained(running: ControllerFixture, pod: str) -> str:
 def test_operators_see_the_order_the_cause_and_the_moment(running: ControllerFixture, store: str) -> None:
     plane, spaces = running.plane, {name: f"queue-{name}-{store}" for name in CLASSES}
     for name in reversed(CLASSES):
-        for number in range(HARD):
+        for number in range(2 * HARD if name == "bronze" else HARD):  # the first ones fill the window
             status, _ = running.installation.create_pod(spaces[name], f"shown-{number}")
             assert status == 201
 
@@ -263,3 +266,24 @@ def test_pods_that_wait_for_other_reasons_are_explained(running: ControllerFixtu
         except ComponentError as error:
             raise AssertionError(f"{seen[-1]}\ndoes not match {line}") from error
     plane.kubectl("delete", "configmap", "podgate-overrides", "-n", "podgate-system")
+
+
+def test_a_held_controller_is_woken_when_there_is_room(running: ControllerFixture, store: str) -> None:
+    """A server with counters in memory does it itself."""
+    plane, namespace = running.plane, f"queue-others-{store}"
+    pod_starts.deploy(plane, namespace, "held", 2)
+
+    def total(name: str, *labels: str) -> float:
+        return sum(process.total(f"podgate_{name}", 'service="held"', *labels) for process in running.controllers)
+
+    plane.wait(lambda: total("held_controllers") == 1, "the ReplicaSet to be held")
+    text = POLICY.replace("STORE", store).replace("pods: 0", "pods: 9")
+    running.installation.change_policy(text)
+    plane.wait(lambda: total("controllers_woken_total", 'result="created"'), "the ReplicaSet to be woken")
+    [held] = plane.api.get(f"/apis/apps/v1/namespaces/{namespace}/replicasets")["items"]
+    assert "podgate.io/retry-at" in held["metadata"]["annotations"]
+    plane.wait(lambda: held_pods(running, namespace) == 2, "its Pods")
+
+
+def held_pods(running: ControllerFixture, namespace: str) -> int:
+    return sum(pod["metadata"]["labels"]["app"] == "held" for pod in running.installation.pods(namespace))

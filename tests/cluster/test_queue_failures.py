@@ -1,6 +1,11 @@
 """Waiting Pods on a real control plane while something fails or changes: none is lost, and none waits unseen."""
 
-from collections.abc import Iterator
+import asyncio
+import json
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +14,8 @@ import pytest
 from tests.cluster.controller_fixture import ControllerFixture, controller_fixture
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
+from tests.cluster.recording_webhook import admit
+from tests.cluster.test_refunds import another_webhook
 from tests.redis_servers import RedisServer, names, program
 from webhook.core.admission.mutation import QUEUE_GATE
 
@@ -24,15 +31,19 @@ RULES = {
     "expires": "{maxWait: 5s}",
     "kept": "{maxWait: 5s, whenExpired: Keep}",
 }
+UNFILLED = {"raced": "{}", "scaled": "{}"}
+"""Services without Pods."""
 WAITING = ("w1", "w2", "w3")
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
 SERVICES = {
     name: f"- {{name: {name}, match: {{namespaces: [qf-{name}]}}, quota: {{windows: [{QUEUE}{rules}}}}}\n"
-    for name, rules in RULES.items()
+    for name, rules in (RULES | UNFILLED).items()
 }
+SERVICES["scaled"] = SERVICES["scaled"].replace("pods: 1", "pods: 2")
 JSON_PATCH, MERGE, STRATEGIC = (
     f"application/{kind}+json" for kind in ("json-patch", "merge-patch", "strategic-merge-patch")
 )
+CONTAINER = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
 UNGATE = [{"op": "remove", "path": "/spec/schedulingGates"}]
 
 
@@ -50,7 +61,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 @pytest.fixture(scope="module")
 def running(plane: ControlPlane, identities: Identities, redis: RedisServer) -> Iterator[ControllerFixture]:
     """Install Podgate; of each service one Pod fills the quota, and three wait."""
-    namespaces = [f"qf-{name}" for name in RULES]
+    namespaces = [f"qf-{name}" for name in SERVICES]
     with controller_fixture(plane, identities, policy(), namespaces, redis.url) as running:
         for name in RULES:
             for pod in ("fills", *WAITING):
@@ -60,8 +71,7 @@ def running(plane: ControlPlane, identities: Identities, redis: RedisServer) -> 
 
 
 def create(running: ControllerFixture, service: str, name: str) -> None:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
-    status, response = running.installation.create_pod(f"qf-{service}", name, containers=[container])
+    status, response = running.installation.create_pod(f"qf-{service}", name, containers=[CONTAINER])
     assert status == 201, response
 
 
@@ -85,12 +95,25 @@ def edit(running: ControllerFixture, service: str, pod: str, patch: Any, kind: s
 
 
 def test_expired_pods_are_deleted_or_wait_on(running: ControllerFixture) -> None:
+    """A Job counts one that is deleted as failed."""
+    plane = running.plane
+    template = {"spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}
+    metadata = {"name": "job", "namespace": "qf-expires"}
+    spec = {"backoffLimit": 0, "template": template}
+    plane.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    job = "/apis/batch/v1/namespaces/qf-expires/jobs/job"
+
+    def reasons() -> list[str]:
+        return [one["reason"] for one in plane.api.get(job)["status"].get("conditions", ())]
+
+    plane.wait(lambda: "BackoffLimitExceeded" in reasons(), "the Job to fail")
+    assert plane.api.get(job)["status"]["failed"] == 1
     running.plane.wait(lambda: len(running.installation.pods("qf-expires")) == 1, "the expired Pods to be deleted")
     [leader] = running.installation.controllers
     expired = "podgate_queue_expired_total"
     running.plane.wait(lambda: leader.total(expired, 'service="kept"') == 3, "Pods to expire")
     assert (gated(running, "kept"), waiting(running, "kept")) == ({*WAITING}, 3)
-    assert leader.total(expired, 'service="expires"') == 3
+    assert leader.total(expired, 'service="expires"') == 4
 
 
 def test_deleted_pods_leave_the_queue_and_delay_no_namespace(running: ControllerFixture, redis: RedisServer) -> None:
@@ -185,6 +208,106 @@ def test_objects_beside_gated_pods_see_pods_that_are_pending(running: Controller
     assert status(budgets)["currentHealthy"] <= 1
 
 
+def test_a_pod_that_lost_the_race_is_denied(running: ControllerFixture) -> None:
+    """Another webhook delays two Pods between both calls: the first of them sees room for both."""
+    goes_on = False
+
+    async def hold(_: str, body: bytes) -> bytes:
+        while not (goes_on or json.loads(body)["request"]["dryRun"]):  # noqa: ASYNC110  another thread ends it
+            await asyncio.sleep(0.05)
+        return await admit("", body)
+
+    with another_webhook(running, "qf-raced", hold, "Mutating") as holding, ThreadPoolExecutor(2) as pool:
+
+        def created(name: str, calls: int) -> Future[tuple[int, Any]]:
+            future = pool.submit(running.installation.create_pod, "qf-raced", name, containers=[CONTAINER])
+            running.plane.wait(lambda: len(holding.calls) == calls, f"{name} to be held")
+            return future
+
+        holding.take_calls()
+        one = created("one", 1)
+        time.sleep(0.3)  # the server expects a Pod that it did not gate for 250 ms
+        other = created("other", 2)
+        goes_on = True
+        answers = sorted((one.result(), other.result()), key=lambda answer: answer[0])
+    assert [status for status, _ in answers] == [201, 429]
+    assert "QuotaExceeded" in answers[1][1]["message"]
+    assert (running.used("raced"), gated(running, "raced")) == (1, set())
+    create(running, "raced", "late")
+    assert gated(running, "raced") == {"late"}
+
+
+METRICS = "metrics.k8s.io"
+
+
+def serve_metrics(plane: ControlPlane, pods: Iterable[dict[str, Any]]) -> None:
+    """Serve the metrics API from a definition: these Pods use 100 millicores each."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    approved = {"api-approved.kubernetes.io": "unapproved, for a test"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"pods.{METRICS}", "annotations": approved},
+        "spec": {
+            "group": METRICS,
+            "scope": "Namespaced",
+            "names": {"plural": "pods", "kind": "PodMetrics", "listKind": "PodMetricsList"},
+            "versions": [{"name": "v1beta1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+    plane.apply(definition)
+    plane.wait(lambda: plane.api.get(f"/apis/{METRICS}/v1beta1") is not None, "the metrics API")
+    at = f"{datetime.now(UTC) + timedelta(minutes=1):%Y-%m-%dT%H:%M:%SZ}"
+    for pod in pods:
+        names = {name: pod["metadata"][name] for name in ("name", "namespace", "labels")}
+        used = [{"name": "c", "usage": {"cpu": "100m", "memory": "1Mi"}}]
+        plane.apply(
+            {
+                "apiVersion": f"{METRICS}/v1beta1",
+                "kind": "PodMetrics",
+                "metadata": names,
+                "timestamp": at,
+                "window": "1s",
+                "containers": used,
+            }
+        )
+
+
+def test_an_autoscaler_counts_waiting_pods_and_asks_for_no_more(running: ControllerFixture) -> None:
+    """Two Pods run at twice the target, so that two more are wanted: these wait, and count as idle."""
+    plane, metadata = running.plane, {"name": "scaled", "namespace": "qf-scaled"}
+    labels = {"app": "scaled"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [CONTAINER], "terminationGracePeriodSeconds": 0}}
+    deployment = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    plane.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": deployment})
+
+    def run() -> list[dict[str, Any]]:
+        pods = running.installation.pods("qf-scaled")
+        return [pod for pod in pods if pod["status"]["phase"] == "Running"]
+
+    plane.wait(lambda: len(run()) == 2, "two Pods to run")
+    serve_metrics(plane, run())
+    target = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "scaled"},
+        "maxReplicas": 9,
+        "metrics": [{"type": "Resource", "resource": target}],
+    }
+    plane.apply({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": spec})
+    path = "/apis/autoscaling/v2/namespaces/qf-scaled/horizontalpodautoscalers/scaled"
+
+    def status() -> dict[str, Any]:
+        return dict(plane.api.get(path).get("status") or {})
+
+    plane.wait(lambda: len(gated(running, "scaled")) == 2, "the autoscaler to ask for two more")
+    plane.wait(lambda: status().get("currentReplicas") == 4, "the autoscaler to see them")
+    time.sleep(4)  # the autoscaler decides each second
+    assert (status()["desiredReplicas"], len(running.installation.pods("qf-scaled"))) == (4, 4)
+    running.installation.change_policy(policy(scaled=SERVICES["scaled"].replace("pods: 2, requests.cpu: 1", "pods: 9")))
+    plane.wait(lambda: len(run()) == 4, "the waiting Pods to run")
+    plane.delete(path, f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pods.{METRICS}")
+
+
 def test_no_pod_is_lost_with_redis_or_with_a_leader(running: ControllerFixture, redis: RedisServer) -> None:
     """Each loss of the counters may release one Pod more: that was charged more than a minute ago."""
     installation, plane = running.installation, running.plane
@@ -195,7 +318,11 @@ def test_no_pod_is_lost_with_redis_or_with_a_leader(running: ControllerFixture, 
         return 0 < indexed(redis, "lost") == len(gated(running, "lost"))
 
     redis.cli("FLUSHALL")
+    lost_at = time.monotonic()
+    installation.change_policy(policy(kept=SERVICES["kept"].replace("pods: 1", "pods: 9")))
     plane.wait(is_restored, "the leader to restore the index")
+    plane.wait(lambda: len(gated(running, "kept")) < len(WAITING), "releases after the loss")
+    assert time.monotonic() - lost_at >= 10, "servers submit their charges of the last minute again before"
     redis.kill()
     assert plane.api.request("DELETE", "/api/v1/namespaces/qf-lost/pods/w5")[0] == 200
     redis.start()

@@ -35,6 +35,8 @@ CREATED, DELETED_AT_ONCE = (150, 50) if IS_SOAK else (60, 20)
 """Single Pods; with the Pods of workloads there are 500, or 200."""
 LOST, LOST_EACH = CREATED // 10, 2
 """Charged Pods that are not created: in the test of many Pods, and in each other test."""
+_ANOTHER = "zz-another"
+"""Mutating configurations are called in the order of their names: after Podgate's."""
 
 
 @pytest.fixture(scope="module")
@@ -172,12 +174,14 @@ def workloads() -> dict[str, Any]:
 
 
 @contextmanager
-def another_webhook(running: ControllerFixture, namespace: str, answer: Answer) -> Iterator[Recorder]:
-    """Register another validating webhook for the Pods of a namespace; wait until it is called."""
+def another_webhook(
+    running: ControllerFixture, namespace: str, answer: Answer, half: str = "Validating"
+) -> Iterator[Recorder]:
+    """Register another webhook for the Pods of a namespace; wait until it is called."""
     files = running.installation.files
     with Recorder(files.pki.paths, answer) as recorder:
         bundle = b64encode((files.folder / "ca.crt").read_bytes()).decode()
-        running.plane.apply(configuration(f"https://{recorder.address}/another", bundle, namespace))
+        running.plane.apply(configuration(f"https://{recorder.address}/another", bundle, namespace, half))
         try:
 
             def is_called() -> bool:
@@ -187,10 +191,10 @@ def another_webhook(running: ControllerFixture, namespace: str, answer: Answer) 
             running.plane.wait(is_called, "the other webhook to be called", "kube-apiserver")
             yield recorder
         finally:
-            running.plane.kubectl("delete", "validatingwebhookconfiguration", "another")
+            running.plane.kubectl("delete", f"{half.lower()}webhookconfiguration", _ANOTHER)
 
 
-def configuration(url: str, bundle: str, namespace: str) -> dict[str, Any]:
+def configuration(url: str, bundle: str, namespace: str, half: str) -> dict[str, Any]:
     webhook = {
         "name": "another.example.com",
         "clientConfig": {"url": url, "caBundle": bundle},
@@ -200,5 +204,5 @@ def configuration(url: str, bundle: str, namespace: str) -> dict[str, Any]:
         "sideEffects": "None",
         "timeoutSeconds": 30,
     }
-    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
-    return {**kind, "metadata": {"name": "another"}, "webhooks": [webhook]}
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{half}WebhookConfiguration"}
+    return {**kind, "metadata": {"name": _ANOTHER}, "webhooks": [webhook]}
