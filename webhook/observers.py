@@ -1,27 +1,32 @@
 """Composite observer: forwards every event to several observers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from webhook.core.breaker import Transition
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
-from webhook.ports import Observer, Review
+from webhook.ports import Observer, PartialObserver, Review
 
 
 class Observers:
     """Observer that forwards to each of `observers`, in order. Offline commands use it without any."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = list(observers)
+        self._observers: list[Observer] = []
+        self._of_reviews: list[Callable[[Review], None]] = []
+        for observer in observers:
+            self.join(observer)
 
     def join(self, observer: Observer) -> None:
         """Add an observer."""
         self._observers.append(observer)
+        if getattr(type(observer), "reviewed", None) is not PartialObserver.reviewed:  # that one does nothing
+            self._of_reviews.append(observer.reviewed)
 
     def reviewed(self, review: Review) -> None:
-        for observer in self._observers:
-            observer.reviewed(review)
+        for of_reviews in self._of_reviews:
+            of_reviews(review)
 
     def transitioned(self, transition: Transition) -> None:
         for observer in self._observers:

@@ -98,7 +98,7 @@ async def test_pod_that_the_policy_caches_nothing_of_is_recorded() -> None:
 
 
 async def test_ring_bounds_the_rate_after_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring, "RECORDS_MAX", 2)
+    monkeypatch.setattr(ring, "BURST_MAX", 2)
     kept = DecisionRing("a", records_max=100)
     [review, *_] = await reviews(1)
     second_ns = 1_000_000_000

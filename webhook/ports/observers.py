@@ -16,7 +16,7 @@ from webhook.ports.callers import Caller
 from webhook.ports.traces import ReviewTrace, TimedCall
 
 
-class Review(Struct, frozen=True):
+class Review(Struct, frozen=True, gc=False):
     """One finished review: the decision, the caller, and the times of its stages."""
 
     decision: Decision

@@ -62,7 +62,7 @@ def enforced(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple([finding for finding in findings if finding.mode is Mode.ENFORCE])
 
 
-class StageNote(Struct, frozen=True):
+class StageNote(Struct, frozen=True, gc=False):
     """One stage of the evaluation and what it found, for `--explain` and the trace."""
 
     stage: str
@@ -90,7 +90,7 @@ class Dependence(Struct, frozen=True):
         return cls(service or None, tuple(labels.split()), bool(denied))
 
 
-class Decision(Struct, frozen=True):
+class Decision(Struct, frozen=True, gc=False):
     """The complete record of one review. It holds no secrets.
 
     With a `workload` (`deployment.apps/web`) it is about the Pods of its template, which do not exist yet.

@@ -29,7 +29,7 @@ from webhook.core.policy_spec import Mode
 from webhook.core.quota import Acquire, CounterPlan, Receipt
 
 
-class Evaluation(Struct):
+class Evaluation(Struct, gc=False):
     """State of one review: what the stages have found so far."""
 
     half: Half
@@ -71,7 +71,8 @@ class Evaluation(Struct):
 
     @property
     def plan(self) -> CounterPlan:
-        return self.compiled.plans[self.owner.name]
+        service = self.service or self.owner
+        return self.compiled.plans[service.name]
 
     @property
     def owner(self) -> Service:

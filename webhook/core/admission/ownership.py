@@ -62,7 +62,8 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
         # With too many labels to read, the first service that may own Pods of the namespace owns the Pod.
         own_labels = None if _has_unread_labels(evaluation) else evaluation.pod.labels
         matcher = evaluation.compiled.matcher
-        evaluation.service = matcher.owner(request.namespace, labels, own_labels, request.owner_kind)
+        kind = request.owner_kind if matcher.reads_kinds else ""
+        evaluation.service = matcher.owner(request.namespace, labels, own_labels, kind)
     if evaluation.service is not None:
         return _own(evaluation, evaluation.service, labels)
     return _unmatched(evaluation, labels)

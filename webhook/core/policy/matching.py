@@ -51,6 +51,8 @@ class Matcher:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
+        self.reads_kinds = any(service.match.owner_kinds for service in policy.services)
+        """Whether any owner depends on the kind of a Pod's workload."""
         self._by_namespace: dict[str, _Candidates] = {}
 
     def candidates(self, namespace: str) -> tuple[Service, ...]:
@@ -110,7 +112,9 @@ class Matcher:
         """
         for service in self.candidates(namespace):
             match = service.match
-            if not _fits_kind(match, kind) or not selects(match.namespace_selector, namespace_labels):
+            if match.owner_kinds and not _fits_kind(match, kind):
+                continue
+            if not selects(match.namespace_selector, namespace_labels):
                 continue
             if labels is None or selects(match.pod_selector, labels):
                 return service

@@ -47,8 +47,8 @@ class EncodedRecord(Struct, frozen=True, gc=False):
     @property
     def shared(self) -> bytes:
         """Return the whole record in its packed form, as replicas share it."""
-        rows = tuple(_SharedLimit(*astuple(row)) for row in self._rows())
-        return _pack(_Shared(Raw(self.packed), rows, compressed(self.pod), compressed(self.old_pod)))
+        rows = tuple([astuple(row) for row in self._rows()])
+        return _pack((Raw(self.packed), rows, compressed(self.pod), compressed(self.old_pod)))
 
     def _rows(self) -> list[RecordedLimit]:
         return [] if self.limits is None else limit_rows(self.limits)
