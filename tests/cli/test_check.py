@@ -32,7 +32,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
     def set_facts(*facts: ClusterFacts) -> list[int]:
         readings: list[int] = []
 
-        async def gather(_: ServerLocation) -> ClusterFacts:
+        async def gather(_: ServerLocation, __: str | None) -> ClusterFacts:
             readings.append(len(readings))
             return facts[min(len(readings), len(facts)) - 1]
 

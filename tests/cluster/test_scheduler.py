@@ -1,21 +1,27 @@
 """`podgate install --with-scheduler` on a real control plane: its kube-scheduler asks the extender."""
 
 import asyncio
+import base64
 import json
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.cli.command_runner import BIN, podgate
+from certs import ca_generations
+from certs.authority import Authority
+from tests.cli.command_runner import BIN, Json, podgate
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import COMPONENTS, ControlPlane
 from tests.cluster.installed_scheduler import EXTENDER, SCHEDULER, InstalledScheduler, results
 from tests.cluster.kwok import node
+from tests.cluster.processes import ComponentError
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ClusterObjects, StorageClassWake, connect
 from webhook.app.operations.call_proof import CallProof
 from webhook.app.scheduling.extender_proof import ExtenderProver
+from webhook.core.checks.scheduling import SECTION
 
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -27,7 +33,12 @@ services:
   placement: {schedulerName: podgate-scheduler}
   scheduling: {hot: {cpu: 0.8}}
 """
-PROBE = f"/api/v1/namespaces/{NAMESPACE}/pods/podgate-extender-probe"
+INSIDE = f"/api/v1/namespaces/{NAMESPACE}"
+PLANTED = {
+    *("wake-missing", "nodes-sampled", "scheduler-configuration", "extender-not-ready", "extender-unreachable"),
+    *("single-replica", "budget-missing", "right-missing", "certificate-expired", "scheduler-not-leading"),
+}
+PROBE = f"{INSIDE}/pods/podgate-extender-probe"
 WAKE = "/apis/storage.k8s.io/v1/storageclasses/podgate-wake"
 
 
@@ -117,3 +128,53 @@ def test_scheduler_that_goes_on_without_the_extender_is_found(scheduled: Install
     assert not found.is_called
     assert found.text.startswith(f"{SCHEDULER} does not ask the extender: it bound pod/")
     plane.wait(lambda: plane.api.get(PROBE) is None, "the Pod to be deleted", "kwok")
+
+
+def found(scheduled: InstalledScheduler) -> dict[str, list[dict[str, str]]]:
+    """Return the findings of `podgate check` by code."""
+    done = podgate("check", "--kubeconfig", scheduled.plane.kubeconfig, "--extender", scheduled.url, "-o", "json")
+    checks = [one for section in json.loads(done.out)["sections"] for one in section["checks"]]
+    return {one["code"]: one["findings"] for one in checks if one["findings"]}
+
+
+def plant(plane: ControlPlane, path: str, patch: Json) -> None:
+    code, answer = plane.api.request("PATCH", path, patch, "application/merge-patch+json")
+    assert code == 200, answer
+
+
+def test_check_finds_planted_faults_and_nothing_before(scheduled: InstalledScheduler) -> None:
+    """The last test: what it breaks stays broken."""
+    plane = scheduled.plane
+    ours = {one.code for one in SECTION.checks} | PLANTED
+    before = found(scheduled)
+    assert before.keys() & ours == set(), before
+    text = plane.api.get(f"{INSIDE}/configmaps/{SCHEDULER}")["data"]["config.yaml"]
+    sampled = text.replace("percentageOfNodesToScore: 100", "percentageOfNodesToScore: 50")
+    plant(
+        plane, f"{INSIDE}/configmaps/{SCHEDULER}", {"data": {"config.yaml": sampled.replace("preemptVerb", "bindVerb")}}
+    )
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    expired = Authority.create(now=long_ago).issue_server("x", (), timedelta(hours=1), long_ago)
+    pem = base64.b64encode(ca_generations.pem(expired.certificate)).decode()
+    plant(plane, f"{INSIDE}/secrets/{EXTENDER}-tls", {"data": {"tls.crt": pem}})
+    deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{EXTENDER}"
+    unfit = {"template": {"spec": {"nodeSelector": {"nothing-has": "this"}}}}
+    plant(plane, deployment, {"spec": {"replicas": 1, **unfit}})
+    plant(plane, f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{EXTENDER}", {"rules": []})
+    for name in (SCHEDULER, EXTENDER):
+        plane.processes.stop(name, kill=True)
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{SCHEDULER}"
+    plane.delete(WAKE, lease, f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/{SCHEDULER}")
+    seen: list[dict[str, list[dict[str, str]]]] = []
+
+    def all_found() -> bool:
+        seen.append(found(scheduled))
+        return seen[-1].keys() >= PLANTED
+
+    try:
+        plane.wait(all_found, "the findings", "kube-apiserver", timeout_seconds=HANG_SECONDS)
+    except ComponentError as error:
+        raise AssertionError(f"not found: {PLANTED - seen[-1].keys()}") from error
+    assert f"ServiceAccount {NAMESPACE}/{EXTENDER}" in {one["object"] for one in seen[-1]["right-missing"]}
+    assert [one["object"] for one in seen[-1]["single-replica"]] == [f"Deployment {NAMESPACE}/{EXTENDER}"]
+    assert [one["object"] for one in seen[-1]["budget-missing"]] == [f"Deployment {NAMESPACE}/{SCHEDULER}"]

@@ -19,10 +19,16 @@ _AGAIN_SECONDS = 2.0
 
 @click.command()
 @server_options
+@click.option(
+    "--extender",
+    metavar="URL",
+    envvar="PODGATE_EXTENDER",
+    help="URL of an extender's decision port, if the policy needs one.  [default: of the extenders' Pods]",
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--wait", metavar="DURATION", help="Repeat until there is no error, for at most this long, such as 2m.")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
-def check(*, where: ServerLocation, output: str, wait: str | None, strict: bool) -> None:
+def check(*, where: ServerLocation, extender: str | None, output: str, wait: str | None, strict: bool) -> None:
     """Check an installation: print what is wrong with it, with a remedy and an entry of the runbook.
 
     It reads the cluster with your kubeconfig, and the status of a server, found like that of `podgate status`. For up
@@ -35,10 +41,10 @@ def check(*, where: ServerLocation, output: str, wait: str | None, strict: bool)
     Exit code: 0 no error (with --strict: no finding), 1 findings, 2 the API server cannot be asked.
     """
     end_seconds = time.monotonic() + (0.0 if wait is None else seconds("--wait", wait))
-    facts, outcome = _checked(where)
+    facts, outcome = _checked(where, extender)
     while severities(outcome)[Severity.ERROR] and time.monotonic() < end_seconds - _AGAIN_SECONDS:
         time.sleep(_AGAIN_SECONDS)
-        facts, outcome = _checked(where)
+        facts, outcome = _checked(where, extender)
     if where.url is None and facts.server:
         click.echo(f"server: {facts.server}", err=True)
     if output == "json":
@@ -52,6 +58,6 @@ def check(*, where: ServerLocation, output: str, wait: str | None, strict: bool)
         sys.exit(1)
 
 
-def _checked(where: ServerLocation) -> tuple[ClusterFacts, Outcome]:
-    facts = asyncio.run(gather_facts(where))
+def _checked(where: ServerLocation, extender: str | None) -> tuple[ClusterFacts, Outcome]:
+    facts = asyncio.run(gather_facts(where, extender))
     return facts, tuple(judged(facts))

@@ -1,5 +1,6 @@
 """Checks as pure functions: each finding by the facts that show it, and their codes, needs and runbook entries."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -23,11 +24,13 @@ from webhook.core.checks.objects import (
     LeaseHolding,
     NetworkPolicyObject,
     PodObject,
+    ReplicasObject,
 )
 from webhook.core.checks.rights import Right, expected_rights
 from webhook.core.document.configmap import KEY, OVERRIDES_KEY, ConfigMap
 from webhook.core.kubernetes.timestamps import rfc3339
 from webhook.core.reporting.decisions_status import DecisionsStatus
+from webhook.core.reporting.node_document import ShownNode
 from webhook.core.reporting.status import (
     ServerStatus,
     StoreServer,
@@ -36,6 +39,7 @@ from webhook.core.reporting.status import (
     WatchStatus,
     server_document,
 )
+from webhook.core.scheduling.node_load import NodeLoad
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 CHECKS = {check.code: check for section in SECTIONS for check in section.checks}
@@ -425,3 +429,88 @@ def test_rights_are_one_for_each_verb_resource_and_name() -> None:
         for name in ("a", "b")
     )
     assert str(found[0]) == "get pods/status named a in podgate-system"
+
+
+# --- load-aware scheduling ---
+
+SOURCES = "nodes: {sources: [{prometheus: {url: https://p}}, {requests: {}}]}\n"
+USER = "- {name: web, match: {namespaces: [web]}, scheduling: {hot: {cpu: 0.8}}}\n"
+
+
+def scheduling_policy(nodes: str = SOURCES) -> ConfigMap:
+    return ConfigMap(data={KEY: POLICY.replace("services:", f"{nodes}services:") + USER})
+
+
+SCHEDULING = replace(FACTS, policy_map=scheduling_policy())
+
+
+def deployed(*names: str) -> ClusterFacts:
+    return replace(SCHEDULING, deployments=[decoded(ReplicasObject, {"metadata": {"name": name}}) for name in names])
+
+
+def shown(name: str, source: str | None) -> ShownNode:
+    load = None if source is None else NodeLoad(source, 0.0)
+    return ShownNode(name, None, None, 0, 0, load, None)
+
+
+def scheduler_map(**extender: Any) -> ConfigMap:
+    safe = {"nodeCacheCapable": True, "ignorable": True, "enableHTTPS": True, "preemptVerb": "preempt"}
+    tls = {"tlsConfig": {"caFile": "/ca.crt"}}
+    return ConfigMap(data={"config.yaml": json.dumps({"extenders": [{**safe, **tls, **extender}]})})
+
+
+def test_policy_without_an_extender_is_found() -> None:
+    assert "extender-missing" in codes(deployed())
+    assert "extender-missing" not in codes(deployed("podgate-extender"))
+    assert "extender-missing" not in codes(replace(deployed(), extenders={"e": [shown("a", "prometheus")]}))
+    assert "extender-missing" not in codes(replace(deployed(), policy_map=policy_map(WEB)))
+
+
+def test_nodes_without_a_fresh_load_are_found_if_a_source_measures() -> None:
+    measured, unmeasured = shown("a", "prometheus"), [shown("b", "requests"), shown("c", None)]
+    facts = replace(SCHEDULING, extenders={"e": [measured, *unmeasured]})
+    assert values("loads-unknown", facts) == ["2 of 3 nodes have no fresh load, such as b: none is refused"]
+    assert "loads-unknown" not in codes(replace(SCHEDULING, extenders={"e": [measured, measured, *unmeasured]}))
+    requests = scheduling_policy("nodes: {sources: [{requests: {}}]}\n")
+    assert "loads-unknown" not in codes(replace(facts, policy_map=requests))
+
+
+def test_scheduler_that_does_not_lead_is_found() -> None:
+    def lease(age_us: int) -> LeaseHolderObject:
+        holding = LeaseHolding("a", 15, rfc3339(NOW_US - age_us))
+        return LeaseHolderObject(ClusterMetadata(name="podgate-scheduler"), spec=holding)
+
+    facts = deployed("podgate-scheduler")
+    assert "scheduler-not-leading" in codes(facts)
+    assert "scheduler-not-leading" in codes(replace(facts, leases=[lease(31_000_000)]))
+    assert "scheduler-not-leading" not in codes(replace(facts, leases=[lease(0)]))
+    assert "scheduler-not-leading" not in codes(deployed())
+
+
+@pytest.mark.parametrize(
+    "unsafe",
+    [{"nodeCacheCapable": False}, {"ignorable": False}, {"enableHTTPS": None}, {"preemptVerb": ""}, {"tlsConfig": {}}],
+)
+def test_unsafe_configuration_of_the_scheduler_is_found(unsafe: dict[str, Any]) -> None:
+    assert len(values("scheduler-configuration", replace(FACTS, scheduler_map=scheduler_map(**unsafe)))) == 1
+    assert values("scheduler-configuration", replace(FACTS, scheduler_map=scheduler_map())) == []
+
+
+def test_pod_of_the_extender_that_is_not_ready_is_found() -> None:
+    def pod(status: str) -> PodObject:
+        condition = {"type": "Ready", "status": status, "message": "not listed"}
+        labels = {"app.kubernetes.io/name": "podgate-extender"}
+        one: PodObject = decoded(PodObject, {"metadata": {"labels": labels}, "status": {"conditions": [condition]}})
+        return one
+
+    assert values("extender-not-ready", replace(FACTS, pods=[pod("True"), pod("False")])) == ["not listed"]
+
+
+def test_scheduler_older_than_the_newest_ca_is_found() -> None:
+    labels = {"app.kubernetes.io/name": "podgate-scheduler"}
+    metadata = {"name": "s", "labels": labels, "creationTimestamp": rfc3339(NOW_US - 2 * HOUR_US)}
+    pod = decoded(PodObject, {"metadata": metadata})
+    old, new = (CertificateFact("ca", (), NOW_US - hours * HOUR_US, NOW_US + HOUR_US) for hours in (3, 1))
+    assert "scheduler-ca-unread" in codes(replace(FACTS, pods=[pod], scheduler_cas=(old, new)))
+    assert "scheduler-ca-unread" not in codes(replace(FACTS, pods=[pod], scheduler_cas=(new,)))
+    assert "scheduler-ca-unread" not in codes(replace(FACTS, pods=[pod], scheduler_cas=(old, old)))

@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from webhook.app.operations.server_discovery import FoundServer, NoServerError, ServerLocation, open_server
 from webhook.app.operations.shipped_manifests import manifest_files
+from webhook.app.scheduling.extender_ports import open_extenders
 from webhook.core.checks import ClusterFacts
 from webhook.core.checks.calls import is_conclusive, probes_of
 from webhook.core.checks.facts import ProbeFact
 from webhook.core.checks.rights import expected_rights
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.installation.probe import PodProbe
+from webhook.core.reporting.node_document import NodeDocument
 from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import UserError
 from webhook.offline.status_client import parsed
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from webhook.adapters.kubernetes.cluster_facts import Reading
 
 
-async def gather_facts(where: ServerLocation) -> ClusterFacts:
+async def gather_facts(where: ServerLocation, extender_url: str | None = None) -> ClusterFacts:
     """Return the facts about an installation, read with a kubeconfig; UserError if its API server does not answer."""
     from webhook.adapters.kubernetes import cluster_facts, connect  # noqa: PLC0415  their library takes long to load
 
@@ -45,6 +49,7 @@ async def gather_facts(where: ServerLocation) -> ClusterFacts:
         await asyncio.gather(
             _probe(client, reading, facts, found.server),
             _read_rights(client, reading, facts),
+            _read_extenders(reading, facts, where, extender_url),
         )
         return _facts(facts, reading)
 
@@ -105,6 +110,9 @@ async def _read_secrets(client: "ApiClient", reading: "Reading", facts: ClusterF
         reading.unread.pop("secrets", None)
         break
     reading.values["secrets"] = secrets
+    reading.values["scheduler_cas"] = cluster_facts.scheduler_cas(present)
+    if "secrets" in reading.unread:
+        reading.unread["scheduler_cas"] = reading.unread["secrets"]
     trust = cluster_facts.trust_facts(webhooks_of(facts), chain)
     reading.values["trust"] = trust
     if not chain and not any(one.error for one in trust):
@@ -126,9 +134,26 @@ async def _read_rights(client: "ApiClient", reading: "Reading", facts: ClusterFa
         reading.failed("rights", "create subjectaccessreviews", error)
 
 
+async def _read_extenders(reading: "Reading", facts: ClusterFacts, where: ServerLocation, url: str | None) -> None:
+    """Read the nodes of each extender that answers, if the policy needs one."""
+    if not facts.scheduling_services:
+        return
+    try:
+        async with open_extenders(url, where.kubeconfig) as extenders:
+            pages = await extenders.read("/api/v1/nodes")
+        found = {name: msgspec.json.decode(page, type=NodeDocument).nodes for name, page in pages.items()}
+    except (UserError, msgspec.MsgspecError) as error:
+        reading.unread["extenders"] = str(error)
+    else:
+        reading.values["extenders"] = found
+
+
 def _roles() -> dict[str, list[dict[str, Any]]]:
     """Return the documents of the manifests that grant rights to servers and the controller, by path."""
-    names = ("base/10-rbac", "base/11-rbac-webhooks", "redis/11-rbac-controller", "redis/12-rbac-webhooks")
+    names = (
+        *("base/10-rbac", "base/11-rbac-webhooks", "redis/11-rbac-controller", "redis/12-rbac-webhooks"),
+        *("scheduler/14-rbac-extender", "scheduler/15-rbac-scheduler"),
+    )
     return {f"{name}.yaml": manifest_files()[f"{name}.yaml"] for name in names}
 
 

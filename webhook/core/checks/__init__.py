@@ -11,6 +11,7 @@ from webhook.core.checks import (
     controller,
     other_webhooks,
     policy,
+    scheduling,
     servers,
     services,
     store,
@@ -30,6 +31,7 @@ SECTIONS = (
     certificates.SECTION,
     policy.SECTION,
     services.SECTION,
+    scheduling.SECTION,
     controller.SECTION,
 )
 """The most important first."""

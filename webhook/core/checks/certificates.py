@@ -16,6 +16,10 @@ _PART_LEFT = 6
 _SKEW_US, _SECOND_US = 30_000_000, 1_000_000
 _REMEDY = {
     SERVING: "podgate certs rotate --out pki, or see the controller's log (docs/certificates.md)",
+    **dict.fromkeys(
+        ("podgate-extender-tls", "podgate-scheduler-tls"),
+        "podgate certs rotate --out pki/scheduler and podgate install, or see the leader's log (docs/scheduling.md)",
+    ),
     "podgate-apiserver": "renew Secret podgate-apiserver, then podgate apiserver-files --once on each node",
 }
 

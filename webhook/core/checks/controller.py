@@ -36,7 +36,8 @@ def right_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for account, rights in missing.items():
         more = f", and {len(rights) - _RIGHTS_SHOWN} more" if len(rights) > _RIGHTS_SHOWN else ""
         remedy = (
-            "kubectl apply -f manifests/base/10-rbac.yaml -f manifests/base/11-rbac-webhooks.yaml (and those of redis/)"
+            "kubectl apply -f manifests/base/10-rbac.yaml -f manifests/base/11-rbac-webhooks.yaml"
+            " (and those of redis/ and scheduler/)"
         )
         value = f"may not {'; '.join(rights[:_RIGHTS_SHOWN])}{more}"
         yield Observation(f"ServiceAccount {NAMESPACE}/{account}", "rights", value, remedy)

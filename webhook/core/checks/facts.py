@@ -20,6 +20,8 @@ from webhook.core.checks.objects import (
 from webhook.core.document import DocumentError, Purpose, configmap, load
 from webhook.core.policy.matching import NAME_LABEL, Matcher
 from webhook.core.policy.model import LoadedPolicy, Service
+from webhook.core.policy_spec import Mode
+from webhook.core.reporting.node_document import ShownNode
 from webhook.core.webhook_configurations import (
     NAMES,
     ConfigurationName,
@@ -78,12 +80,15 @@ class ClusterFacts:
     api_clock_us: int | None = None
     policy_map: configmap.ConfigMap | None = None
     overrides_map: configmap.ConfigMap | None = None
+    scheduler_map: configmap.ConfigMap | None = None
+    """With the configuration of the second kube-scheduler."""
     mutating: Sequence[Json] = ()
     validating: Sequence[Json] = ()
     namespaces: Sequence[ClusterObject] = ()
     nodes: Sequence[ClusterObject] = ()
     priority_classes: Sequence[ClusterObject] = ()
     runtime_classes: Sequence[ClusterObject] = ()
+    storage_classes: Sequence[ClusterObject] = ()
     services: Sequence[ServiceObject] = ()
     endpoint_slices: Sequence[EndpointSliceObject] = ()
     deployments: Sequence[ReplicasObject] = ()
@@ -98,6 +103,10 @@ class ClusterFacts:
     failures: Sequence[FailureEvent] = ()
     secrets: Mapping[str, Sequence[CertificateFact]] = field(default_factory=dict)
     """Certificates and tokens by the name of their Secret; an absent Secret is not in it."""
+    scheduler_cas: Sequence[CertificateFact] = ()
+    """CAs of the extender in the scheduler's Secret."""
+    extenders: Mapping[str, Sequence[ShownNode]] = field(default_factory=dict)
+    """Nodes as an extender knows them, by its name; read if the policy needs one."""
     trust: Sequence[TrustFact] = ()
     server: str = ""
     """Name of the server whose status was read."""
@@ -124,6 +133,14 @@ class ClusterFacts:
     def policy(self) -> LoadedPolicy | None:
         """The live policy, None without a valid one."""
         return self._read_policy[0]
+
+    @property
+    def scheduling_services(self) -> tuple[str, ...]:
+        """The services that need a scheduler extender."""
+        services = () if self.policy is None else self.policy.policy.services
+        return tuple(
+            one.name for one in services if one.scheduling is not None and one.modes.scheduling is not Mode.DISABLED
+        )
 
     @property
     def policy_problems(self) -> tuple[str, ...]:

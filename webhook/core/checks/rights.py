@@ -7,6 +7,15 @@ from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.document.configmap import NAMESPACE
 
 _CONTROLLER = "podgate-controller"
+_FOLDERS = {_CONTROLLER: "redis/", "podgate-extender": "scheduler/"}
+"""Folders of manifests that are only applied together with a Deployment."""
+_OF_KUBERNETES: Mapping[tuple[str, str], Sequence[Json]] = {
+    ("ClusterRole", "system:kube-scheduler"): [{"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}],
+    ("ClusterRole", "system:volume-scheduler"): [
+        {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["update"]}
+    ],
+}
+"""A part of roles that Kubernetes maintains: whether they are bound."""
 
 
 class Right(NamedTuple):
@@ -29,9 +38,12 @@ class Right(NamedTuple):
 
 def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts) -> tuple[Right, ...]:
     """Return the rights of the documents that are meant for this installation: with or without a controller."""
-    has_controller = any(one.name == _CONTROLLER for one in facts.deployments)
-    documents = [one for path, found in manifests.items() if has_controller or "redis/" not in path for one in found]
+    deployed = {one.name for one in facts.deployments}
+    has_controller = _CONTROLLER in deployed
+    absent = [folder for name, folder in _FOLDERS.items() if name not in deployed]
+    documents = [one for path, found in manifests.items() if not path.startswith(tuple(absent)) for one in found]
     roles = {(one["kind"], one["metadata"]["name"]): one["rules"] for one in documents if one["kind"].endswith("Role")}
+    roles |= _OF_KUBERNETES
     rights: dict[Right, None] = {}
     for binding in documents:
         reference = binding.get("roleRef")

@@ -12,6 +12,7 @@ from webhook.core.kubernetes.selector_match import selects
 
 SECTION = Section("servers")
 _SERVER, _CONTAINER = "podgate", "podgate"
+_REPLICATED = (_SERVER, "podgate-extender", "podgate-scheduler")
 _NAME_LABEL = "app.kubernetes.io/name"
 _WAITING = {"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "InvalidImageName"}
 _OLDEST = (1, 30)
@@ -124,10 +125,12 @@ def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(_place(one), "spec.replicas", value, remedy)
 
 
-@SECTION.check("single-replica", "servers on Redis have a second replica", "deployments", severity=Severity.WARNING)
+@SECTION.check(
+    "single-replica", "servers on Redis and extenders have a second replica", "deployments", severity=Severity.WARNING
+)
 def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in _servers(facts):
-        if one.spec.replicas < 2 and _has_redis(one):  # noqa: PLR2004  one may be away
+    for one in _replicated(facts):
+        if one.spec.replicas < 2 and (_has_redis(one) or _app(one) != _SERVER):  # noqa: PLR2004  one may be away
             remedy = f"kubectl scale deployment/{one.name} -n {NAMESPACE} --replicas=2"
             yield Observation(_place(one), "spec.replicas", str(one.spec.replicas), remedy)
 
@@ -136,10 +139,10 @@ def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
     "budget-missing", "replicas have a PodDisruptionBudget", "deployments", "budgets", severity=Severity.WARNING
 )
 def budget_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    for one in _servers(facts):
+    for one in _replicated(facts):
         labels = one.spec.template.metadata.labels or {}
         if one.spec.replicas > 1 and not any(selects(budget.spec.selector, labels) for budget in facts.budgets):
-            selector = f"--selector=app.kubernetes.io/name={_SERVER}"
+            selector = f"--selector=app.kubernetes.io/name={_app(one)}"
             remedy = f"kubectl create pdb {one.name} -n {NAMESPACE} --max-unavailable=1 {selector}"
             yield Observation(_place(one), "PodDisruptionBudget", "none selects its Pods", remedy)
 
@@ -169,7 +172,15 @@ def images_differ(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 def _servers(facts: ClusterFacts) -> list[ReplicasObject]:
-    return [one for one in facts.deployments if one.labels.get(_NAME_LABEL, one.name) == _SERVER]
+    return [one for one in facts.deployments if _app(one) == _SERVER]
+
+
+def _replicated(facts: ClusterFacts) -> list[ReplicasObject]:
+    return [one for one in facts.deployments if _app(one) in _REPLICATED]
+
+
+def _app(deployment: ReplicasObject) -> str:
+    return deployment.labels.get(_NAME_LABEL, deployment.name)
 
 
 def _is_podgate(pod: PodObject) -> bool:

@@ -27,6 +27,7 @@ from webhook.core.document.configmap import NAME, NAMESPACE, OVERRIDES, ConfigMa
 SECONDS = 10.0
 _MOST_OBJECTS = "5000"
 _IN = f"namespaces/{NAMESPACE}"
+_SCHEDULER = "podgate-scheduler"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ _LISTS = {
     "nodes": _Read("/api/v1/nodes", ClusterObject),
     "priority_classes": _Read("/apis/scheduling.k8s.io/v1/priorityclasses", ClusterObject),
     "runtime_classes": _Read("/apis/node.k8s.io/v1/runtimeclasses", ClusterObject),
+    "storage_classes": _Read("/apis/storage.k8s.io/v1/storageclasses", ClusterObject),
     "services": _Read(f"/api/v1/{_IN}/services", ServiceObject),
     "endpoint_slices": _Read(f"/apis/discovery.k8s.io/v1/{_IN}/endpointslices", EndpointSliceObject),
     "deployments": _Read(f"/apis/apps/v1/{_IN}/deployments", ReplicasObject),
@@ -95,7 +97,7 @@ async def read_version(client: ApiClient) -> tuple[str, int | None]:
 async def read_objects(client: ApiClient) -> Reading:
     """Read all lists, and the documents of Podgate."""
     reading = Reading()
-    maps = {"policy_map": NAME, "overrides_map": OVERRIDES}
+    maps = {"policy_map": NAME, "overrides_map": OVERRIDES, "scheduler_map": _SCHEDULER}
     await asyncio.gather(
         *(_read_list(client, reading, fact, one) for fact, one in _LISTS.items()),
         *(_read_map(client, reading, fact, name) for fact, name in maps.items()),

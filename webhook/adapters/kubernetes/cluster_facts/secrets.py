@@ -13,9 +13,9 @@ from cryptography.exceptions import InvalidSignature
 from webhook.core.checks.facts import CertificateFact, Json, TrustFact
 from webhook.core.document.configmap import NAMESPACE
 
-SECRETS = ("podgate-tls", "podgate-apiserver")
-SERVING = SECRETS[0]
-_CERTIFICATE, _TOKEN = "tls.crt", "token"
+SERVING, _SCHEDULER = "podgate-tls", "podgate-scheduler-tls"
+SECRETS = (SERVING, "podgate-apiserver", "podgate-extender-tls", _SCHEDULER)
+_CERTIFICATE, _TOKEN, _SERVING_CA = "tls.crt", "token", "serving-ca.crt"
 _SEGMENTS = 3
 _CONNECT_SECONDS = 5
 Chain = Sequence[x509.Certificate]
@@ -31,6 +31,13 @@ def secret_facts(name: str, data: Mapping[str, str]) -> tuple[CertificateFact, .
         issued = token.get("iat", expires)
         found.append(CertificateFact(f"{place} {_TOKEN}", (), _us(issued), _us(expires)))
     return tuple(found)
+
+
+def scheduler_cas(secrets: Mapping[str, Mapping[str, str]]) -> tuple[CertificateFact, ...]:
+    """Return the CAs by which kube-scheduler verifies the extender; cert-manager's Secret has one key for all CAs."""
+    data = secrets.get(_SCHEDULER, {})
+    bundle = _decoded(data.get(_SERVING_CA, "") or data.get("ca.crt", ""))
+    return tuple(_certificate(f"Secret {NAMESPACE}/{_SCHEDULER} {_SERVING_CA}", one) for one in _parsed(bundle))
 
 
 def chain_of(data: Mapping[str, str]) -> Chain:

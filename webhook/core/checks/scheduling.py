@@ -1,0 +1,146 @@
+"""Checks of load-aware scheduling: the extender, the loads that it knows, and the kube-scheduler that asks it."""
+
+from collections.abc import Iterator
+
+import yaml
+
+from webhook.core.checks.check import Observation, Section, Severity
+from webhook.core.checks.facts import ClusterFacts, Json
+from webhook.core.checks.objects import PodObject
+from webhook.core.document.configmap import NAMESPACE
+from webhook.core.kubernetes.timestamps import microseconds, rfc3339
+from webhook.core.scheduling.node_load import REQUESTS
+
+SECTION = Section("load-aware scheduling")
+EXTENDER, SCHEDULER, WAKE = "podgate-extender", "podgate-scheduler", "podgate-wake"
+_NAME_LABEL = "app.kubernetes.io/name"
+_INSTALL = "podgate install --with-scheduler (docs/scheduling.md)"
+_CONFIG = "apply what podgate scheduler config prints, and restart the scheduler, which reads it at its start only"
+_RESTART = f"kubectl rollout restart deployment/{SCHEDULER} -n {NAMESPACE}"
+_ALL, _FEW_NODES = 100, 1000
+_SECOND_US = 1_000_000
+_WANTED = {"nodeCacheCapable": True, "ignorable": True, "enableHTTPS": True, "preemptVerb": "preempt"}
+
+
+@SECTION.check("extender-missing", "an extender runs, if the policy needs one", "policy", "deployments")
+def extender_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    users = facts.scheduling_services
+    if users and not facts.extenders and all(one.name != EXTENDER for one in facts.deployments):
+        value = f"{', '.join(users)}: no extender runs, so their Pods go to hot nodes too"
+        yield Observation("policy", "services[].scheduling", value, _INSTALL)
+
+
+@SECTION.check("extender-unreachable", "its loads can be read", "policy", severity=Severity.WARNING)
+def extender_unreachable(facts: ClusterFacts) -> Iterator[Observation]:
+    if facts.scheduling_services and "extenders" in facts.unread:
+        remedy = "start one (podgate extender), or give --extender the URL of its decision port"
+        yield Observation("extender", "GET /api/v1/nodes", facts.unread["extenders"], remedy)
+
+
+@SECTION.check("extender-not-ready", "its Pods are ready", "pods")
+def extender_not_ready(facts: ClusterFacts) -> Iterator[Observation]:
+    for pod in _pods(facts, EXTENDER):
+        ready = next((one for one in pod.status.conditions or () if one.type == "Ready"), None)
+        if ready is None or ready.status != "True":
+            value = (ready and (ready.message or ready.reason)) or "not ready: kube-scheduler goes on without it"
+            remedy = f"kubectl logs {pod.name} -n {NAMESPACE} shows not_ready"
+            yield Observation(f"Pod {NAMESPACE}/{pod.name}", "status.conditions[Ready]", value, remedy)
+
+
+@SECTION.check("loads-unknown", "it has measured most nodes", "policy", "extenders", severity=Severity.WARNING)
+def loads_unknown(facts: ClusterFacts) -> Iterator[Observation]:
+    nodes = None if facts.policy is None else facts.policy.policy.nodes
+    if nodes is None or not any(one.requests is None for one in nodes.sources):
+        return
+    for name, shown in facts.extenders.items():
+        unknown = [one.name for one in shown if one.load is None or one.load.source == REQUESTS]
+        if 2 * len(unknown) > len(shown):
+            value = f"{len(unknown)} of {len(shown)} nodes have no fresh load, such as {unknown[0]}: none is refused"
+            remedy = "see why in its log and podgate_extender_source_errors_total, and in podgate nodes"
+            yield Observation(name, "nodes[].load", value, remedy)
+
+
+@SECTION.check(
+    "wake-missing",
+    "the StorageClass by which it wakes kube-scheduler exists",
+    *("policy", "storage_classes"),
+    severity=Severity.WARNING,
+)
+def wake_missing(facts: ClusterFacts) -> Iterator[Observation]:
+    if facts.scheduling_services and all(one.name != WAKE for one in facts.storage_classes):
+        value = "absent: a refused Pod waits up to five minutes after its node has cooled"
+        yield Observation(
+            f"StorageClass {WAKE}", "metadata.name", value, "kubectl apply -f manifests/scheduler/45-storageclass.yaml"
+        )
+
+
+@SECTION.check("scheduler-not-leading", "a replica of its kube-scheduler leads", "deployments", "leases")
+def scheduler_not_leading(facts: ClusterFacts) -> Iterator[Observation]:
+    if all(one.name != SCHEDULER for one in facts.deployments):
+        return
+    place, remedy = f"Lease {NAMESPACE}/{SCHEDULER}", f"kubectl logs deployment/{SCHEDULER} -n {NAMESPACE}"
+    found = next((one for one in facts.leases if one.name == SCHEDULER), None)
+    if found is None or not found.spec.renew_time:
+        yield Observation(place, "metadata.name", f"absent: Pods with schedulerName {SCHEDULER} wait", remedy)
+        return
+    renewed_us, seconds = microseconds(found.spec.renew_time), found.spec.lease_duration_seconds or 15
+    if facts.at_us - renewed_us > 2 * seconds * _SECOND_US:
+        value = f"{found.spec.renew_time} by {found.spec.holder_identity or 'nobody'}: Pods of {SCHEDULER} wait"
+        yield Observation(place, "spec.renewTime", value, remedy)
+
+
+@SECTION.check("scheduler-configuration", "its configuration is safe", "scheduler_map")
+def scheduler_configuration(facts: ClusterFacts) -> Iterator[Observation]:
+    for index, extender in enumerate(_configuration(facts).get("extenders") or ()):
+        field = f"config.yaml: extenders[{index}]"
+        for name, wanted in _WANTED.items():
+            if extender.get(name) != wanted:
+                yield Observation(_MAP, f"{field}.{name}", f"{extender.get(name)}: must be {wanted}", _CONFIG)
+        if not (extender.get("tlsConfig") or {}).get("caFile"):
+            value = "absent: the scheduler believes every certificate"
+            yield Observation(_MAP, f"{field}.tlsConfig.caFile", value, _CONFIG)
+
+
+@SECTION.check("nodes-sampled", "it asks about all nodes", "scheduler_map", "nodes", severity=Severity.WARNING)
+def nodes_sampled(facts: ClusterFacts) -> Iterator[Observation]:
+    configuration = _configuration(facts)
+    share = configuration.get("percentageOfNodesToScore")
+    if configuration and share != _ALL and len(facts.nodes) <= _FEW_NODES:
+        value = f"{share} with {len(facts.nodes)} nodes: a sample may hold hot nodes only; write {_ALL}"
+        yield Observation(_MAP, "config.yaml: percentageOfNodesToScore", value, _CONFIG)
+
+
+@SECTION.check(
+    "scheduler-ca-unread",
+    "it has read the newest CA of the extender",
+    "scheduler_cas",
+    "pods",
+    severity=Severity.WARNING,
+)
+def scheduler_ca_unread(facts: ClusterFacts) -> Iterator[Observation]:
+    if len(facts.scheduler_cas) < 2:  # noqa: PLR2004  the first one was there before the scheduler
+        return
+    newest_us = max(one.not_before_us for one in facts.scheduler_cas)
+    for pod in _pods(facts, SCHEDULER):
+        if microseconds(pod.metadata.creation_timestamp or rfc3339(facts.at_us)) < newest_us:
+            value = f"older than a CA of {rfc3339(newest_us)}: once it signs, the extender is no longer asked"
+            yield Observation(f"Pod {NAMESPACE}/{pod.name}", "metadata.creationTimestamp", value, _RESTART)
+
+
+_MAP = f"ConfigMap {NAMESPACE}/{SCHEDULER}"
+
+
+def _pods(facts: ClusterFacts, name: str) -> list[PodObject]:
+    return [
+        one for one in facts.pods if one.labels.get(_NAME_LABEL) == name and one.metadata.deletion_timestamp is None
+    ]
+
+
+def _configuration(facts: ClusterFacts) -> Json:
+    """Return the scheduler's configuration; empty if there is none, or it is no YAML."""
+    data = {} if facts.scheduler_map is None else facts.scheduler_map.data or {}
+    try:
+        found = yaml.safe_load(data.get("config.yaml", ""))
+    except yaml.YAMLError:
+        return {}
+    return found if isinstance(found, dict) else {}
