@@ -14,6 +14,7 @@ The other parts measure within one process: evaluation of a large Pod, in typed 
 review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same Redis; and the
 controller with many Pods. `releases` measures how fast a controller releases waiting Pods at a real API server, with
 the CPU time of both, etcd and Redis. `starts` measures a server until it is ready, and `idle` one without calls.
+`scheduling` runs a real kube-scheduler without an extender, with one that passes all nodes, and with all rules.
 """
 
 import argparse
@@ -39,6 +40,7 @@ from tests.bench.acquires import acquires
 from tests.bench.apiserver import creation
 from tests.bench.page import fragments
 from tests.bench.real_redis import REDIS, real_redis
+from tests.bench.scheduling import throughput
 from tests.redis_servers import names
 
 ROUNDS = 5
@@ -89,6 +91,12 @@ def _loop(_: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _scheduling(chosen: argparse.Namespace) -> list[str]:
+    lines, figures = throughput.measured(chosen.rounds or ROUNDS)
+    results.record("scheduling", figures)
+    return lines
+
+
 def _starts(chosen: argparse.Namespace) -> list[str]:
     lines, figures = starts.measured(chosen.rounds or starts.ROUNDS, chosen.before)
     results.record("starts", figures)
@@ -120,6 +128,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "apiserver": lambda chosen: creation.measured(chosen.rounds or ROUNDS),
     "pods": _controller,
     "releases": _releases,
+    "scheduling": _scheduling,
     "starts": _starts,
     "idle": _idle,
 }

@@ -12,9 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import NANO
+from webhook.core.kubernetes.quantity import Number
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.policy_spec.nodes import LoadSource, Nodes, RequestsSource
-from webhook.core.policy_spec.scheduling import Estimate, Near
+from webhook.core.policy_spec.scheduling import Estimate, Hot, Near, Numa, Scheduling, WhenUnknown
+from webhook.core.scheduling.filters import NodeVerdicts, filters_for
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, NodeRow, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
@@ -24,6 +26,7 @@ from webhook.extender.load_table import LoadTable
 NODES, UIDS, APPS, PLACES = "abcd", "pqrstu", ("web", "redis"), ("", "1", "2")
 STALE_SECONDS = 90.0
 ZONE = {"cpu": 64 * NANO, "memory": (256 << 30) * NANO}
+RULES = Scheduling(hot=Hot(cpu=Number(0.5)), numa=Numa.REQUIRED, when_unknown=WhenUnknown.REFUSE)
 NEAR = Near(LabelSelector({"app": "redis"}))
 LEVELS = ("rack", "zone", "region")
 
@@ -68,6 +71,8 @@ class LoadTableMachine(RuleBasedStateMachine):
         self.nodes: dict[str, KnownNode] = {}
         self.pods: dict[str, Pod] = {}
         self.loads: dict[str, NodeLoad] = {}
+        self.filters = filters_for(pod_of("x", None, "web", 62, "shop"), RULES)
+        self.verdicts = NodeVerdicts(self.filters)
         self.reported: set[str] = set()
         self.reserved: dict[str, tuple[str, int, float]] = {}
         """Node, cores, and until when, of Pods that were assigned since the report of their node."""
@@ -167,6 +172,11 @@ class LoadTableMachine(RuleBasedStateMachine):
             taken = sum(cores for node, cores, until in self.reserved.values() if node == name and self.now <= until)
             left = None if row.numa is None else [zone["cpu"] for zone in row.numa.zones]
             assert left == ([max(0, 64 - taken) * NANO] * 2 if name in self.reported else None)
+
+    @invariant()
+    def verdicts_that_were_kept_are_those_found_anew(self) -> None:
+        rows, anew = self.table.rows, NodeVerdicts(self.filters)
+        assert self.verdicts.refused(NODES, rows) == anew.refused(NODES, rows)
 
     @invariant()
     def nearness_is_that_of_the_nodes_with_pods(self) -> None:

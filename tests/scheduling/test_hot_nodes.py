@@ -30,15 +30,20 @@ def test_hot_node_is_refused_in_the_pods_own_event_and_used_once_it_cools(
     scheduler.delete_all()
 
 
-def test_burst_of_pods_does_not_pile_up_on_the_node_that_was_coolest(
+def test_burst_of_sixty_pods_brings_no_node_above_the_threshold_by_more_than_one_pod(
     scheduler: ExtendedScheduler, exporters: NodeExporters
 ) -> None:
+    """Their requests would fit onto the coolest node, which their load would fill twice."""
     exporters.set("cool", cores=1.0)
-    for number in range(30):
-        scheduler.create(f"burst-{number}")
-    found = Counter(scheduler.bound(f"burst-{number}") for number in range(30))
+    scheduler.plane.wait(lambda: scheduler.nodes()["cool"]["cpuShare"] < 2 / 64, "the load to fall", "extender")
+    resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "2600m"}}
+    expected_cores = 0.85 * 2.6
+    for number in range(60):
+        scheduler.create(f"burst-{number}", "steady", containers=[{"name": "c", "image": "i", "resources": resources}])
+    found = Counter(scheduler.bound(f"burst-{number}") for number in range(60))
     assert set(found) == {"cool", "warm-1", "warm-2"}
-    assert max(found.values()) <= 20, "without assumed load all of them go to the coolest node"
+    used = {name: (1.0 if name == "cool" else 4.0) + count * expected_cores for name, count in found.items()}
+    assert max(used.values()) <= 0.8 * 64 + expected_cores, used
     exporters.set("cool", cores=4.0)
     scheduler.delete_all()
 

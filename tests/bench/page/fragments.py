@@ -43,6 +43,7 @@ def fragments(results: Json) -> dict[str, str]:
         "connections": _connections(results) if "connections" in results else "",
         "apiserver": _api_server(results) if "apiserver" in results else "",
         "acquires": _acquires(results) if "acquires" in results else "",
+        "scheduling": _scheduling(results) if "scheduling" in results else "",
         "loop": _loop(results) if "loop" in results else "",
         "starts": _starts(results) if "starts" in results else "",
         "idle": _idle(results) if "idle" in results else "",
@@ -91,6 +92,27 @@ def _acquires(results: Json) -> str:
         costs = "/".join(f"{one[name]['median']:.0f}" for name in ("client_us", "script_us", "redis_us"))
         cells.append((one["name"], f"{one['case']}, {one['redis']}", costs))
     return pivot("µs of client/script/Redis", cells)
+
+
+def _scheduling(results: Json) -> str:
+    lines = []
+    for one in results["scheduling"]["figures"]:
+        rates, quantiles = one["pods_per_second"], one["quantiles_ms"]
+        asked = f"{one['percentage']} %" if one["percentage"] else "10 %"
+        lines.append(
+            [
+                f"{one['nodes']:,} ({asked} asked)",
+                *(f"{rate['median']:.0f}" for rate in rates.values()),
+                ratio(one, "all_rules_by_passes_all"),
+                f"{one['cpu_ms']['median']:.1f}",
+                "/".join(f"{quantiles[f'{verb} p50']:.1f}" for verb in ("filter", "prioritize")),
+                f"{one['idle_ms']:.0f}",
+                f"{one['rss_mib']}",
+            ]
+        )
+    ways = results["scheduling"]["figures"][0]["pods_per_second"]
+    heads = [*(f"Pods/s, {way}" for way in ways), "all rules by passes all", "CPU a Pod, ms"]
+    return markdown(["nodes", *heads, "p50 of filter/prioritize, ms", "without calls, ms/s", "RSS, MiB"], lines)
 
 
 def _loop(results: Json) -> str:

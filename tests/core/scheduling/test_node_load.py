@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.scheduling.node_load import Decay, LoadSample, NodeLoad, decayed_average, freshest, frozen
+from webhook.core.scheduling.node_load import Decay, NodeLoad, decayed_average, freshest, frozen
 
 DECAY = Decay(0.8, 30.0)
 
 
 def test_average_weighs_samples_by_age() -> None:
-    samples = [LoadSample(0, 8.0), LoadSample(30, 4.0), LoadSample(60, 2.0)]
+    samples = [(0, 8.0), (30, 4.0), (60, 2.0)]
     expected = (0.64 * 8 + 0.8 * 4 + 2) / (0.64 + 0.8 + 1)
     assert decayed_average(samples, 60, DECAY) == pytest.approx(expected)
 
 
 @given(st.lists(st.tuples(st.floats(0, 300), st.floats(0, 1e6)), min_size=1))
 def test_average_lies_between_the_samples(pairs: list[tuple[float, float]]) -> None:
-    average = decayed_average([LoadSample(*pair) for pair in pairs], 300, DECAY)
+    average = decayed_average(pairs, 300, DECAY)
     assert average is not None
     values = [value for _, value in pairs]
     assert min(values) - 1e-6 <= average <= max(values) * (1 + 1e-9) + 1e-6
@@ -27,8 +27,8 @@ def test_average_lies_between_the_samples(pairs: list[tuple[float, float]]) -> N
 
 @pytest.mark.parametrize("value", [nan, inf, -inf, -1.0])
 def test_values_that_are_no_measurement_are_ignored(value: float) -> None:
-    assert decayed_average([LoadSample(0, value)], 0, DECAY) is None
-    assert decayed_average([LoadSample(0, value), LoadSample(0, 3.0)], 0, DECAY) == 3.0
+    assert decayed_average([(0, value)], 0, DECAY) is None
+    assert decayed_average([(0, value), (0, 3.0)], 0, DECAY) == 3.0
 
 
 def load(source: str, at_seconds: float, cpu: float = 1.0) -> NodeLoad:

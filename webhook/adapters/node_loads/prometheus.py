@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from webhook.adapters.node_loads.prometheus_api import PrometheusApi, Series
+from webhook.adapters.node_loads.prometheus_api import PrometheusApi
 from webhook.adapters.node_loads.queries import INSTANCE, queries_of
 from webhook.core.policy_spec.nodes import Nodes, PrometheusSource
-from webhook.core.scheduling.node_load import Decay, LoadSample, NodeLoad, decayed_average
+from webhook.core.scheduling.node_load import Decay, NodeLoad, decayed_average
 from webhook.errors import LoadSourceError
 
 _TIMEOUT_SECONDS = 5.0
@@ -66,27 +66,30 @@ class PrometheusLoads:
 
     async def _averages(self, query: str, now_seconds: float) -> dict[str, float]:
         step_seconds = self._decay.every_seconds
-        series = await self._ask(
-            "query_range",
-            query=query,
-            start=f"{now_seconds - self._window_seconds:.3f}",
-            end=f"{now_seconds:.3f}",
-            step=f"{step_seconds:g}",
-        )
-        return _largest((name, decayed_average(_samples(one.values), now_seconds, self._decay)) for name, one in series)
+        parameters = {
+            "query": query,
+            "start": f"{now_seconds - self._window_seconds:.3f}",
+            "end": f"{now_seconds:.3f}",
+            "step": f"{step_seconds:g}",
+        }
+        found: dict[str, float] = {}
+        async for series in self._api.ask("query_range", **parameters):
+            for one in series:
+                average = decayed_average(_samples(one.values), now_seconds, self._decay)
+                _keep_largest(found, self._node_of(one.metric), average)
+        return found
 
     async def _values(self, query: str, now_seconds: float) -> dict[str, float]:
         """Return the values of an instant query; those that are no measurement are left out."""
+        found: dict[str, float] = {}
         if not query:
-            return {}
-        series = await self._ask("query", query=query, time=f"{now_seconds:.3f}")
-        found = ((name, _samples([one.value])) for name, one in series if one.value is not None)
-        return _largest((name, decayed_average(samples, now_seconds, self._decay)) for name, samples in found)
-
-    async def _ask(self, path: str, **parameters: str) -> list[tuple[str, Series]]:
-        """Return the series of an answer with the names of their nodes. LoadSourceError: there is no answer."""
-        found = await self._api.ask(path, **parameters)
-        return [(name, one) for one in found if (name := self._node_of(one.metric))]
+            return found
+        async for series in self._api.ask("query", query=query, time=f"{now_seconds:.3f}"):
+            for one in series:
+                samples = _samples([] if one.value is None else [one.value])
+                value = decayed_average(samples, now_seconds, self._decay)
+                _keep_largest(found, self._node_of(one.metric), value)
+        return found
 
     def _node_of(self, metric: Mapping[str, str]) -> str:
         """Return the name of a series' node: its label, else its instance without the port."""
@@ -97,17 +100,14 @@ class PrometheusLoads:
         return host.rpartition(":")[0].strip("[]") if ":" in host else host
 
 
-def _samples(pairs: Iterable[tuple[float, str]]) -> list[LoadSample]:
-    return [LoadSample(at_seconds, _number(text)) for at_seconds, text in pairs]
+def _samples(pairs: Iterable[tuple[float, str]]) -> list[tuple[float, float]]:
+    return [(at_seconds, _number(text)) for at_seconds, text in pairs]
 
 
-def _largest(values: Iterable[tuple[str, float | None]]) -> dict[str, float]:
-    """Return the value of each node; of several series for one node the largest, lest a hot node looks cool."""
-    found: dict[str, float] = {}
-    for name, value in values:
-        if value is not None:
-            found[name] = max(value, found.get(name, 0.0))
-    return found
+def _keep_largest(found: dict[str, float], node: str, value: float | None) -> None:
+    """Add the value of a node; of several series for one node the largest stays, lest a hot node looks cool."""
+    if node and value is not None:
+        found[node] = max(value, found.get(node, 0.0))
 
 
 def _number(text: str) -> float:

@@ -3,6 +3,7 @@
 No reason has a percent sign: the scheduler uses it as a format.
 """
 
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -50,6 +51,28 @@ class NodeFilters(Struct, frozen=True):
         if self.numa is not None and row.numa is not None and not self.numa.fits(row.numa):
             return _NO_ZONE
         return None
+
+
+class NodeVerdicts:
+    """What the filters of one kind of Pod say of each node, known until the node's row is another one."""
+
+    def __init__(self, filters: NodeFilters) -> None:
+        self.filters = filters
+        self._known: dict[str, tuple[NodeRow, NodeRefusal | None]] = {}
+
+    def refused(self, asked: Iterable[str], rows: Mapping[str, NodeRow]) -> dict[str, NodeRefusal]:
+        """Return the nodes that are refused. A node without a row passes: the scheduler learned of it first."""
+        known, refused = self._known, {}
+        for name in asked:
+            row = rows.get(name)
+            if row is None:
+                continue
+            verdict = known.get(name)
+            if verdict is None or verdict[0] is not row:
+                verdict = known[name] = row, self.filters.refusal(row)
+            if verdict[1] is not None:
+                refused[name] = verdict[1]
+        return refused
 
 
 def filters_for(pod: Pod, rules: Scheduling) -> NodeFilters:

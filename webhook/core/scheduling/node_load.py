@@ -11,13 +11,6 @@ REQUESTS = "requests"
 """The source that measures nothing: it adds up what Pods ask for."""
 
 
-class LoadSample(NamedTuple):
-    """A measured value and its time, in seconds since the Unix epoch."""
-
-    at_seconds: float
-    value: float
-
-
 class Decay(NamedTuple):
     """Weight of a sample: `factor` to the power of its age divided by `every_seconds`."""
 
@@ -41,8 +34,8 @@ class NodeLoad(Struct, frozen=True, gc=False):
     io_pressure: float | None = None
 
 
-def decayed_average(samples: Iterable[LoadSample], now_seconds: float, decay: Decay) -> float | None:
-    """Return the average of samples weighted by age, None without any.
+def decayed_average(samples: Iterable[tuple[float, float]], now_seconds: float, decay: Decay) -> float | None:
+    """Return the average of samples, each a time and a value, weighted by age; None without any.
 
     Values that are no measurement (NaN, infinite, below 0) are ignored. Weights go by age, so the interval between
     samples does not matter, and every replica computes the same.

@@ -1,13 +1,14 @@
 """Choice of nodes for one Pod by its service's rules: which are refused and why, and the scores of the others."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
-from webhook.core.policy_spec.scheduling import Scheduling
-from webhook.core.scheduling.filters import NodeFilters, NodeRefusal, filters_for
+from webhook.core.policy_spec.scheduling import Numa, Scheduling
+from webhook.core.scheduling.filters import NodeFilters, NodeRefusal, NodeVerdicts, filters_for
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.pod_load import expected_load
 from webhook.core.scheduling.scores import NearOf, scores
@@ -33,19 +34,26 @@ class FilteredNodes(Struct, frozen=True):
     filters: NodeFilters
 
 
-def filtered(pod: Pod, asked: Iterable[str], rows: Mapping[str, NodeRow], service: ServiceRules) -> FilteredNodes:
-    """Filter nodes for a Pod. A node that is not known yet passes: the scheduler learned of it first."""
-    filters = filters_for(pod, service.rules)
-    refused: dict[str, NodeRefusal] = {}
-    passed: list[str] = []
-    for name in asked:
-        row = rows.get(name)
-        found = None if row is None else filters.refusal(row)
-        if found is not None:
-            refused[name] = found
-        if found is None or not service.refuses:
-            passed.append(name)
-    return FilteredNodes(tuple(passed), refused, filters)
+def filtered(
+    pod: Pod,
+    asked: Sequence[str],
+    rows: Mapping[str, NodeRow],
+    service: ServiceRules,
+    verdicts: NodeVerdicts | None = None,
+) -> FilteredNodes:
+    """Filter nodes for a Pod. `verdicts` are those of earlier Pods of the same `pod_kind`."""
+    verdicts = verdicts or NodeVerdicts(filters_for(pod, service.rules))
+    refused = verdicts.refused(asked, rows)
+    passed = tuple(name for name in asked if name not in refused) if service.refuses and refused else tuple(asked)
+    return FilteredNodes(passed, refused, verdicts.filters)
+
+
+def pod_kind(pod: Pod, service: ServiceRules) -> bytes:
+    """Return what the filters of a Pod depend on: its service, and if that asks for NUMA zones its containers."""
+    if service.rules.numa is not Numa.REQUIRED:
+        return service.service.encode()
+    spec = pod.spec
+    return msgspec.json.encode((service.service, spec.init_containers, spec.containers, spec.resources, spec.overhead))
 
 
 def prioritized(
