@@ -51,11 +51,11 @@ __all__ = [
 
 
 _EXAMPLES_MIN = int(os.environ.get("PODGATE_TEST_EXAMPLES", "0"))
-_DIVISOR = 10 if os.environ.get("PODGATE_TEST_SHORT") else 2
+_DIVISOR = 10 if os.environ.get("PODGATE_TEST_SHORT") else 3
 
 
 def examples(usual: int) -> settings:
-    """Return the number of examples: at least `usual` in `make soak`, half in `make test`, a tenth in `make check`."""
+    """Return the number of examples: a third of `usual` in `make test`, a tenth in `make check`, all in `make soak`."""
     return settings(
         deadline=None, max_examples=max(usual, _EXAMPLES_MIN) if _EXAMPLES_MIN else max(usual // _DIVISOR, 5)
     )

@@ -12,6 +12,8 @@ from tests.core.pairs import usual
 from tests.core.rewriting import read, rewritten
 from tests.core.strategies import Pair, examples, pairs
 from webhook.core.admission.validation import check
+from webhook.core.kubernetes.types import LabelSelector, Requirement
+from webhook.core.placement.canonical_form import of_selector
 from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import Mode
 
@@ -36,6 +38,13 @@ def test_every_missing_field_of_an_unrewritten_pod_is_found(pair: Pair) -> None:
 def test_every_change_undone_by_a_later_webhook_is_found(pair: Pair) -> None:
     for damage, pod in damaged(stored(rewritten(pair.pod, pair.service))):
         assert disagreements(pod, pair) == [], damage
+
+
+def test_value_that_an_absent_label_may_not_have_changes_no_selector() -> None:
+    """The API server merges `mismatchLabelKeys` also beside `DoesNotExist`; a later webhook may change the label."""
+    absent, merged = Requirement("app", "DoesNotExist"), Requirement("app", "NotIn", ("x",))
+    forms = {of_selector(LabelSelector(None, found)) for found in ((absent,), (absent, merged), (merged, absent))}
+    assert len(forms) == 1
 
 
 @pytest.mark.parametrize("mode", [Mode.WARN, Mode.AUDIT])

@@ -38,7 +38,8 @@ class Constraint(Struct, frozen=True, gc=False):
             case _:
                 return self
         if found.allowed is None:
-            return found
+            # An absent label has none of the denied values.
+            return replace(found, denied=frozenset()) if found.absent and found.denied else found
         # With listed values, the remaining values are the whole constraint.
         left = frozenset(value for value in found.allowed if not found.rules_out(value))
         return Constraint(found.present, found.absent, left)

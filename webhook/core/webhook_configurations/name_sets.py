@@ -53,12 +53,14 @@ def covers(patterns: Patterns, others: Patterns) -> bool:
 
 def is_covered(pattern: str, patterns: Patterns) -> bool:
     """Return whether one of `patterns` matches all that `pattern` matches."""
-    return pattern in patterns or _is_narrower(pattern, patterns)
+    return bool(patterns) and (pattern in patterns or _is_narrower(pattern, patterns))
 
 
 def _widest(patterns: Iterable[str]) -> Patterns:
     """Leave out patterns that another one covers."""
     some = frozenset(patterns)
+    if not any("*" in pattern for pattern in some):
+        return some
     return frozenset(pattern for pattern in some if not _is_narrower(pattern, some))
 
 

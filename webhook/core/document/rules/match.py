@@ -1,6 +1,7 @@
 """Rules of `match`: namespaces, selectors, and services shadowed by earlier ones."""
 
 from collections.abc import Iterator
+from itertools import product
 
 from webhook.core.document.yaml.parts import DocumentPart, InvalidFieldError, until_invalid
 from webhook.core.document.yaml.problems import Problem
@@ -95,6 +96,13 @@ class _Reach:
         self.namespace_labels: Constraints = constraints(match.namespace_selector)
         self.pod_labels: Constraints = constraints(match.pod_selector)
         self.owner_kinds = frozenset(match.owner_kinds)
+        self.exact_labels = [
+            (key, value)
+            for key, constraint in self.pod_labels.items()
+            if constraint.allowed is not None and len(constraint.allowed) == 1
+            for value in constraint.allowed
+        ]
+        """Labels of Pods that have one value: a service that requires one of them covers only services with it."""
 
     def within(self, other: "_Reach") -> bool:
         """Return whether `other` matches everything that this service matches."""
@@ -109,8 +117,12 @@ class _Reach:
         return not any(patterns.isdisjoint(covering_patterns(name)) for name in self.namespaces)
 
 
+_Earlier = dict[tuple[str, tuple[str, str] | None], list[_Reach]]
+"""By namespace pattern, "" without one, and by the first exact label of Pods: few need to be compared."""
+
+
 def every_service_can_be_reached(document: DocumentPart) -> Iterator[Problem]:
-    earlier: dict[str, list[_Reach]] = {}  # by namespace pattern, "" without one: few need to be compared
+    earlier: _Earlier = {}
     for order, service in enumerate(document.select("services", "*")):
         try:
             reach = _Reach(service, order)
@@ -119,13 +131,14 @@ def every_service_can_be_reached(document: DocumentPart) -> Iterator[Problem]:
         if reach.says_where:
             yield from _shadowed(reach, earlier)
             for pattern in reach.namespaces or ("",):
-                earlier.setdefault(pattern, []).append(reach)
+                earlier.setdefault((pattern, next(iter(reach.exact_labels), None)), []).append(reach)
 
 
-def _shadowed(reach: _Reach, earlier: dict[str, list[_Reach]]) -> Iterator[Problem]:
+def _shadowed(reach: _Reach, earlier: _Earlier) -> Iterator[Problem]:
     # A service that covers all namespaces covers the first one.
     patterns = ["", *(covering_patterns(reach.namespaces[0]) if reach.namespaces else ())]
-    candidates = [other for pattern in patterns for other in earlier.get(pattern, ())]
+    labels = (None, *reach.exact_labels)
+    candidates = [other for key in product(patterns, labels) for other in earlier.get(key, ())]
     shadow = min((other for other in candidates if reach.within(other)), key=lambda other: other.order, default=None)
     if shadow is not None:
         line = shadow.part.node.key_line
