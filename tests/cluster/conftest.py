@@ -30,9 +30,12 @@ def plane(identities: Identities) -> Iterator[ControlPlane]:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def api_alone(identities: Identities) -> Iterator[ControlPlane]:
-    """Start an API server with its etcd for the tests of one module: no scheduler, no controllers, no Nodes."""
+    """Start an API server with its etcd for all tests of this folder: no scheduler, no controllers, no Nodes.
+
+    Tests may restart both, and otherwise use it as they use `plane`.
+    """
     with _api_alone(identities) as running:
         yield running
 
@@ -40,6 +43,13 @@ def api_alone(identities: Identities) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def another_api_alone(identities: Identities) -> Iterator[ControlPlane]:
     """Start the API server of another cluster."""
+    with _api_alone(identities) as running:
+        yield running
+
+
+@pytest.fixture
+def own_api_alone(identities: Identities) -> Iterator[ControlPlane]:
+    """Start an API server with its etcd for one test, which counts its failures."""
     with _api_alone(identities) as running:
         yield running
 

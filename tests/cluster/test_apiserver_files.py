@@ -97,12 +97,23 @@ class NodeSite:
         return (self.out / TOKEN).read_text().strip()
 
 
-@pytest.fixture
-def node_site(identities: Identities, tmp_path: Path) -> Iterator[NodeSite]:
+@pytest.fixture(scope="module")
+def node_plane() -> Iterator[ControlPlane]:
+    """Start an API server that each test restarts with its own credentials."""
     with ControlPlane(callers={LOAD_BALANCER: Caller(), SECOND_PORT: Caller()}, components=API_ALONE) as plane:
         plane.apply(*stand_in_service())
         plane.kubectl("apply", "-f", str(RBAC))
-        yield NodeSite(plane, identities, tmp_path)
+        yield plane
+
+
+@pytest.fixture
+def node_site(node_plane: ControlPlane, identities: Identities, tmp_path: Path) -> Iterator[NodeSite]:
+    yield NodeSite(node_plane, identities, tmp_path)
+    if node_plane.processes.alive(NODE):
+        node_plane.stop_component(NODE)
+    node_plane.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/podgate-apiserver")
+    for balancer in node_plane.load_balancers.values():
+        balancer.targets = []
 
 
 def identity(folder: Path, issuer: str, subject: str, client_id: dict[str, str]) -> list[str]:

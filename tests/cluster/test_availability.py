@@ -21,7 +21,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 
 CALLERS = 6
 SOAK_CALLS = os.environ.get("PODGATE_TEST_CALLS")
-CALLS, PAUSE_SECONDS = (int(SOAK_CALLS), 0.05) if SOAK_CALLS else (60, 0.15)
+CALLS, PAUSE_SECONDS = (int(SOAK_CALLS), 0.05) if SOAK_CALLS else (40, 0.15)
 """Number of admitted Pods before and after each change of the servers; pause between two calls of one caller."""
 PRE_STOP_SECONDS = 1.0
 POLICY = f"""\
@@ -100,43 +100,43 @@ services:
 
 
 @pytest.fixture
-def load_balancer(own_plane: ControlPlane) -> Iterator[LoadBalancer]:
+def load_balancer(own_api_alone: ControlPlane) -> Iterator[LoadBalancer]:
     """Return a load balancer in front of the API server for the watches of servers."""
     with LoadBalancers() as load_balancers:
         load_balancer = load_balancers.open()
-        load_balancer.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
+        load_balancer.targets = [f"127.0.0.1:{own_api_alone.ports.apiserver}"]
         yield load_balancer
 
 
 def test_policy_and_matching_continue_through_restarts_of_the_api_server(
-    own_plane: ControlPlane, identities: Identities, load_balancer: LoadBalancer
+    own_api_alone: ControlPlane, identities: Identities, load_balancer: LoadBalancer
 ) -> None:
-    with installed(own_plane, identities.files, FIRST, ["team-0"], servers=0) as installation:
-        own_plane.kubectl("label", "namespace", "team-0", "team=web")
+    with installed(own_api_alone, identities.files, FIRST, ["team-0"], servers=0) as installation:
+        own_api_alone.kubectl("label", "namespace", "team-0", "team=web")
         kubeconfig = installation.kubeconfig(server=f"https://127.0.0.1:{load_balancer.port}")
         server = installation.start_server("--drain", "0s", kubeconfig=kubeconfig)
-        own_plane.wait(lambda: tier(installation, "team-0") == "v0", "the policy to be in force", server.name)
+        own_api_alone.wait(lambda: tier(installation, "team-0") == "v0", "the policy to be in force", server.name)
 
         load_balancer.cut()
         wait_for_watches(installation, 1)
 
-        own_plane.stop_component("kube-apiserver")
+        own_api_alone.stop_component("kube-apiserver")
         assert in_force(installation) == hash_of(policy(1))
-        own_plane.start_component("kube-apiserver")
+        own_api_alone.start_component("kube-apiserver")
         wait_for_watches(installation, 2)
 
-        own_plane.restart("etcd", kill=True)
+        own_api_alone.restart("etcd", kill=True)
         assert in_force(installation) == hash_of(policy(2))
-        own_plane.wait_ready()
+        own_api_alone.wait_ready()
         wait_for_watches(installation, 3)
 
         load_balancer.targets = []
         load_balancer.cut()
         installation.apply_policy(policy(4))
-        own_plane.wait(lambda: failures(installation) >= 1, "the watches to fail", server.name)
+        own_api_alone.wait(lambda: failures(installation) >= 1, "the watches to fail", server.name)
         assert tier(installation, "team-3") == "v3"
-        load_balancer.targets = [f"127.0.0.1:{own_plane.ports.apiserver}"]
-        own_plane.wait(lambda: tier(installation, "team-3") == "v4", "the policy of the outage", server.name)
+        load_balancer.targets = [f"127.0.0.1:{own_api_alone.ports.apiserver}"]
+        own_api_alone.wait(lambda: tier(installation, "team-3") == "v4", "the policy of the outage", server.name)
 
 
 def policy(number: int) -> str:

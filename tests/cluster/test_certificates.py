@@ -48,7 +48,9 @@ SHORT = ("--serving-ca-lifetime", "60s", "--serving-lifetime", "30s")
 IS_SOAK = os.environ.get("PODGATE_TEST_ROTATION") == "soak"
 KILLS, PAUSE_SECONDS = (10, 0.0) if IS_SOAK else (2, 0.5)
 """Kills of the controller during rotations, and the pause between two batches of calls."""
-CAS, CHECK_SECONDS = (100, 0.1) if IS_SOAK else (8, 0.3)
+BATCH, CALLS = (5, 200) if IS_SOAK else (2, 80)
+"""Calls of a batch, and at least in all."""
+CAS, CHECK_SECONDS = (100, 0.1) if IS_SOAK else (6, 0.3)
 """CAs of two concurrent leaders, and the interval between two checks of their leaves."""
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -135,10 +137,10 @@ def test_rotation_under_load_with_a_killed_controller_loses_no_call(
     deadline = time.monotonic() + 300 * KILLS
     while (
         len(interrupted_cas) < KILLS
-        or sum(status_codes.values()) <= 200
+        or sum(status_codes.values()) <= CALLS
         or any(bundle((first,)) in trusted for trusted in managed.bundles())
     ):
-        status_codes.update(managed.create_pod() for _ in range(5))
+        status_codes.update(managed.create_pod() for _ in range(BATCH))
         assert set(status_codes) == {201}, (status_codes, managed.installation.log(controller, 30))
         time.sleep(PAUSE_SECONDS)  # to leave CPU time for other processes
         line = managed.generations()

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.host_processes import listens, runs, until
 
-#: A small test process: it starts a cluster, prints its processes and ports, and waits for a signal.
+#: A small test process: it starts an API server with its etcd, prints its processes and ports, and waits for a signal.
 TEST_PROCESS = """
 import json, signal, sys
 from pathlib import Path
-from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane import API_ALONE, ControlPlane
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script in the background hands it down ignored
-with ControlPlane(folder=Path(sys.argv[1])) as plane:
+with ControlPlane(folder=Path(sys.argv[1]), components=API_ALONE) as plane:
     pids = [plane.processes.pid(name) for name in plane.processes.names]
     print(json.dumps({"pids": pids, "ports": [plane.ports.etcd, plane.ports.apiserver]}), flush=True)
     signal.pause()
@@ -44,7 +44,7 @@ def test_cluster_ends_with_its_process_after_any_signal(tmp_path: Path, ended_by
 
 def test_failed_start_leaves_no_processes_or_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ControlPlane, "wait_ready", lambda _: pytest.fail("on purpose"))
-    plane = ControlPlane(folder=tmp_path / "cluster")
+    plane = ControlPlane(folder=tmp_path / "cluster", components=API_ALONE)
     with pytest.raises(pytest.fail.Exception, match="on purpose"):
         plane.start()
     assert not plane.folder.exists()

@@ -25,8 +25,8 @@ from webhook.ports import WatchReports
 
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
-KILLS = int(os.environ.get("PODGATE_TEST_KILLS", "3"))
-OPERATIONS = 60
+KILLS = int(os.environ.get("PODGATE_TEST_KILLS", "2"))
+OPERATIONS = 40
 """Number of operations of the churn between two kills."""
 DRIFT = 'podgate_standing_drift{service="churn"}'
 POLICY = """\

@@ -17,7 +17,7 @@ from tests.cluster.generated_workloads import ID, GeneratedSet, generated, id_of
 from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 
-EXAMPLES = int(os.environ.get("PODGATE_TEST_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("PODGATE_TEST_EXAMPLES", "40"))
 SEED = int(os.environ.get("PODGATE_TEST_SEED", "1"))
 BATCH = 125
 _CREATED = re.compile(r"/(w\d{3})(?:-[a-z0-9]{5})?\b")

@@ -47,7 +47,7 @@ from tests.core.oracle import pod_affinity
 from tests.core.oracle.nodes import Node, node_fits
 from tests.core.oracle.rewriting import HASH_ANNOTATION, faults
 
-COUNT = int(os.environ.get("PODGATE_TEST_EXAMPLES", "200"))
+COUNT = int(os.environ.get("PODGATE_TEST_EXAMPLES", "120"))
 """Number of Pods under placements, without those under rules for resources."""
 RESOURCES_DRAWN = COUNT // 3
 REVIEWED_EACH = 3

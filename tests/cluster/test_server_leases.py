@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.identities import Identities
@@ -26,6 +28,12 @@ services:
 """
 SLOW_EXPIRY = ServerLeaseTiming(duration_seconds=3600, renew_seconds=0.1, request_seconds=60, forget_seconds=0)
 QUICK_EXPIRY = replace(SLOW_EXPIRY, duration_seconds=1)
+
+
+@pytest.fixture(autouse=True)
+def no_leases(api_alone: ControlPlane) -> None:
+    """Delete the Leases of servers that earlier tests have killed: they would be counted."""
+    api_alone.delete(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")
 
 
 def leases(plane: ControlPlane) -> list[str]:

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.cluster.admission_configuration import NAMESPACE
-from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.installation import KEY, LAST_GOOD, POLICY, RBAC, SERVICE_ACCOUNT
 from tests.cluster.load_balancer import LoadBalancer, LoadBalancers
 from tests.contract.watch_contract import QUICK, Watching, document, following, kept
@@ -107,7 +107,7 @@ def _replace(folder: Path, backup: Path) -> None:
 @pytest.fixture(scope="module")
 def watched_plane() -> Iterator[ControlPlane]:
     """Start a cluster for these tests, which restart its API server."""
-    with ControlPlane() as plane:
+    with ControlPlane(components=(*API_ALONE, "kube-controller-manager")) as plane:  # it finishes deletions
         plane.kubectl("create", "namespace", NAMESPACE)
         plane.kubectl("apply", "-f", str(RBAC))
         yield plane
