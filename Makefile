@@ -31,6 +31,7 @@ test: setup
 	$(BIN)/python -m tests.bench.programs
 	$(BIN)/python -m tests.chart.programs
 	$(BIN)/python -m tests.monitoring
+	$(BIN)/python -m tests.scheduling.programs
 	$(BIN)/pytest -n $(WORKERS) --all-tiers --junitxml=$(RESULTS)/test.xml
 
 # A tenth of the examples, and of the stores only the one in memory.

@@ -23,6 +23,7 @@ GROUPS = {
     "tests/scheduling/test_extender_calls.py": "tests/scheduling",
     "tests/scheduling/test_extender_failures.py": "tests/scheduling",
     "tests/scheduling/test_hot_nodes.py": "tests/scheduling",
+    "tests/scheduling/test_load_sources.py": "tests/scheduling",
 }
 """Modules that share a worker, and so session fixtures; each other module is its own group."""
 

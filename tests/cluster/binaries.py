@@ -110,8 +110,18 @@ def _build_missing(needed: list[str], folder: Path, compiler: Path) -> None:
         _collect_stages(folder / "stages", compiler)
 
 
+def kwok_metrics() -> tuple[Path, ...]:
+    """Return kwok's configuration of kubelets' resource metrics, which follow annotations of the Pods."""
+    folder = _kwok_source(go(cache())) / "kustomize" / "metrics"
+    return folder / "resource" / "metrics-resource.yaml", folder / "usage" / "usage-from-annotation.yaml"
+
+
+def _kwok_source(compiler: Path) -> Path:
+    return Path(json.loads(run_go(compiler, TOOLS / "kwok", "mod", "download", "-json", "sigs.k8s.io/kwok"))["Dir"])
+
+
 def _collect_stages(folder: Path, compiler: Path) -> None:
-    source = Path(json.loads(run_go(compiler, TOOLS / "kwok", "mod", "download", "-json", "sigs.k8s.io/kwok"))["Dir"])
+    source = _kwok_source(compiler)
     draft = folder.with_name(f".{folder.name}")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir()

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.binaries import Binaries
+from tests.cluster.binaries import Binaries, kwok_metrics
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 """Issuer of service account tokens: kubeadm's default."""
+
+FRONT_PROXY = "front-proxy-client"
 
 SCHEDULERS = ("default-scheduler", "podgate-scheduler")
 
@@ -62,6 +64,16 @@ def kube_apiserver(
     ]
 
 
+def aggregation(certificate: Path, key: Path, authority: Path) -> Command:
+    """Return the flags by which kube-apiserver tells an aggregated API server who the caller is."""
+    return [
+        *(f"--requestheader-client-ca-file={authority}", f"--requestheader-allowed-names={FRONT_PROXY}"),
+        *("--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group"),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        *(f"--proxy-client-cert-file={certificate}", f"--proxy-client-key-file={key}"),
+    ]
+
+
 def _egress(folder: Path, socket: Path) -> Path:
     """Write the configuration by which kube-apiserver connects to Pods and Services through an HTTP proxy."""
     connection = {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": str(socket)}}}
@@ -100,13 +112,13 @@ def kube_controller_manager(binaries: Binaries, folder: Path, kubeconfig: Path) 
     ]
 
 
-def kwok(binaries: Binaries, folder: Path, kubeconfig: Path) -> Command:
+def kwok(binaries: Binaries, folder: Path, kubeconfig: Path, kubelet_port: int = 0) -> Command:
     configuration = {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration"}
-    # Nodes have no kubelet port: nothing would serve it, and two runs would conflict.
-    no_kubelet_port = {"nodePort": 0, "serverAddress": ""}
+    # Nodes name no kubelet port: two runs would conflict.
+    address = {"nodePort": 0, "serverAddress": f"127.0.0.1:{kubelet_port}" if kubelet_port else ""}
     parallelism = {"nodePlayStageParallelism": 4, "podPlayStageParallelism": 4, "nodeLeaseParallelism": 4}
     options = {
-        **no_kubelet_port,
+        **address,
         **parallelism,
         "manageAllNodes": True,
         "cidr": "10.64.0.0/16",
@@ -117,7 +129,7 @@ def kwok(binaries: Binaries, folder: Path, kubeconfig: Path) -> Command:
         binaries.kwok,
         "--v=WARN",
         f"--kubeconfig={kubeconfig}",
-        *(f"--config={file}" for file in (path, *binaries.kwok_stages)),
+        *(f"--config={file}" for file in (path, *binaries.kwok_stages, *(kwok_metrics() if kubelet_port else ()))),
     ]
 
 

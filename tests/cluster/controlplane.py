@@ -43,7 +43,8 @@ class ControlPlane(Access):
     The API server calls a webhook as the caller whose load balancer it uses (`plane.load_balancers["good"].port`).
     `admission` is another AdmissionConfiguration instead of `callers`. `folder` is deleted at the end.
     `components` may be `API_ALONE`, which needs a third of the memory. With `has_egress_proxy` the API server reaches
-    Pods and Services through the proxy at `egress_socket` (connect_proxy.py).
+    Pods and Services through the proxy at `egress_socket` (connect_proxy.py). With `has_metrics` kwok serves the
+    kubelets' resource metrics at `kubelet_port`, and the API server may aggregate other API servers.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ControlPlane(Access):
         components: Sequence[str] = COMPONENTS,
         environment: Mapping[str, str] = FEW_COLLECTIONS,
         has_egress_proxy: bool = False,
+        has_metrics: bool = False,
     ) -> None:
         self.components = components
         self.environment = environment
@@ -63,6 +65,7 @@ class ControlPlane(Access):
         self.load_balancers: Mapping[str, LoadBalancer] = {}
         self.folder = folder or Path(tempfile.gettempdir()) / f"podgate-controlplane-{secrets.token_hex(4)}"
         self.egress_socket = self.folder / "egress.sock" if has_egress_proxy else None
+        self.kubelet_port = free_ports(1)[0] if has_metrics else 0
         self._binaries: Binaries = binaries()
         self._kubectl = self._binaries.kubectl
         self._balancers: LoadBalancers | None = None
@@ -158,9 +161,12 @@ class ControlPlane(Access):
             case "etcd":
                 return components.etcd(self._binaries, self.folder, self.ports)
             case "kube-apiserver":
-                return components.kube_apiserver(
-                    self._binaries, self.folder, self.ports, self.admission, self.egress_socket
-                )
+                return [
+                    *components.kube_apiserver(
+                        self._binaries, self.folder, self.ports, self.admission, self.egress_socket
+                    ),
+                    *(self._aggregation() if self.kubelet_port else ()),
+                ]
             case "kube-scheduler":
                 user = self.kubeconfig_for("system:kube-scheduler")
                 return components.kube_scheduler(self._binaries, self.folder, user)
@@ -168,8 +174,12 @@ class ControlPlane(Access):
                 user = self.kubeconfig_for("system:kube-controller-manager")
                 return components.kube_controller_manager(self._binaries, self.folder, user)
             case "kwok":
-                return components.kwok(self._binaries, self.folder, self.kubeconfig_for("kwok-controller"))
+                user = self.kubeconfig_for("kwok-controller")
+                return components.kwok(self._binaries, self.folder, user, self.kubelet_port)
         raise AssertionError(f"no component {name!r}: one of {', '.join(COMPONENTS)}")
+
+    def _aggregation(self) -> components.Command:
+        return components.aggregation(*self.authority.user(components.FRONT_PROXY), self.authority.certificate)
 
     # --- waiting ---
 

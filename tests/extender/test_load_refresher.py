@@ -68,18 +68,25 @@ class Refreshed:
             KnownNode(SchedulableNode(name, 8000.0, 32 * GIB), (address,))
             for name, address in (("a", "10.0.0.1"), ("b", "10.0.0.2"))
         )
-        self.table.index.nodes_listed(known)
+        self._known = tuple(known)
         policy = CompiledPolicy(load_policy(POLICY, Purpose.SCHEDULE).policy)
         reports = LoadReports(lambda *_: None, self.failed.append, self.troubles.append, lambda _: None)
-        self._refresher = LoadRefresher(self.table, lambda: policy, self._open, lambda: self.now_seconds, reports)
-        self.task = asyncio.create_task(self._refresher.run())
+        self.refresher = LoadRefresher(self.table, lambda: policy, self._open, lambda: self.now_seconds, reports)
+        self.task = asyncio.create_task(self.refresher.run())
 
     def _open(self, name: str, source: LoadSource, _: Nodes) -> FakeSource | None:
         return None if source.requests is not None else self.sources[name]
 
+    async def list_nodes(self) -> None:
+        """Let the watches have listed all Nodes, and no Pods."""
+        index = self.table.index
+        index.nodes_listed(self._known)
+        await index.begin()
+        await index.complete()
+
     def restart(self) -> None:
         """Start it again, as the supervisor does after a defect."""
-        self.task = asyncio.create_task(self._refresher.run())
+        self.task = asyncio.create_task(self.refresher.run())
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait for a condition while the refresher runs."""
@@ -102,11 +109,14 @@ def load(source: str, cpu_millis: float, at_seconds: float = START) -> NodeLoad:
 
 @asynccontextmanager
 async def refreshing(
-    monkeypatch: pytest.MonkeyPatch, **loads: Mapping[str, NodeLoad] | Exception | None
+    monkeypatch: pytest.MonkeyPatch, *, is_listed: bool = True, **loads: Mapping[str, NodeLoad] | Exception | None
 ) -> AsyncIterator[Refreshed]:
     """Refresh the load of the nodes a and b with these loads of `prometheus` and `metricsAPI`."""
-    monkeypatch.setattr(load_refresher, "_SETTLE_SECONDS", 0.005)
+    for interval in ("_SETTLE_SECONDS", "_STARTING_SECONDS"):
+        monkeypatch.setattr(load_refresher, interval, 0.005)
     state = Refreshed({name: FakeSource(name, loads.get(name, {})) for name in ("prometheus", "metricsAPI")})
+    if is_listed:
+        await state.list_nodes()
     async with asyncio.timeout(60):
         yield state
     state.task.cancel()
@@ -172,6 +182,22 @@ async def test_node_with_two_names_has_the_larger_load_and_no_time_in_the_future
             state.sources["prometheus"].loads = LoadSourceError("gone")
             state.now_seconds = START + 95
             await state.until_from("a", "requests")
+
+
+async def test_sources_are_read_once_the_nodes_are_listed_and_the_extender_is_ready_after_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {"a": load("prometheus", 7000)}
+    async with refreshing(monkeypatch, is_listed=False, prometheus=found, metricsAPI=LoadSourceError("gone")) as state:
+        await asyncio.sleep(0.05)
+        assert state.sources["prometheus"].readings == 0, (
+            "its nodes would be unknown, and be read again at the next time"
+        )
+        assert not state.refresher.has_read
+        await state.list_nodes()
+        await state.until(lambda: state.refresher.has_read)
+        assert state.source_of("a") == "prometheus", "the rows have the load as soon as the extender is ready"
+        assert state.failed == ["metricsAPI"], "a source that fails does not keep it unready"
 
 
 async def test_restarted_refresher_reads_its_sources_again(monkeypatch: pytest.MonkeyPatch) -> None:

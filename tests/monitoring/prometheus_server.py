@@ -27,9 +27,9 @@ class PrometheusServer:
         self.url = ""
 
     def start(self) -> None:
-        """Start it; it may not be ready yet."""
+        """Start it, on a later start with its data and port; it may not be ready yet."""
         folder = self._processes.folder / _NAME
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         interval = f"{SCRAPE_SECONDS}s"
         configuration = folder / "prometheus.json"
         document = {
@@ -38,18 +38,17 @@ class PrometheusServer:
             "scrape_configs": self._jobs,
         }
         configuration.write_text(json.dumps(document))
-        [port] = free_ports(1)
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = self.url or f"http://127.0.0.1:{free_ports(1)[0]}"
         self._processes.start(
             _NAME,
             [
                 *(programs().prometheus, f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}"),
-                *(f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"),
+                *(f"--web.listen-address={self.url.removeprefix('http://')}", "--log.level=warn"),
             ],
         )
 
-    def stop(self) -> None:
-        self._processes.stop(_NAME)
+    def stop(self, *, kill: bool = False) -> None:
+        self._processes.stop(_NAME, kill=kill)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Return the series of an instant query."""

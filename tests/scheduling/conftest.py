@@ -1,6 +1,7 @@
 """One cluster for all tests of this folder: nodes with exporters, a real Prometheus, the extender and its scheduler."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -9,9 +10,16 @@ from tests.cluster.kwok import node
 from tests.cluster.load_balancer import LoadBalancers
 from tests.monitoring.prometheus_server import PrometheusServer
 from tests.scheduling.extender_server import NAMESPACE, NUMA_CRD, WAKE, ExtendedScheduler
+from tests.scheduling.metrics_api import KUBELET_ANNOTATION, kubelet_path, start_metrics_server
 from tests.scheduling.node_exporter import NodeExporters
 
-NODES = ("cool", "hot", "warm-1", "warm-2")
+RACK = "topology.kubernetes.io/rack"
+NODES = {
+    "cool": {"zone": "a", RACK: "a1"},
+    "hot": {"zone": "a", RACK: "a1"},
+    "warm-1": {"zone": "a", RACK: "a2"},
+    "warm-2": {"zone": "b", RACK: "b1"},
+}
 STALE_SECONDS = 6
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
@@ -31,6 +39,13 @@ services:
   match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: batch}}}}}}
   placement: {{schedulerName: podgate-scheduler}}
   scheduling: {{numa: Required}}
+- name: near
+  match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: near}}}}}}
+  placement: {{schedulerName: podgate-scheduler}}
+  scheduling:
+    hot: {{cpu: 0.8}}
+    score: {{cpu: 0.1, memory: 0, latency: 0, topology: 0.9}}
+    near: {{to: {{matchLabels: {{app: anchor}}}}}}
 - name: steady
   match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: steady}}}}}}
   placement: {{schedulerName: podgate-scheduler}}
@@ -54,11 +69,13 @@ def exporters() -> Iterator[NodeExporters]:
 @pytest.fixture(scope="package")
 def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
     """Start everything, and wait until the load of all nodes is known."""
-    with ControlPlane(components=tuple(name for name in COMPONENTS if name != "kube-scheduler")) as plane:
+    without_scheduler = tuple(name for name in COMPONENTS if name != "kube-scheduler")
+    with ControlPlane(components=without_scheduler, has_metrics=True) as plane:
         plane.apply(WAKE, NUMA_CRD)
-        plane.add_nodes(*(node(name) for name in NODES))
+        start_metrics_server(plane)
+        plane.add_nodes(*(_measured(name, **labels) for name, labels in NODES.items()))
         plane.create_namespace(NAMESPACE)
-        prometheus = PrometheusServer(plane.processes, [exporters.job])
+        prometheus = PrometheusServer(plane.processes, [exporters.job, exporters.cadvisor_job, _kubelets(plane)])
         prometheus.start()
         policy = POLICY.format(url=prometheus.url, stale=STALE_SECONDS)
         with LoadBalancers() as balancers:
@@ -66,3 +83,21 @@ def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
             extended.start()
             plane.wait(lambda: extended.is_hot("hot"), "the load of the hot node", "extender")
             yield extended
+
+
+def _measured(name: str, **labels: str) -> dict[str, Any]:
+    """Return a Node whose kubelet's metrics are those of kwok."""
+    document = node(name, **labels)
+    document["metadata"]["annotations"] = {KUBELET_ANNOTATION: kubelet_path(name)}
+    addresses = {"InternalIP": "127.0.0.1", "Hostname": name}  # without one of them kwok replaces both
+    document["status"]["addresses"] = [{"type": kind, "address": address} for kind, address in addresses.items()]
+    return document
+
+
+def _kubelets(plane: ControlPlane) -> dict[str, Any]:
+    """Return the scrape configuration of the kubelets' resource metrics."""
+    target = f"127.0.0.1:{plane.kubelet_port}"
+    configs = [
+        {"targets": [target], "labels": {"__metrics_path__": kubelet_path(name), "node": name}} for name in NODES
+    ]
+    return {"job_name": "kubelet", "scrape_interval": "1s", "static_configs": configs}

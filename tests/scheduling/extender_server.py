@@ -3,6 +3,7 @@
 import json
 import ssl
 import sys
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -90,11 +91,11 @@ class ExtendedScheduler:
         self.balance(EXTENDER)
         self.start_scheduler()
 
-    def start_extender(self, replica: str = EXTENDER) -> None:
+    def start_extender(self, replica: str = EXTENDER, *, policy: Path | None = None) -> None:
         """Start a replica on a free port, on a later start on the same one, and wait until it is ready."""
         folder, known = self._folder, self._addresses.get(replica, {})
         flags = {
-            "policy": self.policy,
+            "policy": policy or self.policy,
             "kubeconfig": self.plane.kubeconfig,
             "listen": known.get("extender", "127.0.0.1:0"),
             "plain-listen": known.get("plain", "127.0.0.1:0"),
@@ -109,6 +110,7 @@ class ExtendedScheduler:
         found = self.plane.wait(lambda: self._listening(replica), f"{replica} to listen", replica)
         self._addresses[replica] = {name: addresses[0] for name, addresses in found.items()}
         self.plane.wait(lambda: self._is_ready(replica), f"{replica} to be ready", replica)
+        self.plane.wait(lambda: {*self.balancer.ready} == {*self.balancer.targets}, "the balancer", replica)
 
     def balance(self, *replicas: str) -> None:
         """Send new connections of the scheduler to those of these replicas that are ready."""
@@ -145,12 +147,19 @@ class ExtendedScheduler:
     def stop_extender(self, replica: str = EXTENDER, *, kill: bool = False) -> None:
         self.plane.processes.stop(replica, kill=kill)
 
-    def create(self, name: str, service: str = "web", *, only: str = "", **spec: Any) -> None:
-        """Create a Pod of a service, which asks for one cpu unless its containers are given; `only` names its node."""
+    def create(self, name: str, service: str = "web", *, only: str = "", cores: str = "", **spec: Any) -> None:
+        """Create a Pod of a service, which asks for one cpu unless its containers are given.
+
+        `only` names its node. `cores` is the usage that its kubelet reports.
+        """
         selector = {"nodeSelector": {"kubernetes.io/hostname": only}} if only else {}
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
         pod = {
-            "metadata": {"name": name, "labels": {"podgate.io/service": service, "app": service}},
+            "metadata": {
+                "name": name,
+                "labels": {"podgate.io/service": service, "app": service},
+                "annotations": {"kwok.x-k8s.io/usage-cpu": cores} if cores else {},
+            },
             "spec": {"schedulerName": SCHEDULER, "containers": [container], **selector, **spec},
         }
         code, answer = self.plane.api.request("POST", _PODS, pod)
@@ -204,7 +213,7 @@ class ExtendedScheduler:
 
     def shown_nodes(self, *options: str) -> list[str]:
         """Return the lines of `podgate nodes`."""
-        url = f"http://{self._addresses['decisions']}"
+        url = f"http://{self._addresses[EXTENDER]['decisions']}"
         return installed("nodes", "--extender", url, "-o", "table", *options).out.splitlines()
 
     def metrics(self) -> str:

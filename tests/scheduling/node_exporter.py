@@ -1,5 +1,6 @@
 """HTTP server with the metrics of node_exporter for simulated Nodes, whose load a test sets."""
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ class SimulatedLoad:
 
     cores: float = 0.0
     memory_bytes: float = 0.0
+    stalled: float = 0.0
+    """Share of the cpu time in which tasks waited for memory."""
     is_dead: bool = False
     cpu_seconds: float = 1000.0
     since_seconds: float = field(default_factory=time.monotonic)
@@ -26,7 +29,7 @@ class SimulatedLoad:
 
 
 class NodeExporters:
-    """One exporter at `/NODE` of a port on loopback for each node."""
+    """At `/NODE` of a port on loopback the exporter of each node, and at `/NODE/cadvisor` that of its kubelet."""
 
     def __init__(self, *nodes: str) -> None:
         self.loads = {name: SimulatedLoad() for name in nodes}
@@ -35,11 +38,13 @@ class NodeExporters:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                text = exporters.text(self.path.strip("/"))
-                self.send_response(200 if text else 503)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.end_headers()
-                self.wfile.write(text.encode())
+                node, _, kind = self.path.strip("/").partition("/")
+                text = exporters.cadvisor_text(node) if kind else exporters.text(node)
+                with contextlib.suppress(OSError):  # Prometheus was killed
+                    self.send_response(200 if text else 503)
+                    self.send_header("Content-Type", "text/plain; version=0.0.4")
+                    self.end_headers()
+                    self.wfile.write(text.encode())
 
             def log_message(self, *_: Any) -> None:
                 """Log nothing."""
@@ -77,17 +82,43 @@ class NodeExporters:
                 f"node_memory_MemAvailable_bytes {MEMORY_BYTES - load.memory_bytes}\n"
             )
 
+    def cadvisor_text(self, node: str) -> str:
+        """Return metrics as in a kubelet's `/metrics/cadvisor`: of the whole node, and of one of its Pods."""
+        with self._lock:
+            load = self.loads[node]
+            load.advance()
+            if load.is_dead:
+                return ""
+            pod = 'id="/kubepods/pod1",namespace="shop",pod="p"'
+            at_millis = int(time.time() * 1000)
+            return "".join(
+                f"# TYPE {name} {kind}\n{name}{{{id_}}} {value} {at_millis}\n{name}{{{pod}}} {value / 2} {at_millis}\n"
+                for name, kind, id_, value in (
+                    ("container_cpu_usage_seconds_total", "counter", 'cpu="total",id="/"', load.cpu_seconds),
+                    ("container_memory_working_set_bytes", "gauge", 'id="/"', load.memory_bytes),
+                    (
+                        "container_pressure_memory_stalled_seconds_total",
+                        "counter",
+                        'id="/"',
+                        load.stalled * load.cpu_seconds,
+                    ),
+                )
+            )
+
+    @property
+    def cadvisor_job(self) -> dict[str, Any]:
+        """A scrape configuration of the cadvisor metrics."""
+        return self._job("cadvisor", "/cadvisor")
+
     @property
     def job(self) -> dict[str, Any]:
         """A scrape configuration of Prometheus: the label `node` is from the path."""
-        return {
-            "job_name": "node-exporter",
-            "scrape_interval": "1s",
-            "static_configs": [
-                {
-                    "targets": [f"127.0.0.1:{self._server.server_port}"],
-                    "labels": {"__metrics_path__": f"/{name}", "node": name},
-                }
-                for name in self.loads
-            ],
-        }
+        return self._job("node-exporter", "")
+
+    def _job(self, name: str, suffix: str) -> dict[str, Any]:
+        target = f"127.0.0.1:{self._server.server_port}"
+        configs = [
+            {"targets": [target], "labels": {"__metrics_path__": f"/{node}{suffix}", "node": node}}
+            for node in self.loads
+        ]
+        return {"job_name": name, "scrape_interval": "1s", "static_configs": configs}

@@ -19,7 +19,8 @@ def test_hot_node_is_refused_in_the_pods_own_event_and_used_once_it_cools(
     assert said.startswith("0/4 nodes are available: 1 node(s) above the cpu hot threshold 0.8, 3 node(s) didn't match")
     assert scheduler.bound("audited") == "hot", "Audit refuses nothing"
     hottest = scheduler.shown_nodes("--limit=1")[1].split()
-    assert (hottest[0], hottest[5], hottest[-3:]) == ("hot", "prometheus", ["hot_cpu:", "watched,", "web"])
+    assert (hottest[0], hottest[5]) == ("hot", "prometheus")
+    assert "hot_cpu:" in hottest
     refused = re.findall(r'refused_nodes_total\{reason="hot_cpu",service="(\w+)"\} (\d+)', scheduler.metrics())
     assert {service for service, count in refused if int(count) > 0} == {"web", "watched"}
     exporters.set("hot", cores=2.0)

@@ -16,6 +16,7 @@ from webhook.support.slices import slices
 
 _SETTLE_SECONDS = 1.0
 """How often the rows are computed anew between two refreshes: assumed load fades, and unconfirmed Pods are dropped."""
+_STARTING_SECONDS = 0.05
 _SLICE = 100
 """Nodes whose rows are computed without a break: calls wait for at most half a millisecond."""
 _US = 1_000_000
@@ -62,6 +63,8 @@ class LoadRefresher:
         self._now_seconds = now_seconds
         self._reports = reports
         self._nodes: Nodes | None = None
+        self.has_read = False
+        """Whether each source was read once, or has failed. Until then the rows lack the load of nodes."""
         self._sources: list[_Source] = []
 
     async def run(self) -> None:
@@ -75,7 +78,8 @@ class LoadRefresher:
                     await self._configure(nodes)
                     await self._settle()
                     due_seconds = 0.0
-                if loop.time() >= due_seconds and nodes is not None:
+                is_listed = self._table.index.is_complete  # before, a source's nodes would all be unknown
+                if is_listed and loop.time() >= due_seconds and nodes is not None:
                     due_seconds = loop.time() + nodes.refresh.us / _US
                     for source in self._sources:
                         if source.reading is None or source.reading.done():
@@ -83,8 +87,10 @@ class LoadRefresher:
                 readings = [source.reading for source in self._sources if source.reading is not None]
                 if readings:
                     await asyncio.wait(readings, timeout=_SETTLE_SECONDS)
+                is_read = is_listed and all(reading.done() for reading in readings)
                 await self._settle()
-                await asyncio.sleep(_SETTLE_SECONDS)
+                self.has_read = self.has_read or is_read
+                await asyncio.sleep(_SETTLE_SECONDS if is_listed else _STARTING_SECONDS)
         finally:
             await self._close()
 

@@ -66,7 +66,7 @@ class ExtenderProcess:
         self._extender = Extender(policy, reports, time.time)
         table = self._extender.table
         telemetry.metrics.scheduling.begin(table.nodes_by_source)
-        refresher = LoadRefresher(table, policy, self._open_source, time.time, reports.of_refreshes())
+        refresher = self._refresher = LoadRefresher(table, policy, self._open_source, time.time, reports.of_refreshes())
         wake = WakeLoop(
             self._extender.refused,
             table,
@@ -156,13 +156,14 @@ class ExtenderProcess:
             await asyncio.sleep(_NUMA_SECONDS)
 
     def _unready(self) -> list[str]:
-        """Return the reasons why calls cannot be answered. A source of load without an answer is none."""
+        """Return the reasons why calls cannot be answered. A source of load that failed is none."""
         listed = self._extender.table.index.is_complete
         draining = ["draining"] if self._guard.draining else []
         return [
             *self._sources.unready(),
             *self._tls.unready(),
             *([] if listed else ["Nodes and Pods are not listed yet"]),
+            *([] if self._refresher.has_read else ["the load of nodes is not read yet"]),
             *draining,
         ]
 

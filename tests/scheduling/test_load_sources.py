@@ -1,0 +1,178 @@
+"""Sources of load on real parts: Prometheus, metrics-server and requests one after another, and all profiles."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from math import nan
+from pathlib import Path
+
+import pytest
+
+from tests.scheduling.conftest import NODES
+from tests.scheduling.extender_server import EXTENDER, ExtendedScheduler
+from tests.scheduling.metrics_api import NAME as METRICS_SERVER
+from tests.scheduling.metrics_api import measured_nodes
+from tests.scheduling.node_exporter import NodeExporters
+from tests.timeouts import HANG_SECONDS
+from webhook.adapters.node_loads import PrometheusLoads
+from webhook.core.kubernetes.quantity import Duration, Number
+from webhook.core.policy_spec.nodes import DecayRules, LoadSource, NodeQueries, Nodes, Profile, PrometheusSource
+from webhook.core.scheduling.node_load import NodeLoad
+
+LADDER = "extender-with-ladder"
+HEATED = "warm-1"
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+nodes:
+  refresh: 1s
+  window: 10s
+  decay: {{every: 2s}}
+  staleAfter: 25s
+  sources: [{{prometheus: {{url: "{url}", profile: KubeletResource}}}}, {{metricsAPI: {{}}}}, {{requests: {{}}}}]
+services:
+- name: web
+  match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: web}}}}}}
+  placement: {{schedulerName: podgate-scheduler}}
+  scheduling: {{hot: {{cpu: 0.8}}}}
+"""
+
+
+@pytest.fixture
+def ladder(scheduler: ExtendedScheduler, tmp_path: Path) -> Iterator[ExtendedScheduler]:
+    """Ask a replica that reads the kubelets' metrics by Prometheus, then by metrics-server, then adds up requests."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY.format(url=scheduler.prometheus.url))
+    scheduler.start_extender(LADDER, policy=policy)
+    scheduler.balance(LADDER)
+    scheduler.balancer.cut()
+    yield scheduler
+    scheduler.balance(EXTENDER)
+    scheduler.stop_extender(LADDER)
+    scheduler.delete_all()
+    scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", EXTENDER)
+
+
+def test_each_source_takes_over_from_the_one_before_it_and_the_first_is_used_again_once_it_is_back(
+    ladder: ExtendedScheduler,
+) -> None:
+    plane = ladder.plane
+
+    def is_hot_by(source: str) -> None:
+        def condition() -> bool:
+            load = ladder.nodes(LADDER)[HEATED]["load"]
+            return (
+                load is not None
+                and load["source"] == source
+                and (source == "requests" or ladder.is_hot(HEATED, LADDER))
+            )
+
+        plane.wait(condition, f"the load of the node by {source}", LADDER)
+
+    def refused(name: str) -> None:
+        ladder.create(name, only=HEATED)
+        assert "1 node(s) above the cpu hot threshold 0.8" in ladder.refused(name)
+
+    ladder.create("heater", "none", only=HEATED, cores="60")
+    is_hot_by("prometheus")
+    refused("by-prometheus")
+    plane.wait(lambda: HEATED in measured_nodes(plane), "the metrics API", METRICS_SERVER)
+    ladder.prometheus.stop(kill=True)
+    is_hot_by("metricsAPI")
+    refused("by-metrics-api")
+    plane.processes.stop(METRICS_SERVER, kill=True)
+    is_hot_by("requests")
+    for name in ("by-prometheus", "by-metrics-api"):
+        assert ladder.bound(name) == HEATED, "requests refuse no node"
+    ladder.prometheus.start()
+    is_hot_by("prometheus")
+    refused("again")
+
+
+def measured(
+    scheduler: ExtendedScheduler,
+    profile: Profile,
+    condition: Callable[[Mapping[str, NodeLoad]], bool],
+    queries: NodeQueries = NodeQueries(),  # noqa: B008  frozen
+) -> None:
+    """Wait until what the profile measures of the nodes is as a condition says."""
+    source = PrometheusSource(url=scheduler.prometheus.url, profile=profile, queries=queries)
+    nodes = Nodes(
+        sources=(LoadSource(prometheus=source),),
+        window=Duration.parse("4s"),
+        decay=DecayRules(factor=Number(0.8), every=Duration.parse("2s")),
+    )
+
+    async def wait() -> None:
+        loads, found = PrometheusLoads("prometheus", source, nodes), {}
+        try:
+            async with asyncio.timeout(HANG_SECONDS):
+                while not condition(found):
+                    await asyncio.sleep(0.3)
+                    found = await loads.measure(time.time())
+        except TimeoutError:
+            pytest.fail(f"{profile}: {found}")
+        finally:
+            await loads.close()
+
+    asyncio.run(wait())
+
+
+def cpu_of(found: Mapping[str, NodeLoad], node: str) -> float:
+    load = found.get(node)
+    return -1.0 if load is None or load.cpu_millis is None else load.cpu_millis
+
+
+def test_cadvisor_metrics_are_those_of_whole_nodes_with_their_pressure(
+    scheduler: ExtendedScheduler, exporters: NodeExporters
+) -> None:
+    exporters.set("warm-1", memory_bytes=7e9, stalled=0.05)
+    measured(
+        scheduler,
+        Profile.KUBELET_CADVISOR,
+        lambda found: (
+            found.keys() == NODES.keys()
+            and abs(cpu_of(found, "warm-1") - 4000) < 400
+            and found["warm-1"].memory_bytes == 7e9
+            and abs((found["warm-1"].memory_pressure or 0) - 0.2) < 0.02
+        ),
+    )
+    exporters.set("warm-1", memory_bytes=0.0, stalled=0.0)
+
+
+def test_counter_that_starts_again_changes_nothing_and_a_node_that_reports_nan_is_left_out(
+    scheduler: ExtendedScheduler, exporters: NodeExporters
+) -> None:
+    latency = NodeQueries(latency="max by (node) (node_memory_MemTotal_bytes) * 0 + 0.25")
+    exporters.set("warm-2", cpu_seconds=0.0)
+    exporters.set("warm-1", memory_bytes=nan)
+
+    def as_before(found: Mapping[str, NodeLoad]) -> bool:
+        assert cpu_of(found, "warm-2") < 5000, "a counter that starts again is no load"
+        return (
+            abs(cpu_of(found, "warm-2") - 4000) < 400
+            and found["warm-2"].latency_seconds == 0.25
+            and "warm-1" not in found
+        )
+
+    measured(scheduler, Profile.NODE_EXPORTER, as_before, latency)
+    exporters.set("warm-1", memory_bytes=0.0)
+    measured(scheduler, Profile.NODE_EXPORTER, lambda found: "warm-1" in found)
+
+
+def test_pods_go_to_the_rack_of_the_pods_that_they_are_to_be_near_to_else_to_their_zone(
+    scheduler: ExtendedScheduler, exporters: NodeExporters
+) -> None:
+    scheduler.create("anchor", "anchor", only="warm-1")
+    assert scheduler.bound("anchor") == "warm-1"
+    exporters.set("cool", cores=40.0)
+    scheduler.plane.wait(lambda: scheduler.nodes()["cool"]["cpuShare"] > 0.5, "the load of the node", EXTENDER)
+    scheduler.create("in-its-rack", "near")
+    assert scheduler.bound("in-its-rack") == "warm-1"
+    others = [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["warm-1"]}]
+    required = {"nodeSelectorTerms": [{"matchExpressions": others}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    scheduler.create("in-its-zone", "near", affinity=affinity)
+    assert scheduler.bound("in-its-zone") == "cool", "the other zone has a cooler node"
+    exporters.set("cool", cores=4.0)
+    scheduler.delete_all()
