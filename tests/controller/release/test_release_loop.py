@@ -251,7 +251,12 @@ async def test_pods_that_fit_are_charged_together() -> None:
     await simulation.create(*(f"p{number:02}" for number in range(40)))
     await simulation.rounds(1)
     assert simulation.gates.ungated == [f"p{number:02}" for number in range(40)]
-    assert simulation.store.charged_together == [16, 16, 8]
+    assert simulation.store.charged_together == [1, 2, 4, 8, 1, 16, 8]  # at most 16 in a round
+    simulation.store.charged_together.clear()
+    await simulation.create(*(f"q{number:02}" for number in range(60)))
+    await simulation.rounds(4)
+    assert len(simulation.gates.ungated) == 90, "the window is full"
+    assert simulation.store.charged_together[-3:] == [1, 1, 1], "only the first is tried again"
 
 
 async def test_pods_that_cannot_be_deleted_hinder_no_release() -> None:

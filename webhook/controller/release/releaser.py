@@ -18,7 +18,7 @@ from webhook.core.release_queue import Member, ReleaseOrder
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 
-_AT_ONCE = 16
+_TOGETHER_MAX = 16
 """Pods that are charged in one call of the store."""
 
 
@@ -56,6 +56,8 @@ class PodReleaser:
         """By tag, of all services that queue or have waiting Pods."""
         self._idle_us: dict[str, int] = {}
         """For each order, when it last had nothing to release."""
+        self._together: dict[str, int] = {}
+        """For each order, how many Pods are charged at once: twice as many each time, while all of them fit."""
         self._pods: dict[str, GatedPod] = {}
         self._counts: Counter[str] = Counter()
         self._deadlines: list[tuple[int, str]] = []
@@ -234,21 +236,22 @@ class PodReleaser:
     async def _release_due(self, tag: str) -> None:
         order = self._orders[tag]
         while self._left > 0:
-            if not (pods := self._taken(order)):
+            if not (pods := self._taken(order, min(self._together.get(tag, 1), self._left))):
                 self._idle_us[tag] = self._now_us()
                 break
-            if not await self._charge(order, pods, self._idle_us[tag]):
+            if not await self._charge(tag, pods):
                 break
 
-    def _taken(self, order: ReleaseOrder) -> list[GatedPod]:
+    def _taken(self, order: ReleaseOrder, most: float) -> list[GatedPod]:
         """Take the next Pods out of the order, as if each of them fitted."""
         taken: list[GatedPod] = []
-        while len(taken) < min(_AT_ONCE, self._left) and (one := order.take(self._now_us())) is not None:
+        while len(taken) < most and (one := order.take(self._now_us())) is not None:
             taken.append(self._pods[one.uid])
         return taken
 
-    async def _charge(self, order: ReleaseOrder, pods: Sequence[GatedPod], idle_us: int) -> bool:
+    async def _charge(self, tag: str, pods: Sequence[GatedPod]) -> bool:
         """Charge Pods in their order and release those that fit, put the others back; False if they must wait."""
+        order, idle_us = self._orders[tag], self._idle_us[tag]
         receipts = await asyncio.gather(*(charge(self._store, self._plans[pod.waiting.service], pod) for pod in pods))
         fitting, others = list[GatedPod](), list[tuple[GatedPod, Receipt | None]]()
         for pod, receipt in zip(pods, receipts, strict=True):
@@ -264,6 +267,8 @@ class PodReleaser:
         answered = [await self._put_back(order, *one) for one in reversed(others)]  # as `ReleaseOrder` requires
         if any(receipt is not None and receipt.repeated for receipt in receipts):
             order.retry()  # refunds may have made room for others that were tried
+        grown = min(max(self._together.get(tag, 1), 2 * len(pods)), _TOGETHER_MAX)
+        self._together[tag] = 1 if others else grown
         self._left -= len(fitting)
         for pod in fitting:
             await self._actions.release(pod)
