@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 from certs.authority import Authority, server_names
 from certs.ca_generations import pem
 from certs.files import write, write_key_pair
-from tests.cli.command_runner import installed
+from tests.cli.command_runner import Done, installed
 from tests.cluster.binaries import binaries
 from tests.cluster.components import write_json
 from tests.cluster.controlplane import ControlPlane
@@ -165,6 +165,31 @@ class ExtendedScheduler:
         code, answer = self.plane.api.request("POST", _PODS, pod)
         assert code == 201, answer
 
+    def deploy(self, name: str, *, only: str) -> str:
+        """Create a Deployment of one Pod of service web for one node, and return the Pod's name."""
+        labels = {"podgate.io/service": "web", "app": "web", "deployment": name}
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+        spec = {"schedulerName": SCHEDULER, "containers": [container]}
+        template = {
+            "metadata": {"labels": labels},
+            "spec": spec | {"nodeSelector": {"kubernetes.io/hostname": only}},
+        }
+        self.plane.apply(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {"selector": {"matchLabels": {"deployment": name}}, "template": template},
+            }
+        )
+
+        def pod() -> str:
+            found = (self.plane.api.get(f"{_PODS}?labelSelector=deployment%3D{name}") or {})["items"]
+            return next((one["metadata"]["name"] for one in found), "")
+
+        created: str = self.plane.wait(pod, f"the Pod of {name}", "kube-controller-manager")
+        return created
+
     def node_of(self, name: str) -> str:
         """Return the node of a Pod, "" while it has none."""
         found = self.plane.api.get(f"{_PODS}/{name}") or {}
@@ -215,6 +240,20 @@ class ExtendedScheduler:
         """Return the lines of `podgate nodes`."""
         url = f"http://{self._addresses[EXTENDER]['decisions']}"
         return installed("nodes", "--extender", url, "-o", "table", *options).out.splitlines()
+
+    def explained(self, *what: str) -> Done:
+        """Return what `podgate explain` prints."""
+        url = f"http://{self._addresses[EXTENDER]['decisions']}"
+        return installed(
+            "explain", *what, "-n", NAMESPACE, "--extender", url, "--kubeconfig", str(self.plane.kubeconfig)
+        )
+
+    def record(self, pod: str) -> Any:
+        """Return the extender's record of a Pod."""
+        url = f"http://{self._addresses[EXTENDER]['decisions']}/api/v1/scheduling?namespace={NAMESPACE}&name={pod}"
+        with urlopen(url, timeout=HANG_SECONDS) as response:
+            [found] = json.load(response)["records"]
+        return found
 
     def metrics(self) -> str:
         with urlopen(f"http://{self._addresses[EXTENDER]['plain']}/metrics", timeout=HANG_SECONDS) as response:

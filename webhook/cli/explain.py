@@ -38,6 +38,13 @@ _AGAIN_SECONDS = 2.0
     envvar="PODGATE_LEADER",
     help="URL of the leader's plain port, for the place of a Pod that waits.  [default: found by the kubeconfig]",
 )
+@click.option(
+    "--extender",
+    metavar="URL",
+    envvar="PODGATE_EXTENDER",
+    help="URL of an extender's decision port, for the nodes that it refused and scored."
+    "  [default: of all extender Pods, by port-forward, else http://127.0.0.1:8083]",
+)
 @click.option("--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Cluster and account.  [default: ~/.kube/config]")
 @click.option("--records", type=_PATH, help="Explain by the decision records in this file alone, without a cluster.")
 @click.option("--policy", type=_PATH, help="The policy of the records.  [default: the server's]")
@@ -51,6 +58,7 @@ def explain(  # noqa: PLR0913  one parameter an option
     namespace: str,
     server: str | None,
     leader: str | None,
+    extender: str | None,
     kubeconfig: Path | None,
     records: Path | None,
     policy: Path | None,
@@ -69,7 +77,8 @@ def explain(  # noqa: PLR0913  one parameter an option
     """
     target = explain_target(what, namespace)
     where = kubeconfig or KUBECONFIG.expanduser()
-    inputs = ExplainInputs(target, where, server, records, policy, None if at is None else _moment(at), leader)
+    until_us = None if at is None else _moment(at)
+    inputs = ExplainInputs(target, where, server, records, policy, until_us, leader, extender)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def text(report: Report) -> str:

@@ -80,3 +80,5 @@ class ExplainInputs:
     at_us: int | None = None
     leader: str | None = None
     """URL of the plain port of the process that releases Pods."""
+    extender: str | None = None
+    """URL of an extender's decision port."""

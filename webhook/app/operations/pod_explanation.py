@@ -5,37 +5,36 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webhook.app.operations.decision_port import open_decision_port
 from webhook.app.operations.queue_places import QueuePlaces
 from webhook.app.operations.server_discovery import ServerLocation
+from webhook.app.policy.record_policies import RecordPolicies, policy_file
+from webhook.app.scheduling.pod_records import PodRecords
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedOwner, ReportedPod
-from webhook.core.document import DocumentError, Purpose
-from webhook.core.document.configmap import NoDocumentError, document_of
-from webhook.core.document.loading import load_again
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
+from webhook.core.scheduling.scheduling_record import SchedulingRecord
 from webhook.errors import UserError
 from webhook.offline.explain_target import ExplainInputs, ExplainTarget
-from webhook.offline.policy_argument import load_policy
 from webhook.offline.record_sources import FileRecords, RecordSource, RecordsQuery, ServerRecords
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes.cluster_facts import PodReader
 
 _KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}
-_MOST_POLICIES = 10
 
 
 @asynccontextmanager
 async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]":
     """Yield the explainer of one object. UserError: a file cannot be read."""
-    policy = None if inputs.policy is None else compiled_file(inputs.policy)
+    policy = None if inputs.policy is None else policy_file(inputs.policy)
     before = "" if inputs.at_us is None else f"{inputs.at_us // 1000 + 1:013d}-"
     async with AsyncExitStack() as stack:
         if inputs.records is not None:
@@ -46,6 +45,7 @@ async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]"
         if inputs.at_us is None:
             await explainer.connect(inputs.kubeconfig, stack)
             explainer.places = QueuePlaces(ServerLocation(inputs.leader, inputs.kubeconfig))
+            explainer.scheduled = PodRecords(inputs.extender, inputs.kubeconfig)
         yield explainer
 
 
@@ -66,13 +66,14 @@ class PodExplainer:
         self._target = target
         self._reader = reader
         self._source = source
-        self._policy = given_policy
         self._before = before
         self.places: QueuePlaces | None = None
         """Of Pods that wait; None without a cluster."""
+        self.scheduled: PodRecords | None = None
+        """Of Pods that the extender was asked about; None without a cluster."""
         self._unread: dict[str, str] = {}
         self._away: dict[str, str] = {}
-        self._policies: dict[str, CompiledPolicy] = {}
+        self._policies = RecordPolicies(given_policy, self._unread)
 
     async def connect_records(self, where: ServerLocation, stack: AsyncExitStack) -> None:
         """Read the records of a server; if that is impossible, `unread` tells."""
@@ -112,9 +113,12 @@ class PodExplainer:
         pod, records = await self._pod(target)
         facts = self._facts_of(target, pod, records)
         events = () if self._reader is None else await self._reader.events_of(facts.name, facts.uid)
-        around = await self._surroundings(records, pods=(pod,))
-        waiting = None if pod is None else (await self._places((pod,))).get(pod.metadata.uid)
-        return diagnose(PodFacts(facts.namespace, facts.name, facts.uid, pod, events, tuple(records), waiting), around)
+        pods = () if pod is None else (pod,)
+        around = await self._surroundings(records, pods)
+        waiting = (await self._places(pods)).get(facts.uid)
+        scheduled = (await self._scheduled(pods, around)).get(facts.uid)
+        of_pod = PodFacts(facts.namespace, facts.name, facts.uid, pod, events, tuple(records), waiting, scheduled)
+        return diagnose(of_pod, replace(around, unread=self.unread))
 
     # --- Pods ---
 
@@ -167,6 +171,7 @@ class PodExplainer:
             pods = tuple(one for one in listed or () if _owner_uids(one) & uids)
         waiting = await self._places(pods)
         around = await self._surroundings(records, pods)
+        scheduled = await self._scheduled(pods, around)
         facts = WorkloadFacts(
             "" if target.kind is None else target.kind.kind,
             target.namespace,
@@ -182,12 +187,13 @@ class PodExplainer:
                     tuple(one for one in events if one.involved_object.uid == pod.metadata.uid),
                     tuple(records),
                     waiting.get(pod.metadata.uid),
+                    scheduled.get(pod.metadata.uid),
                 )
                 for pod in pods
             ),
             tuple(records),
         )
-        return diagnose_workload(facts, around)
+        return diagnose_workload(facts, replace(around, unread=self.unread))
 
     async def _owners(self, target: ExplainTarget) -> tuple[ReportedOwner, ...]:
         """Return the controllers that create the Pods: of a Deployment its ReplicaSets that want or have some."""
@@ -225,6 +231,19 @@ class PodExplainer:
             self._unread["place in the queue"] = _text(error)
             return {}
 
+    async def _scheduled(self, pods: Sequence[ReportedPod], around: Surroundings) -> Mapping[str, SchedulingRecord]:
+        """Return the extenders' records of Pods, by uid."""
+        if self.scheduled is None:
+            return {}
+        try:
+            found = await self.scheduled.of(pods, around)
+        except UserError as error:
+            self._unread["extender"] = _text(error)
+            return {}
+        if self.scheduled.missing:
+            self._unread["extender"] = self.scheduled.missing
+        return found
+
     async def _records(self, query: RecordsQuery) -> Sequence[DecisionRecord]:
         if self._source is None or "records" in self._unread:
             return ()
@@ -235,51 +254,18 @@ class PodExplainer:
             self._unread["records"] = _text(error)
             return ()
 
-    async def _surroundings(
-        self, records: Sequence[DecisionRecord], pods: Iterable[ReportedPod | None]
-    ) -> Surroundings:
+    async def _surroundings(self, records: Sequence[DecisionRecord], pods: Iterable[ReportedPod]) -> Surroundings:
         reader = self._reader
-        in_force, nodes, labels = self._policy, None, {}
+        in_force, nodes, labels = self._policies.given, None, {}
         if reader is not None:
-            waiting = any(pod is not None and not pod.spec.node_name for pod in pods)
+            waiting = any(not pod.spec.node_name for pod in pods)
             if waiting:
                 nodes = await reader.nodes()
             labels = await reader.namespace_labels()
-            in_force = in_force or await self._in_force(reader)
-        for policy_hash in list(dict.fromkeys(one.policy for one in records if one.policy))[:_MOST_POLICIES]:
-            await self._read_policy(policy_hash, in_force)
+            in_force = await self._policies.in_force(reader)
+        await self._policies.read([one.policy for one in records if one.policy], self._source)
         now_us = time.time_ns() // 1000
-        return Surroundings(now_us, self._policies, in_force, labels, nodes, self.unread)
-
-    async def _in_force(self, reader: "PodReader") -> CompiledPolicy | None:
-        config_map = await reader.policy()
-        try:
-            return None if config_map is None else compiled(document_of(config_map))
-        except (DocumentError, NoDocumentError) as error:
-            self._unread["policy"] = str(error)
-            return None
-
-    async def _read_policy(self, policy_hash: str, in_force: CompiledPolicy | None) -> None:
-        if policy_hash in self._policies or (in_force is not None and in_force.hash == policy_hash):
-            return
-        raw = None if self._source is None else await self._source.policy(policy_hash)
-        try:
-            if raw is not None:
-                self._policies[policy_hash] = compiled(raw)
-                return
-        except DocumentError as error:
-            self._unread[f"policy {policy_hash}"] = str(error)
-            return
-        self._unread[f"policy {policy_hash}"] = "no server keeps it any more; what its rules wrote is not shown"
-
-
-def compiled_file(path: Path) -> CompiledPolicy:
-    return CompiledPolicy(load_policy(path, Purpose.REVIEW))
-
-
-def compiled(raw: bytes) -> CompiledPolicy:
-    """Return the policy of a document. DocumentError: it is not valid."""
-    return CompiledPolicy(load_again(raw))
+        return Surroundings(now_us, self._policies.by_hash, in_force, labels, nodes)
 
 
 def _text(error: UserError) -> str:

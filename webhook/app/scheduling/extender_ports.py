@@ -20,24 +20,27 @@ Get = Callable[[str], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class ExtenderPorts:
-    """Decision ports by the names of their extenders, and why others cannot be read, the reason by name."""
+    """Decision ports by the names of their extenders; `tried` are the errors of other places."""
 
     ports: Mapping[str, Get]
-    unread: dict[str, str] = field(default_factory=dict)
+    tried: Sequence[str] = ()
+    silent: list[str] = field(default_factory=list)
+    """Errors of those that did not answer the last `read`."""
 
     async def read(self, path: str) -> dict[str, bytes]:
         """Return the body at a path of each that answers; UserError if none does."""
+        self.silent.clear()
         answers = await asyncio.gather(*(get(path) for get in self.ports.values()), return_exceptions=True)
         found: dict[str, bytes] = {}
         for name, answer in zip(self.ports, answers, strict=True):
             if isinstance(answer, bytes):
                 found[name] = answer
             elif isinstance(answer, UserError):
-                self.unread[name] = str(answer)
+                self.silent.append(str(answer))
             else:
                 raise answer
         if not found:
-            raise no_extender(list(self.unread.values()))
+            raise no_extender([*self.tried, *self.silent])
         return found
 
 
@@ -53,7 +56,7 @@ async def open_extenders(url: str | None, kubeconfig: Path) -> AsyncIterator[Ext
     if url is not None:
         yield ExtenderPorts({status_client.shown(url): _at(url)})
         return
-    tried: dict[str, str] = {}
+    tried: list[str] = []
     async with AsyncExitStack() as stack:
         in_cluster = await _in_cluster(kubeconfig, stack, tried)
         yield ExtenderPorts(in_cluster or {DEFAULT_URL: _at(DEFAULT_URL)}, tried)
@@ -66,9 +69,9 @@ def _at(url: str) -> Get:
     return get
 
 
-async def _in_cluster(kubeconfig: Path, stack: AsyncExitStack, tried: dict[str, str]) -> dict[str, Get]:
+async def _in_cluster(kubeconfig: Path, stack: AsyncExitStack, tried: list[str]) -> dict[str, Get]:
     if not _is_there(kubeconfig):
-        tried["kubeconfig"] = f"{kubeconfig}: there is no kubeconfig"
+        tried.append(f"{kubeconfig}: there is no kubeconfig")
         return {}
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
@@ -78,10 +81,10 @@ async def _in_cluster(kubeconfig: Path, stack: AsyncExitStack, tried: dict[str, 
         pods = kubernetes.PodPorts(client, _APP, _PORT)
         found = await pods.ready()
     except UserError as error:
-        tried["cluster"] = str(error)
+        tried.append(str(error))
         return {}
     if not found:
-        tried["cluster"] = f"{pods.where}: no Pod with app.kubernetes.io/name={_APP} is ready"
+        tried.append(f"{pods.where}: no Pod with app.kubernetes.io/name={_APP} is ready")
     return {pod: partial(pods.get, pod) for pod in found}
 
 

@@ -120,7 +120,7 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
     admission = reported_admission(records, around) or admission_without_record(pod, facts.namespace, around)
     service = _service(admission, around)
     nodes = None if pod.spec.node_name or around.nodes is None else _nodes(pod, records, service, around)
-    state = pod_state(pod, nodes, around.now_us, facts.waiting)
+    state = pod_state(pod, nodes, around.now_us, facts.waiting, facts.scheduled)
     token, summary = state
     if admission is not None and token in _FINE and admission.decision in {Verdict.EXEMPT, Verdict.UNMATCHED}:
         token, why = _by_decision(admission, facts.namespace)
@@ -138,6 +138,7 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
         gates=gates_of(pod),
         queue=facts.waiting,
         scheduling=scheduling_of(pod),
+        extender=facts.scheduled,
         nodes=nodes,
         start=StartReport(
             pod.status.phase,

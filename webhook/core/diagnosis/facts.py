@@ -7,6 +7,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedOwner, ReportedPod
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
+from webhook.core.scheduling.scheduling_record import SchedulingRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class PodFacts:
     records: tuple[DecisionRecord, ...] = ()
     waiting: QueueRow | None = None
     """Its place in the queue, as the leader knows it."""
+    scheduled: SchedulingRecord | None = None
+    """The extender's record of it."""
 
 
 @dataclass(frozen=True, slots=True)

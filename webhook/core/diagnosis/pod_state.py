@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from webhook.core.admission.mutation import QUEUE_GATE
+from webhook.core.diagnosis.extender_words import refused_by_extender
 from webhook.core.diagnosis.objects import ContainerStateReport, ReportedContainer, ReportedPod
 from webhook.core.diagnosis.report import ContainerReport, Fate, NodesReport, SchedulingReport
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.reporting.queue_document import QueueRow, WaitCause
+from webhook.core.scheduling.scheduling_record import SchedulingRecord
 
 _EXPECTED = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons for which a container of a healthy Pod waits."""
@@ -23,8 +25,17 @@ class PodState(NamedTuple):
     summary: str
 
 
-def pod_state(pod: ReportedPod, nodes: NodesReport | None, now_us: int, waiting: QueueRow | None = None) -> PodState:
-    """Return the state, with the one cause that matters most; `waiting` is its place in the queue."""
+def pod_state(
+    pod: ReportedPod,
+    nodes: NodesReport | None,
+    now_us: int,
+    waiting: QueueRow | None = None,
+    scheduled: SchedulingRecord | None = None,
+) -> PodState:
+    """Return the state, with the one cause that matters most.
+
+    `waiting` is its place in the queue, `scheduled` the extender's record of it.
+    """
     if pod.metadata.deletion_timestamp is not None:
         return PodState(Fate.TERMINATING, f"since {pod.metadata.deletion_timestamp}")
     match pod.status.phase:
@@ -35,7 +46,7 @@ def pod_state(pod: ReportedPod, nodes: NodesReport | None, now_us: int, waiting:
     if pod.spec.scheduling_gates:
         return _gated(gates_of(pod), waiting)
     if not pod.spec.node_name:
-        return _unscheduled(pod, nodes, now_us)
+        return _unscheduled(pod, nodes, now_us, scheduled)
     return _started(pod)
 
 
@@ -67,10 +78,13 @@ def containers_of(pod: ReportedPod) -> tuple[ContainerReport, ...]:
     return tuple(_container(one) for one in _all(pod))
 
 
-def _unscheduled(pod: ReportedPod, nodes: NodesReport | None, now_us: int) -> PodState:
+def _unscheduled(
+    pod: ReportedPod, nodes: NodesReport | None, now_us: int, scheduled: SchedulingRecord | None
+) -> PodState:
     condition = pod.condition("PodScheduled")
     if condition is not None and condition.status == "False":
-        return PodState(Fate.UNSCHEDULABLE, blame(nodes, condition.message or ""))
+        message = condition.message or ""
+        return PodState(Fate.UNSCHEDULABLE, refused_by_extender(scheduled, message) or blame(nodes, message))
     scheduler = pod.spec.scheduler_name or "default-scheduler"
     if now_us - created_us(pod) < _PATIENCE_US:
         return PodState(Fate.STARTING, f"waits for scheduler {scheduler}")

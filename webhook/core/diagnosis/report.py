@@ -8,6 +8,7 @@ from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.decision_record import RecordedBreaker
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.queue_document import QueueRow
+from webhook.core.scheduling.scheduling_record import SchedulingRecord
 
 
 class Fate(StrEnum):
@@ -158,6 +159,8 @@ class Report(Struct, frozen=True, rename="camel", omit_defaults=True):
     queue: QueueRow | None = None
     """Its place in the queue, if it waits and the leader was asked."""
     scheduling: SchedulingReport | None = None
+    extender: SchedulingRecord | None = None
+    """The extender's record of the Pod, if there is one and it was read."""
     nodes: NodesReport | None = None
     start: StartReport | None = None
     unread: dict[str, str] = {}

@@ -6,10 +6,19 @@ from textwrap import wrap
 import click
 
 from webhook.core.diagnosis import Fate, Report
-from webhook.core.diagnosis.report import AdmissionReport, NodeFilter, NodesReport, RewrittenField, StartReport
+from webhook.core.diagnosis.extender_words import attempt_text, refusal_texts, score_texts, weights_text
+from webhook.core.diagnosis.report import (
+    AdmissionReport,
+    NodeFilter,
+    NodesReport,
+    RewrittenField,
+    SchedulingReport,
+    StartReport,
+)
 from webhook.core.quota import Holder
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.queue_document import QueueRow
+from webhook.core.scheduling.scheduling_record import SchedulingRecord
 from webhook.support.sanitize import printable
 
 _COLUMN = 12
@@ -54,8 +63,7 @@ def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
         yield "queue", _queue(report.queue)
     if report.gates:
         yield "gates", ", ".join(report.gates)
-    if report.scheduling is not None:
-        yield "scheduling", _scheduling(report)
+    yield from _scheduling(report)
     if report.nodes is not None:
         yield "  nodes", _nodes(report.nodes)
     if report.start is not None:
@@ -135,12 +143,28 @@ def _field(field: RewrittenField) -> str:
     return f"{place}{value} ({field.rule}{f': {field.why}' if field.why else ''})"
 
 
-def _scheduling(report: Report) -> str:
-    found = report.scheduling
-    if found is None or found.node:
-        return f"on node {found.node}" if found is not None else ""
+def _scheduling(report: Report) -> Iterator[tuple[str, str]]:
+    if report.scheduling is not None:
+        yield "scheduling", _scheduled(report.scheduling)
+    if report.extender is not None:
+        yield from _extender(report.extender)
+
+
+def _scheduled(found: SchedulingReport) -> str:
+    if found.node:
+        return f"on node {found.node}"
     scheduler = f"by {found.scheduler}" if found.scheduler else ""
     return ": ".join(filter(None, (found.reason or "not scheduled", found.message or scheduler)))
+
+
+def _extender(record: SchedulingRecord) -> Iterator[tuple[str, str]]:
+    yield "extender", attempt_text(record)
+    for text in refusal_texts(record):
+        yield "  refused", text
+    for text in score_texts(record):
+        yield "  score", text
+    if weights := weights_text(record):
+        yield "  weights", weights
 
 
 def _nodes(nodes: NodesReport) -> str:

@@ -1,0 +1,98 @@
+"""Texts about the extender's record of a Pod."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from webhook.core.diagnosis.extender_words import (
+    attempt_text,
+    refusal_texts,
+    refused_by_extender,
+    score_texts,
+    weights_text,
+)
+from webhook.core.policy_spec import Mode
+from webhook.core.scheduling.scheduling_record import (
+    FilterAttempt,
+    LoadOrigin,
+    PreemptAttempt,
+    RefusedNode,
+    RuleRefusals,
+    SchedulingRecord,
+    ScoreAttempt,
+    ScoredNode,
+)
+
+NOW = datetime(2026, 11, 24, 4, tzinfo=UTC)
+ORIGIN = LoadOrigin("prometheus", 12.4)
+REASON = "node(s) above the cpu hot threshold 0.8"
+ONE = RuleRefusals("hot_cpu", REASON, 1, 0.8, (RefusedNode("node-3", 0.93, ORIGIN),))
+MANY = RuleRefusals("hot_cpu", REASON, 12, 0.8, tuple(RefusedNode(f"n{n}", 0.8004, ORIGIN) for n in range(3)))
+UNKNOWN = RuleRefusals(
+    "unknown", "node(s) had no fresh load", 2, None, tuple(RefusedNode(n, None, LoadOrigin()) for n in ("a", "b"))
+)
+CLOSE = "0.8004 from prometheus, 12 s old"
+BEST = tuple(ScoredNode(f"n{n}", 9 - n, 0.75, 0.5, 0.0, 1.0, ORIGIN) for n in range(3))
+SCORE = ScoreAttempt(NOW, 40, BEST, {"cpu": 0.4, "latency": -0.2})
+
+
+def record(passed: int, *refused: RuleRefusals, mode: Mode = Mode.ENFORCE, **more: Any) -> SchedulingRecord:
+    asked = FilterAttempt(NOW, 40, passed, more.pop("only", ""), refused)
+    return SchedulingRecord("u", "shop", "web-1", "web", mode, NOW, NOW, attempts=3, filter=asked, **more)
+
+
+@pytest.mark.parametrize(
+    ("refused", "text"),
+    [
+        (ONE, "1 node above the cpu hot threshold 0.8 (node-3 0.93 from prometheus, 12 s old)"),
+        (UNKNOWN, "2 nodes had no fresh load (a without a load, b without a load)"),
+        (
+            MANY,
+            f"12 nodes above the cpu hot threshold 0.8 (n0 {CLOSE}, n1 {CLOSE}, n2 {CLOSE}, and 9 more)",
+        ),
+    ],
+)
+def test_refusal_has_the_figures_of_its_nodes(refused: RuleRefusals, text: str) -> None:
+    assert refusal_texts(record(0, refused)) == [text]
+    assert refusal_texts(record(40, refused, mode=Mode.AUDIT)) == [f"not enforced: {text}"]
+
+
+def test_extender_is_blamed_only_if_it_left_no_node_and_the_scheduler_says_so() -> None:
+    message = f"0/5 nodes are available: 1 {REASON}, 4 node(s) had untolerated taint(s)"
+    assert (
+        refused_by_extender(record(0, ONE), message)
+        == f"refused by podgate-extender: {refusal_texts(record(0, ONE))[0]}"
+    )
+    assert refused_by_extender(record(1, ONE), message) == ""
+    assert refused_by_extender(record(0, ONE), "0/5 nodes are available: 5 Insufficient cpu") == ""
+    assert refused_by_extender(None, message) == ""
+
+
+@pytest.mark.parametrize(
+    ("node", "only", "score", "text"),
+    [
+        ("n0", "", SCORE, "; bound to n0, with the best score of 40 nodes"),
+        ("n1", "", SCORE, "; bound to n1, by kube-scheduler's own scores: others had more of the extender's"),
+        ("n0", "n0", None, "; bound to n0, the only node that passed"),
+        ("n0", "", None, "; bound to n0"),
+        ("", "", SCORE, ""),
+    ],
+)
+def test_choice_of_the_node_is_told(node: str, only: str, score: ScoreAttempt | None, text: str) -> None:
+    found = attempt_text(record(28, node=node, only=only, score=score))
+    assert found == f"2026-11-24T04:00:00Z Enforce, service web, attempt 3; 28 of 40 nodes passed{text}"
+
+
+def test_candidates_of_preemption_are_told() -> None:
+    assert attempt_text(record(0, preempt=PreemptAttempt(NOW, 2, 1))).endswith("; preemption: 1 of 2 nodes passed")
+
+
+def test_best_nodes_have_their_terms_and_weights_unless_they_are_of_an_earlier_attempt() -> None:
+    found = record(28, score=SCORE)
+    assert len(score_texts(found)) == 3
+    terms = "free cpu 0.75, free memory 0.50, latency 0.00, near 1.00"
+    assert score_texts(found)[0] == f"n0 9 of 10: {terms} (from prometheus, 12 s old)"
+    assert weights_text(found) == "cpu 0.4, latency -0.2"
+    earlier = record(28, score=ScoreAttempt(NOW - timedelta(seconds=9), 40, BEST, SCORE.weights))
+    assert (score_texts(earlier), weights_text(earlier)) == ([], "")

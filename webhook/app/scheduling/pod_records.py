@@ -1,0 +1,80 @@
+"""The extenders' records of Pods, asked for by a command."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct
+
+from webhook.app.scheduling.extender_ports import open_extenders
+from webhook.core.admission.mutation import HASH_ANNOTATION
+from webhook.core.diagnosis import Surroundings
+from webhook.core.diagnosis.objects import ReportedPod
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.policy_spec import Mode
+from webhook.core.scheduling.scheduling_record import SchedulingRecord, merged
+from webhook.errors import UserError
+
+_PATH = "/api/v1/scheduling"
+_LIMIT = 1_000
+
+
+class _Page(Struct, frozen=True):
+    records: tuple[SchedulingRecord, ...]
+
+
+_page = msgspec.json.Decoder(_Page)
+
+
+class PodRecords:
+    """Asks all extenders, anew each time: others may run by then."""
+
+    def __init__(self, url: str | None, kubeconfig: Path) -> None:
+        self._url = url
+        self._kubeconfig = kubeconfig
+        self.missing = ""
+        """Why records may be missing from the last answer; "" if nothing is known to be."""
+
+    async def of(self, pods: Sequence[ReportedPod], around: Surroundings) -> Mapping[str, SchedulingRecord]:
+        """Return the records of those Pods that are for the extender, by uid. UserError: no extender answers."""
+        self.missing = ""
+        asked = [pod for pod in pods if _is_asked_about(pod, around)]
+        if not asked:
+            return {}
+        one = asked[0].metadata
+        query = {"uid": one.uid} if len(asked) == 1 else {"namespace": one.namespace, "limit": str(_LIMIT)}
+        async with open_extenders(self._url, self._kubeconfig) as extenders:
+            bodies = await extenders.read(f"{_PATH}?{urlencode(query)}")
+        found = merged(record for name, body in bodies.items() for record in _decoded(body, name))
+        if extenders.silent:
+            self.missing = "; ".join(extenders.silent)
+        elif one.uid not in found and len(asked) == 1:
+            scheduler = asked[0].spec.scheduler_name or "default-scheduler"
+            self.missing = (
+                f"no extender has a record of the Pod: its scheduler {scheduler} did not ask one since that started,"
+                " or 5,000 other Pods came after"
+            )
+        return found
+
+
+def _decoded(body: bytes, name: str) -> tuple[SchedulingRecord, ...]:
+    try:
+        return _page.decode(body).records
+    except msgspec.MsgspecError as error:
+        raise UserError(
+            f"{name}: answers, but not as Podgate's extender: {error}",
+            "give --extender the URL of the decision port (--decision-listen) of podgate extender",
+        ) from None
+
+
+def _is_asked_about(pod: ReportedPod, around: Surroundings) -> bool:
+    """Return whether a scheduler may have asked about a Pod: one of a service with `scheduling`, without a gate."""
+    service = (pod.metadata.labels or {}).get(SERVICE_LABEL, "")
+    if not service or pod.spec.scheduling_gates:
+        return False
+    policy = around.in_force or around.policy((pod.metadata.annotations or {}).get(HASH_ANNOTATION, ""))
+    if policy is None:
+        return True
+    found = policy.services.get(service)
+    return found is not None and found.scheduling is not None and found.modes.scheduling is not Mode.DISABLED
