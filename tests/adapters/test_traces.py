@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,17 @@ from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.kubernetes.pod import OwnerReference, Pod, PodMetadata, PodSpec
 from webhook.core.pods.ownership import Owned
 from webhook.core.policy_spec import Mode
+from webhook.core.policy_spec.scheduling import Scheduling
 from webhook.core.quota import Receipt, UnseenPod
+from webhook.core.scheduling.node_selection import ServiceRules
+from webhook.core.scheduling.scheduling_record import (
+    FilterAttempt,
+    LoadOrigin,
+    PreemptAttempt,
+    RuleRefusals,
+    ScoreAttempt,
+    ScoredNode,
+)
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.ports.traces import REDIS, STORE, ReviewTrace, SpanReference, TimedCall
 
@@ -222,6 +233,46 @@ def test_other_reports_make_no_span(recorder: Recorder) -> None:
     recorder.traces.policy_loaded(policy("payment-api"))
     recorder.traces.policy_failed(["error"])
     assert not recorder.spans()
+
+
+def test_call_of_a_scheduler_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() -> None:
+    recorder = Recorder(ratio=0.5)
+    calls = recorder.traces.scheduling()
+    service = ServiceRules("web", Mode.ENFORCE, Scheduling())
+    at = datetime(2026, 11, 24, tzinfo=UTC)
+    refused = RuleRefusals("hot_cpu", "node(s) above the cpu hot threshold 0.8", 2, 0.8, ())
+    best = ScoredNode("cool", 9, 0.9, 0.9, 0.0, 0.0, LoadOrigin("prometheus", 1.0))
+    attempts = {
+        "filter": FilterAttempt(at, 5, 3, "", (refused,)),
+        "prioritize": ScoreAttempt(at, 3, (best,), {}),
+        "preempt": PreemptAttempt(at, 2, 1),
+    }
+    for verb, attempt in attempts.items():
+        for uid in ("6f6b9a8e-1c1e-4a52-9a7e-7f0000000000", "6f6b9a8e-1c1e-4a52-9a7e-000000000000"):
+            calls.decided(Pod(PodMetadata("web-1", namespace="shop", uid=uid), PodSpec()), service, attempt)
+            calls.answered(verb, 400_000)
+    calls.answered("filter", 1)  # a Pod of no service: nothing was decided
+    found = recorder.spans()
+    assert {f"{span.context.trace_id:032x}" for span in found.values()} == {"6f6b9a8e1c1e4a529a7e000000000000"}
+    assert len(recorder.exporter.get_finished_spans()) == 3
+    span = found["scheduling filter"]
+    assert (span.kind, span.start_time, span.end_time) == (SpanKind.SERVER, AT_NS - 400_000, AT_NS)
+    assert dict(span.attributes or {}) == {
+        "http.request.method": "POST",
+        "http.route": "/filter",
+        "http.response.status_code": 200,
+        "podgate.service": "web",
+        "podgate.mode": "Enforce",
+        "k8s.namespace.name": "shop",
+        "k8s.pod.name": "web-1",
+        "k8s.pod.uid": "6f6b9a8e-1c1e-4a52-9a7e-000000000000",
+        "podgate.nodes.asked": 5,
+        "podgate.nodes.passed": 3,
+        "podgate.nodes.refused.hot_cpu": 2,
+    }
+    scores = found["scheduling prioritize"].attributes or {}
+    assert (scores["podgate.node.best"], scores["podgate.node.score"]) == ("cool", 9)
+    assert (found["scheduling preempt"].attributes or {})["podgate.nodes.passed"] == 1
 
 
 def test_refund_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() -> None:

@@ -58,8 +58,8 @@ def test_all_mistakes_are_reported_at_once_with_their_flag_or_variable(flags: di
     }
     assert mistakes(flags, environment) == [
         "--policy: '': write a path",
-        "--store: 'http://x': write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0",
         "PODGATE_TRACE_RATIO: '2': write a ratio from 0 to 1, such as 0.01",
+        "--store: 'http://x': write memory, or the URL of a Redis, such as redis://redis.podgate-system.svc:6379/0",
         "--tls-cert: 'nowhere.crt': there is no such file",
         "--listen: '8443': write HOST:PORT, such as 0.0.0.0:8443 (port 0 takes a free one)",
         "PODGATE_DRAIN: '15': not a Go duration: write a number with a unit, such as 500ms, 30s, 5m or 24h",

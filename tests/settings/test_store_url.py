@@ -142,8 +142,8 @@ def test_settings_do_not_show_a_password(flags: dict[str, str | None]) -> None:
     assert "s3cret" not in repr(settings)
     wrong = {"store": "reddis://:s3cret@redis", "otlp_endpoint": "htp://:s3cret@collector"}
     assert [line[:50] for line in mistakes({**flags, **wrong})] == [
-        "--store: 'reddis://***@redis': write memory, or th",
         "--otlp-endpoint: 'htp://***@collector': write a UR",
+        "--store: 'reddis://***@redis': write memory, or th",
     ]
 
 

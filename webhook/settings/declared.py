@@ -34,6 +34,12 @@ class ProcessSettings:
     plain_listen: ListenAddress = setting(
         read.address, "health port: /healthz /readyz /metrics /status, plain HTTP", "0.0.0.0:8081"
     )
+    otlp_endpoint: str | None = setting(
+        read.url, "OTLP/HTTP endpoint for traces; without it there are none", optional=True, secret=True
+    )
+    trace_ratio: float = setting(
+        read.ratio, "share of Pods of which at least one half is traced, unless the caller decides", "0.01"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +125,6 @@ class ControllerSettings(ProcessSettings):
         "1h",
     )
     token_key_lifetime_seconds: float = setting(read.seconds, "how long a key signs tokens", "720h")
-    otlp_endpoint: str | None = setting(
-        read.url, "OTLP/HTTP endpoint for traces; without it there are none", optional=True, secret=True
-    )
-    trace_ratio: float = setting(
-        read.ratio, "share of Pods of which at least one half is traced, unless the caller decides", "0.01"
-    )
 
     @property
     def store_files(self) -> StoreFiles:

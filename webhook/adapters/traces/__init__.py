@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from webhook.adapters.traces.pod_start import PodStarts
 from webhook.adapters.traces.sampling import FOLLOWED_PER_SECOND_MAX, RATIO, RatioSampler
+from webhook.adapters.traces.scheduling_calls import SchedulingCalls
 from webhook.core.breaker import Transition
 from webhook.core.quota import UnseenPod
 from webhook.ports import PartialObserver, Review
@@ -54,6 +55,10 @@ class Traces(PartialObserver):
         """Create a span in the trace of the Pod, if the ratio selects it: a tenant can cause many refunds."""
         if self._sampler.is_drawn(pod.uid):
             self._spans.add_refund(service, pod, cause, self._now_ns())
+
+    def scheduling(self) -> SchedulingCalls:
+        """Return an observer of the extender's calls that creates a span for each, if the ratio selects the Pod."""
+        return SchedulingCalls(self._sampler.is_drawn, self._spans.add_scheduling, self._now_ns)
 
     def starts(self) -> PodStarts:
         """Return an observer of Pods that creates a span for each start of a Pod that the ratio selects."""

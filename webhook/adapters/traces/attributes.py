@@ -3,10 +3,12 @@
 from opentelemetry.util.types import Attributes
 
 from webhook.adapters.traces.pod_start import PodStart
+from webhook.adapters.traces.scheduling_calls import SchedulingCall
 from webhook.core.admission.decision import Decision
 from webhook.core.breaker import Transition
 from webhook.core.kubernetes.controllers import owning_controller
 from webhook.core.quota import UnseenPod
+from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.ports import Review
 from webhook.ports.traces import TimedCall
 
@@ -72,6 +74,29 @@ def of_refund(service: str, pod: UnseenPod, cause: str) -> Attributes:
         "k8s.pod.name": pod.name,
         "k8s.pod.uid": pod.uid,
     }
+
+
+def of_scheduling(call: SchedulingCall) -> Attributes:
+    attributes: dict[str, str | int | bool] = {
+        "http.request.method": "POST",
+        "http.route": f"/{call.verb}",
+        "http.response.status_code": _OK,
+        "podgate.service": call.service,
+        "podgate.mode": call.mode,
+        "k8s.namespace.name": call.namespace,
+        "k8s.pod.name": call.pod,
+        "k8s.pod.uid": call.uid,
+        "podgate.nodes.asked": call.attempt.asked,
+    }
+    match call.attempt:
+        case FilterAttempt(passed=passed, refused=refused):
+            attributes["podgate.nodes.passed"] = passed
+            attributes |= {f"podgate.nodes.refused.{one.rule}": one.count for one in refused}
+        case PreemptAttempt(passed=passed):
+            attributes["podgate.nodes.passed"] = passed
+        case ScoreAttempt(best=(best, *_)):
+            attributes |= {"podgate.node.best": best.node, "podgate.node.score": best.score}
+    return attributes
 
 
 def of_start(start: PodStart) -> Attributes:

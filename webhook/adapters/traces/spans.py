@@ -19,11 +19,13 @@ from webhook.adapters.traces.attributes import (
     of_redis_call,
     of_refund,
     of_review,
+    of_scheduling,
     of_start,
     of_transition,
 )
 from webhook.adapters.traces.pod_start import PodStart
 from webhook.adapters.traces.sampling import new_span_id, new_trace_id, trace_id_of
+from webhook.adapters.traces.scheduling_calls import SchedulingCall
 from webhook.core.breaker import Transition
 from webhook.core.pods.start_outcome import StartResult
 from webhook.core.quota import UnseenPod
@@ -84,6 +86,12 @@ class Spans:
         status = _OK if start.result is StartResult.OK else Status(StatusCode.ERROR, start.result)
         context = _root(trace_id_of(start.uid))
         self._add(_START, context, begin_ns, end_ns, attributes=of_start(start), status=status)
+
+    def add_scheduling(self, call: SchedulingCall) -> None:
+        """Add a call of kube-scheduler about a Pod to the trace of the Pod."""
+        context = _root(trace_id_of(call.uid))
+        name, attributes = f"scheduling {call.verb}", of_scheduling(call)
+        self._add(name, context, call.started_ns, call.ended_ns, kind=SpanKind.SERVER, attributes=attributes)
 
     def shutdown(self) -> None:
         """Send the pending spans. Blocks until they are sent or given up: call it last, not on the event loop."""

@@ -80,7 +80,7 @@ class ExtenderProcess:
         self._numa = kubernetes.WatchedNumaTopologies(client, table.numa, reports=reported)
         self._guard = self._connection_guard()
         endpoint = CallEndpoint(
-            extender_routes(self._extender, telemetry.metrics.scheduling.called),
+            extender_routes(self._extender, reports.answered),
             CertificateStrategy(settings.scheduler_names, WallClock()),
             self._guard,
             telemetry.observer,

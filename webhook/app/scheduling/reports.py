@@ -1,4 +1,4 @@
-"""Reports of the extender: its decisions as records and metrics, sources of load that do not answer as log lines."""
+"""Reports of the extender: its calls as records, metrics and spans; sources of load that do not answer as log lines."""
 
 from collections.abc import Callable
 
@@ -19,17 +19,31 @@ class SchedulingReports:
         self._said = telemetry.logs.said
         self._now_seconds = now_seconds
         self.records = SchedulingRecords(self._metrics.record_evicted)
+        self._traced = None if telemetry.traces is None else telemetry.traces.scheduling()
 
     def filtered(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt) -> None:
         for one in attempt.refused:
             self._metrics.refused(service.service, one.rule, one.count)
         self.records.filtered(pod, service, attempt)
+        self._decided(pod, service, attempt)
 
     def scored(self, pod: Pod, service: ServiceRules, attempt: ScoreAttempt) -> None:
         self.records.scored(pod, service, attempt)
+        self._decided(pod, service, attempt)
 
     def preempted(self, pod: Pod, service: ServiceRules, attempt: PreemptAttempt) -> None:
         self.records.preempted(pod, service, attempt)
+        self._decided(pod, service, attempt)
+
+    def _decided(self, pod: Pod, service: ServiceRules, attempt: FilterAttempt | ScoreAttempt | PreemptAttempt) -> None:
+        if self._traced is not None:
+            self._traced.decided(pod, service, attempt)
+
+    def answered(self, verb: str, duration_ns: int) -> None:
+        """Receive that a call was answered."""
+        self._metrics.called(verb, duration_ns)
+        if self._traced is not None:
+            self._traced.answered(verb, duration_ns)
 
     def bound(self, uid: str, node: str, at_seconds: float) -> None:
         self.records.bound(uid, node, at_seconds)

@@ -35,10 +35,10 @@ class Telemetry:
         serving = settings if isinstance(settings, Settings) else None  # a controller reviews nothing
         self.metrics = Metrics(version, role_of(settings), REASONS)
         self.logs = Logs(sample_every=serving.log_sample if serving else 0)
-        self._traces = traces_of(settings, version)
-        self.pod_observers = () if self._traces is None else (self._traces.starts(),)
-        if serving and self._traces is not None:
-            self.metrics.watch_trace_parents(self._traces.sampled_parents)
+        self.traces = traces_of(settings, version)
+        self.pod_observers = () if self.traces is None else (self.traces.starts(),)
+        if serving and self.traces is not None:
+            self.metrics.watch_trace_parents(self.traces.sampled_parents)
         self.watches: dict[str, WatchStatus] = {}
         self.files: dict[str, str] = {}
         """The current error of each watched file by name, "" where its content is in use."""
@@ -51,12 +51,12 @@ class Telemetry:
         """The result of the last comparison of the webhook configurations; None unless this process leads."""
         self.queue: QueueReader | None = None  # unless this process leads
         self._recorder = self._open_recorder(serving) if serving else None
-        self.observer = Observers(self.metrics, self.logs, *filter(None, (self._traces, self._recorder)))
+        self.observer = Observers(self.metrics, self.logs, *filter(None, (self.traces, self._recorder)))
 
     @property
     def sample(self) -> TraceSampler:
         """Decides which reviews are traced."""
-        return not_sampled if self._traces is None else self._traces.sample
+        return not_sampled if self.traces is None else self.traces.sample
 
     def _open_recorder(self, settings: Settings) -> Recorder | None:
         if settings.record is None:
@@ -257,8 +257,8 @@ class Telemetry:
 
         def refunded(service: str, pod: UnseenPod, cause: str) -> None:
             ledger.refunded(service, cause)
-            if self._traces is not None:
-                self._traces.refunded(service, pod, cause)
+            if self.traces is not None:
+                self.traces.refunded(service, pod, cause)
 
         return ControllerReports(
             on_refunded=refunded,
@@ -291,8 +291,8 @@ class Telemetry:
         """Send what is still buffered; this takes as long as the receiver needs."""
         if self._recorder is not None:
             self._recorder.close()
-        if self._traces is not None:
-            self._traces.shutdown()
+        if self.traces is not None:
+            self.traces.shutdown()
 
 
 def _few(names: list[str]) -> str:

@@ -10,19 +10,26 @@ from webhook.settings import MEMORY, ControllerSettings, ProcessSettings, Settin
 
 
 def traces_of(settings: ProcessSettings, version: str) -> Traces | None:
-    """Return the traces of a server or a controller; None without an endpoint."""
-    if not isinstance(settings, ControllerSettings) or settings.otlp_endpoint is None:
+    """Return the traces of a process; None without an endpoint."""
+    if settings.otlp_endpoint is None:
         return None
-    is_server = isinstance(settings, Settings)
-    # A controller is called by nobody.
+    # Nobody calls a controller, and kube-scheduler sends no parent.
     trace_parent = settings.trace_parent if isinstance(settings, Settings) else TraceParent.IGNORE
     resource = {
-        "service.name": "podgate" if is_server else "podgate-controller",
+        "service.name": _name(settings),
         "service.version": version,
         "service.instance.id": gethostname(),
-        "k8s.cluster.name": settings.cluster,
     }
-    redis = "" if settings.store == MEMORY else StoreUrl.parse(settings.store).only_server
+    redis = ""
+    if isinstance(settings, ControllerSettings):
+        resource["k8s.cluster.name"] = settings.cluster
+        redis = "" if settings.store == MEMORY else StoreUrl.parse(settings.store).only_server
     return open_traces(
         settings.otlp_endpoint, RatioSampler(settings.trace_ratio, trace_parent), time.time_ns, resource, redis
     )
+
+
+def _name(settings: ProcessSettings) -> str:
+    if isinstance(settings, Settings):
+        return "podgate"
+    return "podgate-controller" if isinstance(settings, ControllerSettings) else "podgate-extender"
