@@ -29,6 +29,14 @@ _RESOURCES = {
     f"{_RBAC}/RoleBinding": f"/apis/{_RBAC}/namespaces/{{namespace}}/rolebindings",
     f"{_ADMISSION}/MutatingWebhookConfiguration": f"/apis/{_ADMISSION}/mutatingwebhookconfigurations",
     f"{_ADMISSION}/ValidatingWebhookConfiguration": f"/apis/{_ADMISSION}/validatingwebhookconfigurations",
+    **{
+        f"apps/v1/{kind}": f"/apis/apps/v1/namespaces/{{namespace}}/{kind.lower()}s"
+        for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+    },
+    **{f"batch/v1/{kind}": f"/apis/batch/v1/namespaces/{{namespace}}/{kind.lower()}s" for kind in ("Job", "CronJob")},
+    "policy/v1/PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
+    "scheduling.k8s.io/v1/PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "node.k8s.io/v1/RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
 }
 """Path of the objects of each kind."""
 

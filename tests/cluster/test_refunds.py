@@ -30,7 +30,7 @@ services:
 """ + "".join(f"- {{name: {name}, match: {{namespaces: [refunds-{name}-STORE]}}}}\n" for name in SERVICES)
 UNSCHEDULED: dict[str, Any] = {"schedulerName": "nobody"}
 IS_SOAK = os.environ.get("PODGATE_TEST_REFUNDS") == "soak"
-WORKLOADS, PODS_OF_ONE = 5 if IS_SOAK else 2, {"Deployment": 50, "Job": 20}
+WORKLOADS, PODS_OF_ONE = 5 if IS_SOAK else 1, {"Deployment": 50, "Job": 20}
 CREATED, DELETED_AT_ONCE = (150, 50) if IS_SOAK else (60, 20)
 """Single Pods; with the Pods of workloads there are 500, or 200."""
 LOST, LOST_EACH = CREATED // 10, 2
