@@ -255,6 +255,21 @@ class ExtendedScheduler:
             [found] = json.load(response)["records"]
         return found
 
+    def simulated_pods(self, count: int, service: str, containers: list[dict[str, Any]]) -> dict[str, int]:
+        """Return how many of so many Pods, created at once, `podgate simulate` places on each node that gets any.
+
+        Pods use nothing: the exporters go on reporting what a test has set.
+        """
+        folder = self._folder
+        nodes = write_json(folder / "nodes.json", self.plane.api.get("/api/v1/nodes") or {})
+        loads = write_json(folder / "loads.json", {"nodes": list(self.nodes().values())})
+        pod = {"metadata": {"labels": {"podgate.io/service": service}}, "spec": {"containers": containers}}
+        event = json.dumps({"at": 0, "pod": pod, "namespace": NAMESPACE})
+        (folder / "pods.jsonl").write_text(f"{event}\n" * count)
+        files = ("--policy", self.policy, "--nodes", nodes, "--loads", loads, "--pods", folder / "pods.jsonl")
+        found = installed("simulate", *files, "--usage=0", "-o", "json").document
+        return {one["name"]: one["pods"] for one in found["extender"]["nodes"] if one["pods"]}
+
     def metrics(self) -> str:
         with urlopen(f"http://{self._addresses[EXTENDER]['plain']}/metrics", timeout=HANG_SECONDS) as response:
             text: str = response.read().decode()

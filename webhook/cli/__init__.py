@@ -22,6 +22,10 @@ _COMMANDS = {
     "extender": ("webhook.cli.extender:extender", "answer kube-scheduler: which nodes are too hot, and which are best"),
     "nodes": ("webhook.cli.scheduling.nodes:nodes", "show the load of nodes, and whose thresholds it exceeds"),
     "scheduler": ("webhook.cli.scheduling.scheduler:scheduler", "print the configuration of a second kube-scheduler"),
+    "simulate": (
+        "webhook.cli.scheduling.simulate:simulate",
+        "simulate where Pods would go, and how hot nodes become",
+    ),
     "review": ("webhook.cli.offline.review:review", "show what would happen to the Pods of manifests"),
     "replay": ("webhook.cli.offline.replay:replay", "replay a sequence of events against a policy, in virtual time"),
     "test": ("webhook.cli.offline.test:test", "run the tests of policies: objects and sequences, and what is expected"),

@@ -14,7 +14,7 @@ from webhook.ports.scheduling import NodeLoads
 from webhook.support.condition import Condition
 from webhook.support.slices import slices
 
-_SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 1.0
 """How often the rows are computed anew between two refreshes: assumed load fades, and unconfirmed Pods are dropped."""
 _STARTING_SECONDS = 0.05
 _SLICE = 100
@@ -86,11 +86,11 @@ class LoadRefresher:
                             source.reading = asyncio.create_task(self._measure(source))
                 readings = [source.reading for source in self._sources if source.reading is not None]
                 if readings:
-                    await asyncio.wait(readings, timeout=_SETTLE_SECONDS)
+                    await asyncio.wait(readings, timeout=SETTLE_SECONDS)
                 is_read = is_listed and all(reading.done() for reading in readings)
                 await self._settle()
                 self.has_read = self.has_read or is_read
-                await asyncio.sleep(_SETTLE_SECONDS if is_listed else _STARTING_SECONDS)
+                await asyncio.sleep(SETTLE_SECONDS if is_listed else _STARTING_SECONDS)
         finally:
             await self._close()
 

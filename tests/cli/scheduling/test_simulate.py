@@ -1,0 +1,172 @@
+"""`podgate simulate`: its inputs, generated and recorded, and what it prints."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.cli.command_runner import Done, as_lines, podgate
+from tests.cli.documented_commands import ROOT, documented
+from webhook.core.reporting.node_document import NodeDocument, ShownNode
+from webhook.core.scheduling.node_load import NodeLoad
+
+POLICY = """\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+nodes: {sources: [{prometheus: {url: "https://prometheus:9090"}}, {requests: {}}]}
+services:
+- {name: web, match: {namespaces: [shop]}, placement: {schedulerName: s}, scheduling: {hot: {cpu: 0.8}}}
+- {name: plain, match: {namespaces: [other]}}
+"""
+ASKS = {"at": 0, "namespace": "shop"}
+GIB = 1 << 30
+Simulate = Callable[..., Done]
+
+
+@pytest.fixture
+def simulate(tmp_path: Path) -> Simulate:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+
+    def run(*arguments: str | Path) -> Done:
+        return podgate("simulate", "--policy", tmp_path / "policy.yaml", *arguments)
+
+    return run
+
+
+def written(path: Path, document: object) -> Path:
+    path.write_bytes(msgspec.json.encode(document))
+    return path
+
+
+def kubernetes_node(name: str, *, cordoned: bool = False) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {"unschedulable": True} if cordoned else {},
+        "status": {"allocatable": {"cpu": "10", "memory": "100Gi", "pods": "110"}},
+    }
+
+
+def shown(name: str, share: float) -> ShownNode:
+    load = NodeLoad("prometheus", 1.7e9, share * 10_000.0, 0.1 * 100 * GIB)
+    return ShownNode(name, share, 0.1, 0.0, 0.0, load, None, 10_000.0, 100.0 * GIB)
+
+
+def container(**requests: str) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
+
+
+def test_page_has_what_its_command_prints(tmp_path: Path) -> None:
+    """The policy is the one that the page begins with."""
+    page = (ROOT / "docs/scheduling.md").read_text()
+    stanzas = page.split("```yaml\n")[1].split("```")[0]
+    (tmp_path / "policy.yaml").write_text(f"apiVersion: podgate.io/v1alpha1\nkind: Policy\n{stanzas}")
+    [command] = [one.words for one in documented() if one.words[:2] == ("podgate", "simulate") and len(one.words) > 2]
+    arguments = [str(tmp_path / word) if word == "policy.yaml" else word for word in command[1:]]
+    assert f"```\n{podgate(*arguments, '-o', 'table').out}```\n" in page
+
+
+def test_generated_pods_arrive_one_after_another(simulate: Simulate) -> None:
+    found = simulate("--nodes=2", "--pods=3", "--every=1m", "--for=2m", "-o", "json").document
+    assert (found["pods"], found["durationSeconds"]) == (3, 240.0)
+    assert sorted(found) == ["default", "durationSeconds", "extender", "pods", "withoutAssumedLoad"]
+
+
+def test_recorded_cluster_and_recorded_pods(simulate: Simulate, tmp_path: Path) -> None:
+    nodes = written(
+        tmp_path / "nodes.json",
+        {"kind": "List", "items": [kubernetes_node("a"), kubernetes_node("b"), kubernetes_node("off", cordoned=True)]},
+    )
+    loads = written(tmp_path / "loads.json", NodeDocument((shown("a", 0.79), shown("b", 0.3), shown("gone", 0.1)), 3))
+    running = {
+        "items": [
+            {"metadata": {"name": "big", "uid": "big"}, "spec": {**container(cpu="8500m"), "nodeName": "b"}},
+            {"metadata": {"name": "next"}, "spec": container(cpu="1")},
+        ]
+    }
+    events = [
+        {"at": 0, "namespaceLabels": {"shop": {}}},
+        {"at": 1, "pod": {"spec": container(cpu="1")}, "namespace": "shop", "uid": "u1"},
+        {"at": 2, "pod": {"spec": container(cpu="1")}, "namespace": "shop"},
+        {"at": 3, "pod": {"spec": container(cpu="1")}, "namespace": "shop"},
+        {"at": 4, "pod": {"spec": container(cpu="500m")}, "namespace": "other"},
+        {"at": 5, "pod": {"spec": container(cpu="1")}, "namespace": "shop", "dryRun": True},
+        {"at": 100, "deleted": "u1"},
+    ]
+    pods = tmp_path / "events.jsonl"
+    pods.write_text("".join(as_lines(events)))
+    files = ("--nodes", nodes, "--loads", loads, "--running", written(tmp_path / "pods.json", running), "--pods", pods)
+    found = simulate(*files, "-o", "json").document
+    assert found["pods"] == 4
+    assert [node["name"] for node in found["default"]["nodes"]] == ["a", "b"]
+    assert found["extender"]["placed"] == 4
+    assert found["extender"]["longestWaitSeconds"] >= 96.0, "one waits until u1 has left room on b, as a is hot"
+    assert simulate(*files, "--service=web", "-o", "json").document["pods"] == 3
+
+
+def test_output_of_podgate_nodes_is_enough_for_the_nodes(simulate: Simulate, tmp_path: Path) -> None:
+    nodes = written(tmp_path / "nodes.json", NodeDocument((shown("a", 0.5), shown("b", 0.9)), 2))
+    found = simulate("--nodes", nodes, "--pods=2", "-o", "json").document
+    assert {node["name"]: node["pods"] for node in found["extender"]["nodes"]} == {"a": 2, "b": 0}
+    assert {node["name"]: node["cpuBefore"] for node in found["extender"]["nodes"]} == {"a": 0.5, "b": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--nodes=0",), "--nodes 0: not from 1 to 5000: write a number"),
+        (("--pods=1000000",), "--pods 1000000: not from 1 to 100000"),
+        (("--load=60..20",), "--load '60..20': not shares from the lowest to the highest: write for example 0.2..0.6"),
+        (("--cpu=many",), "--cpu 'many': not a Kubernetes quantity"),
+        (("--every=fast",), "--every 'fast': not a Go duration"),
+        (("--service=plain",), "--service 'plain': has no scheduling: services with scheduling: web"),
+        (("--service=nobody",), "--service 'nobody': is no service of the policy"),
+        (("--nodes=/nowhere.json",), "/nowhere.json: cannot be read: No such file"),
+        (("--pods=/nowhere.jsonl",), "--pods /nowhere.jsonl: No such file or directory: give a number, or a readable"),
+        (("--running=/x",), "--loads and --running need recorded nodes: give --nodes FILE"),
+    ],
+)
+def test_bad_input_is_named_with_a_remedy(simulate: Simulate, arguments: tuple[str, ...], error: str) -> None:
+    done = simulate(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.error.startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error"),
+    [
+        ([], ": not one object: give what this prints: kubectl get nodes"),
+        ({"items": []}, ": no node that takes Pods: give what this prints"),
+        ({"items": [{"metadata": {"name": "a"}}]}, ": Object missing required field `status`"),
+        (
+            {"items": [kubernetes_node("a") | {"status": {"allocatable": {"cpu": "much"}}}]},
+            ": node a: status.allocatable.cpu: 'much': not a Kubernetes quantity",
+        ),
+        ({"items": [kubernetes_node("a")]}, ": no node has a load: give --loads FILE"),
+    ],
+)
+def test_bad_nodes_are_named_with_a_remedy(simulate: Simulate, tmp_path: Path, nodes: object, error: str) -> None:
+    done = simulate("--nodes", written(tmp_path / "nodes.json", nodes))
+    assert done.code == 2
+    assert error in done.error
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("{", "events.jsonl:1: not JSON"),
+        (
+            json.dumps({"at": 0, "pod": {"spec": container(cpu="x")}, "namespace": "shop"}),
+            "events.jsonl:1: pod: cpu: 'x'",
+        ),
+        (json.dumps(ASKS | {"pod": {"spec": 3}}), "events.jsonl:1: pod: Expected `object`"),
+        (json.dumps({"at": 0, "deleted": "u"}), "events.jsonl: creates no Pod: give a recording"),
+    ],
+)
+def test_bad_events_are_named_with_a_remedy(simulate: Simulate, tmp_path: Path, line: str, error: str) -> None:
+    (tmp_path / "events.jsonl").write_text(line + "\n")
+    done = simulate("--pods", tmp_path / "events.jsonl")
+    assert done.code == 2
+    assert error in done.error

@@ -1,0 +1,56 @@
+"""The models of a simulation, by hand: what Prometheus measures, and how kube-scheduler scores by requests."""
+
+import pytest
+
+from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
+from webhook.core.scheduling.node_load import Decay
+from webhook.core.scheduling.node_table import SchedulableNode
+from webhook.core.scheduling.pod_load import PodLoad
+from webhook.replay.scheduling.default_scheduler import DefaultScheduler
+from webhook.replay.scheduling.load_history import LoadHistory
+from webhook.replay.scheduling.nodes import SimulatedNode
+
+GIB = 1 << 30
+
+
+def pod(cpu: str = "1", memory: str = "2Gi", **spec: object) -> Pod:
+    containers = (Container("c", Resources({"cpu": cpu, "memory": memory})),)
+    return Pod(PodMetadata(name="p"), PodSpec(containers=containers, **spec))  # type: ignore[arg-type]  fields
+
+
+def node(name: str, pods_max: int = 110, **labels: str) -> SimulatedNode:
+    return SimulatedNode(SchedulableNode(name, 4000.0, 8.0 * GIB, labels), pods_max)
+
+
+def test_measured_load_is_the_decayed_average_of_samples() -> None:
+    history = LoadHistory(PodLoad(1000.0, 100.0))
+    history.add(130.0, PodLoad(600.0, 50.0), 1)
+    # Samples at 160, 100 and 40, with weights 1, 0.5, 0.25. In the minute before 160 the load was there for half of it.
+    found = history.averaged(160.0, Decay(0.5, 60.0), 120.0)
+    assert found.cpu_millis == pytest.approx((1300 + 0.5 * 1000 + 0.25 * 1000) / 1.75)
+    assert found.memory_bytes == pytest.approx((150 + 0.5 * 100 + 0.25 * 100) / 1.75)
+    history.add(400.0, PodLoad(600.0, 50.0), -1)
+    assert history.averaged(2000.0, Decay(0.5, 60.0), 120.0) == (1000.0, 100.0)
+    assert history.peak == (1600.0, 150.0)
+
+
+def test_scores_are_those_of_least_allocated_and_balanced_allocation() -> None:
+    scheduler = DefaultScheduler([node("a"), node("b")])
+    assert scheduler.scores(pod(), ["a", "b"]) == {"a": 75 + 100, "b": 75 + 100}
+    scheduler.bind(pod(memory="4Gi"), "a")
+    # On a: cpu 2 of 4, memory 6 of 8 GiB; (50 + 25) // 2, and shares 0.5 and 0.75.
+    assert scheduler.scores(pod(), ["a", "b"]) == {"a": 37 + 87, "b": 175}
+    assert scheduler.scores(Pod(PodMetadata(), PodSpec()), ["b"]) == {"b": 97 + 99}, "100m and 200Mi"
+    scheduler.bind(pod(memory="4Gi"), "a", -1)
+    assert scheduler.scores(pod(), ["a"]) == {"a": 175}
+
+
+def test_pod_fits_where_its_requests_do_and_its_selector_holds() -> None:
+    scheduler = DefaultScheduler([node("a", disk="ssd"), node("b", pods_max=1), node("c")])
+    scheduler.bind(pod(), "b")
+    scheduler.bind(pod(cpu="3500m"), "c")
+    scheduler.bind(pod(), "elsewhere")
+    assert scheduler.feasible(pod()) == ["a"]
+    assert scheduler.feasible(pod(cpu="500m")) == ["a", "c"]
+    assert scheduler.feasible(pod(cpu="500m", node_selector={"disk": "hdd"})) == []
+    assert scheduler.feasible(pod(cpu="4001m")) == []

@@ -1,0 +1,112 @@
+"""Extender in virtual time: called as kube-scheduler calls it, with the load that a source would measure."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.quantity import Number
+from webhook.core.scheduling.extender_api import ExtenderArgs, FilterResult, HostPriority
+from webhook.core.scheduling.node_load import Decay
+from webhook.core.scheduling.node_table import KnownNode
+from webhook.extender.extender import Extender, PolicyRules
+from webhook.extender.load_refresher import SETTLE_SECONDS, names_of
+from webhook.replay.scheduling.load_history import LoadHistory
+from webhook.replay.scheduling.nodes import SimulatedNode
+
+_US = 1_000_000
+_LONG_AGO_SECONDS = 1e6
+"""Before every window: what has been running for so long is measured."""
+_SCORES = msgspec.json.Decoder(list[HostPriority])
+_FILTERED = msgspec.json.Decoder(FilterResult)
+
+
+class _NoObserver:
+    """Ignores what the extender reports."""
+
+    def filtered(self, *_: object) -> None: ...
+    def scored(self, *_: object) -> None: ...
+    def preempted(self, *_: object) -> None: ...
+    def bound(self, *_: object) -> None: ...
+
+
+class ExtenderInVirtualTime:
+    """Times are in seconds from 0. The first source of the policy that measures has a value for each node."""
+
+    def __init__(self, policy: CompiledPolicy, nodes: Sequence[SimulatedNode]) -> None:
+        self._now_seconds = self._settle_seconds = 0.0
+        self._nodes = nodes
+        self._extender = Extender(lambda: policy, _NoObserver(), lambda: self._now_seconds)
+        self._table = self._extender.table
+        stanza = policy.policy.nodes
+        names = [] if stanza is None else [name for name, _ in names_of(stanza.sources)]
+        self._source = names[0] if stanza is not None and stanza.sources[0].requests is None else ""
+        self._table.configure(stanza, names)
+        self.refresh_seconds = 15.0 if stanza is None else stanza.refresh.us / _US
+        self._decay = Decay(1.0, 30.0) if stanza is None else Decay(stanza.decay.factor, stanza.decay.every.us / _US)
+        self._window_seconds = 300.0 if stanza is None else stanza.window.us / _US
+
+    async def start(self, running: Sequence[Pod]) -> None:
+        """Show it the nodes, and the Pods on them, whose load is measured already."""
+        index = self._table.index
+        index.nodes_listed([KnownNode(one.node) for one in self._nodes])
+        self._now_seconds = -_LONG_AGO_SECONDS
+        await index.listed([Pod(pod.metadata, pod.spec) for pod in running])
+        await index.complete()
+
+    def measure(self, now_seconds: float, histories: Mapping[str, LoadHistory]) -> None:
+        """Take over the load of the nodes that are measured."""
+        self._now_seconds = now_seconds
+        loads = {}
+        for one in self._nodes:
+            if one.load is not None:
+                cpu, memory = histories[one.node.name].averaged(now_seconds, self._decay, self._window_seconds)
+                loads[one.node.name] = replace(
+                    one.load,
+                    source=self._source,
+                    measured_at_seconds=now_seconds,
+                    cpu_millis=None if one.load.cpu_millis is None else cpu,
+                    memory_bytes=None if one.load.memory_bytes is None else memory,
+                )
+        self._table.measured(self._source, loads)
+        self._settle_seconds = now_seconds
+
+    def settle(self, now_seconds: float) -> None:
+        """Compute what it knows as of now, at most once a second, as it does in real time."""
+        self._now_seconds = now_seconds
+        if now_seconds >= self._settle_seconds:
+            self._table.settle(self._table.nodes())
+            self._settle_seconds = now_seconds + SETTLE_SECONDS
+
+    def filter(self, pod: Pod, nodes: Sequence[str]) -> FilterResult:
+        return _FILTERED.decode(self._extender.filter(_body(pod, nodes)))
+
+    def prioritize(self, pod: Pod, nodes: Sequence[str]) -> dict[str, int]:
+        return {one.host: one.score for one in _SCORES.decode(self._extender.prioritize(_body(pod, nodes)))}
+
+    async def bound(self, pod: Pod, node: str, *, gone: bool = False) -> None:
+        """Show it a Pod on a node, or that the Pod is gone."""
+        await self._table.index.changed(Pod(pod.metadata, replace(pod.spec, node_name=node)), gone=gone)
+
+
+def _body(pod: Pod, nodes: Sequence[str]) -> bytes:
+    return msgspec.json.encode(ExtenderArgs(pod, tuple(nodes)))
+
+
+def without_assumed_load(policy: CompiledPolicy) -> CompiledPolicy:
+    """Return a policy whose services expect no load of Pods that request any."""
+    services = []
+    for one in policy.policy.services:
+        rules = one.scheduling
+        if rules is not None:
+            estimate = replace(rules.estimate, cpu=Number(0), memory=Number(0))
+            rules = replace(rules, estimate=estimate)
+        services.append(replace(one, scheduling=rules))
+    return CompiledPolicy(replace(policy.loaded, policy=replace(policy.policy, services=tuple(services))))
+
+
+def has_rules(policy: CompiledPolicy, service: str) -> bool:
+    """Return whether the extender acts on Pods of a service."""
+    return service in PolicyRules.of(policy).services

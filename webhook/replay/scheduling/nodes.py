@@ -1,0 +1,141 @@
+"""Nodes of a simulation: from files of a cluster, or generated."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.pod import Amounts, Container, Pod, PodMetadata, PodSpec, Resources
+from webhook.core.reporting.node_document import NodeDocument, ShownNode
+from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.node_table import SchedulableNode
+from webhook.errors import UserError
+from webhook.support.input_files import documents
+
+_MILLI = pod_requests.NANO // 1000
+_PODS_MAX = 110
+"""Pods that a kubelet takes by default."""
+_RECORDED = "kubectl get nodes -o json, or podgate nodes --limit 50000 -o json"
+
+
+class SimulatedNode(Struct, frozen=True):
+    """A node, the most Pods that it takes, and what was measured on it; None if nothing was."""
+
+    node: SchedulableNode
+    pods_max: int = _PODS_MAX
+    load: NodeLoad | None = None
+
+
+class _Metadata(Struct, frozen=True):
+    name: str
+    labels: dict[str, str] = {}
+
+
+class _Spec(Struct, frozen=True):
+    unschedulable: bool = False
+
+
+class _Status(Struct, frozen=True):
+    allocatable: Amounts
+
+
+class _Node(Struct, frozen=True):
+    metadata: _Metadata
+    status: _Status
+    spec: _Spec = field(default_factory=_Spec)
+
+
+class _PodList(Struct, frozen=True):
+    items: tuple[Pod, ...]
+
+
+def recorded_nodes(path: Path) -> list[SimulatedNode]:
+    """Return the nodes in a file, but those that are cordoned. UserError: they cannot be read."""
+    found = _document(path, f"give what this prints: {_RECORDED}")
+    if "nodes" in found:
+        shown: tuple[ShownNode, ...] = _read(found, NodeDocument, path, _RECORDED).nodes
+        nodes = [
+            SimulatedNode(
+                SchedulableNode(one.name, one.allocatable_cpu_millis, one.allocatable_memory_bytes), load=one.load
+            )
+            for one in shown
+        ]
+    else:
+        items = found.get("items")
+        read = _read(items if isinstance(items, list) else [found], list[_Node], path, _RECORDED)
+        nodes = [_of(one, path) for one in read if not one.spec.unschedulable]
+    if not nodes:
+        raise UserError(f"{path}: no node that takes Pods", f"give what this prints: {_RECORDED}")
+    return nodes
+
+
+def with_loads(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode]:
+    """Return the nodes with the loads in a file of `podgate nodes -o json`. UserError: it cannot be read."""
+    command = "podgate nodes --limit 50000 -o json"
+    shown = _read(_document(path, f"give what this prints: {command}"), NodeDocument, path, command).nodes
+    loads = {one.name: one.load for one in shown}
+    if not loads.keys() & {one.node.name for one in nodes}:
+        raise UserError(f"{path}: none of its {len(loads)} nodes is one of --nodes", "give files of the same cluster")
+    return [replace(one, load=loads.get(one.node.name)) for one in nodes]
+
+
+def running_pods(path: Path) -> list[Pod]:
+    """Return the Pods on nodes in a file of `kubectl get pods -A -o json`. UserError: it cannot be read."""
+    command = "kubectl get pods -A -o json"
+    pods = _read(_document(path, f"give what this prints: {command}"), _PodList, path, command).items
+    return [pod for pod in pods if pod.spec.node_name and pod.status.phase not in {"Succeeded", "Failed"}]
+
+
+def generated_nodes(
+    count: int, node: SchedulableNode, lowest: float, highest: float
+) -> tuple[list[SimulatedNode], list[Pod]]:
+    """Return nodes like `node`, used by shares from the lowest to the highest, and the Pods that run on them.
+
+    The Pods of each node request the same: the mean of both shares. So requests do not tell which node is hot.
+    """
+    width, mean = len(str(count)), (lowest + highest) / 2
+    requests: Amounts = {"cpu": f"{round(mean * node.cpu_millis)}m", "memory": str(round(mean * node.memory_bytes))}
+    nodes, pods = [], []
+    for number in range(count):
+        name = f"node-{number + 1:0{width}}"
+        used = lowest + (highest - lowest) * number / max(1, count - 1)
+        load = NodeLoad("generated", 0.0, used * node.cpu_millis, used * node.memory_bytes)
+        nodes.append(SimulatedNode(replace(node, name=name), load=load))
+        metadata = PodMetadata(name=f"on-{name}", namespace="running", uid=f"on-{name}")
+        containers = (Container(name="c", resources=Resources(requests)),)
+        pods.append(Pod(metadata, PodSpec(node_name=name, containers=containers)))
+    return nodes, pods
+
+
+def _shown(one: ShownNode) -> SchedulableNode:
+    return SchedulableNode(one.name, one.allocatable_cpu_millis, one.allocatable_memory_bytes)
+
+
+def _of(found: _Node, path: Path) -> SimulatedNode:
+    amounts, name = found.status.allocatable, found.metadata.name
+    try:
+        cpu, memory, pods = (pod_requests.amount_of(amounts, one) for one in ("cpu", "memory", "pods"))
+    except ValueError as error:
+        raise UserError(
+            f"{path}: node {name}: status.allocatable.{error}", "write quantities, such as 16 and 64Gi"
+        ) from None
+    node = SchedulableNode(name, (cpu or 0) / _MILLI, (memory or 0) / pod_requests.NANO, found.metadata.labels)
+    return SimulatedNode(node, _PODS_MAX if pods is None else pods // pod_requests.NANO)
+
+
+def _document(path: Path, remedy: str) -> Mapping[str, Any]:
+    found = documents(path)
+    if len(found) != 1 or not isinstance(found[0], dict):
+        raise UserError(f"{path}: not one object", remedy)
+    return found[0]
+
+
+def _read(found: object, kind: Any, path: Path, command: str) -> Any:
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{path}: {error}", f"give what this prints: {command}") from None

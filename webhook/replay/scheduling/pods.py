@@ -1,0 +1,107 @@
+"""Pods of a simulation: from a recording of `replay`, or generated."""
+
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes import pod_requests
+from webhook.core.kubernetes.pod import Amounts, Container, Pod, PodMetadata, PodSpec, Resources
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.scheduling.pod_load import PodLoad
+from webhook.errors import UserError
+from webhook.replay.events import NamespacesChange, PodAsks, PodDeleted, ReplayEvent, parse
+from webhook.support.input_files import bounded_lines
+
+_MILLI = pod_requests.NANO // 1000
+_PODS_MAX = 100_000
+_RESOURCES = ("cpu", "memory")
+
+
+class ScheduledPod(Struct, frozen=True):
+    """A Pod that is created at a time, in seconds from 0, and what it uses while it is on a node."""
+
+    at_seconds: float
+    pod: Pod
+    usage: PodLoad
+    ends_seconds: float | None = None
+
+
+def generated_pods(
+    count: int, every_seconds: float, service: str, requests: Amounts, usage: float
+) -> list[ScheduledPod]:
+    """Return Pods of a service, all with these requests, of which they use a share."""
+    containers = (Container(name="c", resources=Resources(requests)),)
+    width = len(str(count))
+    found = []
+    for number in range(count):
+        name = f"{service}-{number + 1:0{width}}"
+        metadata = PodMetadata(name=name, namespace="simulated", uid=name, labels={SERVICE_LABEL: service})
+        pod = Pod(metadata, PodSpec(containers=containers))
+        found.append(ScheduledPod(number * every_seconds, pod, used_by(pod, usage)))
+    return found
+
+
+class PodRecording:
+    """The Pods that a recording's requests create, each until it is deleted; with `only` those of one service."""
+
+    def __init__(self, policy: CompiledPolicy, only: str | None, usage: float) -> None:
+        self._policy = policy
+        self._only = only
+        self._usage = usage
+        self._found: dict[str, ScheduledPod] = {}
+        self._namespace_labels: dict[str, dict[str, str]] = {}
+
+    def read(self, stream: BinaryIO, name: str) -> list[ScheduledPod]:
+        """Return them in the order of their creation. UserError: a line is invalid, or there are too many Pods."""
+        for number, line in enumerate(bounded_lines(stream, name), start=1):
+            if not line.strip():
+                continue
+            try:
+                self._take(parse(line), f"line-{number}")
+            except UserError as error:
+                raise UserError(f"{name}:{number}: {error}", error.remedy) from None
+            except (msgspec.ValidationError, ValueError) as error:
+                raise UserError(f"{name}:{number}: pod: {error}", "give a Pod as the API server takes it") from None
+            if len(self._found) > _PODS_MAX:
+                raise UserError(f"{name}: more than {_PODS_MAX} Pods", "give a shorter recording")
+        lasting = [one for one in self._found.values() if one.ends_seconds is None or one.ends_seconds > one.at_seconds]
+        if not lasting:
+            which = "" if self._only is None else f" of service {self._only}"
+            raise UserError(f"{name}: creates no Pod{which}", "give a recording of podgate serve --record")
+        return sorted(lasting, key=lambda one: one.at_seconds)
+
+    def _take(self, event: ReplayEvent, uid: str) -> None:
+        if isinstance(event, NamespacesChange):
+            self._namespace_labels |= event.namespace_labels
+        elif isinstance(event, PodDeleted) and event.deleted in self._found:
+            self._found[event.deleted] = replace(self._found[event.deleted], ends_seconds=float(event.at))
+        elif isinstance(event, PodAsks) and _creates(event):
+            pod = self._pod(event, uid)
+            if self._only is None or pod.labels.get(SERVICE_LABEL) == self._only:
+                self._found[pod.metadata.uid] = ScheduledPod(float(event.at), pod, used_by(pod, self._usage))
+
+    def _pod(self, event: PodAsks, uid: str) -> Pod:
+        """Return the Pod as admission would label it, on no node yet."""
+        found = msgspec.convert({"metadata": {}, "spec": {}} | event.pod, Pod)
+        labels = found.labels
+        if SERVICE_LABEL not in labels:
+            namespace = self._namespace_labels.get(event.namespace, {})
+            owner = self._policy.matcher.owner(event.namespace, namespace, labels, None)
+            labels = labels if owner is None else {**labels, SERVICE_LABEL: owner.name}
+        metadata = replace(found.metadata, namespace=event.namespace, uid=event.uid or uid, labels=labels)
+        return Pod(metadata, replace(found.spec, node_name=None))
+
+
+def used_by(pod: Pod, usage: float) -> PodLoad:
+    """Return a share of what a Pod requests, or may use at most if it requests nothing. ValueError: an amount."""
+    cpu, memory = (
+        pod_requests.total(pod, "requests", name) or pod_requests.total(pod, "limits", name) for name in _RESOURCES
+    )
+    return PodLoad(usage * cpu / _MILLI, usage * memory / pod_requests.NANO)
+
+
+def _creates(event: PodAsks) -> bool:
+    return event.operation == "CREATE" and not event.sub_resource and not event.dry_run

@@ -1,0 +1,189 @@
+"""Simulation of one scheduler: Pods are tried as they are created, and again while they wait."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from msgspec import Struct
+
+from webhook.core.kubernetes.pod import Pod
+from webhook.core.scheduling.pod_load import NO_LOAD, PodLoad
+from webhook.core.scheduling.scores import SCORE_MAX
+from webhook.replay.scheduling.default_scheduler import DefaultScheduler
+from webhook.replay.scheduling.extender import ExtenderInVirtualTime
+from webhook.replay.scheduling.load_history import LoadHistory
+from webhook.replay.scheduling.nodes import SimulatedNode
+from webhook.replay.scheduling.pods import ScheduledPod
+
+RETRY_SECONDS = 5.0
+"""A Pod that was refused is tried again when a node cools, at most so often."""
+_NOT_FIT = "node(s) have no room for its requests, or do not match its nodeSelector"
+
+
+class NodeOutcome(Struct, frozen=True, rename="camel"):
+    """One node: the Pods on it in the end, and used shares of the allocatable amounts."""
+
+    name: str
+    pods: int
+    cpu_before: float
+    cpu_peak: float
+    cpu_end: float
+    memory_before: float
+    memory_peak: float
+    memory_end: float
+
+
+class SchedulerOutcome(Struct, frozen=True, rename="camel"):
+    """What one scheduler does. `refused`: how many Pods had to wait, by each reason that they had."""
+
+    placed: int
+    waited: int
+    waiting: int
+    median_wait_seconds: float
+    longest_wait_seconds: float
+    refused: dict[str, int]
+    nodes: tuple[NodeOutcome, ...]
+
+
+class SchedulerSimulation:
+    """One run over virtual time."""
+
+    def __init__(
+        self,
+        nodes: Sequence[SimulatedNode],
+        running: Sequence[Pod],
+        extender: ExtenderInVirtualTime | None,
+        weight: int,
+    ) -> None:
+        """Create it. Without an extender, kube-scheduler's own rules decide; `weight` is that of its scores."""
+        self._nodes = nodes
+        self._extender = extender
+        self._weight = weight * SCORE_MAX
+        self._running = running
+        self._scheduler = DefaultScheduler(nodes)
+        for pod in running:
+            self._scheduler.bind(pod, pod.spec.node_name or "")
+        self._histories = {one.node.name: LoadHistory(_load(one)) for one in nodes}
+        self._waiting: dict[str, ScheduledPod] = {}
+        self._placed: dict[str, str] = {}
+        self._waits: list[float] = []
+        self._reasons: dict[str, set[str]] = {}
+
+    async def run(self, pods: Sequence[ScheduledPod], until_seconds: float) -> SchedulerOutcome:
+        """Run until the end, and return what has happened. Pods are in the order of their creation."""
+        extender = self._extender
+        ends = sorted((one for one in pods if one.ends_seconds is not None), key=_end)
+        created = ended = 0
+        now_seconds, measure_seconds, retry_seconds = 0.0, 0.0, 0.0
+        if extender is not None:
+            await extender.start(self._running)
+        while now_seconds <= until_seconds:
+            while ended < len(ends) and _end(ends[ended]) <= now_seconds:
+                await self._end(ends[ended], now_seconds)
+                ended += 1
+            if extender is not None and measure_seconds <= now_seconds:
+                extender.measure(now_seconds, self._histories)
+                measure_seconds = now_seconds + extender.refresh_seconds
+            tried = list(self._waiting.values()) if retry_seconds <= now_seconds else []
+            if tried:
+                retry_seconds = now_seconds + RETRY_SECONDS
+            while created < len(pods) and pods[created].at_seconds <= now_seconds:
+                tried.append(pods[created])
+                created += 1
+            await self._try(tried, now_seconds)
+            following = [pods[created].at_seconds] if created < len(pods) else []
+            following += [_end(ends[ended])] if ended < len(ends) else []
+            following += [measure_seconds] if extender is not None else []
+            following += [_next_retry(retry_seconds, now_seconds)] if self._waiting else []
+            now_seconds = min(following, default=until_seconds + 1)
+        return self._outcome()
+
+    async def _try(self, pods: Sequence[ScheduledPod], now_seconds: float) -> None:
+        if pods and self._extender is not None:
+            self._extender.settle(now_seconds)
+        for one in pods:
+            node = self._node_for(one.pod)
+            if node is None:
+                self._waiting[one.pod.metadata.uid] = one
+            else:
+                await self._bind(one, node, now_seconds)
+
+    def _node_for(self, pod: Pod) -> str | None:
+        """Return the best node for a Pod, None if it has to wait."""
+        passed: Sequence[str] = self._scheduler.feasible(pod)
+        reasons = self._reasons.setdefault(pod.metadata.uid, set())
+        if not passed:
+            reasons.add(_NOT_FIT)
+            return None
+        preferred: Mapping[str, int] = {}
+        if self._extender is not None:
+            found = self._extender.filter(pod, passed)
+            passed = found.node_names
+            if not passed:
+                reasons.update(found.failed_and_unresolvable_nodes.values())
+                return None
+            preferred = self._extender.prioritize(pod, passed) if len(passed) > 1 else {}
+        scores = self._scheduler.scores(pod, passed)
+        return min(passed, key=lambda name: (-scores[name] - self._weight * preferred.get(name, 0), name))
+
+    async def _bind(self, one: ScheduledPod, node: str, now_seconds: float) -> None:
+        uid = one.pod.metadata.uid
+        self._scheduler.bind(one.pod, node)
+        self._histories[node].add(now_seconds, one.usage, 1)
+        self._placed[uid] = node
+        self._waits.append(now_seconds - one.at_seconds)
+        self._waiting.pop(uid, None)
+        if self._extender is not None:
+            await self._extender.bound(one.pod, node)
+
+    async def _end(self, one: ScheduledPod, now_seconds: float) -> None:
+        uid = one.pod.metadata.uid
+        self._waiting.pop(uid, None)
+        node = self._placed.pop(uid, None)
+        if node is not None:
+            self._scheduler.bind(one.pod, node, -1)
+            self._histories[node].add(now_seconds, one.usage, -1)
+            if self._extender is not None:
+                await self._extender.bound(one.pod, node, gone=True)
+
+    def _outcome(self) -> SchedulerOutcome:
+        waits = [one for one in self._waits if one > 0]
+        on_nodes = Counter(self._placed.values())
+        reasons = Counter(reason for found in self._reasons.values() for reason in found)
+        return SchedulerOutcome(
+            len(self._waits),
+            len(waits),
+            len(self._waiting),
+            median(waits) if waits else 0.0,
+            max(waits, default=0.0),
+            dict(sorted(reasons.items())),
+            tuple(_node_outcome(one, on_nodes[one.node.name], self._histories[one.node.name]) for one in self._nodes),
+        )
+
+
+def _next_retry(retry_seconds: float, now_seconds: float) -> float:
+    return retry_seconds if retry_seconds > now_seconds else now_seconds + RETRY_SECONDS
+
+
+def _end(one: ScheduledPod) -> float:
+    return one.at_seconds if one.ends_seconds is None else one.ends_seconds
+
+
+def _load(one: SimulatedNode) -> PodLoad:
+    load = one.load
+    return NO_LOAD if load is None else PodLoad(load.cpu_millis or 0.0, load.memory_bytes or 0.0)
+
+
+def _node_outcome(one: SimulatedNode, pods: int, history: LoadHistory) -> NodeOutcome:
+    before, cpu, memory = _load(one), one.node.cpu_millis, one.node.memory_bytes
+    loads = (before, history.peak, history.current)
+    return NodeOutcome(
+        one.node.name,
+        pods,
+        *(_share(load.cpu_millis, cpu) for load in loads),
+        *(_share(load.memory_bytes, memory) for load in loads),
+    )
+
+
+def _share(used: float, allocatable: float) -> float:
+    return round(used / allocatable, 4) if allocatable else 0.0
