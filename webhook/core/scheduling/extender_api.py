@@ -33,7 +33,7 @@ class FilterResult(Struct, frozen=True, rename="pascal", omit_defaults=True):
     error: str = ""
 
 
-class HostPriority(Struct, frozen=True, rename="pascal"):
+class HostPriority(Struct, frozen=True, gc=False, rename="pascal"):
     """`score` is an integer: one float makes the scheduler drop the whole answer without a word."""
 
     host: str
