@@ -21,6 +21,7 @@ MARKERS = (
     "rates",
     "connections",
     "apiserver",
+    "scheduling",
     "acquires",
     "loop",
     "starts",
@@ -59,6 +60,14 @@ def measured() -> dict[str, Any]:
             {"name": "interpreter", "cpu_ms": spread},
         ],
     }
+    verbs = {f"{verb} {quantile}": 2.0 for verb in ("filter", "prioritize") for quantile in ("p50", "p99")}
+    listed["scheduling"] = [
+        {
+            **{"nodes": 1_000, "percentage": 100, "pods_per_second": {"no extender": spread}},
+            **dict.fromkeys(("all_rules_by_passes_all", "cpu_ms"), spread),
+            **{"quantiles_ms": verbs, "idle_ms": 9.0, "rss_mib": 80},
+        }
+    ]
     listed["idle"] = [{"name": "podgate, memory, 1 service", "server_ms": spread}]
     common = {"date": "2026-01-02", "machine": "a processor"}
     return {part: {**common, "figures": figures} for part, figures in listed.items()} | results(
@@ -89,6 +98,7 @@ def test_each_fragment_is_written_between_its_markers(measured: dict[str, Any], 
     assert "| none | 2 | 2.00 (1.50-2.50) | 0.0 | 2 | 2.00 (1.50-2.50) | 0.0 |" in once
     assert "| podgate | 2/2/2 |" in once
     assert "| a scrape | 2.0 |" in once
+    assert "| 1,000 (100 % asked) | 2 | 2.00 (1.50-2.50) | 2.0 | 2.0/2.0 | 9 | 80 |" in once
     assert once.count("Redis, a few services") == 1
     assert "| Redis, a few services | 2 | 2 | 2 | 2 |" in once
     assert "| podgate, memory, 1 service | 2.0 | - |" in once

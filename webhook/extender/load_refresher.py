@@ -17,8 +17,8 @@ from webhook.support.slices import slices
 SETTLE_SECONDS = 1.0
 """How often the rows are computed anew between two refreshes: assumed load fades, and unconfirmed Pods are dropped."""
 _STARTING_SECONDS = 0.05
-_SLICE = 100
-"""Nodes whose rows are computed without a break: calls wait for at most half a millisecond."""
+_SLICE = 50
+"""Nodes whose rows are computed without a break: calls wait for about a millisecond."""
 _US = 1_000_000
 
 OpenSource = Callable[[str, LoadSource, Nodes], NodeLoads | None]

@@ -32,6 +32,8 @@ class NumaIndex:
         self._node_of: dict[str, str] = {}
         self._pods: dict[str, dict[str, _Reserved]] = {}
         """By node, then by uid."""
+        self._left: dict[str, tuple[NumaZones, float]] = {}
+        """What is left of the zones of nodes with reservations, until a reservation ends; absent after a change."""
 
     def of(self, node: str) -> NumaZones | None:
         """Return what is available in the zones of a node, None if it binds no Pods to zones."""
@@ -41,10 +43,13 @@ class NumaIndex:
         pods = self._pods.get(node)
         if not pods:
             return found[0]
-        now_seconds = self._now_seconds()
-        for uid in [uid for uid, pod in pods.items() if now_seconds > pod.until_seconds]:
-            self.gone(uid)
-        return found[0].less(pod.amounts for pod in pods.values())
+        left, now_seconds = self._left.get(node), self._now_seconds()
+        if left is None or now_seconds > left[1]:
+            for uid in [uid for uid, pod in pods.items() if now_seconds > pod.until_seconds]:
+                self.gone(uid)
+            until_seconds = min((pod.until_seconds for pod in pods.values()), default=inf)
+            left = self._left[node] = found[0].less(pod.amounts for pod in pods.values()), until_seconds
+        return left[0]
 
     def numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
         for node in self._reported.keys() - zones.keys():
@@ -53,6 +58,7 @@ class NumaIndex:
             self.numa_changed(node, found)
 
     def numa_changed(self, node: str, zones: NumaZones | None) -> None:
+        self._left.pop(node, None)
         for uid in self._pods.pop(node, ()):
             del self._node_of[uid]
         if zones is None:
@@ -78,9 +84,11 @@ class NumaIndex:
         node = self._node_of.pop(uid, None)
         if node is not None:
             del self._pods[node][uid]
+            self._left.pop(node, None)
 
     def _reserve(self, uid: str, pod: Pod, node: str, until_seconds: float) -> None:
         self.gone(uid)
         if node in self._reported and is_guaranteed(pod):
             self._node_of[uid] = node
+            self._left.pop(node, None)
             self._pods.setdefault(node, {})[uid] = _Reserved(asked_by(pod), until_seconds)
