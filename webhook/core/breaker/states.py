@@ -84,7 +84,7 @@ class Transition(Struct, frozen=True):
         return self.old is self.new and self.cause.is_trigger
 
 
-class BreakerView(Struct, frozen=True):
+class BreakerView(Struct, frozen=True, gc=False):
     """A breaker as callers see it at one moment. `open_until_us` is when OPEN or a FORCED state ends, else 0.
 
     `tripped_at_us` and `tripped_by` are of the newest trip; 0 and "" before the first. In OPEN, `early` more Pods may

@@ -44,7 +44,7 @@ class DeniedBy(StrEnum):
     QUOTA = "quota"
 
 
-class Receipt(Struct, frozen=True):
+class Receipt(Struct, frozen=True, gc=False):
     """The store's answer to an Acquire.
 
     `refused` is the enforced denial; `would_refuse` names every guard in Warn or Audit that objected.

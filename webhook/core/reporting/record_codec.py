@@ -125,8 +125,9 @@ class RecordedPods:
         # An owner's uid tells it from all others.
         by = owners[0].uid if owners and len(owners) == 1 else owners
         is_mirror = annotations is not None and MIRROR_ANNOTATION in annotations
-        read = tuple([pod.annotations.get(name) for name in decision.annotations_read])
-        whole_key = key, metadata.generate_name, by, is_mirror, decision.annotations_read, read
+        names = decision.annotations_read
+        read = tuple([pod.annotations.get(name) for name in names]) if names else ()
+        whole_key = key, metadata.generate_name, by, is_mirror, names, read
         found = self._kept.get(whole_key)
         if found is not None:
             return found
