@@ -1,14 +1,18 @@
-"""Slow request bodies are displaced at any point."""
+"""Slow request bodies are displaced at any point, and the names of headers are found in any case."""
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvloop
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from webhook.authentication.identities import Role
-from webhook.errors import CallRefusedError
+from webhook.authentication.strategies import reject_forwarded
+from webhook.errors import AuthenticationError, CallRefusedError
+from webhook.server.http_messages import ArrivedBody
 from webhook.server.request_body import BodyReader
 
 
@@ -57,3 +61,21 @@ async def displace_at_timeout() -> tuple[str, bool]:
 @pytest.mark.parametrize("run", [uvloop.run, asyncio.run], ids=["uvloop", "asyncio"])
 def test_timed_out_body_is_dropped_without_effect_on_others(run: Callable[..., tuple[str, bool]]) -> None:
     assert run(displace_at_timeout()) == ("body_timeout", True)
+
+
+def arrived(*headers: tuple[str, str]) -> bytes | None:
+    """Return the body of a request with these headers, which has arrived."""
+    request: Any = SimpleNamespace(
+        headers=CIMultiDictProxy(CIMultiDict(headers)), content_length=2, content=ArrivedBody(b"{}")
+    )
+    return BodyReader(1000, 1.0).arrived(request)
+
+
+@pytest.mark.parametrize("cased", [str, str.lower, str.upper])
+def test_names_of_headers_are_found_in_any_case(cased: Callable[[str], str]) -> None:
+    json = cased("Content-Type"), "application/json"
+    assert arrived(json) == b"{}"
+    with pytest.raises(CallRefusedError, match="not encoded"):
+        arrived(json, (cased("Content-Encoding"), "gzip"))
+    with pytest.raises(AuthenticationError, match="no proxy is expected"):
+        reject_forwarded(CIMultiDictProxy(CIMultiDict({cased("X-Forwarded-Client-Cert"): "Hash=00"})))

@@ -12,7 +12,7 @@ from webhook.authentication.certificates.client_ca import authorities_of
 from webhook.authentication.certificates.xfcc import forwarded_certificate
 from webhook.authentication.identities import Identities
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.strategies import FORWARDED_CERTIFICATE, Headers
+from webhook.authentication.strategies import AUTHORIZATION, FORWARDED_CERTIFICATE, Headers
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Caller, Clock, CurrentValue
 from webhook.support.watched_file import WatchedFile
@@ -67,7 +67,7 @@ class ForwardedCertificateStrategy:
             raise AuthenticationError(AuthFailure.FORWARDED_FOREIGN, f"the forwarded certificate: {error}") from None
         if self._is_proxy(_names(der)):
             raise AuthenticationError(AuthFailure.NOT_A_PROXY, "a proxy was forwarded as a caller", status=403)
-        return self._authenticator.authenticate(der, headers.getall("Authorization", ())), path
+        return self._authenticator.authenticate(der, headers.getall(AUTHORIZATION, ())), path
 
     async def refetch_keys(self) -> bool:
         return await self._authenticator.refetch_keys()

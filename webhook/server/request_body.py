@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from aiohttp import HttpVersion11
+from aiohttp import HttpVersion11, hdrs
 
 from webhook.authentication.identities import Role
 from webhook.errors import CallRefusedError
@@ -40,7 +40,7 @@ class BodyReader:
             raise CallRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media_type", text)
         if (request.content_length or 0) > self.max_bytes:
             raise self._too_large()
-        if "Expect" in request.headers:
+        if hdrs.EXPECT in request.headers:
             _want_body(request)
         if not request.content.is_eof():
             return None
@@ -108,9 +108,9 @@ class BodyReader:
 
 def _is_plain_json(request: HttpRequest) -> bool:
     headers = request.headers
-    if "Content-Encoding" in headers:
+    if hdrs.CONTENT_ENCODING in headers:
         return False
-    content_type = headers.get("Content-Type", "")
+    content_type = headers.get(hdrs.CONTENT_TYPE, "")
     return content_type == JSON or content_type.partition(";")[0].strip().lower() == JSON
 
 
@@ -118,6 +118,6 @@ def _want_body(request: HttpRequest) -> None:
     """Send 100 Continue to a caller that expects it; it has been authenticated by now."""
     if request.version < HttpVersion11:
         return
-    if request.headers["Expect"].lower() != "100-continue":
+    if request.headers[hdrs.EXPECT].lower() != "100-continue":
         raise CallRefusedError(HTTPStatus.EXPECTATION_FAILED, "expectation", "")
     request.send_continue()
