@@ -79,7 +79,8 @@ def metrics() -> Metrics:
 def record_extender(metrics: Metrics) -> None:
     """Record what a scheduler extender records, which reviews nothing."""
     scheduling = metrics.scheduling
-    scheduling.begin(lambda: {"prometheus": 3, "unknown": 1})
+    scheduling.begin(lambda: {"prometheus": 3, "unknown": 1}, lambda: ["web"])
+    scheduling.wake_failed()
     scheduling.called("filter", 1_000_000)
     scheduling.refused("payment-api", "hot_cpu", 2)
     scheduling.source_opened("prometheus")

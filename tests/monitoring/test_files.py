@@ -19,8 +19,9 @@ LABEL = "app.kubernetes.io/name"
 
 
 def monitors() -> dict[str, dict[str, Any]]:
+    """Return the monitors by name."""
     found = yaml.safe_load_all((FOLDER / "monitors.yaml").read_text())
-    return {monitor["kind"]: monitor["spec"] for monitor in found}
+    return {monitor["metadata"]["name"]: monitor["spec"] for monitor in found}
 
 
 def test_dashboards_keep_their_uids_so_that_links_to_them_last() -> None:
@@ -62,12 +63,13 @@ def test_kustomize_makes_config_maps_that_grafana_finds() -> None:
     content = {name: text for one in config_maps for name, text in one["data"].items()}
     assert content == {path.name: path.read_text() for path in FILES}
     assert {json.loads(text)["uid"] for text in content.values()} == set(UIDS.values())
-    others = {one["kind"]: one["metadata"]["name"] for one in objects if one["kind"] != "ConfigMap"}
-    assert others == {"PrometheusRule": "podgate", "ServiceMonitor": "podgate", "PodMonitor": "podgate-controller"}
+    others = sorted((one["kind"], one["metadata"]["name"]) for one in objects if one["kind"] != "ConfigMap")
+    pods = [("PodMonitor", name) for name in ("podgate-controller", "podgate-extender")]
+    assert others == [*pods, ("PrometheusRule", "podgate"), ("ServiceMonitor", "podgate")]
 
 
 def test_servers_are_scraped_by_their_service() -> None:
-    monitor = monitors()["ServiceMonitor"]
+    monitor = monitors()["podgate"]
     assert monitor["jobLabel"] == LABEL
     services = manifests.objects("base/40-service.yaml")
     selected = monitor["selector"]["matchLabels"].items()
@@ -81,11 +83,15 @@ def test_servers_are_scraped_by_their_service() -> None:
     assert ports.count(endpoint["port"]) == 1, "each server is scraped once"
 
 
-def test_controllers_are_scraped_by_their_pods() -> None:
-    monitor = monitors()["PodMonitor"]
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("podgate-controller", "redis/31-controller.yaml"), ("podgate-extender", "scheduler/33-extender.yaml")],
+)
+def test_controllers_and_extenders_are_scraped_by_their_pods(name: str, file: str) -> None:
+    monitor = monitors()[name]
     assert monitor["jobLabel"] == LABEL
-    [controller] = [one for one in manifests.objects("redis/31-controller.yaml") if one["kind"] == "Deployment"]
-    template = controller["spec"]["template"]
+    [deployment] = [one for one in manifests.objects(file) if one["kind"] == "Deployment"]
+    template = deployment["spec"]["template"]
     assert monitor["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
     [endpoint] = monitor["podMetricsEndpoints"]
     [container] = template["spec"]["containers"]

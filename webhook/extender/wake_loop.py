@@ -1,7 +1,7 @@
 """Wake loop: wakes kube-scheduler when a node that was refused to a Pod would pass it again."""
 
 import asyncio
-from collections.abc import Callable
+from typing import Protocol
 
 from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
 from webhook.errors import SchedulerWakeError
@@ -15,6 +15,13 @@ _BETWEEN_SECONDS = 5.0
 """Shortest time between two wakes: each makes the scheduler try all Pods that wait."""
 
 
+class WakeObserver(Protocol):
+    """Observer of attempts to wake kube-scheduler."""
+
+    def woken(self) -> None: ...
+    def wake_failed(self) -> None: ...
+
+
 class WakeLoop:
     """Looks at the refused Pods each second."""
 
@@ -23,13 +30,13 @@ class WakeLoop:
         refused: UnschedulablePods,
         table: LoadTable,
         scheduler: SchedulerWake,
-        on_woken: Callable[[], None],
+        observer: WakeObserver,
         trouble: Condition[str],
     ) -> None:
         self._refused = refused
         self._table = table
         self._scheduler = scheduler
-        self._on_woken = on_woken
+        self._observer = observer
         self._trouble = trouble
 
     async def run(self) -> None:
@@ -42,9 +49,10 @@ class WakeLoop:
                 await self._scheduler.wake()
             except SchedulerWakeError as error:
                 self._trouble.enter(str(error))
+                self._observer.wake_failed()
             else:
                 self._trouble.leave()
-                self._on_woken()
+                self._observer.woken()
             await asyncio.sleep(_BETWEEN_SECONDS)
 
     async def _take_fitting(self) -> bool:

@@ -65,13 +65,13 @@ class ExtenderProcess:
         policy, reports = sources.policies.current, SchedulingReports(telemetry, time.time)
         self._extender = Extender(policy, reports, time.time)
         table = self._extender.table
-        telemetry.metrics.scheduling.begin(table.nodes_by_source)
+        telemetry.metrics.scheduling.begin(table.nodes_by_source, self._extender.services)
         refresher = self._refresher = LoadRefresher(table, policy, self._open_source, time.time, reports.of_refreshes())
         wake = WakeLoop(
             self._extender.refused,
             table,
             kubernetes.StorageClassWake(client),
-            telemetry.metrics.scheduling.woken,
+            telemetry.metrics.scheduling,
             reports.of_wakes(),
         )
         nodes = kubernetes.WatchedNodes(client, table.index, reports=telemetry.watched("nodes"))

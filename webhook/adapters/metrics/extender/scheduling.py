@@ -17,18 +17,22 @@ class SchedulingMetrics:
         self._refused = Totals(families.EXTENDER_REFUSED_NODES)
         self._errors = Totals(families.EXTENDER_SOURCE_ERRORS)
         self._wakes = Totals(families.EXTENDER_WAKES)
+        self._wake_errors = Totals(families.EXTENDER_WAKE_ERRORS)
         self._evicted = Totals(families.EXTENDER_RECORDS_EVICTED)
-        self.totals = (self._calls, self._refused, self._errors, self._wakes, self._evicted)
+        self.totals = (self._calls, self._refused, self._errors, self._wakes, self._wake_errors, self._evicted)
         self._durations: Mapping[str, Durations] = {}
         self._nodes: Callable[[], Mapping[str, int]] = dict
+        self._services: Callable[[], Iterable[str]] = tuple
         self._read_seconds: Mapping[str, float] = {}
         self._took_seconds: Mapping[str, float] = {}
 
-    def begin(self, nodes: Callable[[], Mapping[str, int]]) -> None:
+    def begin(self, nodes: Callable[[], Mapping[str, int]], services: Callable[[], Iterable[str]]) -> None:
         """Export the metrics from now on. `nodes` counts the nodes by the source of their load."""
         self._nodes = nodes
+        self._services = services
         self._durations = {verb: Durations() for verb in VERBS}
         self._wakes.add(count=0)
+        self._wake_errors.add(count=0)
         self._evicted.add(count=0)
         for verb in VERBS:
             self._calls.add(verb, count=0)
@@ -43,6 +47,9 @@ class SchedulingMetrics:
     def woken(self) -> None:
         """Count a wake of kube-scheduler."""
         self._wakes.add()
+
+    def wake_failed(self) -> None:
+        self._wake_errors.add()
 
     def record_evicted(self) -> None:
         """Count a scheduling record that was dropped for that of another Pod."""
@@ -63,6 +70,7 @@ class SchedulingMetrics:
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
         """Return the gauges with their series."""
         yield families.EXTENDER_NODES, [((source,), float(count)) for source, count in self._nodes().items()]
+        yield families.EXTENDER_SERVICES, [((service,), 1.0) for service in self._services()]
         yield families.EXTENDER_SOURCE_AGE, [((source,), at) for source, at in self._read_seconds.items()]
         yield families.EXTENDER_REFRESH, [((source,), took) for source, took in self._took_seconds.items()]
 
