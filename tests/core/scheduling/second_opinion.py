@@ -14,7 +14,7 @@ def refused(node: Json, rules: Json) -> bool:
         return True
     known = {name: share for name in ("cpu", "memory") if (share := used_share(node, name)) is not None}
     if len(known) == 2:
-        known["combined"] = known["cpu"] + known["memory"]
+        known["combined"] = Fraction(float(known["cpu"]) + float(known["memory"]))  # 1 and a trace of cpu are 1
     for name, limit in rules.get("hot", {}).items():
         if is_measured and name in known and known[name] > Fraction(limit):
             return True

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,11 +11,12 @@ from tests.core.scheduling import second_opinion
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec.scheduling import Hot, Pressure, Scheduling, ScoreWeights, WhenUnknown
-from webhook.core.scheduling.filters import filters_for
+from webhook.core.scheduling.filters import _NO_ZONE, filters_for
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
 from webhook.core.scheduling.pod_load import PodLoad
 from webhook.core.scheduling.scores import SCORE_MAX, terms_of
+from webhook.extender.extender import NOT_LISTED
 
 POD = Pod(PodMetadata(name="p"), PodSpec(containers=(Container(name="c"),)))
 amounts = st.one_of(st.none(), st.floats(0, 2e4))
@@ -97,3 +99,8 @@ def test_default_weights_put_the_worst_node_at_0_and_the_best_at_10() -> None:
 def measured(cpu: float, memory: float, latency: float) -> dict[str, Any]:
     pressures = dict.fromkeys(("cpu_pressure", "memory_pressure", "io_pressure"))
     return {"source": "prometheus", "cpu": cpu, "memory": memory, "latency": latency, **pressures}
+
+
+@pytest.mark.parametrize("text", [_NO_ZONE.reason, NOT_LISTED])
+def test_fixed_texts_have_no_percent_sign(text: str) -> None:
+    assert "%" not in text, "the scheduler would read it as a format"
