@@ -236,10 +236,10 @@ class ExtendedScheduler:
         with urlopen(f"http://{self._addresses[replica]['decisions']}/api/v1/nodes", timeout=HANG_SECONDS) as response:
             return {node["name"]: node for node in json.load(response)["nodes"]}
 
-    def shown_nodes(self, *options: str) -> list[str]:
-        """Return the lines of `podgate nodes`."""
+    def shown_hottest(self) -> list[str]:
+        """Return the words of the first row of `podgate nodes`."""
         url = f"http://{self._addresses[EXTENDER]['decisions']}"
-        return installed("nodes", "--extender", url, "-o", "table", *options).out.splitlines()
+        return installed("nodes", "--extender", url, "-o", "table", "--limit=1").out.splitlines()[1].split()
 
     def explained(self, *what: str) -> Done:
         """Return what `podgate explain` prints."""
