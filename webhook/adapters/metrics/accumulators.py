@@ -32,7 +32,7 @@ class Totals:
     def __init__(self, family: Family, *start: tuple[str, ...]) -> None:
         self.family = family
         self._values = {labels: [0] for labels in start}
-        """Each in a list of its own: to look labels up once, not again to store the sum, saves a third of `add`."""
+        """Each in a list of its own: to look labels up once, not again to store the sum, saves a fifth of `add`."""
 
     def add(self, *labels: str, count: int = 1) -> None:
         values = self._values
