@@ -112,7 +112,7 @@ async def refreshing(
     monkeypatch: pytest.MonkeyPatch, *, is_listed: bool = True, **loads: Mapping[str, NodeLoad] | Exception | None
 ) -> AsyncIterator[Refreshed]:
     """Refresh the load of the nodes a and b with these loads of `prometheus` and `metricsAPI`."""
-    for interval in ("_SETTLE_SECONDS", "_STARTING_SECONDS"):
+    for interval in ("SETTLE_SECONDS", "_STARTING_SECONDS"):
         monkeypatch.setattr(load_refresher, interval, 0.005)
     state = Refreshed({name: FakeSource(name, loads.get(name, {})) for name in ("prometheus", "metricsAPI")})
     if is_listed:
