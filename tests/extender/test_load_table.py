@@ -86,12 +86,14 @@ class LoadTableMachine(RuleBasedStateMachine):
     @rule(name=nodes)
     def node_is_removed(self, name: str) -> None:
         gone = self.nodes.pop(name, None)
+        self.loads.pop(name, None)  # a new node of the same name is another one
         if gone is not None:
             self.table.index.node_changed(gone, gone=True)
 
     @rule(names=st.sets(nodes), labels=places)
     def nodes_are_listed(self, names: set[str], labels: dict[str, str]) -> None:
         self.nodes = {name: known(name, labels, f"{name}z") for name in sorted(names)}
+        self.loads = {name: load for name, load in self.loads.items() if name in names}
         self.table.index.nodes_listed(self.nodes.values())
 
     @rule(uid=uids, node=nodes, app=apps, amount=amounts, namespace=namespaces)

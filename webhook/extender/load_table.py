@@ -119,6 +119,8 @@ class LoadTable:
         assumed, node = self._assumed.of(name, now_seconds), self.index.node(name)
         if node is None:
             self.rows.pop(name, None)
+            for loads in self._reports.values():
+                loads.pop(name, None)
             return
         zones = self.numa.of(name)
         load = freshest(self._reports.values(), name, now_seconds, self._stale_after_seconds)

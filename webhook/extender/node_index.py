@@ -154,8 +154,10 @@ class NodeIndex:
 
     def _request(self, pod: HostedPod, count: int) -> None:
         """Add a Pod to what its node's Pods request, or subtract it. The sums are exact: they are whole numbers."""
-        cpu, memory = self._requested.get(pod.node, (0, 0))
-        self._requested[pod.node] = cpu + count * pod.requested_cpu, memory + count * pod.requested_memory
+        cpu, memory = self._requested.pop(pod.node, (0, 0))
+        sums = cpu + count * pod.requested_cpu, memory + count * pod.requested_memory
+        if any(sums):  # nothing is kept of nodes that are gone
+            self._requested[pod.node] = sums
 
 
 def _scheduled_seconds(pod: Pod) -> float | None:
