@@ -68,6 +68,8 @@ SLOWNESS = {
     *("PodgateStoreSlow", "PodgateStoreAway", "PodgateStoreFallback"),
 }
 """Those that depend on the speed of the machine."""
+DASHBOARDS = ("fleet", "service", "slo")
+"""That of the extender is tested with a kube-scheduler: tests/scheduling/test_monitoring.py."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def test_real_faults_fire_their_alerts_and_fill_every_panel(
         cause_faults(monitored, identities.files, stranger)
         fail_calls(monitored)
         recorded = {rule["record"] for rule in rules() if "record" in rule}
-        empty = {place for place, query in queries() if not has_data(prometheus, query)}
+        empty = {place for place, query in queries(*DASHBOARDS) if not has_data(prometheus, query)}
         return (FAULTS - monitored.holding()) | {name for name in recorded if not prometheus.query(name)} | empty
 
     missing = silent()

@@ -20,9 +20,11 @@ def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
-def queries() -> Iterator[tuple[str, str]]:
-    """Yield each query with the place of its panel."""
+def queries(*names: str) -> Iterator[tuple[str, str]]:
+    """Yield each query of these dashboards, by default of all, with the place of its panel."""
     for name, dashboard in dashboards().items():
+        if names and name not in names:
+            continue
         for panel in panels(dashboard):
             for target in panel["targets"]:
                 yield f"{name}: {panel['title']}: {target['refId']}", target["expr"]

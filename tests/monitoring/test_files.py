@@ -14,7 +14,7 @@ from tests.monitoring.dashboards import DATA_SOURCE, FILES, dashboards, panels, 
 from tests.monitoring.rule_files import FOLDER, metrics, rules
 from webhook.adapters.metrics.families import FAMILIES
 
-UIDS = {"fleet": "podgate-fleet", "service": "podgate-service", "slo": "podgate-slo"}
+UIDS = {name: f"podgate-{name}" for name in ("fleet", "scheduling", "service", "slo")}
 LABEL = "app.kubernetes.io/name"
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.cluster.controlplane import COMPONENTS, ControlPlane
 from tests.cluster.kwok import node
 from tests.cluster.load_balancer import LoadBalancers
+from tests.cluster.processes import free_ports
 from tests.monitoring.prometheus_server import PrometheusServer
 from tests.scheduling.extender_server import NAMESPACE, NUMA_CRD, WAKE, ExtendedScheduler
 from tests.scheduling.metrics_api import KUBELET_ANNOTATION, kubelet_path, start_metrics_server
@@ -75,11 +76,14 @@ def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
         start_metrics_server(plane)
         plane.add_nodes(*(_measured(name, **labels) for name, labels in NODES.items()))
         plane.create_namespace(NAMESPACE)
-        prometheus = PrometheusServer(plane.processes, [exporters.job, exporters.cadvisor_job, _kubelets(plane)])
+        plain = f"127.0.0.1:{free_ports(1)[0]}"
+        extenders = {"job_name": "podgate-extender", "static_configs": [{"targets": [plain]}]}
+        jobs = [exporters.job, exporters.cadvisor_job, _kubelets(plane), extenders]
+        prometheus = PrometheusServer(plane.processes, jobs)
         prometheus.start()
         policy = POLICY.format(url=prometheus.url, stale=STALE_SECONDS)
         with LoadBalancers() as balancers:
-            extended = ExtendedScheduler(plane, policy, prometheus, balancers.open())
+            extended = ExtendedScheduler(plane, policy, prometheus, balancers.open(), plain)
             extended.start()
             plane.wait(lambda: extended.is_hot("hot"), "the load of the hot node", "extender")
             yield extended

@@ -53,10 +53,12 @@ class ExtendedScheduler:
     """The scheduler and the extender's replicas, with certificates of their own.
 
     The scheduler calls the address of `balancer`. It trusts both CAs, `authority` and `next_authority`; of the
-    extender, `clients` are the CAs of its clients.
+    extender, `clients` are the CAs of its clients. `plain` is the address of the first replica's metrics.
     """
 
-    def __init__(self, plane: ControlPlane, policy: str, prometheus: PrometheusServer, balancer: LoadBalancer) -> None:
+    def __init__(
+        self, plane: ControlPlane, policy: str, prometheus: PrometheusServer, balancer: LoadBalancer, plain: str
+    ) -> None:
         self.plane = plane
         self.prometheus = prometheus
         self.balancer = balancer
@@ -69,7 +71,7 @@ class ExtendedScheduler:
         self.trust_clients(self.authority)
         self.serve_with(self.authority)
         self.client("client", SCHEDULER)
-        self._addresses: dict[str, dict[str, str]] = {}
+        self._addresses: dict[str, dict[str, str]] = {EXTENDER: {"plain": plain}}
         self._starts: dict[str, int] = {}
 
     def trust_clients(self, *authorities: Authority) -> None:
@@ -204,7 +206,9 @@ class ExtendedScheduler:
         """Wait until a Pod is unschedulable, and return the scheduler's message."""
 
         def message() -> str:
-            conditions = (self.plane.api.get(f"{_PODS}/{name}") or {})["status"].get("conditions", [])
+            pod = self.plane.api.get(f"{_PODS}/{name}") or {}
+            assert "nodeName" not in pod["spec"], f"{name} was bound to {pod['spec']['nodeName']}: {self.nodes()}"
+            conditions = pod["status"].get("conditions", [])
             return next((one["message"] for one in conditions if one.get("reason") == "Unschedulable"), "")
 
         said: str = self.plane.wait(message, f"{name} to be refused", SECOND)

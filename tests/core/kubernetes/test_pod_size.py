@@ -8,7 +8,7 @@ from typing import Any
 import jsonpatch
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.reviewing import Gate, body, envelope, pod, policy_of
@@ -251,6 +251,7 @@ EXPRESSIONS = st.lists(
 
 
 @given(EXPRESSIONS)
+@example([NodeRequirement("k", *one) for one in (("DoesNotExist",), ("In", ("1",)), ("NotIn", ("1",)))])
 def test_joined_expressions_equal_consecutive_narrowing(expressions: list[NodeRequirement]) -> None:
     found = ANYTHING
     for one in expressions:

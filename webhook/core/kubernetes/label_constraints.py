@@ -37,6 +37,8 @@ class Constraint(Struct, frozen=True, gc=False):
                 found = self._bounded(operator, values)
             case _:
                 return self
+        if found.present and found.absent:
+            return NOTHING
         if found.allowed is None:
             # An absent label has none of the denied values.
             return replace(found, denied=frozenset()) if found.absent and found.denied else found
@@ -99,6 +101,8 @@ def integer(text: str) -> int | None:
 
 Constraints = dict[str, Constraint]
 ANYTHING = Constraint()
+NOTHING = Constraint(present=True, absent=True, allowed=frozenset())
+"""No label is both present and absent, whatever else is required of it."""
 
 
 def constraints_of(expressions: Iterable[Requirement | NodeRequirement]) -> Constraints:
