@@ -16,6 +16,7 @@ import yaml
 
 from tests.cluster.manifests import arguments, pod_spec
 from tests.compose import sources
+from tests.monitoring.dashboards import FILES
 from webhook.cli import root
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.quantity import Duration
@@ -218,7 +219,7 @@ def test_grafana_has_the_shipped_dashboards_and_asks_prometheus() -> None:
     [listen] = [word for word in prometheus.command if word.startswith("--web.listen-address=")]
     assert source["url"] == f"http://prometheus:{listen.rpartition(':')[2]}"
     dashboards = [json.loads(path.read_text()) for path in mounted(service, provider["options"]["path"]).glob("*.json")]
-    assert len(dashboards) == 3
+    assert {one["uid"] for one in dashboards} == {f"podgate-{path.stem}" for path in FILES}
     variables = [variable for board in dashboards for variable in board["templating"]["list"]]
     assert source["type"] in {variable["query"] for variable in variables if variable["type"] == "datasource"}
     assert mounted(service, service.environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]).is_file()
