@@ -15,16 +15,9 @@ _RIGHTS_SHOWN = 5
 
 @SECTION.check("leader-missing", "a leader renews its Lease", "leases")
 def leader_missing(facts: ClusterFacts) -> Iterator[Observation]:
-    place = f"Lease {NAMESPACE}/{_LEASE}"
     remedy = f"start the leader: podgate controller with Redis, else the server; see its log in {NAMESPACE}"
-    found = next((one for one in facts.leases if one.name == _LEASE), None)
-    if found is None or not found.spec.renew_time:
-        yield Observation(place, "metadata.name", "absent: nothing is refunded or repaired", remedy)
-        return
-    renewed_us, seconds = microseconds(found.spec.renew_time), found.spec.lease_duration_seconds or 15
-    if facts.at_us - renewed_us > 2 * seconds * _SECOND_US:
-        value = f"{found.spec.renew_time} by {found.spec.holder_identity or 'nobody'}: not renewed for long"
-        yield Observation(place, "spec.renewTime", value, remedy)
+    absent, stale = "nothing is refunded or repaired", "not renewed for long"
+    yield from not_renewed(facts, _LEASE, absent=absent, stale=stale, remedy=remedy)
 
 
 @SECTION.check("right-missing", "service accounts have the rights of the manifests", "rights")
@@ -41,3 +34,16 @@ def right_missing(facts: ClusterFacts) -> Iterator[Observation]:
         )
         value = f"may not {'; '.join(rights[:_RIGHTS_SHOWN])}{more}"
         yield Observation(f"ServiceAccount {NAMESPACE}/{account}", "rights", value, remedy)
+
+
+def not_renewed(facts: ClusterFacts, name: str, *, absent: str, stale: str, remedy: str) -> Iterator[Observation]:
+    """Yield that a Lease is absent, or was not renewed for twice its duration; the texts are what follows from it."""
+    place = f"Lease {NAMESPACE}/{name}"
+    found = next((one for one in facts.leases if one.name == name), None)
+    if found is None or not found.spec.renew_time:
+        yield Observation(place, "metadata.name", f"absent: {absent}", remedy)
+        return
+    renewed_us, seconds = microseconds(found.spec.renew_time), found.spec.lease_duration_seconds or 15
+    if facts.at_us - renewed_us > 2 * seconds * _SECOND_US:
+        value = f"{found.spec.renew_time} by {found.spec.holder_identity or 'nobody'}: {stale}"
+        yield Observation(place, "spec.renewTime", value, remedy)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import yaml
 
 from webhook.core.checks.check import Observation, Section, Severity
+from webhook.core.checks.controller import not_renewed
 from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.checks.objects import PodObject
 from webhook.core.document.configmap import NAMESPACE
@@ -18,7 +19,6 @@ _INSTALL = "podgate install --with-scheduler (docs/scheduling.md)"
 _CONFIG = "apply what podgate scheduler config prints, and restart the scheduler, which reads it at its start only"
 _RESTART = f"kubectl rollout restart deployment/{SCHEDULER} -n {NAMESPACE}"
 _ALL, _FEW_NODES = 100, 1000
-_SECOND_US = 1_000_000
 _WANTED = {"nodeCacheCapable": True, "ignorable": True, "enableHTTPS": True, "preemptVerb": "preempt"}
 
 
@@ -78,15 +78,9 @@ def wake_missing(facts: ClusterFacts) -> Iterator[Observation]:
 def scheduler_not_leading(facts: ClusterFacts) -> Iterator[Observation]:
     if all(one.name != SCHEDULER for one in facts.deployments):
         return
-    place, remedy = f"Lease {NAMESPACE}/{SCHEDULER}", f"kubectl logs deployment/{SCHEDULER} -n {NAMESPACE}"
-    found = next((one for one in facts.leases if one.name == SCHEDULER), None)
-    if found is None or not found.spec.renew_time:
-        yield Observation(place, "metadata.name", f"absent: Pods with schedulerName {SCHEDULER} wait", remedy)
-        return
-    renewed_us, seconds = microseconds(found.spec.renew_time), found.spec.lease_duration_seconds or 15
-    if facts.at_us - renewed_us > 2 * seconds * _SECOND_US:
-        value = f"{found.spec.renew_time} by {found.spec.holder_identity or 'nobody'}: Pods of {SCHEDULER} wait"
-        yield Observation(place, "spec.renewTime", value, remedy)
+    remedy = f"kubectl logs deployment/{SCHEDULER} -n {NAMESPACE}"
+    absent, stale = f"Pods with schedulerName {SCHEDULER} wait", f"Pods of {SCHEDULER} wait"
+    yield from not_renewed(facts, SCHEDULER, absent=absent, stale=stale, remedy=remedy)
 
 
 @SECTION.check("scheduler-configuration", "its configuration is safe", "scheduler_map")
