@@ -22,6 +22,7 @@ from webhook.core.scheduling.node_table import KnownNode, NodeRow, SchedulableNo
 from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.pod_load import NO_LOAD
 from webhook.extender.load_table import LoadTable
+from webhook.extender.near_index import HostedPod, NearIndex
 
 NODES, UIDS, APPS, PLACES = "abcd", "pqrstu", ("web", "redis"), ("", "1", "2")
 STALE_SECONDS = 90.0
@@ -226,3 +227,22 @@ def test_pods_that_a_new_list_does_not_show_are_gone() -> None:
     assert table.index.requested("a") == (2000.0, float(2 << 30))
     asyncio.run(lists())
     assert table.index.requested("a") == (0.0, 0.0)
+
+
+def test_verdicts_about_nodes_that_are_gone_are_forgotten() -> None:
+    verdicts = NodeVerdicts(filters_for(pod_of("x", None, "web", 1, "shop"), RULES))
+    for number in range(100):
+        name = f"node-{number}"
+        rows = {name: NodeRow.of(known(name, {}, "").node)}
+        assert verdicts.refused([name], rows).keys() == {name}, "its load is unknown"
+    assert len(verdicts) <= 3
+
+
+def test_sets_of_near_pods_are_bounded_and_counted_anew() -> None:
+    node = known("a", {"topology.kubernetes.io/zone": "1"}, "a")
+    near = NearIndex({"a": node})
+    pods = [HostedPod("a", f"namespace-{number}", {"app": "redis"}, 0, 0) for number in range(300)]
+    for pod in pods:
+        assert near.of(pod.namespace, "web", NEAR, pods).of(node.node) > 0
+        assert near.of("empty", "web", NEAR, pods).of(node.node) == 0
+    assert 0 < len(near) <= 256

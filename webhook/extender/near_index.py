@@ -11,6 +11,8 @@ from webhook.core.scheduling.node_table import KnownNode
 from webhook.core.scheduling.topology import Nearness
 
 Labels = Mapping[str, str]
+_SETS_MAX = 256
+"""Sets of Pods that are kept. With one more all are forgotten, and counted anew when they are asked for."""
 
 
 class HostedPod(Struct, frozen=True, gc=False):
@@ -41,6 +43,9 @@ class NearIndex:
         self._kept: dict[str, dict[str, _NearPods]] = {}
         """By namespace, then by service."""
 
+    def __len__(self) -> int:
+        return sum(map(len, self._kept.values()))
+
     def keep_only(self, services: Container[str]) -> None:
         """Forget the sets of services that are no more."""
         for kept in self._kept.values():
@@ -49,10 +54,11 @@ class NearIndex:
 
     def of(self, namespace: str, service: str, near: Near, pods: Iterable[HostedPod]) -> Nearness:
         """Return the nearness of nodes. `pods` are all Pods on nodes; read only if these rules are new."""
-        services = self._kept.setdefault(namespace, {})
-        found = services.get(service)
+        found = self._kept.get(namespace, {}).get(service)
         if found is None or found.near != near:
-            found = services[service] = _NearPods(near)
+            if len(self) >= _SETS_MAX:  # of namespaces that are gone, too
+                self._kept.clear()
+            found = self._kept.setdefault(namespace, {})[service] = _NearPods(near)
             for pod in pods:
                 if pod.namespace == namespace:
                     self._count(found, pod, 1)

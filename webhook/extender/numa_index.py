@@ -83,7 +83,10 @@ class NumaIndex:
     def gone(self, uid: str) -> None:
         node = self._node_of.pop(uid, None)
         if node is not None:
-            del self._pods[node][uid]
+            pods = self._pods[node]
+            del pods[uid]
+            if not pods:
+                del self._pods[node]
             self._left.pop(node, None)
 
     def _reserve(self, uid: str, pod: Pod, node: str, until_seconds: float) -> None:

@@ -3,7 +3,7 @@
 No reason has a percent sign: the scheduler uses it as a format.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -60,9 +60,14 @@ class NodeVerdicts:
         self.filters = filters
         self._known: dict[str, tuple[NodeRow, NodeRefusal | None]] = {}
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def refused(self, asked: Iterable[str], rows: Mapping[str, NodeRow]) -> dict[str, NodeRefusal]:
         """Return the nodes that are refused. A node without a row passes: the scheduler learned of it first."""
         known, refused = self._known, {}
+        if len(known) > 2 * len(rows):  # most of them are of nodes that are gone
+            known.clear()
         for name in asked:
             row = rows.get(name)
             if row is None:
@@ -78,24 +83,17 @@ class NodeVerdicts:
 def filters_for(pod: Pod, rules: Scheduling) -> NodeFilters:
     """Return the filters of a Pod by its service's rules, the cheapest first."""
     limits = [_limit("unknown", 0.0, _UNKNOWN)] if rules.when_unknown is WhenUnknown.REFUSE else []
-    for stanza, written in (("hot", rules.hot), ("pressure", rules.pressure)):
-        limits += [
-            _limit(f"{stanza}_{name}", limit, f"node(s) above the {name} {stanza} threshold {limit:g}")
-            for name, limit in asdict(written).items()
-            if limit is not None
-        ]
+    limits += [
+        _limit(f"{stanza}_{name}", limit, f"node(s) above the {name} {stanza} threshold {limit:g}")
+        for stanza, name, limit in _thresholds(rules)
+    ]
     asks_zones = rules.numa is Numa.REQUIRED and is_guaranteed(pod)
     return NodeFilters(tuple(limits), NumaDemand.of(pod) if asks_zones else None)
 
 
 def rule_names(rules: Scheduling) -> list[str]:
     """Return the names of the rules that may refuse nodes, as in a `NodeRefusal`."""
-    names = [
-        f"{stanza}_{name}"
-        for stanza, limits in (("hot", rules.hot), ("pressure", rules.pressure))
-        for name, limit in asdict(limits).items()
-        if limit is not None
-    ]
+    names = [f"{stanza}_{name}" for stanza, name, _ in _thresholds(rules)]
     numa_names = ["numa"] if rules.numa is Numa.REQUIRED else []
     return [*names, *numa_names, *(["unknown"] if rules.when_unknown is WhenUnknown.REFUSE else [])]
 
@@ -113,6 +111,14 @@ def observed(row: NodeRow, rule: str) -> float | None:
         return None
     value = row.signals[Signals._fields.index(rule)]
     return None if value == -inf else value
+
+
+def _thresholds(rules: Scheduling) -> Iterator[tuple[str, str, float]]:
+    """Yield stanza, field and limit of each threshold that is written."""
+    for stanza, written in (("hot", rules.hot), ("pressure", rules.pressure)):
+        for name, limit in asdict(written).items():
+            if limit is not None:
+                yield stanza, name, limit
 
 
 def _limit(rule: str, highest: float, reason: str) -> _Limit:

@@ -42,7 +42,8 @@ def filtered(
     verdicts: NodeVerdicts | None = None,
 ) -> FilteredNodes:
     """Filter nodes for a Pod. `verdicts` are those of earlier Pods of the same `pod_kind`."""
-    verdicts = verdicts or NodeVerdicts(filters_for(pod, service.rules))
+    if verdicts is None:
+        verdicts = NodeVerdicts(filters_for(pod, service.rules))
     refused = verdicts.refused(asked, rows)
     passed = tuple(name for name in asked if name not in refused) if service.refuses and refused else tuple(asked)
     return FilteredNodes(passed, refused, verdicts.filters)
