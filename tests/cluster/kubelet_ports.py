@@ -16,8 +16,8 @@ _CHUNK_BYTES = 1 << 16
 
 
 @contextmanager
-def kubelet_ports(certificate: Path, key: Path, ports: dict[int, str]) -> Iterator[int]:
-    """Forward the `ports` of each Pod to HOST:PORT of this machine; yield the kubelet's own port."""
+def kubelet_ports(certificate: Path, key: Path, ports: dict[tuple[str, int], str]) -> Iterator[int]:
+    """Forward the `ports` of Pods, by name, to HOST:PORT of this machine; yield the kubelet's own port."""
 
     async def forward(request: web.Request) -> web.WebSocketResponse:
         port = int(request.query["port"])
@@ -25,8 +25,13 @@ def kubelet_ports(certificate: Path, key: Path, ports: dict[int, str]) -> Iterat
         await socket.prepare(request)
         for channel in (_DATA, _ERROR):
             await socket.send_bytes(channel + port.to_bytes(2, "little"))
-        host, _, number = ports[port].rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(number))
+        host, _, number = ports[request.match_info["pod"], port].rpartition(":")
+        try:
+            reader, writer = await asyncio.open_connection(host, int(number))
+        except OSError as error:
+            await socket.send_bytes(_ERROR + f"error forwarding port {port}: {error.strerror}".encode())
+            await socket.close()
+            return socket
         answering = asyncio.create_task(_answer(reader, socket))
         async for message in socket:
             assert message.data[:1] == _DATA

@@ -10,7 +10,7 @@ from tests.cluster.kwok import node
 from tests.cluster.load_balancer import LoadBalancers
 from tests.cluster.processes import free_ports
 from tests.monitoring.prometheus_server import PrometheusServer
-from tests.scheduling.extender_server import NAMESPACE, NUMA_CRD, WAKE, ExtendedScheduler
+from tests.scheduling.extender_server import EXTENDER, NAMESPACE, NUMA_CRD, OTHER, WAKE, ExtendedScheduler
 from tests.scheduling.metrics_api import KUBELET_ANNOTATION, kubelet_path, start_metrics_server
 from tests.scheduling.node_exporter import NodeExporters
 
@@ -87,6 +87,17 @@ def scheduler(exporters: NodeExporters) -> Iterator[ExtendedScheduler]:
             extended.start()
             plane.wait(lambda: extended.is_hot("hot"), "the load of the hot node", "extender")
             yield extended
+
+
+@pytest.fixture(scope="module")
+def other(scheduler: ExtendedScheduler) -> Iterator[None]:
+    """Run a second replica behind the same address."""
+    scheduler.start_extender(OTHER)
+    scheduler.balance(EXTENDER, OTHER)
+    scheduler.plane.wait(lambda: scheduler.is_hot("hot", OTHER), "the load of the hot node", OTHER)
+    yield
+    scheduler.balance(EXTENDER)
+    scheduler.stop_extender(OTHER)
 
 
 def _measured(name: str, **labels: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tests.timeouts import HANG_SECONDS
 
 NAMESPACE = "shop"
 SCHEDULER = "podgate-scheduler"
-EXTENDER, SECOND = "extender", "second-scheduler"
+EXTENDER, OTHER, SECOND = "extender", "extender-2", "second-scheduler"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 WAKE = {
     "apiVersion": "storage.k8s.io/v1",
@@ -235,29 +235,32 @@ class ExtendedScheduler:
         except OSError:
             return 0
 
+    def decisions(self, replica: str = EXTENDER) -> str:
+        """Return HOST:PORT of a replica's decision port."""
+        return self._addresses[replica]["decisions"]
+
     def nodes(self, replica: str = EXTENDER) -> dict[str, Any]:
         """Return the extender's view of each node."""
-        with urlopen(f"http://{self._addresses[replica]['decisions']}/api/v1/nodes", timeout=HANG_SECONDS) as response:
+        with urlopen(f"http://{self.decisions(replica)}/api/v1/nodes", timeout=HANG_SECONDS) as response:
             return {node["name"]: node for node in json.load(response)["nodes"]}
 
     def shown_hottest(self) -> list[str]:
         """Return the words of the first row of `podgate nodes`."""
-        url = f"http://{self._addresses[EXTENDER]['decisions']}"
+        url = f"http://{self.decisions()}"
         return installed("nodes", "--extender", url, "-o", "table", "--limit=1").out.splitlines()[1].split()
 
     def explained(self, *what: str) -> Done:
         """Return what `podgate explain` prints."""
-        url = f"http://{self._addresses[EXTENDER]['decisions']}"
+        url = f"http://{self.decisions()}"
         return installed(
             "explain", *what, "-n", NAMESPACE, "--extender", url, "--kubeconfig", str(self.plane.kubeconfig)
         )
 
-    def record(self, pod: str) -> Any:
-        """Return the extender's record of a Pod."""
-        url = f"http://{self._addresses[EXTENDER]['decisions']}/api/v1/scheduling?namespace={NAMESPACE}&name={pod}"
+    def record(self, pod: str, replica: str = EXTENDER) -> Any:
+        """Return a replica's record of a Pod, {} if it has none."""
+        url = f"http://{self.decisions(replica)}/api/v1/scheduling?namespace={NAMESPACE}&name={pod}"
         with urlopen(url, timeout=HANG_SECONDS) as response:
-            [found] = json.load(response)["records"]
-        return found
+            return next(iter(json.load(response)["records"]), {})
 
     def simulated_pods(self, count: int, service: str, containers: list[dict[str, Any]]) -> dict[str, int]:
         """Return how many of so many Pods, created at once, `podgate simulate` places on each node that gets any.

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from tests.cluster.kwok import is_usable
-from tests.scheduling.extender_server import EXTENDER, SCHEDULER, SECOND, ExtendedScheduler
+from tests.scheduling.extender_server import EXTENDER, OTHER, SCHEDULER, SECOND, ExtendedScheduler
 from tests.scheduling.node_exporter import NodeExporters
 
-OTHER = "extender-2"
+pytestmark = pytest.mark.usefixtures("other")
+
 _MILLIS = 850.0
 """Expected of a Pod that asks for one cpu."""
 _SKIPPED = "Skipping extender"
@@ -55,17 +56,6 @@ class RefusedPods:
     def bound(self) -> list[str]:
         """Return those that a node took."""
         return [name for number in range(self.created) if self._scheduler.node_of(name := f"refused-{number}")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def other(scheduler: ExtendedScheduler) -> Iterator[None]:
-    """Run a second replica behind the same address."""
-    scheduler.start_extender(OTHER)
-    scheduler.balance(EXTENDER, OTHER)
-    scheduler.plane.wait(lambda: scheduler.is_hot("hot", OTHER), "the load of the hot node", OTHER)
-    yield
-    scheduler.balance(EXTENDER)
-    scheduler.stop_extender(OTHER)
 
 
 def assumed_millis(scheduler: ExtendedScheduler, replica: str) -> float:

@@ -27,6 +27,16 @@ class ExtenderPorts:
     silent: list[str] = field(default_factory=list)
     """Errors of those that did not answer the last `read`."""
 
+    async def first(self, path: str) -> tuple[str, bytes]:
+        """Return the first extender that answers, and the body at a path; UserError if none does."""
+        self.silent.clear()
+        for name, get in self.ports.items():
+            try:
+                return name, await get(path)
+            except UserError as error:
+                self.silent.append(str(error))
+        raise no_extender([*self.tried, *self.silent])
+
     async def read(self, path: str) -> dict[str, bytes]:
         """Return the body at a path of each that answers; UserError if none does."""
         self.silent.clear()

@@ -34,33 +34,36 @@ def nodes(
     """Show the load of NODE or of all nodes, the hottest first: its source, its age, and whose thresholds it exceeds.
 
     CPU and MEMORY are shares of the allocatable amount, with the load that is assumed of new Pods. Each extender
-    assumes by itself until a Pod is bound: this is what one of them knows. Without --extender it needs `list pods` and
-    `create pods/portforward` in podgate-system.
+    assumes by itself until a Pod is bound: this is what one of them knows, which is named on stderr. Without --extender
+    it needs `list pods` and `create pods/portforward` in podgate-system.
 
     Exit code: 0 success, 2 no extender can be reached, 4 there is no such NODE.
     """
 
-    async def run() -> None:
-        async with open_extenders(extender, kubeconfig or KUBECONFIG.expanduser()) as ports:
-            path = f"/api/v1/nodes?limit={limit}" if node is None else f"/api/v1/nodes?name={quote(node, safe='')}"
+    where = kubeconfig or KUBECONFIG.expanduser()
+    path = f"/api/v1/nodes?limit={limit}" if node is None else f"/api/v1/nodes?name={quote(node, safe='')}"
+    asked: list[str] = []
 
-            async def text() -> str:
-                document = await _read(ports, path)
-                if node is not None and not document.nodes:
-                    raise NoSuchNodeError(f"no node {node!r} among the {document.count} known", "see `podgate nodes`")
-                page = nodes_page(document, is_wide=output == WIDE)
-                return document_text(msgspec.to_builtins(document), output) or "\n".join(page)
+    async def text() -> str:
+        async with open_extenders(extender, where) as ports:  # anew each time: Pods are replaced
+            name, document = await _read(ports, path)
+        if extender is None and asked != [name]:
+            of_all = f", one of {len(ports.ports)}" if len(ports.ports) > 1 else ""
+            click.echo(f"extender: {name}{of_all}", err=True)
+            asked[:] = [name]
+        if node is not None and not document.nodes:
+            raise NoSuchNodeError(f"no node {node!r} among the {document.count} known", "see `podgate nodes`")
+        page = nodes_page(document, is_wide=output == WIDE)
+        return document_text(msgspec.to_builtins(document), output) or "\n".join(page)
 
-            await shown_again(text, watch=watch)
-
-    asyncio.run(run())
+    asyncio.run(shown_again(text, watch=watch))
 
 
-async def _read(ports: ExtenderPorts, path: str) -> NodeDocument:
-    """Return what the first extender that answers knows."""
-    name, body = next(iter((await ports.read(path)).items()))
+async def _read(ports: ExtenderPorts, path: str) -> tuple[str, NodeDocument]:
+    """Return the first extender that answers, and what it knows."""
+    name, body = await ports.first(path)
     try:
-        return msgspec.json.decode(body, type=NodeDocument)
+        return name, msgspec.json.decode(body, type=NodeDocument)
     except msgspec.MsgspecError:
         raise UserError(
             f"{name}: answers, but not as Podgate's extender",

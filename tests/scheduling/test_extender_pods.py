@@ -1,0 +1,82 @@
+"""Extender Pods through a real API server's port-forward: two replicas, one of them, and none without the right."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_runner import Done, podgate
+from tests.cluster.forwarded_pods import FORWARDS, NODE, grant, run_pods
+from tests.cluster.forwarded_pods import NAMESPACE as INSTALLED
+from tests.cluster.kubelet_ports import kubelet_ports
+from tests.scheduling.extender_server import EXTENDER, NAMESPACE, OTHER, ExtendedScheduler
+
+pytestmark = pytest.mark.usefixtures("other")
+
+PODS = {"podgate-extender-a": EXTENDER, "podgate-extender-b": OTHER}
+READS = {"apiGroups": [""], "resources": ["*"], "verbs": ["get", "list"]}
+_WAKE = "/apis/storage.k8s.io/v1/storageclasses/podgate-wake"
+
+
+@pytest.fixture(scope="module")
+def forwarded(scheduler: ExtendedScheduler) -> Iterator[ExtendedScheduler]:
+    """Run both replicas as Pods, and let the scheduler ask each of them about one Pod."""
+    plane, pki = scheduler.plane, scheduler.plane.folder / "pki"
+    scheduler.balance(EXTENDER)
+    scheduler.create("asked", only="hot")
+    scheduler.refused("asked")
+    scheduler.balance(OTHER)
+    scheduler.balancer.cut()
+    changed = {"metadata": {"annotations": {"podgate.io/woken-at": "by a test"}}}
+    plane.api.request("PATCH", _WAKE, changed, "application/merge-patch+json")
+    plane.wait(lambda: scheduler.record("asked", OTHER), "the other replica to be asked", OTHER)
+    ports = {(pod, 8083): scheduler.decisions(replica) for pod, replica in PODS.items()}
+    with kubelet_ports(pki / "apiserver.crt", pki / "apiserver.key", ports) as port:
+        run_pods(plane, "podgate-extender", [*PODS], port)
+        yield scheduler
+        plane.delete(*(f"/api/v1/namespaces/{INSTALLED}/pods/{pod}?gracePeriodSeconds=0" for pod in PODS))
+    plane.delete(f"/api/v1/nodes/{NODE}")
+    scheduler.delete_all()
+
+
+def as_user(kubeconfig: Path, *command: str) -> Done:
+    return podgate(*command, "--kubeconfig", kubeconfig)
+
+
+def test_explain_merges_the_records_of_both_replicas_and_says_which_one_does_not_answer(
+    forwarded: ExtendedScheduler,
+) -> None:
+    operator = grant(forwarded.plane, "operator", READS, FORWARDS, everywhere=True)
+    explain = ("explain", "pod", "asked", "-n", NAMESPACE)
+
+    def is_merged() -> bool:
+        both = [forwarded.record("asked", replica) for replica in (EXTENDER, OTHER)]
+        found = as_user(operator, *explain, "-o", "json").document["extender"]
+        newest = max(both, key=lambda one: str(one["at"]))
+        return bool(found["filter"] == newest["filter"] and found["attempts"] == sum(one["attempts"] for one in both))
+
+    forwarded.plane.wait(is_merged, "the records of both", OTHER)
+    shown = as_user(operator, "nodes", "hot", "-o", "table")
+    assert (shown.out.splitlines()[1].split()[0], shown.err) == ("hot", "extender: podgate-extender-a, one of 2\n")
+    forwarded.stop_extender(EXTENDER, kill=True)
+    try:
+        page = as_user(operator, *explain).out
+        shown = as_user(operator, "nodes", "hot")
+    finally:
+        forwarded.start_extender(EXTENDER)
+    away = "not read    extender: pod podgate-system/podgate-extender-a, port 8083: error forwarding port 8083"
+    assert page.startswith("Unschedulable: refused by podgate-extender: 1 node above the cpu hot threshold 0.8 (hot 0.")
+    assert away in page
+    assert (shown.code, shown.err) == (0, "extender: podgate-extender-b, one of 2\n")
+
+
+def test_right_to_port_forward_decides_who_reads_loads_and_records(forwarded: ExtendedScheduler) -> None:
+    reader = grant(forwarded.plane, "reader", READS, everywhere=True)
+    remedy = "grant the right to create pods/portforward in podgate-system"
+    shown = as_user(reader, "nodes")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.count(remedy) == len(PODS)
+    page = as_user(reader, "explain", "pod", "asked", "-n", NAMESPACE).out
+    assert "1 node(s) above the cpu hot threshold 0.8" in page, "the Event has it too"
+    assert f"not read    extender: no extender answers" in page
+    assert remedy in page
