@@ -19,7 +19,9 @@ async def test_right_to_port_forward_decides_who_reads_decisions(api_alone: Cont
     pki = api_alone.folder / "pki"
     async with serving(Files.create(tmp_path, POLICY)) as server:
         await server.create(Ask(pod(), "shop", UID, "alice"))
-        with kubelet_ports(pki / "apiserver.crt", pki / "apiserver.key", {("podgate-0", 8082): server.decisions}) as port:
+        with kubelet_ports(
+            pki / "apiserver.crt", pki / "apiserver.key", {("podgate-0", 8082): server.decisions}
+        ) as port:
             run_pods(api_alone, "podgate", ["podgate-0"], port)
             operator = grant(api_alone, "operator", LISTS, FORWARDS)
             decided = await asyncio.to_thread(podgate, "decisions", "--kubeconfig", str(operator), "-o", "json")

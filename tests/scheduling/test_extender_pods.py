@@ -78,5 +78,5 @@ def test_right_to_port_forward_decides_who_reads_loads_and_records(forwarded: Ex
     assert shown.err.count(remedy) == len(PODS)
     page = as_user(reader, "explain", "pod", "asked", "-n", NAMESPACE).out
     assert "1 node(s) above the cpu hot threshold 0.8" in page, "the Event has it too"
-    assert f"not read    extender: no extender answers" in page
+    assert "not read    extender: no extender answers" in page
     assert remedy in page

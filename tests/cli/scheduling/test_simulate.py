@@ -20,6 +20,7 @@ nodes: {sources: [{prometheus: {url: "https://prometheus:9090"}}, {requests: {}}
 services:
 - {name: web, match: {namespaces: [shop]}, placement: {schedulerName: s}, scheduling: {hot: {cpu: 0.8}}}
 - {name: plain, match: {namespaces: [other]}}
+- {name: bound, match: {namespaces: [numa]}, placement: {schedulerName: s}, scheduling: {numa: Required}}
 """
 ASKS = {"at": 0, "namespace": "shop"}
 GIB = 1 << 30
@@ -69,9 +70,9 @@ def test_page_has_what_its_command_prints(tmp_path: Path) -> None:
 
 
 def test_generated_pods_arrive_one_after_another(simulate: Simulate) -> None:
-    found = simulate("--nodes=2", "--pods=3", "--every=1m", "--for=2m", "-o", "json").document
+    found = simulate("--service=web", "--nodes=2", "--pods=3", "--every=1m", "--for=2m", "-o", "json").document
     assert (found["pods"], found["durationSeconds"]) == (3, 240.0)
-    assert sorted(found) == ["default", "durationSeconds", "extender", "pods", "withoutAssumedLoad"]
+    assert sorted(found) == ["default", "durationSeconds", "extender", "notModelled", "pods", "withoutAssumedLoad"]
 
 
 def test_recorded_cluster_and_recorded_pods(simulate: Simulate, tmp_path: Path) -> None:
@@ -108,9 +109,73 @@ def test_recorded_cluster_and_recorded_pods(simulate: Simulate, tmp_path: Path) 
 
 def test_output_of_podgate_nodes_is_enough_for_the_nodes(simulate: Simulate, tmp_path: Path) -> None:
     nodes = written(tmp_path / "nodes.json", NodeDocument((shown("a", 0.5), shown("b", 0.9)), 2))
-    found = simulate("--nodes", nodes, "--pods=2", "-o", "json").document
+    found = simulate("--service=web", "--nodes", nodes, "--pods=2", "-o", "json").document
     assert {node["name"]: node["pods"] for node in found["extender"]["nodes"]} == {"a": 2, "b": 0}
     assert {node["name"]: node["cpuBefore"] for node in found["extender"]["nodes"]} == {"a": 0.5, "b": 0.9}
+
+
+def topology(name: str, *cpus: int) -> dict[str, Any]:
+    zones = [
+        {"name": f"node-{number}", "type": "Node", "resources": [{"name": "cpu", "available": str(cpu)}]}
+        for number, cpu in enumerate(cpus)
+    ]
+    policy = {"name": "topologyManagerPolicy", "value": "single-numa-node"}
+    return {"metadata": {"name": name}, "attributes": [policy], "zones": zones}
+
+
+def test_pods_that_no_zone_holds_fail_by_default_and_wait_with_the_extender(simulate: Simulate, tmp_path: Path) -> None:
+    """Each zone of one node holds one of the Pods, and no zone of the other node does."""
+    amounts = {"cpu": "4", "memory": "1Gi"}
+    asking = {"containers": [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]}
+    events = [{"at": at, "pod": {"spec": asking}, "namespace": "numa"} for at in (0, 60, 120)]
+    (pods := tmp_path / "events.jsonl").write_text("".join(as_lines(events)))
+    nodes = written(tmp_path / "nodes.json", {"items": [kubernetes_node("whole"), kubernetes_node("split")]})
+    loads = written(tmp_path / "loads.json", NodeDocument((shown("whole", 0.1), shown("split", 0.1)), 2))
+    zones = written(tmp_path / "zones.json", {"items": [topology("whole", 5, 5), topology("split", 3, 3, 3)]})
+    files = ("--nodes", nodes, "--loads", loads, "--pods", pods, "-o", "json")
+    found = simulate(*files, "--topologies", zones).document
+    assert found["notModelled"] == []
+    assert [(found[name]["placed"], found[name]["failed"]) for name in ("default", "extender")] == [(0, 3), (2, 0)]
+    assert {node["name"]: node["pods"] for node in found["extender"]["nodes"]} == {"whole": 2, "split": 0}
+    assert found["extender"]["refused"] == {"node(s) had no single NUMA zone with the requested cpu and memory": 1}
+    [missing] = simulate(*files).document["notModelled"]
+    assert (missing["field"], missing["count"]) == ("NUMA zones", 3)
+    written(zones, {"items": [topology("elsewhere", 1)]})
+    assert ": none of its 1 nodes is one of --nodes: give files of" in simulate(*files, "--topologies", zones).error
+    bad = {"zones": [{"type": "Node", "resources": [{"available": "x"}]}]}
+    written(zones, {"items": [topology("whole", 6) | bad]})
+    error = simulate(*files, "--topologies", zones).error
+    assert "NodeResourceTopology whole: zones[].resources[].available: not a Kubernetes quantity" in error
+
+
+def test_what_is_not_modelled_is_named_with_its_pods(simulate: Simulate, tmp_path: Path) -> None:
+    apart = {"topologyKey": "zone", "labelSelector": {}}
+    term = {"preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}, "weight": 1}
+    spec = container(cpu="1") | {
+        "affinity": {
+            "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+        },
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+        "priorityClassName": "high",
+        "nodeSelector": {"disk": "ssd"},
+    }
+    events = [ASKS | {"pod": {"metadata": {"name": name}, "spec": spec}} for name in ("one", "two")]
+    greedy = container(**{"nvidia.com/gpu": "1"}) | {"affinity": {"podAffinity": {}}}
+    events.append(ASKS | {"pod": {"metadata": {"name": "other"}, "spec": greedy}})
+    (pods := tmp_path / "events.jsonl").write_text("".join(as_lines(events)))
+    lines = simulate("--nodes=2", "--pods", pods, "-o", "table").out.splitlines()
+    given = "nodeSelector and node affinity on nodes without labels (2 Pods, such as shop/one): give --nodes the output"
+    preferred = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+    assert [line.removeprefix("warning: simulate does not model ") for line in lines if "warning" in line] == [
+        f"{preferred} (2 Pods, such as shop/one)",
+        "spec.affinity.podAffinity (1 Pod, such as shop/other)",
+        "spec.topologySpreadConstraints (2 Pods, such as shop/one)",
+        "preemption by spec.priorityClassName (2 Pods, such as shop/one)",
+        "requests other than cpu and memory (1 Pod, such as shop/other)",
+        "spec.affinity.podAntiAffinity (2 Pods, such as shop/one)",
+        f"{given} of kubectl get nodes -o json",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -121,11 +186,12 @@ def test_output_of_podgate_nodes_is_enough_for_the_nodes(simulate: Simulate, tmp
         (("--load=60..20",), "--load '60..20': not shares from the lowest to the highest: write for example 0.2..0.6"),
         (("--cpu=many",), "--cpu 'many': not a Kubernetes quantity"),
         (("--every=fast",), "--every 'fast': not a Go duration"),
-        (("--service=plain",), "--service 'plain': has no scheduling: services with scheduling: web"),
+        (("--service=plain",), "--service 'plain': has no scheduling: services with scheduling: web, bound"),
         (("--service=nobody",), "--service 'nobody': is no service of the policy"),
         (("--nodes=/nowhere.json",), "/nowhere.json: cannot be read: No such file"),
         (("--pods=/nowhere.jsonl",), "--pods /nowhere.jsonl: No such file or directory: give a number, or a readable"),
-        (("--running=/x",), "--loads and --running need recorded nodes: give --nodes FILE"),
+        (("--running=/x",), "--running /x: needs recorded nodes: give --nodes FILE, or remove it"),
+        (("--topologies=/x",), "--topologies /x: needs recorded nodes: give --nodes FILE, or remove it"),
     ],
 )
 def test_bad_input_is_named_with_a_remedy(simulate: Simulate, arguments: tuple[str, ...], error: str) -> None:

@@ -7,16 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.generating import nodes as node_strategies
-from tests.core.generating.vocabulary import NODE_NAMES, REAL
 from tests.core.oracle import nodes as oracle
-from tests.core.oracle import taints
 from tests.core.rewriting import rewritten
-from tests.core.strategies import Json, Pair, examples, real_pairs, service_of, tolerations
-from webhook.core.diagnosis.node_fit import nodes_report, term_fits, tolerates
-from webhook.core.diagnosis.objects import NodeTaint, ReportedNode
+from tests.core.strategies import Json, Pair, examples, real_pairs, service_of
+from webhook.core.diagnosis.node_fit import nodes_report
+from webhook.core.diagnosis.objects import ReportedNode
 from webhook.core.diagnosis.pod_state import blame
 from webhook.core.kubernetes.pod import PodSpec
-from webhook.core.kubernetes.types import NodeSelectorTerm, Toleration
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -28,21 +25,6 @@ def node(name: str, *node_taints: Json, **labels: str) -> ReportedNode:
 
 def spec_of(**fields: Any) -> PodSpec:
     return msgspec.convert(fields, PodSpec)
-
-
-@examples(100)
-@given(node_strategies.terms(REAL), node_strategies.node_labels, st.sampled_from(NODE_NAMES))
-def test_term_fits_the_nodes_that_kubernetes_chooses(term: Json, labels: dict[str, str], name: str) -> None:
-    decoded = msgspec.convert(term, NodeSelectorTerm)
-    expected = oracle.term_fits(term, oracle.Node(name, labels))
-    assert term_fits(decoded, node(name, **labels)) == expected
-
-
-@examples(100)
-@given(tolerations(REAL), st.sampled_from(taints.TAINTS))
-def test_toleration_tolerates_the_taints_of_kubernetes(toleration: Json, taint: tuple[str, str, str]) -> None:
-    decoded = msgspec.convert(toleration, Toleration)
-    assert tolerates(decoded, NodeTaint(*taint)) == taints.tolerates(toleration, *taint)
 
 
 SOME_NODES = st.lists(node_strategies.some_node_labels, max_size=4)

@@ -87,7 +87,7 @@ async def test_pod_of_another_service_goes_by_requests_alone() -> None:
 async def test_pod_that_fits_nowhere_waits_under_every_scheduler() -> None:
     found = await compare(nodes(0.1), cpu_pods(1, cpu="11"))
     assert [one.waiting for one in (found.default, found.without_assumed_load, found.extender)] == [1, 1, 1]
-    assert found.default.refused == {"node(s) have no room for its requests, or do not match its nodeSelector": 1}
+    assert found.default.refused == {"Insufficient cpu": 1}
 
 
 @settings(max_examples=20, deadline=None)

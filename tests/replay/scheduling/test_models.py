@@ -1,12 +1,16 @@
 """The models of a simulation, by hand: what Prometheus measures, and how kube-scheduler scores by requests."""
 
 import pytest
+from msgspec.structs import replace
 
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
+from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.scheduling.node_load import Decay
 from webhook.core.scheduling.node_table import SchedulableNode
+from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.pod_load import PodLoad
 from webhook.replay.scheduling.default_scheduler import DefaultScheduler
+from webhook.replay.scheduling.kubelet_zones import KubeletZones
 from webhook.replay.scheduling.load_history import LoadHistory
 from webhook.replay.scheduling.nodes import SimulatedNode
 
@@ -18,8 +22,13 @@ def pod(cpu: str = "1", memory: str = "2Gi", **spec: object) -> Pod:
     return Pod(PodMetadata(name="p"), PodSpec(containers=containers, **spec))  # type: ignore[arg-type]  fields
 
 
+def guaranteed(name: str, cpu: str) -> Pod:
+    amounts = Resources(*2 * ({"cpu": cpu, "memory": "1Gi"},))
+    return Pod(PodMetadata(name, uid=name), PodSpec(containers=(Container("c", amounts),)))
+
+
 def node(name: str, pods_max: int = 110, **labels: str) -> SimulatedNode:
-    return SimulatedNode(SchedulableNode(name, 4000.0, 8.0 * GIB, labels), pods_max)
+    return SimulatedNode(SchedulableNode(name, 4000.0, 8.0 * GIB, labels), pods_max, taints=())
 
 
 def test_measured_load_is_the_decayed_average_of_samples() -> None:
@@ -50,7 +59,21 @@ def test_pod_fits_where_its_requests_do_and_its_selector_holds() -> None:
     scheduler.bind(pod(), "b")
     scheduler.bind(pod(cpu="3500m"), "c")
     scheduler.bind(pod(), "elsewhere")
-    assert scheduler.feasible(pod()) == ["a"]
-    assert scheduler.feasible(pod(cpu="500m")) == ["a", "c"]
-    assert scheduler.feasible(pod(cpu="500m", node_selector={"disk": "hdd"})) == []
-    assert scheduler.feasible(pod(cpu="4001m")) == []
+    unwanted = "node(s) didn't match Pod's node affinity/selector"
+    assert scheduler.feasible(pod()) == (["a"], {"Too many pods", "Insufficient cpu"})
+    assert scheduler.feasible(pod(cpu="500m")) == (["a", "c"], {"Too many pods"})
+    assert scheduler.feasible(pod(cpu="500m", node_selector={"disk": "hdd"})) == ([], {unwanted})
+    assert scheduler.feasible(pod(cpu="0", memory="9Gi")) == ([], {"Too many pods", "Insufficient memory"})
+
+
+def test_full_zone_makes_the_kubelet_refuse_a_guaranteed_pod_until_another_ends() -> None:
+    zones = NumaZones(({"cpu": 4 * NANO}, {"cpu": 2 * NANO}), is_by_pod=False)
+    kubelets = KubeletZones([replace(node("a"), zones=zones), node("b")])
+    pods = [guaranteed(name, cpu) for name, cpu in (("first", "3"), ("second", "2"), ("third", "2"))]
+    assert [kubelets.admits(one, "a") for one in (*pods, pod("64"))] == [True, True, False, True]
+    assert kubelets.admits(pods[2], "b"), "it has no zones"
+    assert kubelets.reports() == {"a": NumaZones(({"cpu": NANO}, {"cpu": 0}), is_by_pod=False)}
+    assert kubelets.reports() == {}
+    for one in pods:
+        kubelets.ended(one.metadata.uid, "a")
+    assert kubelets.reports() == {"a": zones}

@@ -39,7 +39,6 @@ def nodes(
 
     Exit code: 0 success, 2 no extender can be reached, 4 there is no such NODE.
     """
-
     where = kubeconfig or KUBECONFIG.expanduser()
     path = f"/api/v1/nodes?limit={limit}" if node is None else f"/api/v1/nodes?name={quote(node, safe='')}"
     asked: list[str] = []

@@ -19,7 +19,14 @@ from webhook.errors import UserError
 from webhook.offline.policy_argument import load_policy
 from webhook.replay.scheduling.comparison import compared
 from webhook.replay.scheduling.extender import has_rules
-from webhook.replay.scheduling.nodes import SimulatedNode, generated_nodes, recorded_nodes, running_pods, with_loads
+from webhook.replay.scheduling.nodes import (
+    SimulatedNode,
+    generated_nodes,
+    recorded_nodes,
+    running_pods,
+    with_loads,
+    with_zones,
+)
 from webhook.replay.scheduling.pods import PodRecording, ScheduledPod, generated_pods
 from webhook.support.input_files import standard_input
 
@@ -39,6 +46,11 @@ _SHARES = re.compile(r"(\d(?:\.\d+)?)\.\.(\d(?:\.\d+)?)")
     help="So many generated nodes, or the output of `kubectl get nodes -o json` or `podgate nodes -o json`.",
 )
 @click.option("--loads", type=_PATH, help="Load of the nodes in a file: the output of `podgate nodes -o json`.")
+@click.option(
+    "--topologies",
+    type=_PATH,
+    help="NUMA zones of the nodes in a file: the output of `kubectl get noderesourcetopologies -o json`.",
+)
 @click.option("--running", type=_PATH, help="Pods on the nodes in a file: the output of `kubectl get pods -A -o json`.")
 @click.option("--node-cpu", default="16", show_default=True, help="Of each generated node.")
 @click.option("--node-memory", default="64Gi", show_default=True, help="Of each generated node.")
@@ -69,6 +81,7 @@ def simulate(  # noqa: PLR0913  one parameter an option
     service: str | None,
     nodes: str,
     loads: Path | None,
+    topologies: Path | None,
     running: Path | None,
     node_cpu: str,
     node_memory: str,
@@ -85,25 +98,27 @@ def simulate(  # noqa: PLR0913  one parameter an option
     """Show where Pods would go, how hot nodes would become, and how long Pods would wait.
 
     Three schedulers are compared on the same nodes and Pods, in virtual time: a model of kube-scheduler's own spreading
-    by requests (other rules are left out); the same with the extender, but without the load that it assumes of new
+    by requests, node terms and taints; the same with the extender, but without the load that it assumes of new
     Pods; and with the extender as it is. Filters, scores and averages of load are the extender's own code.
 
     Generated nodes differ in their load, and not in what their Pods request. Recorded Pods go to the service in their
-    label, or the one that `match` selects; placement and quotas are left out.
+    label, or the one that `match` selects; quotas are left out. A warning names what is not modelled, such as
+    podAntiAffinity, if a Pod has it.
 
     Exit code: 0 success, 2 bad input.
     """
     compiled = CompiledPolicy(load_policy(policy, Purpose.SCHEDULE))
     after_seconds = durations.seconds("--for", after)
     if nodes.isdecimal():
-        if loads is not None or running is not None:
-            raise UserError("--loads and --running need recorded nodes", "give --nodes FILE")
+        for flag, file in (("--loads", loads), ("--topologies", topologies), ("--running", running)):
+            if file is not None:
+                raise UserError(f"{flag} {file}: needs recorded nodes", "give --nodes FILE, or remove it")
         size = SchedulableNode(
             "", _amount("--node-cpu", node_cpu, "cpu"), _amount("--node-memory", node_memory, "memory")
         )
         found, on_nodes = generated_nodes(_count("--nodes", nodes, _NODES_MAX), size, *_shares(load))
     else:
-        found, on_nodes = _recorded(Path(nodes), loads, running)
+        found, on_nodes = _recorded(Path(nodes), loads, topologies, running)
     if pods.isdecimal():
         count = _count("--pods", pods, _PODS_MAX)
         every_seconds = 0.0 if every in {"0", "0s"} else durations.seconds("--every", every)
@@ -119,8 +134,12 @@ def simulate(  # noqa: PLR0913  one parameter an option
     click.echo(document_text(msgspec.to_builtins(result), output) or "\n".join(page))
 
 
-def _recorded(path: Path, loads: Path | None, running: Path | None) -> tuple[list[SimulatedNode], list[Pod]]:
+def _recorded(
+    path: Path, loads: Path | None, topologies: Path | None, running: Path | None
+) -> tuple[list[SimulatedNode], list[Pod]]:
     found = recorded_nodes(path)
+    if topologies is not None:
+        found = with_zones(found, topologies)
     if loads is not None:
         found = with_loads(found, loads)
     if all(one.load is None for one in found):

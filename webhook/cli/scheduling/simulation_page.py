@@ -24,7 +24,15 @@ def simulation_page(found: SchedulerComparison, *, is_wide: bool) -> Iterable[st
     yield from _nodes(list(outcomes.values()), is_wide=is_wide)
     for name, one in outcomes.items():
         for reason, count in one.refused.items():
-            yield f"{name}: {count} Pod{'' if count == 1 else 's'} waited: {printable(reason)}"
+            yield f"{name}: {_pods(count)} waited: {printable(reason)}"
+        if one.failed:
+            yield f"{name}: {_pods(one.failed)} failed: no single NUMA zone holds them (TopologyAffinityError)"
+    for missing in found.not_modelled:
+        yield f"warning: {printable(str(missing))}"
+
+
+def _pods(count: int) -> str:
+    return f"{count} Pod{'' if count == 1 else 's'}"
 
 
 def _scheduler(name: str, one: SchedulerOutcome) -> tuple[str, ...]:

@@ -7,18 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from webhook.core.diagnosis.objects import NodeTaint, ReportedNode
+from webhook.core.diagnosis.objects import ReportedNode
 from webhook.core.diagnosis.report import NodeFilter, NodesReport
 from webhook.core.explanation.entries import EntryKind, PolicyEntry, entries
-from webhook.core.kubernetes.label_constraints import Constraint, constraints_of, integer
 from webhook.core.kubernetes.pod import PodSpec
-from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm, Toleration
+from webhook.core.kubernetes.types import NodeRequirement, NodeSelectorTerm
+from webhook.core.placement.node_match import NodeTaint, required_terms, term_fits, untolerated
 from webhook.core.placement.requirement_text import of_requirement
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
-
-_NO_SCHEDULE = frozenset({"NoSchedule", "NoExecute"})
-_FIELD_NAME = "metadata.name"
 
 
 class _Term(NamedTuple):
@@ -29,47 +26,8 @@ class _Term(NamedTuple):
     fits: Callable[[ReportedNode], bool]
 
 
-def term_fits(term: NodeSelectorTerm, node: ReportedNode) -> bool:
-    """Return whether a term matches a node, as the scheduler does; an empty term matches none."""
-    if _is_empty(term):
-        return False
-    labels = node.metadata.labels or {}
-    fields = {_FIELD_NAME: node.metadata.name}
-    return all(
-        _accepts(constraint, known.get(key))
-        for known, requirements in ((labels, term.match_expressions), (fields, term.match_fields))
-        for key, constraint in constraints_of(requirements or ()).items()
-    )
-
-
 def _is_empty(term: NodeSelectorTerm) -> bool:
     return not term.match_expressions and not term.match_fields
-
-
-def _accepts(constraint: Constraint, value: str | None) -> bool:
-    if value is None:
-        return not constraint.present
-    return not constraint.absent and not constraint.rules_out(value)
-
-
-def tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
-    """Return whether a toleration tolerates a taint, for however short a time."""
-    if toleration.effect not in {"", taint.effect} or toleration.key not in {"", taint.key}:
-        return False
-    match toleration.operator or "Equal":
-        case "Exists":
-            return True
-        case "Equal":
-            return toleration.key != "" and toleration.value == taint.value
-    bound, value = _decimal(toleration.value), _decimal(taint.value)
-    if bound is None or value is None:
-        return False
-    return value < bound if toleration.operator == "Lt" else value > bound
-
-
-def _decimal(text: str) -> int | None:
-    number = integer(text)
-    return number if number is not None and str(number) == text else None
 
 
 def nodes_report(
@@ -142,7 +100,7 @@ def _own_terms(final: PodSpec, original: PodSpec | None, service: Service | None
     for key, value in (final.node_selector or {}).items():
         if of_policy.get(key) != value:
             yield _selector(f"spec.nodeSelector[{key}]", key, value)
-    terms = _required(original) if original is not None else _required(final)
+    terms = required_terms(original) if original is not None else required_terms(final)
     # Of several ORed terms of a policy it cannot be told which one was added where: then the Pod's terms stay whole.
     if original is None and plan is not None and len(plan.required) == 1 and terms:
         asked = {_plain(one.requirement) for one in plan.required[0].asked}
@@ -152,13 +110,6 @@ def _own_terms(final: PodSpec, original: PodSpec | None, service: Service | None
         terms = left
     if terms is not None:
         yield _any_of("spec.affinity.nodeAffinity", terms)
-
-
-def _required(spec: PodSpec) -> tuple[NodeSelectorTerm, ...] | None:
-    affinity = spec.affinity
-    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
-        return None
-    return affinity.node_affinity.required.node_selector_terms or ()
 
 
 def _without(term: NodeSelectorTerm, asked: set[tuple[str, str, frozenset[str]]]) -> NodeSelectorTerm:
@@ -181,15 +132,15 @@ def _any_of(by: str, terms: Sequence[NodeSelectorTerm]) -> _Term:
         " and ".join(of_requirement(one) for one in (*(term.match_expressions or ()), *(term.match_fields or ())))
         for term in terms
     )
-    return _Term(by, text, lambda node: any(term_fits(term, node) for term in terms))
+
+    def fits(node: ReportedNode) -> bool:
+        return any(term_fits(term, node.metadata.name, node.metadata.labels or {}) for term in terms)
+
+    return _Term(by, text, fits)
 
 
 def _untolerated(spec: PodSpec, node: ReportedNode) -> list[NodeTaint]:
-    return [
-        taint
-        for taint in node.spec.taints or ()
-        if taint.effect in _NO_SCHEDULE and not any(tolerates(one, taint) for one in spec.tolerations or ())
-    ]
+    return untolerated(spec, node.spec.taints or ())
 
 
 def _taint_text(taint: NodeTaint) -> str:

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from webhook.core.kubernetes.pod import PodMetadata, PodSpec
+from webhook.core.placement.node_match import NodeTaint
 
 
 class StatusCondition(Struct, frozen=True, rename="camel"):
@@ -124,12 +125,6 @@ class ReportedOwner(Struct, frozen=True):
         """Whether a Job has completed or failed."""
         ends = {"Complete", "Failed"}
         return any(one.type in ends and one.status == "True" for one in self.status.conditions or ())
-
-
-class NodeTaint(Struct, frozen=True):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
 
 
 class NodeSpec(Struct, frozen=True):

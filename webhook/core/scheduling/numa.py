@@ -74,21 +74,22 @@ class NumaDemand(Struct, frozen=True):
 
     def fits(self, numa: NumaZones) -> bool:
         """Return whether the Pod fits into single zones."""
-        if numa.is_by_pod:
-            return _zone_of(self.total, numa.zones) is not None or (
-                _zone_of(_among(self.total, numa.resources), numa.zones) is not None
-            )
-        if len(self.containers) == 1 and _zone_of(self.containers[0].amounts, numa.zones) is not None:
+        alone = self.total if numa.is_by_pod else self.containers[0].amounts if len(self.containers) == 1 else None
+        if alone is not None and _zone_of(alone, numa.zones) is not None:
             return True  # nearly always so: to look for resources without zones takes longer
+        return self.after(numa) is not None
+
+    def after(self, numa: NumaZones) -> NumaZones | None:
+        """Return what is left with each container in the lowest zone that holds it; None if the Pod does not fit."""
         resources, zones = numa.resources, list(numa.zones)
-        for amounts, stays in self.containers:
+        for amounts, stays in (_ContainerDemand(self.total, stays=True),) if numa.is_by_pod else self.containers:
             asked = _among(amounts, resources)
             zone = _zone_of(asked, zones)
             if zone is None:
-                return False
+                return None
             if stays:
                 zones[zone] = _less(zones[zone], asked)
-        return True
+        return NumaZones(tuple(zones), numa.is_by_pod)
 
 
 def _zone_of(asked: Amounts, zones: Sequence[Amounts]) -> int | None:

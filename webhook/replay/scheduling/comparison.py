@@ -7,6 +7,7 @@ from msgspec import Struct
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
 from webhook.replay.scheduling.extender import ExtenderInVirtualTime, without_assumed_load
+from webhook.replay.scheduling.model_gaps import NotModelled, not_modelled
 from webhook.replay.scheduling.nodes import SimulatedNode
 from webhook.replay.scheduling.pods import ScheduledPod
 from webhook.replay.scheduling.simulation import SchedulerOutcome, SchedulerSimulation
@@ -22,6 +23,7 @@ class SchedulerComparison(Struct, frozen=True, rename="camel"):
     without_assumed_load: SchedulerOutcome
     """With an extender that knows only what is measured: many Pods at once go to the same cool node."""
     extender: SchedulerOutcome
+    not_modelled: tuple[NotModelled, ...] = ()
 
 
 async def compared(
@@ -41,5 +43,7 @@ async def compared(
         return await SchedulerSimulation(nodes, running, extender, weight).run(pods, until_seconds)
 
     return SchedulerComparison(
-        len(pods), until_seconds, await run(None), await run(without_assumed_load(policy)), await run(policy)
+        *(len(pods), until_seconds),
+        *(await run(None), await run(without_assumed_load(policy)), await run(policy)),
+        not_modelled(policy, nodes, running, [one.pod for one in pods]),
     )

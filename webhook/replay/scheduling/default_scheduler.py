@@ -1,14 +1,17 @@
-"""Model of kube-scheduler: requests that fit, nodeSelector, and its scores LeastAllocated and BalancedAllocation.
+"""Model of kube-scheduler: its filters by requests, node terms and taints, and LeastAllocated and BalancedAllocation.
 
-Source: pkg/scheduler/framework/plugins/noderesources, Kubernetes 1.36. Other filters and scores are left out. Where
-kube-scheduler chooses one of several best nodes at random, the model takes the first by name.
+Source: pkg/scheduler/framework/plugins, Kubernetes 1.36. Other filters and scores are left out: see `model_gaps`.
+Where kube-scheduler chooses one of several best nodes at random, the model takes the first by name.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from webhook.core.kubernetes import pod_requests
-from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod import Pod, PodSpec
+from webhook.core.placement.node_match import terms_fit, untolerated
 from webhook.replay.scheduling.nodes import SimulatedNode
 
 _MILLI = pod_requests.NANO // 1000
@@ -42,29 +45,53 @@ class DefaultScheduler:
     def __init__(self, nodes: Sequence[SimulatedNode]) -> None:
         self._nodes = {one.node.name: one for one in nodes}
         self._requested = {name: _Requested() for name in self._nodes}
+        self._allowed: dict[bytes, tuple[list[str], set[str]]] = {}
+        """Nodes that terms and taints leave to Pods of a kind, and the reasons of the others."""
 
     def bind(self, pod: Pod, node: str, sign: int = 1) -> None:
         """Count a Pod on a node, or with `sign` -1 no longer. Other nodes than the simulated ones are ignored."""
         if node in self._requested:
             self._requested[node].add(_asked(pod), sign)
 
-    def feasible(self, pod: Pod) -> list[str]:
-        """Return the nodes on which a Pod fits."""
-        asked, selector = _asked(pod), pod.spec.node_selector or {}
-        return [name for name, one in self._nodes.items() if self._fits(one, asked) and _selected(one, selector)]
+    def feasible(self, pod: Pod) -> tuple[list[str], set[str]]:
+        """Return the nodes that pass the filters, and the reasons why others do not, as kube-scheduler words them."""
+        asked = _asked(pod)
+        allowed, unwanted = self._by_terms(pod)
+        found, reasons = [], {*unwanted}
+        for name in allowed:
+            reason = self._full(name, asked)
+            if reason:
+                reasons.add(reason)
+            else:
+                found.append(name)
+        return found, reasons
 
     def scores(self, pod: Pod, nodes: Iterable[str]) -> dict[str, int]:
         """Return the scores of nodes."""
         asked = _asked(pod)
         return {name: self._score(name, asked) for name in nodes}
 
-    def _fits(self, one: SimulatedNode, asked: _Requested) -> bool:
-        node, used = one.node, self._requested[one.node.name]
-        return (
-            used.pods < one.pods_max
-            and used.cpu_millis + asked.cpu_millis <= node.cpu_millis
-            and used.memory_bytes + asked.memory_bytes <= node.memory_bytes
-        )
+    def _by_terms(self, pod: Pod) -> tuple[list[str], set[str]]:
+        spec = pod.spec
+        affinity = None if spec.affinity is None else spec.affinity.node_affinity
+        kind = msgspec.json.encode((spec.node_selector, affinity, spec.tolerations))
+        found = self._allowed.get(kind)
+        if found is None:
+            reasons = {name: _unwanted(spec, one) for name, one in self._nodes.items()}
+            allowed = [name for name, reason in reasons.items() if not reason]
+            found = self._allowed[kind] = allowed, {*filter(None, reasons.values())}
+        return found
+
+    def _full(self, name: str, asked: _Requested) -> str:
+        """Return why a node has no room for a Pod, "" if it has. Of what a Pod does not ask for, nothing is missing."""
+        one, used = self._nodes[name], self._requested[name]
+        if used.pods >= one.pods_max:
+            return "Too many pods"
+        if asked.cpu_millis and used.cpu_millis + asked.cpu_millis > one.node.cpu_millis:
+            return "Insufficient cpu"
+        if asked.memory_bytes and used.memory_bytes + asked.memory_bytes > one.node.memory_bytes:
+            return "Insufficient memory"
+        return ""
 
     def _score(self, name: str, asked: _Requested) -> int:
         node, used = self._nodes[name].node, self._requested[name]
@@ -81,8 +108,15 @@ def _free(requested: int, allocatable: int) -> int:
     return 0 if requested > allocatable or not allocatable else (allocatable - requested) * _SCORE_MAX // allocatable
 
 
-def _selected(one: SimulatedNode, selector: dict[str, str]) -> bool:
-    return all(one.node.labels.get(key) == value for key, value in selector.items())
+def _unwanted(spec: PodSpec, one: SimulatedNode) -> str:
+    """Return why a Pod's terms or a node's taints keep it off, "" if they do not, or are not known."""
+    if one.taints is None:
+        return ""
+    if untolerated(spec, one.taints):
+        return "node(s) had untolerated taint(s)"
+    return (
+        "" if terms_fit(spec, one.node.name, one.node.labels) else "node(s) didn't match Pod's node affinity/selector"
+    )
 
 
 def _asked(pod: Pod) -> _Requested:

@@ -11,6 +11,7 @@ from webhook.core.kubernetes.quantity import Number
 from webhook.core.scheduling.extender_api import ExtenderArgs, FilterResult, HostPriority
 from webhook.core.scheduling.node_load import Decay
 from webhook.core.scheduling.node_table import KnownNode
+from webhook.core.scheduling.numa import NumaZones
 from webhook.extender.extender import Extender, PolicyRules
 from webhook.extender.load_refresher import SETTLE_SECONDS, names_of
 from webhook.replay.scheduling.load_history import LoadHistory
@@ -55,10 +56,14 @@ class ExtenderInVirtualTime:
         self._now_seconds = -_LONG_AGO_SECONDS
         await index.listed([Pod(pod.metadata, pod.spec) for pod in running])
         await index.complete()
+        self._now_seconds = 0.0
+        self._table.numa.numa_listed({one.node.name: one.zones for one in self._nodes if one.zones is not None})
 
-    def measure(self, now_seconds: float, histories: Mapping[str, LoadHistory]) -> None:
-        """Take over the load of the nodes that are measured."""
+    def measure(self, now_seconds: float, histories: Mapping[str, LoadHistory], zones: Mapping[str, NumaZones]) -> None:
+        """Take over the load of the nodes that are measured, and new reports of NUMA zones."""
         self._now_seconds = now_seconds
+        for node, found in zones.items():
+            self._table.numa.numa_changed(node, found)
         loads = {}
         for one in self._nodes:
             if one.load is not None:

@@ -10,9 +10,12 @@ from msgspec.structs import replace
 
 from webhook.core.kubernetes import pod_requests
 from webhook.core.kubernetes.pod import Amounts, Container, Pod, PodMetadata, PodSpec, Resources
+from webhook.core.placement.node_match import NodeTaint
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import SchedulableNode
+from webhook.core.scheduling.numa import NumaZones
+from webhook.core.scheduling.topology_report import TopologyReport
 from webhook.errors import UserError
 from webhook.support.input_files import documents
 
@@ -23,11 +26,14 @@ _RECORDED = "kubectl get nodes -o json, or podgate nodes --limit 50000 -o json"
 
 
 class SimulatedNode(Struct, frozen=True):
-    """A node, the most Pods that it takes, and what was measured on it; None if nothing was."""
+    """A node, the most Pods that it takes, what was measured on it, and its NUMA zones; None if they are not known."""
 
     node: SchedulableNode
     pods_max: int = _PODS_MAX
     load: NodeLoad | None = None
+    taints: tuple[NodeTaint, ...] | None = None
+    """None if neither labels nor taints are known."""
+    zones: NumaZones | None = None
 
 
 class _Metadata(Struct, frozen=True):
@@ -37,6 +43,7 @@ class _Metadata(Struct, frozen=True):
 
 class _Spec(Struct, frozen=True):
     unschedulable: bool = False
+    taints: tuple[NodeTaint, ...] | None = None
 
 
 class _Status(Struct, frozen=True):
@@ -51,6 +58,14 @@ class _Node(Struct, frozen=True):
 
 class _PodList(Struct, frozen=True):
     items: tuple[Pod, ...]
+
+
+class _Topology(TopologyReport, frozen=True, kw_only=True):
+    metadata: _Metadata
+
+
+class _TopologyList(Struct, frozen=True):
+    items: tuple[_Topology, ...]
 
 
 def recorded_nodes(path: Path) -> list[SimulatedNode]:
@@ -83,6 +98,22 @@ def with_loads(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode
     return [replace(one, load=loads.get(one.node.name)) for one in nodes]
 
 
+def with_zones(nodes: Sequence[SimulatedNode], path: Path) -> list[SimulatedNode]:
+    """Return the nodes with the NUMA zones in a file of their NodeResourceTopologies. UserError: it cannot be read."""
+    command = "kubectl get noderesourcetopologies -o json"
+    reports = _read(_document(path, f"give what this prints: {command}"), _TopologyList, path, command).items
+    zones = {}
+    for one in reports:
+        try:
+            zones[one.metadata.name] = one.bound_zones()
+        except ValueError as error:
+            where = f"{path}: NodeResourceTopology {one.metadata.name}: zones[].resources[].available"
+            raise UserError(f"{where}: {error}") from None
+    if not zones.keys() & {one.node.name for one in nodes}:
+        raise UserError(f"{path}: none of its {len(zones)} nodes is one of --nodes", "give files of the same cluster")
+    return [replace(one, zones=zones.get(one.node.name)) for one in nodes]
+
+
 def running_pods(path: Path) -> list[Pod]:
     """Return the Pods on nodes in a file of `kubectl get pods -A -o json`. UserError: it cannot be read."""
     command = "kubectl get pods -A -o json"
@@ -111,20 +142,15 @@ def generated_nodes(
     return nodes, pods
 
 
-def _shown(one: ShownNode) -> SchedulableNode:
-    return SchedulableNode(one.name, one.allocatable_cpu_millis, one.allocatable_memory_bytes)
-
-
 def _of(found: _Node, path: Path) -> SimulatedNode:
     amounts, name = found.status.allocatable, found.metadata.name
     try:
         cpu, memory, pods = (pod_requests.amount_of(amounts, one) for one in ("cpu", "memory", "pods"))
     except ValueError as error:
-        raise UserError(
-            f"{path}: node {name}: status.allocatable.{error}", "write quantities, such as 16 and 64Gi"
-        ) from None
+        raise UserError(f"{path}: node {name}: status.allocatable.{error}") from None
     node = SchedulableNode(name, (cpu or 0) / _MILLI, (memory or 0) / pod_requests.NANO, found.metadata.labels)
-    return SimulatedNode(node, _PODS_MAX if pods is None else pods // pod_requests.NANO)
+    pods_max = _PODS_MAX if pods is None else pods // pod_requests.NANO
+    return SimulatedNode(node, pods_max, taints=found.spec.taints or ())
 
 
 def _document(path: Path, remedy: str) -> Mapping[str, Any]:

@@ -11,13 +11,13 @@ from webhook.core.scheduling.pod_load import NO_LOAD, PodLoad
 from webhook.core.scheduling.scores import SCORE_MAX
 from webhook.replay.scheduling.default_scheduler import DefaultScheduler
 from webhook.replay.scheduling.extender import ExtenderInVirtualTime
+from webhook.replay.scheduling.kubelet_zones import KubeletZones
 from webhook.replay.scheduling.load_history import LoadHistory
 from webhook.replay.scheduling.nodes import SimulatedNode
 from webhook.replay.scheduling.pods import ScheduledPod
 
 RETRY_SECONDS = 5.0
 """A Pod that was refused is tried again when a node cools, at most so often."""
-_NOT_FIT = "node(s) have no room for its requests, or do not match its nodeSelector"
 
 
 class NodeOutcome(Struct, frozen=True, rename="camel"):
@@ -34,11 +34,15 @@ class NodeOutcome(Struct, frozen=True, rename="camel"):
 
 
 class SchedulerOutcome(Struct, frozen=True, rename="camel"):
-    """What one scheduler does. `refused`: how many Pods had to wait, by each reason that they had."""
+    """What one scheduler does. `refused`: how many Pods had to wait, by each reason that they had.
+
+    `failed`: Pods that the kubelet of their node refused, since no single NUMA zone holds them.
+    """
 
     placed: int
     waited: int
     waiting: int
+    failed: int
     median_wait_seconds: float
     longest_wait_seconds: float
     refused: dict[str, int]
@@ -63,6 +67,8 @@ class SchedulerSimulation:
         self._scheduler = DefaultScheduler(nodes)
         for pod in running:
             self._scheduler.bind(pod, pod.spec.node_name or "")
+        self._zones = KubeletZones(nodes)
+        self._failed = 0
         self._histories = {one.node.name: LoadHistory(_load(one)) for one in nodes}
         self._waiting: dict[str, ScheduledPod] = {}
         self._placed: dict[str, str] = {}
@@ -82,7 +88,7 @@ class SchedulerSimulation:
                 await self._end(ends[ended], now_seconds)
                 ended += 1
             if extender is not None and measure_seconds <= now_seconds:
-                extender.measure(now_seconds, self._histories)
+                extender.measure(now_seconds, self._histories, self._zones.reports())
                 measure_seconds = now_seconds + extender.refresh_seconds
             tried = list(self._waiting.values()) if retry_seconds <= now_seconds else []
             if tried:
@@ -110,10 +116,11 @@ class SchedulerSimulation:
 
     def _node_for(self, pod: Pod) -> str | None:
         """Return the best node for a Pod, None if it has to wait."""
-        passed: Sequence[str] = self._scheduler.feasible(pod)
+        passed: Sequence[str]
+        passed, kept_off = self._scheduler.feasible(pod)
         reasons = self._reasons.setdefault(pod.metadata.uid, set())
         if not passed:
-            reasons.add(_NOT_FIT)
+            reasons |= kept_off
             return None
         preferred: Mapping[str, int] = {}
         if self._extender is not None:
@@ -128,6 +135,10 @@ class SchedulerSimulation:
 
     async def _bind(self, one: ScheduledPod, node: str, now_seconds: float) -> None:
         uid = one.pod.metadata.uid
+        if not self._zones.admits(one.pod, node):
+            self._failed += 1
+            self._waiting.pop(uid, None)
+            return
         self._scheduler.bind(one.pod, node)
         self._histories[node].add(now_seconds, one.usage, 1)
         self._placed[uid] = node
@@ -142,6 +153,7 @@ class SchedulerSimulation:
         node = self._placed.pop(uid, None)
         if node is not None:
             self._scheduler.bind(one.pod, node, -1)
+            self._zones.ended(uid, node)
             self._histories[node].add(now_seconds, one.usage, -1)
             if self._extender is not None:
                 await self._extender.bound(one.pod, node, gone=True)
@@ -154,6 +166,7 @@ class SchedulerSimulation:
             len(self._waits),
             len(waits),
             len(self._waiting),
+            self._failed,
             median(waits) if waits else 0.0,
             max(waits, default=0.0),
             dict(sorted(reasons.items())),

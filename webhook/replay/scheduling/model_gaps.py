@@ -1,0 +1,114 @@
+"""Gaps of the model: fields that decide in a cluster and not in a simulation, with the objects that have them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from webhook.core.compiled_policy import CompiledPolicy
+from webhook.core.kubernetes.pod import Pod, PodSpec
+from webhook.core.placement import SERVICE_LABEL
+from webhook.core.placement.node_match import required_terms
+from webhook.core.policy.model import Service
+from webhook.core.policy_spec import Mode
+from webhook.core.policy_spec.scheduling import Numa
+from webhook.core.scheduling.numa import is_guaranteed
+from webhook.replay.scheduling.nodes import SimulatedNode
+
+_MODELLED = frozenset({"cpu", "memory"})
+_PREFER = "PreferNoSchedule"
+
+
+class NotModelled(Struct, frozen=True):
+    """A field, how many `Pods` or `nodes` have it, the first of them, and what to do; "" if nothing can be done."""
+
+    field: str
+    count: int
+    objects: str
+    example: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        noun = self.objects if self.count != 1 else self.objects.removesuffix("s")
+        remedy = f": {self.remedy}" if self.remedy else ""
+        return f"simulate does not model {self.field} ({self.count} {noun}, such as {self.example}){remedy}"
+
+
+def not_modelled(
+    policy: CompiledPolicy, nodes: Sequence[SimulatedNode], running: Sequence[Pod], created: Sequence[Pod]
+) -> tuple[NotModelled, ...]:
+    """Return what decides about the created Pods. Of running Pods only required anti-affinity keeps others off."""
+    found = [_of_pods(field, (pod for pod in created if has(pod.spec))) for field, has in _FIELDS.items()]
+    anti = [pod for pod in created if _anti_affinity(pod.spec)] + [pod for pod in running if _keeps_off(pod.spec)]
+    found.append(_of_pods("spec.affinity.podAntiAffinity", anti))
+    if any(one.taints is None for one in nodes):
+        asking = (pod for pod in created if pod.spec.node_selector or required_terms(pod.spec) is not None)
+        remedy = "give --nodes the output of kubectl get nodes -o json"
+        found.append(_of_pods("nodeSelector and node affinity on nodes without labels", asking, remedy))
+    if all(one.zones is None for one in nodes):
+        zoned = {name for name, one in policy.services.items() if _needs_zones(one)}
+        bound = (pod for pod in created if pod.labels.get(SERVICE_LABEL) in zoned and is_guaranteed(pod))
+        remedy = "give --topologies the output of kubectl get noderesourcetopologies -o json"
+        found.append(_of_pods("NUMA zones", bound, remedy))
+    placed = {name for name, one in policy.services.items() if _chooses_nodes(one)}
+    bare = (pod for pod in created if pod.labels.get(SERVICE_LABEL) in placed and _is_bare(pod.spec))
+    found.append(_of_pods("the placement of their service", bare, "give --pods a recording of podgate serve --record"))
+    avoided = [one.node.name for one in nodes if any(taint.effect == _PREFER for taint in one.taints or ())]
+    found.append(_of(f"taints of effect {_PREFER}", "nodes", avoided))
+    return tuple(one for one in found if one is not None)
+
+
+def _of_pods(field: str, pods: Iterable[Pod], remedy: str = "") -> NotModelled | None:
+    return _of(
+        field, "Pods", [f"{pod.metadata.namespace}/{pod.metadata.name or pod.metadata.uid}" for pod in pods], remedy
+    )
+
+
+def _of(field: str, objects: str, names: Sequence[str], remedy: str = "") -> NotModelled | None:
+    return NotModelled(field, len(names), objects, names[0], remedy) if names else None
+
+
+def _needs_zones(service: Service) -> bool:
+    return service.scheduling is not None and service.scheduling.numa is Numa.REQUIRED
+
+
+def _chooses_nodes(service: Service) -> bool:
+    plan = service.placement_plan if service.modes.placement is Mode.ENFORCE else None
+    return plan is not None and bool(plan.node_selector or plan.has_affinity or plan.spreads or plan.tolerations)
+
+
+def _is_bare(spec: PodSpec) -> bool:
+    return not (spec.node_selector or spec.affinity or spec.topology_spread_constraints or spec.tolerations)
+
+
+def _pod_affinity(spec: PodSpec) -> bool:
+    return spec.affinity is not None and spec.affinity.pod_affinity is not None
+
+
+def _anti_affinity(spec: PodSpec) -> bool:
+    return spec.affinity is not None and spec.affinity.pod_anti_affinity is not None
+
+
+def _keeps_off(spec: PodSpec) -> bool:
+    terms = None if spec.affinity is None else spec.affinity.pod_anti_affinity
+    return terms is not None and bool(terms.required)
+
+
+def _prefers_nodes(spec: PodSpec) -> bool:
+    nodes = None if spec.affinity is None else spec.affinity.node_affinity
+    return nodes is not None and bool(nodes.preferred)
+
+
+def _asks_for_more(spec: PodSpec) -> bool:
+    """Return whether a container requests anything but cpu and memory."""
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    return any((one.resources.requests or {}).keys() - _MODELLED for one in containers if one.resources is not None)
+
+
+_FIELDS: Mapping[str, Callable[[PodSpec], bool]] = {
+    "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": _prefers_nodes,
+    "spec.affinity.podAffinity": _pod_affinity,
+    "spec.topologySpreadConstraints": lambda spec: bool(spec.topology_spread_constraints),
+    "preemption by spec.priorityClassName": lambda spec: bool(spec.priority_class_name or spec.priority),
+    "spec.schedulingGates": lambda spec: bool(spec.scheduling_gates),
+    "requests other than cpu and memory": _asks_for_more,
+}
