@@ -56,6 +56,10 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
     assert scheduler.bound("first") == "warm-2"
     place("second", guaranteed)
     assert "4 node(s) had no single NUMA zone with the requested cpu and memory" in scheduler.refused("second")
+    page = scheduler.explained("pod", "second").out
+    asked = "cpu 6, memory 1Gi asked of one zone; zone 0 has cpu "
+    assert f"  zones     warm-2: {asked}2, memory 63Gi free; zone 1 has cpu 0, memory 63Gi free" in page, page
+    assert page.count(asked) == 3, "of the first three nodes"
     place("burstable", [{"name": "c", "image": "i", "resources": {"requests": amounts}}])
     assert scheduler.bound("burstable")
     plane.apply(topology("warm-2", "2", "8"))  # the next report, after the first Pod was bound

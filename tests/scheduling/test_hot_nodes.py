@@ -49,7 +49,9 @@ def test_explain_has_the_figures_of_the_event_and_after_cooling_says_where_the_p
     assert re.fullmatch(f"Unschedulable: 1 of 1 Pods: refused by podgate-extender: {cause}", first), first
     exporters.set("hot", cores=2.0)
     assert scheduler.bound(pod) == "hot"
-    assert "1 of 1 node passed; bound to hot, the only node that passed" in scheduler.explained("deploy/shown").out
+    page = scheduler.explained("deploy/shown").out
+    assert "1 of 1 node passed; bound to hot, the only node that passed" in page
+    assert "  score     none: hot was the only node left, and kube-scheduler then asks for none" in page
     exporters.set("hot", cores=60.0)
     scheduler.plane.wait(lambda: scheduler.is_hot("hot"), "the node to be hot again", "extender")
     scheduler.create("placed")

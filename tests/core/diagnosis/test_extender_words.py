@@ -11,6 +11,7 @@ from webhook.core.diagnosis.extender_words import (
     refused_by_extender,
     score_texts,
     weights_text,
+    zone_texts,
 )
 from webhook.core.policy_spec import Mode
 from webhook.core.scheduling.scheduling_record import (
@@ -22,6 +23,7 @@ from webhook.core.scheduling.scheduling_record import (
     SchedulingRecord,
     ScoreAttempt,
     ScoredNode,
+    ZoneFigures,
 )
 
 NOW = datetime(2026, 11, 24, 4, tzinfo=UTC)
@@ -82,6 +84,31 @@ def test_extender_is_blamed_only_if_it_left_no_node_and_the_scheduler_says_so() 
 def test_choice_of_the_node_is_told(node: str, only: str, score: ScoreAttempt | None, text: str) -> None:
     found = attempt_text(record(28, node=node, only=only, score=score))
     assert found == f"2026-11-24T04:00:00Z Enforce, service web, attempt 3; 28 of 40 nodes passed{text}"
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (record(1, only="n0"), "none: n0 was the only node left, and kube-scheduler then asks for none"),
+        (record(40, mode=Mode.AUDIT), "none: the mode Audit scores no nodes"),
+    ],
+)
+def test_absence_of_scores_has_its_reason(found: SchedulingRecord, text: str) -> None:
+    assert (score_texts(found), weights_text(found)) == ([text], "")
+
+
+def test_refusal_for_zones_has_what_was_asked_and_what_each_zone_has() -> None:
+    zones = ZoneFigures({"cpu": "6", "memory": "1Gi"}, tuple({"cpu": cpu, "memory": "64Gi"} for cpu in ("4", "3500m")))
+    nodes = (RefusedNode("a", None, ORIGIN, zones), RefusedNode("b", None, ORIGIN, ZoneFigures({"cpu": "6"}, ())))
+    found = record(0, RuleRefusals("numa", "node(s) had no single NUMA zone", 2, None, nodes))
+    assert refusal_texts(found) == ["2 nodes had no single NUMA zone (a, b)"]
+    assert zone_texts(found) == [
+        (
+            "a: cpu 6, memory 1Gi asked of one zone;"
+            " zone 0 has cpu 4, memory 64Gi free; zone 1 has cpu 3500m, memory 64Gi free"
+        ),
+        "b: cpu 6 asked of one zone; there is no zone",
+    ]
 
 
 def test_candidates_of_preemption_are_told() -> None:

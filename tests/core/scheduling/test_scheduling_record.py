@@ -4,14 +4,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
+from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
+from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec import Mode
-from webhook.core.policy_spec.scheduling import Hot, Pressure, Scheduling, WhenUnknown
+from webhook.core.policy_spec.scheduling import Hot, Numa, Pressure, Scheduling, WhenUnknown
 from webhook.core.scheduling.attempts import filter_attempt, score_attempt
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_selection import ServiceRules, filtered, prioritized
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
+from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.pod_load import PodLoad
 from webhook.core.scheduling.scheduling_record import (
     FilterAttempt,
@@ -19,6 +21,7 @@ from webhook.core.scheduling.scheduling_record import (
     RefusedNode,
     SchedulingRecord,
     ScoreAttempt,
+    ZoneFigures,
     merged,
 )
 
@@ -74,6 +77,22 @@ def test_of_many_refused_nodes_three_have_figures() -> None:
     found = filter_attempt(NOW, 6, filtered(POD, rows, rows, ServiceRules("web", Mode.ENFORCE, RULES)), rows, RULES)
     assert [(one.count, [node.node for node in one.nodes]) for one in found.refused] == [(5, ["n0", "n1", "n2"])]
     assert found.only == "cool"
+
+
+def test_node_without_a_zone_has_what_was_asked_and_what_each_zone_has_left() -> None:
+    """The first container takes 3 of the first zone, and leaves no zone for the second one."""
+    asking = [Resources(*2 * ({"cpu": cpu, "memory": "1Gi"},)) for cpu in ("3", "2500m")]
+    pod = Pod(PodMetadata(uid="u"), PodSpec(containers=tuple(Container("c", one) for one in asking)))
+    zones = NumaZones(({"cpu": 4 * NANO}, {"cpu": 2 * NANO}), is_by_pod=False)
+    rows = {"n": NodeRow.of(SchedulableNode("n", SIZE, SIZE), numa=zones)}
+    rules = Scheduling(numa=Numa.REQUIRED)
+    [numa] = filter_attempt(
+        NOW, 1, filtered(pod, rows, rows, ServiceRules("web", Mode.ENFORCE, rules)), rows, rules
+    ).refused
+    assert (numa.rule, numa.limit) == ("numa", None)
+    assert numa.nodes == (
+        RefusedNode("n", None, LoadOrigin(), ZoneFigures({"cpu": "2500m"}, ({"cpu": "1"}, {"cpu": "2"}))),
+    )
 
 
 def test_best_nodes_have_their_terms_and_the_weights() -> None:

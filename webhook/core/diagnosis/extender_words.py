@@ -1,7 +1,15 @@
 """Texts about a scheduling record: which nodes the extender refused, by how much, and why it preferred others."""
 
+from collections.abc import Mapping
+
 from webhook.core.policy_spec import Mode
-from webhook.core.scheduling.scheduling_record import LoadOrigin, RefusedNode, RuleRefusals, SchedulingRecord
+from webhook.core.scheduling.scheduling_record import (
+    LoadOrigin,
+    RefusedNode,
+    RuleRefusals,
+    SchedulingRecord,
+    ZoneFigures,
+)
 from webhook.core.scheduling.scores import SCORE_MAX
 
 _EXTENDER = "podgate-extender"
@@ -37,13 +45,21 @@ def refusal_texts(record: SchedulingRecord) -> list[str]:
     return [would + _refusal(one) for one in (record.filter.refused if record.filter is not None else ())]
 
 
+def zone_texts(record: SchedulingRecord) -> list[str]:
+    """Return for a few nodes that were refused for their NUMA zones what was asked of one zone, and free in each."""
+    refused = record.filter.refused if record.filter is not None else ()
+    return [_zones(node.node, node.zones) for one in refused for node in one.nodes if node.zones is not None]
+
+
 def score_texts(record: SchedulingRecord) -> list[str]:
-    """Return a text for each of the best nodes of the newest attempt."""
+    """Return a text for each of the best nodes of the newest attempt, or why there are no scores."""
     score = record.newest_score
+    if score is None:
+        return [f"none: {why}"] if (why := _unscored(record)) else []
     return [
         f"{one.node} {one.score} of {SCORE_MAX}: free cpu {one.free_cpu:.2f}, free memory {one.free_memory:.2f},"
         f" latency {one.latency:.2f}, near {one.near:.2f} ({_origin(one.load)})"
-        for one in (score.best if score is not None else ())
+        for one in score.best
     ]
 
 
@@ -51,6 +67,25 @@ def weights_text(record: SchedulingRecord) -> str:
     """Return the weights of the terms; "" if the newest attempt has no scores."""
     score = record.newest_score
     return "" if score is None else ", ".join(f"{name} {weight:g}" for name, weight in score.weights.items())
+
+
+def _unscored(record: SchedulingRecord) -> str:
+    """Return why kube-scheduler asked for no scores, or got none; "" if that is not known."""
+    attempt = record.filter
+    if attempt is None or not attempt.passed:
+        return ""
+    if record.mode is not Mode.ENFORCE:
+        return f"the mode {record.mode} scores no nodes"
+    return f"{attempt.only} was the only node left, and kube-scheduler then asks for none" if attempt.only else ""
+
+
+def _zones(node: str, zones: ZoneFigures) -> str:
+    free = "; ".join(f"zone {number} has {_amounts(one)} free" for number, one in enumerate(zones.free))
+    return f"{node}: {_amounts(zones.asked)} asked of one zone; {free or 'there is no zone'}"
+
+
+def _amounts(quantities: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in quantities.items())
 
 
 def _choice(record: SchedulingRecord) -> str:
@@ -74,6 +109,8 @@ def _refusal(one: RuleRefusals) -> str:
 
 
 def _node(node: RefusedNode, limit: float | None) -> str:
+    if node.zones is not None:
+        return node.node
     if node.value is None:
         return f"{node.node} {_origin(node.load)}"
     value = f"{node.value:.2f}"

@@ -19,6 +19,10 @@ class Profile(Choice):
     KUBELET_CADVISOR = "KubeletCadvisor"
 
 
+PROFILES_WITH_PRESSURE = frozenset({Profile.NODE_EXPORTER, Profile.KUBELET_CADVISOR})
+"""The kubelet's resource metrics have no PSI, nor does the metrics API."""
+
+
 class DecayRules(Struct, frozen=True):
     """Weight of a sample: `factor` to the power of its age divided by `every`."""
 

@@ -7,10 +7,12 @@ from heapq import nlargest
 from msgspec.structs import asdict
 
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod_requests import quantity_text
 from webhook.core.policy_spec.scheduling import Scheduling
-from webhook.core.scheduling.filters import limit_of, observed
+from webhook.core.scheduling.filters import NUMA_RULE, NodeFilters, limit_of, observed
 from webhook.core.scheduling.node_selection import FilteredNodes
 from webhook.core.scheduling.node_table import NodeRow
+from webhook.core.scheduling.numa import Amounts
 from webhook.core.scheduling.pod_load import expected_load
 from webhook.core.scheduling.scheduling_record import (
     FilterAttempt,
@@ -19,6 +21,7 @@ from webhook.core.scheduling.scheduling_record import (
     RuleRefusals,
     ScoreAttempt,
     ScoredNode,
+    ZoneFigures,
 )
 from webhook.core.scheduling.scores import NearOf, ScoreTerms, terms_of
 
@@ -39,7 +42,7 @@ def filter_attempt(
             found.refused[of_rule[0]].reason,
             len(of_rule),
             limit_of(rules, rule),
-            tuple(RefusedNode(name, observed(rows[name], rule), _origin(rows[name], at)) for name in of_rule[:_SHOWN]),
+            tuple(_refused(name, rule, rows[name], found.filters, at) for name in of_rule[:_SHOWN]),
         )
         for rule, of_rule in names.items()
     )
@@ -60,6 +63,20 @@ def score_attempt(
     best = tuple(_scored(name, terms_of(rows[name], load, rules.score, near), rows[name], at) for name in names)
     weights = {name: float(weight) for name, weight in asdict(rules.score).items()}
     return ScoreAttempt(at, len(scores), best, weights)
+
+
+def _refused(name: str, rule: str, row: NodeRow, filters: NodeFilters, at: datetime) -> RefusedNode:
+    zones = _zones(row, filters) if rule == NUMA_RULE else None
+    return RefusedNode(name, observed(row, rule), _origin(row, at), zones)
+
+
+def _zones(row: NodeRow, filters: NodeFilters) -> ZoneFigures | None:
+    short = None if filters.numa is None or row.numa is None else filters.numa.shortage(row.numa)
+    return None if short is None else ZoneFigures(_quantities(short.asked), tuple(map(_quantities, short.free)))
+
+
+def _quantities(amounts: Amounts) -> dict[str, str]:
+    return {name: quantity_text(name, amount) for name, amount in sorted(amounts.items())}
 
 
 def _scored(name: str, terms: ScoreTerms, row: NodeRow, at: datetime) -> ScoredNode:

@@ -25,7 +25,8 @@ class NodeRefusal(NamedTuple):
     reason: str
 
 
-_NO_ZONE = NodeRefusal("numa", "node(s) had no single NUMA zone with the requested cpu and memory")
+NUMA_RULE = "numa"
+_NO_ZONE = NodeRefusal(NUMA_RULE, "node(s) had no single NUMA zone with the requested cpu and memory")
 
 
 class _Limit(NamedTuple):
@@ -94,7 +95,7 @@ def filters_for(pod: Pod, rules: Scheduling) -> NodeFilters:
 def rule_names(rules: Scheduling) -> list[str]:
     """Return the names of the rules that may refuse nodes, as in a `NodeRefusal`."""
     names = [f"{stanza}_{name}" for stanza, name, _ in _thresholds(rules)]
-    numa_names = ["numa"] if rules.numa is Numa.REQUIRED else []
+    numa_names = [NUMA_RULE] if rules.numa is Numa.REQUIRED else []
     return [*names, *numa_names, *(["unknown"] if rules.when_unknown is WhenUnknown.REFUSE else [])]
 
 

@@ -79,17 +79,33 @@ class NumaDemand(Struct, frozen=True):
             return True  # nearly always so: to look for resources without zones takes longer
         return self.after(numa) is not None
 
+    def shortage(self, numa: NumaZones) -> "ZoneShortage | None":
+        """Return what no zone holds, None if the Pod fits."""
+        found = self._filled(numa)
+        return found if isinstance(found, ZoneShortage) else None
+
     def after(self, numa: NumaZones) -> NumaZones | None:
         """Return what is left with each container in the lowest zone that holds it; None if the Pod does not fit."""
+        found = self._filled(numa)
+        return found if isinstance(found, NumaZones) else None
+
+    def _filled(self, numa: NumaZones) -> "NumaZones | ZoneShortage":
         resources, zones = numa.resources, list(numa.zones)
         for amounts, stays in (_ContainerDemand(self.total, stays=True),) if numa.is_by_pod else self.containers:
             asked = _among(amounts, resources)
             zone = _zone_of(asked, zones)
             if zone is None:
-                return None
+                return ZoneShortage(asked, tuple({name: one.get(name, 0) for name in asked} for one in zones))
             if stays:
                 zones[zone] = _less(zones[zone], asked)
         return NumaZones(tuple(zones), numa.is_by_pod)
+
+
+class ZoneShortage(NamedTuple):
+    """What a Pod, or the first container that no zone holds, asks of one zone, and what is free in each by then."""
+
+    asked: Amounts
+    free: tuple[Amounts, ...]
 
 
 def _zone_of(asked: Amounts, zones: Sequence[Amounts]) -> int | None:

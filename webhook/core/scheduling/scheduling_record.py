@@ -20,12 +20,21 @@ class LoadOrigin(Struct, frozen=True, gc=False, rename="camel"):
     age_seconds: float | None = None
 
 
-class RefusedNode(Struct, frozen=True, gc=False, rename="camel"):
+class ZoneFigures(Struct, frozen=True, gc=False, rename="camel"):
+    """Quantities by resource: what no NUMA zone held, and what was free in each zone, the lowest first."""
+
+    asked: Mapping[str, str]
+    free: tuple[Mapping[str, str], ...]
+
+
+class RefusedNode(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """`value` is what exceeded the limit of the rule, None for rules without one."""
 
     node: str
     value: float | None
     load: LoadOrigin
+    zones: ZoneFigures | None = None
+    """Only of the rule `numa`."""
 
 
 class RuleRefusals(Struct, frozen=True, gc=False, rename="camel"):

@@ -6,7 +6,7 @@ from textwrap import wrap
 import click
 
 from webhook.core.diagnosis import Fate, Report
-from webhook.core.diagnosis.extender_words import attempt_text, refusal_texts, score_texts, weights_text
+from webhook.core.diagnosis.extender_words import attempt_text, refusal_texts, score_texts, weights_text, zone_texts
 from webhook.core.diagnosis.report import (
     AdmissionReport,
     NodeFilter,
@@ -161,6 +161,8 @@ def _extender(record: SchedulingRecord) -> Iterator[tuple[str, str]]:
     yield "extender", attempt_text(record)
     for text in refusal_texts(record):
         yield "  refused", text
+    for text in zone_texts(record):
+        yield "  zones", text
     for text in score_texts(record):
         yield "  score", text
     if weights := weights_text(record):

@@ -73,6 +73,7 @@ _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     quota.longer_windows_can_bind,
     amounts.units_are_meant,
     scheduling.prometheus_has_tls,
+    scheduling.pressures_are_measured,
 )
 _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     match.any_namespace_is_wide,

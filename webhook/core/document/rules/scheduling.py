@@ -5,8 +5,11 @@ from collections.abc import Iterator
 from webhook.core.document.yaml.parts import DocumentPart
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Number
+from webhook.core.policy_spec.nodes import PROFILES_WITH_PRESSURE, Profile
 
 _SOURCES = ("prometheus", "metricsAPI", "requests")
+_PRESSURES = ("memory", "io")
+"""Of which `thresholds_are_meant` does not warn in any case."""
 _LOW = 0.3
 _MEASURED = ("hot", "pressure", "whenUnknown")
 """Fields of `scheduling` that read the load of nodes."""
@@ -44,6 +47,29 @@ def prometheus_has_tls(document: DocumentPart) -> Iterator[Problem]:
     for url in document.select("nodes", "sources", "*", "prometheus", "url"):
         if str(url.node.value).startswith("http://"):
             yield url.wrong("without TLS, anyone on the way can move Pods to other nodes", "use https, and caFile")
+
+
+def pressures_are_measured(document: DocumentPart) -> Iterator[Problem]:
+    """Warn about thresholds of a pressure that no source measures: they refuse no node."""
+    sources = document.select("nodes", "sources", "*")
+    if not sources:
+        return  # `load_has_a_source` rejects it
+    measured = {name for source in sources for name in _PRESSURES if _measures(source, name)}
+    for pressure in document.select("services", "*", "scheduling", "pressure"):
+        for name, part in pressure.fields().items():
+            if name in _PRESSURES and name not in measured:
+                profiles = " or ".join(one for one in Profile if one in PROFILES_WITH_PRESSURE)
+                remedy = f"use a prometheus source with profile {profiles}, or with queries.{name}Pressure"
+                yield part.wrong_field("refuses no node: no source of nodes.sources measures it", remedy)
+
+
+def _measures(source: DocumentPart, name: str) -> bool:
+    prometheus = source.get("prometheus")
+    if prometheus is None:
+        return False
+    profile = prometheus.get("profile")
+    has_profile = profile is None or profile.read(Profile) in PROFILES_WITH_PRESSURE
+    return has_profile or prometheus.get("queries", f"{name}Pressure") is not None
 
 
 def thresholds_are_meant(service: DocumentPart) -> Iterator[Problem]:
