@@ -16,11 +16,11 @@ from webhook.core.kubernetes.quantity import Number
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.policy_spec.nodes import LoadSource, Nodes, RequestsSource
 from webhook.core.policy_spec.scheduling import Estimate, Hot, Near, Numa, Scheduling, WhenUnknown
+from webhook.core.scheduling.assumed.pod_load import NO_LOAD
 from webhook.core.scheduling.filters import NodeVerdicts, filters_for
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_table import KnownNode, NodeRow, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
-from webhook.core.scheduling.pod_load import NO_LOAD
 from webhook.extender.load_table import LoadTable
 from webhook.extender.near_index import HostedPod, NearIndex
 

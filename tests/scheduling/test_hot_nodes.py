@@ -64,13 +64,13 @@ def test_explain_has_the_figures_of_the_event_and_after_cooling_says_where_the_p
     scheduler.delete_all()
 
 
-def test_burst_of_sixty_pods_brings_no_node_above_the_threshold_by_more_than_two_pods(
+def test_burst_of_sixty_pods_brings_no_node_above_the_threshold_by_more_than_one_pod(
     scheduler: ExtendedScheduler, exporters: NodeExporters
 ) -> None:
     """Their requests would fit onto the coolest node, which their load would fill twice.
 
-    One Pod passes while a node is below the threshold. A second one does if the scheduler takes another node of an
-    equal score than the one on which the extender counts the Pod, and its watch shows that after the next call.
+    One Pod passes while a node is below the threshold. No second one does, although the scheduler may take another
+    node than the best one, and its watch may show that after the next call.
     """
     exporters.set("cool", cores=1.0)
     scheduler.plane.wait(lambda: scheduler.nodes()["cool"]["cpuShare"] < 2 / 64, "the load to fall", "extender")
@@ -83,7 +83,7 @@ def test_burst_of_sixty_pods_brings_no_node_above_the_threshold_by_more_than_two
     found = Counter(scheduler.bound(f"burst-{number}") for number in range(60))
     assert set(found) == {"cool", "warm-1", "warm-2"}
     used = {name: (1.0 if name == "cool" else 4.0) + count * expected_cores for name, count in found.items()}
-    assert max(used.values()) <= 0.8 * 64 + 2 * expected_cores, used
+    assert max(used.values()) <= 0.8 * 64 + expected_cores, used
     assert set(simulated) == set(found), "the real scheduler chooses among equal nodes at random"
     exporters.set("cool", cores=4.0)
     scheduler.delete_all()

@@ -1,5 +1,6 @@
 """Extender: one call of kube-scheduler, from its request to its answer. It looks up, and never waits."""
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,12 +15,13 @@ from webhook.core.lru_cache import LruCache
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Estimate, Numa
 from webhook.core.scheduling import extender_api as api
+from webhook.core.scheduling.assumed.candidate_nodes import CANDIDATES_MAX
+from webhook.core.scheduling.assumed.pod_load import expected_load
 from webhook.core.scheduling.attempts import filter_attempt, score_attempt
 from webhook.core.scheduling.filters import NodeVerdicts, filters_for
 from webhook.core.scheduling.node_selection import ServiceRules, filtered, pod_kind, prioritized
-from webhook.core.scheduling.pod_load import expected_load
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
-from webhook.core.scheduling.scores import NearOf
+from webhook.core.scheduling.scores import NearOf, best_of
 from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
 from webhook.extender.load_table import LoadTable
 
@@ -100,14 +102,17 @@ class Extender:
         service = self._service_of(args.pod)
         if service is None:
             return json.encode(api.FilterResult(asked))
-        found = filtered(args.pod, asked, table.rows, service, self._verdicts_of(args.pod, service))
-        attempt = filter_attempt(self._now(), len(asked), found, table.rows, service.rules)
+        table.withdraw(args.pod)
+        candidates, rows = table.candidates(), table.rows
+        found = filtered(args.pod, asked, rows, service, self._verdicts_of(args.pod, service), candidates)
+        shown = ChainMap({**candidates}, rows) if candidates else rows
+        attempt = filter_attempt(self._now(), len(asked), found, shown, service.rules)
         self._observer.filtered(args.pod, service, attempt)
         if len(found.passed) == 1:  # the scheduler does not ask for the score of a single node
-            self._assume(table, args.pod, service, found.passed[0])
+            table.assign(args.pod, found.passed[0], service.rules.estimate)
         if not service.refuses:
             return json.encode(api.FilterResult(found.passed))
-        if found.refused:
+        if found.refused and not found.passed:
             kind = service.service, expected_load(args.pod, service.rules.estimate)
             self.refused.refused(kind, found.filters, frozenset(found.refused))
         refused = {name: one.reason for name, one in found.refused.items()}
@@ -121,10 +126,11 @@ class Extender:
             return _NO_SCORES
         near = _near(table, args.pod, service)
         scores = prioritized(args.pod, asked, table.rows, service, near)
-        attempt = score_attempt(self._now(), args.pod, scores, table.rows, service.rules, near)
+        best = best_of(scores, CANDIDATES_MAX)
+        attempt = score_attempt(self._now(), args.pod, len(scores), best, table.rows, service.rules, near)
         self._observer.scored(args.pod, service, attempt)
-        if attempt.best:
-            self._assume(table, args.pod, service, attempt.best[0].node)
+        if best:
+            table.assign(args.pod, best[0], service.rules.estimate, best[1:])
         return json.encode([api.HostPriority(name, score) for name, score in scores.items()])
 
     def preempt(self, body: bytes) -> bytes:
@@ -161,9 +167,6 @@ class Extender:
         rules = self._current()
         named = None if rules.policy is None else rules.policy.named_by_label(pod)
         return None if named is None else rules.services.get(named.name)
-
-    def _assume(self, table: LoadTable, pod: Pod, service: ServiceRules, node: str) -> None:
-        table.assign(pod, node, service.rules.estimate)
 
 
 def _near(table: LoadTable, pod: Pod, service: ServiceRules) -> NearOf:

@@ -7,10 +7,12 @@ from msgspec.structs import replace
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec.nodes import Nodes
 from webhook.core.policy_spec.scheduling import Estimate
-from webhook.core.scheduling.assumed_load import AssumedLoad
+from webhook.core.scheduling.assumed.assumed_load import AssumedLoad
+from webhook.core.scheduling.assumed.candidate_nodes import CandidateNodes
+from webhook.core.scheduling.assumed.pod_load import NO_LOAD, expected_load
 from webhook.core.scheduling.node_load import REQUESTS, Decay, NodeLoad, freshest, frozen, hotter
 from webhook.core.scheduling.node_table import NodeRow
-from webhook.core.scheduling.pod_load import NO_LOAD, expected_load
+from webhook.core.scheduling.numa import asked_by, is_guaranteed
 from webhook.extender.node_index import IndexReports, NodeIndex
 from webhook.extender.numa_index import NumaIndex
 
@@ -38,6 +40,7 @@ class LoadTable:
         self._reports: dict[str, dict[str, NodeLoad]] = {}
         """The newest load of each node by source, in the order of the ladder."""
         self._assumed = AssumedLoad(Decay(1.0, 1.0), 0.0)
+        self._candidates = CandidateNodes()
         self.index = NodeIndex(IndexReports(self._renew, self._hosted, self._gone), now_seconds)
         self.numa = NumaIndex(now_seconds, self._renew)
         self.rows: dict[str, NodeRow] = {}
@@ -88,17 +91,33 @@ class LoadTable:
         """Return how many Pods each node has whose load is assumed, in part or whole; others are left out."""
         return self._assumed.counts()
 
-    def assign(self, pod: Pod, node: str, estimate: Estimate) -> None:
-        """Assume that a Pod goes to a node, until the watch shows where it is."""
-        uid, now_seconds = pod.metadata.uid, self._now_seconds()
-        settle_seconds = estimate.settle.us / _US
-        before = self._assumed.assign(uid, node, expected_load(pod, estimate), now_seconds, settle_seconds)
+    def candidates(self) -> Mapping[str, NodeRow]:
+        """Return the rows of nodes on which Pods may be that were assigned to others, as if these Pods were there."""
+        return self._candidates.rows(self.rows, self._now_seconds()) if self._candidates else {}
+
+    def assign(self, pod: Pod, node: str, estimate: Estimate, others: Sequence[str] = ()) -> None:
+        """Assume that a Pod goes to a node, until the watch shows where it is; `others` are its next best nodes."""
+        uid, now_seconds, load = pod.metadata.uid, self._now_seconds(), expected_load(pod, estimate)
+        before = self._assumed.assign(uid, node, load, now_seconds, estimate.settle.us / _US)
         self.numa.assign(uid, pod, node)
+        if others:
+            zoned = asked_by(pod) if is_guaranteed(pod) else None
+            self._candidates.add(uid, others, load, zoned, now_seconds)
         self._moved(before, node)
+
+    def withdraw(self, pod: Pod) -> None:
+        """Assume no more where a Pod goes: the scheduler places it anew."""
+        uid = pod.metadata.uid
+        self._candidates.remove(uid)
+        self.numa.withdraw(uid)
+        node = self._assumed.withdraw(uid)
+        if node is not None:
+            self._renew(node)
 
     def _hosted(self, uid: str, pod: Pod, since_seconds: float) -> None:
         estimate, node = self._estimates(pod), pod.spec.node_name or ""
         settle_seconds = estimate.settle.us / _US
+        self._candidates.remove(uid)
         before = self._assumed.confirm(uid, node, expected_load(pod, estimate), since_seconds, settle_seconds)
         self.numa.hosted(uid, pod, node, since_seconds)
         self._moved(before, node)

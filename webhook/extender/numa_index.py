@@ -6,7 +6,7 @@ from math import inf
 from msgspec import Struct
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.scheduling.assumed_load import CONFIRMED_SECONDS
+from webhook.core.scheduling.assumed.assumed_load import CONFIRMED_SECONDS
 from webhook.core.scheduling.numa import Amounts, NumaZones, asked_by, is_guaranteed
 
 
@@ -72,6 +72,12 @@ class NumaIndex:
         before = self._node_of.get(uid)
         if before is None or self._pods[before][uid].until_seconds < inf:
             self._reserve(uid, pod, node, self._now_seconds() + CONFIRMED_SECONDS)
+
+    def withdraw(self, uid: str) -> None:
+        """Reserve no more for a Pod that the watch has not shown on its node."""
+        node = self._node_of.get(uid)
+        if node is not None and self._pods[node][uid].until_seconds < inf:
+            self.gone(uid)
 
     def hosted(self, uid: str, pod: Pod, node: str, since_seconds: float) -> None:
         """Reserve for a Pod that was assigned to a node after its last report."""

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from webhook.core.scheduling.assumed_load import AssumedLoad
+from webhook.core.scheduling.assumed.assumed_load import AssumedLoad
+from webhook.core.scheduling.assumed.pod_load import PodLoad
 from webhook.core.scheduling.node_load import Decay
-from webhook.core.scheduling.pod_load import PodLoad
 
 EVERY, WINDOW, SETTLE = 30.0, 300.0, 60.0
 uids, nodes = st.sampled_from("pqrstu"), st.sampled_from("abc")

@@ -9,12 +9,12 @@ from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Hot, Numa, Pressure, Scheduling, WhenUnknown
+from webhook.core.scheduling.assumed.pod_load import PodLoad
 from webhook.core.scheduling.attempts import filter_attempt, score_attempt
 from webhook.core.scheduling.node_load import NodeLoad
 from webhook.core.scheduling.node_selection import ServiceRules, filtered, prioritized
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
-from webhook.core.scheduling.pod_load import PodLoad
 from webhook.core.scheduling.scheduling_record import (
     FilterAttempt,
     LoadOrigin,
@@ -24,6 +24,7 @@ from webhook.core.scheduling.scheduling_record import (
     ZoneFigures,
     merged,
 )
+from webhook.core.scheduling.scores import best_of
 
 NOW = datetime(2026, 11, 24, 4, tzinfo=UTC)
 POD = Pod(PodMetadata(name="p", uid="u"), PodSpec(containers=(Container(name="c"),)))
@@ -98,7 +99,7 @@ def test_node_without_a_zone_has_what_was_asked_and_what_each_zone_has_left() ->
 def test_best_nodes_have_their_terms_and_the_weights() -> None:
     rows = {name: ROWS[name] for name in ("hot", "cool", "full", "cooler")}
     scores = prioritized(POD, rows, rows, ServiceRules("web", Mode.ENFORCE, RULES), lambda _: 0.5)
-    found = score_attempt(NOW, POD, scores, rows, RULES, lambda _: 0.5)
+    found = score_attempt(NOW, POD, len(scores), best_of(scores, 16), rows, RULES, lambda _: 0.5)
     assert (found.asked, [one.node for one in found.best]) == (4, ["cooler", "cool", "hot"])
     assert found.weights == {"cpu": 0.4, "memory": 0.3, "latency": -0.2, "topology": 0.3}
     best = found.best[0]

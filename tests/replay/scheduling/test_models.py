@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec, Resources
 from webhook.core.kubernetes.pod_requests import NANO
+from webhook.core.scheduling.assumed.pod_load import PodLoad
 from webhook.core.scheduling.node_load import Decay
 from webhook.core.scheduling.node_table import SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
-from webhook.core.scheduling.pod_load import PodLoad
 from webhook.replay.scheduling.default_scheduler import DefaultScheduler
 from webhook.replay.scheduling.kubelet_zones import KubeletZones
 from webhook.replay.scheduling.load_history import LoadHistory

@@ -1,19 +1,18 @@
 """Attempts to schedule a Pod, with the figures that decided: of the best nodes, and of a few refused by each rule."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from heapq import nlargest
 
 from msgspec.structs import asdict
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import quantity_text
 from webhook.core.policy_spec.scheduling import Scheduling
+from webhook.core.scheduling.assumed.pod_load import expected_load
 from webhook.core.scheduling.filters import NUMA_RULE, NodeFilters, limit_of, observed
 from webhook.core.scheduling.node_selection import FilteredNodes
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.numa import Amounts
-from webhook.core.scheduling.pod_load import expected_load
 from webhook.core.scheduling.scheduling_record import (
     FilterAttempt,
     LoadOrigin,
@@ -53,16 +52,18 @@ def filter_attempt(
 def score_attempt(
     at: datetime,
     pod: Pod,
-    scores: Mapping[str, int],
+    count: int,
+    best: Sequence[str],
     rows: Mapping[str, NodeRow],
     rules: Scheduling,
     near: NearOf,
 ) -> ScoreAttempt:
-    """Return what a `prioritize` call decided, the best node first."""
-    load, names = expected_load(pod, rules.estimate), nlargest(_SHOWN, scores, key=scores.__getitem__)
-    best = tuple(_scored(name, terms_of(rows[name], load, rules.score, near), rows[name], at) for name in names)
+    """Return what a `prioritize` call decided about `count` nodes, of which `best` are the best, in this order."""
+    load = expected_load(pod, rules.estimate)
+    shown = [(name, rows[name]) for name in best[:_SHOWN]]
+    scored = tuple(_scored(name, terms_of(row, load, rules.score, near), row, at) for name, row in shown)
     weights = {name: float(weight) for name, weight in asdict(rules.score).items()}
-    return ScoreAttempt(at, len(scores), best, weights)
+    return ScoreAttempt(at, count, scored, weights)
 
 
 def _refused(name: str, rule: str, row: NodeRow, filters: NodeFilters, at: datetime) -> RefusedNode:

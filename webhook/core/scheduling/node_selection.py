@@ -8,9 +8,9 @@ from msgspec import Struct
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Numa, Scheduling
+from webhook.core.scheduling.assumed.pod_load import expected_load
 from webhook.core.scheduling.filters import NodeFilters, NodeRefusal, NodeVerdicts, filters_for
 from webhook.core.scheduling.node_table import NodeRow
-from webhook.core.scheduling.pod_load import expected_load
 from webhook.core.scheduling.scores import NearOf, scores
 
 
@@ -24,6 +24,9 @@ class ServiceRules(Struct, frozen=True):
     @property
     def refuses(self) -> bool:
         return self.mode is Mode.ENFORCE
+
+
+_NONE: Mapping[str, NodeRow] = {}
 
 
 class FilteredNodes(Struct, frozen=True):
@@ -40,11 +43,20 @@ def filtered(
     rows: Mapping[str, NodeRow],
     service: ServiceRules,
     verdicts: NodeVerdicts | None = None,
+    candidates: Mapping[str, NodeRow] = _NONE,
 ) -> FilteredNodes:
-    """Filter nodes for a Pod. `verdicts` are those of earlier Pods of the same `pod_kind`."""
+    """Filter nodes for a Pod. `verdicts` are those of earlier Pods of the same `pod_kind`.
+
+    `candidates` are rows of nodes with Pods that may be there, and count only in this call.
+    """
     if verdicts is None:
         verdicts = NodeVerdicts(filters_for(pod, service.rules))
     refused = verdicts.refused(asked, rows)
+    if candidates:
+        for name in candidates.keys() - refused.keys() & {*asked}:
+            refusal = verdicts.filters.refusal(candidates[name])
+            if refusal is not None:
+                refused[name] = refusal
     passed = tuple(name for name in asked if name not in refused) if service.refuses and refused else tuple(asked)
     return FilteredNodes(passed, refused, verdicts.filters)
 

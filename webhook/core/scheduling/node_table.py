@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad
 from webhook.core.scheduling.node_load import REQUESTS, NodeLoad
 from webhook.core.scheduling.numa import NumaZones
-from webhook.core.scheduling.pod_load import NO_LOAD, PodLoad
 
 _SLOWEST_SECONDS = 0.5
 """Latency that counts as 1."""

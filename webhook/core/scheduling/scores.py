@@ -1,11 +1,12 @@
 """Scores: weighted terms of free cpu, free memory, latency and nearness, normalised to what an extender may return."""
 
 from collections.abc import Callable, Iterable, Mapping
+from heapq import nlargest
 from typing import NamedTuple
 
 from webhook.core.policy_spec.scheduling import ScoreWeights
+from webhook.core.scheduling.assumed.pod_load import PodLoad
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
-from webhook.core.scheduling.pod_load import PodLoad
 
 SCORE_MAX = 10
 """MaxExtenderPriority of kube-scheduler."""
@@ -66,6 +67,11 @@ def scores(
             offset + by_cpu * cpu + by_memory * memory + by_latency * latency + by_near * near(row.node)
         )
     return found
+
+
+def best_of(found: Mapping[str, int], count: int) -> list[str]:
+    """Return the names of the `count` best nodes, the best first; of equal ones those that were asked for first."""
+    return nlargest(count, found, key=found.__getitem__)
 
 
 def terms_of(row: NodeRow, load: PodLoad, weights: ScoreWeights, near: NearOf) -> ScoreTerms:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from webhook.core.lru_cache import LruCache
+from webhook.core.scheduling.assumed.pod_load import PodLoad
 from webhook.core.scheduling.filters import NodeFilters
 from webhook.core.scheduling.node_table import NodeRow
-from webhook.core.scheduling.pod_load import PodLoad
 
 _SHAPES_MAX = 64
 

@@ -2,8 +2,8 @@
 
 from collections import deque
 
+from webhook.core.scheduling.assumed.pod_load import PodLoad
 from webhook.core.scheduling.node_load import Decay, decayed_average
-from webhook.core.scheduling.pod_load import PodLoad
 
 RATE_SECONDS = 60.0
 """Range of `rate` in the queries for cpu."""

@@ -7,7 +7,7 @@ from statistics import median
 from msgspec import Struct
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.scheduling.pod_load import NO_LOAD, PodLoad
+from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad
 from webhook.core.scheduling.scores import SCORE_MAX
 from webhook.replay.scheduling.default_scheduler import DefaultScheduler
 from webhook.replay.scheduling.extender import ExtenderInVirtualTime

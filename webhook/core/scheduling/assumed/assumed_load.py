@@ -4,8 +4,8 @@ from collections.abc import KeysView, Mapping
 
 from msgspec import Struct
 
+from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad
 from webhook.core.scheduling.node_load import Decay
-from webhook.core.scheduling.pod_load import NO_LOAD, PodLoad
 
 CONFIRMED_SECONDS = 5.0
 """A Pod whose assignment the watch does not confirm within this time was not assigned."""
@@ -91,6 +91,11 @@ class AssumedLoad:
             known.is_tentative = False
             return None
         return self._put(uid, Assignment(node, load, since_seconds, settle_seconds, is_tentative=False))
+
+    def withdraw(self, uid: str) -> str | None:
+        """Forget where a Pod was assumed to go; return that node. A confirmed assignment stays: None is returned."""
+        known = self._assignment(uid)
+        return None if known is None or not known.is_tentative else self.remove(uid)
 
     def remove(self, uid: str) -> str | None:
         """Forget a Pod that was deleted, or has ended; return the node that it was assigned to, if any."""
