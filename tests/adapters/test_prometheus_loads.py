@@ -1,6 +1,7 @@
 """Load of nodes from the HTTP API of a Prometheus with every possible fault, from a real HTTP server."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
+from certs.authority import Authority, server_names
+from certs.ca_generations import pem
+from certs.files import write_key_pair
 from webhook.adapters.node_loads import PrometheusLoads, prometheus, prometheus_api
 from webhook.core.policy_spec.nodes import LoadSource, NodeQueries, Nodes, PrometheusSource
 from webhook.errors import LoadSourceError
@@ -87,7 +91,9 @@ async def to_a_login_page(_: web.Request) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def prometheus_with(handler: Handler, **source: Any) -> AsyncIterator[PrometheusLoads]:
+async def prometheus_with(
+    handler: Handler, tls: ssl.SSLContext | None = None, **source: Any
+) -> AsyncIterator[PrometheusLoads]:
     """Yield a source that asks for cpu and memory with two words and nothing else."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -98,10 +104,12 @@ async def prometheus_with(handler: Handler, **source: Any) -> AsyncIterator[Prom
     application.router.add_get("/login", text("<html>Sign in</html>"))
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     port = runner.addresses[0][1]
-    of = PrometheusSource(url=f"http://127.0.0.1:{port}", queries=NodeQueries(cpu=CPU, memory=MEMORY), **source)
+    of = PrometheusSource(
+        url=f"{'https' if tls else 'http'}://127.0.0.1:{port}", queries=NodeQueries(cpu=CPU, memory=MEMORY), **source
+    )
     loads = PrometheusLoads("prometheus", of, Nodes(sources=(LoadSource(prometheus=of),)))
     # No pressure: it would be three more queries of NodeExporter's profile.
     loads._queries = loads._queries._replace(cpu_pressure="", memory_pressure="", io_pressure="")
@@ -212,3 +220,16 @@ async def test_token_is_read_for_each_query_and_one_that_cannot_be_sent_is_an_er
         token.write_text("good\n")
         await loads.measure(NOW)
     assert handler.authorization == "Bearer good"
+
+
+async def test_ca_that_was_replaced_is_read_without_a_restart(tmp_path: Path) -> None:
+    ca, right = tmp_path / "ca.crt", Authority.create("right")
+    write_key_pair(right.issue_server("p", server_names("127.0.0.1")), tmp_path / "tls.crt", tmp_path / "tls.key")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    ca.write_bytes(pem(Authority.create("wrong").key_pair.certificate))
+    async with prometheus_with(Handler(), context, ca_file=str(ca)) as loads:
+        with pytest.raises(LoadSourceError, match="CERTIFICATE_VERIFY_FAILED"):
+            await loads.measure(NOW)
+        ca.write_bytes(pem(right.key_pair.certificate))
+        assert (await loads.measure(NOW)).keys() == {"a"}

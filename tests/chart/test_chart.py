@@ -3,6 +3,7 @@
 import json
 import tomllib
 from dataclasses import fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,17 @@ def test_notes_name_what_remains_to_be_done(tmp_path: Path, way: str, needed: li
         assert text in notes
     for text in not_needed:
         assert text not in notes
+
+
+def test_pods_of_the_scheduler_are_replaced_with_its_configuration(tmp_path: Path) -> None:
+    found = set()
+    for weight in (5, 6):
+        given = (*values("scheduler"), "--set", f"scheduler.weight={weight},scheduler.podAnnotations.team=a")
+        named = {(one["kind"], one["metadata"]["name"]): one for one in documents(templates(tmp_path, *given))}
+        text = named["ConfigMap", SCHEDULER]["data"]["config.yaml"]
+        assert f"weight: {weight} " in text
+        digest = sha256(text.encode()).hexdigest()
+        metadata = named["Deployment", SCHEDULER]["spec"]["template"]["metadata"]
+        assert metadata["annotations"] == {"podgate.io/configuration-sha256": digest, "team": "a"}
+        found.add(digest)
+    assert len(found) == 2

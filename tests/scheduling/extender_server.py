@@ -219,13 +219,13 @@ class ExtendedScheduler:
         self.plane.api.request("DELETE", f"{_PODS}?gracePeriodSeconds=0")
         self.plane.wait(lambda: not (self.plane.api.get(_PODS) or {})["items"], "the Pods to be deleted", "kwok")
 
-    def post(self, verb: str, client: str | None) -> int:
-        """Post to the extender with a client certificate, or with none; return the status, 0 for a failed handshake."""
+    def post(self, verb: str, client: str | None, replica: str = EXTENDER) -> int:
+        """Post to a replica with a client certificate, or with none; return the status, 0 for a failed handshake."""
         context = ssl.create_default_context(cafile=self._folder / "ca.crt")
         if client is not None:
             context.load_cert_chain(self._folder / f"{client}.crt", self._folder / f"{client}.key")
         request = Request(
-            f"https://{self._addresses[EXTENDER]['extender']}/{verb}", b"{}", {"Content-Type": "application/json"}
+            f"https://{self._addresses[replica]['extender']}/{verb}", b"{}", {"Content-Type": "application/json"}
         )
         try:
             with urlopen(request, timeout=HANG_SECONDS, context=context) as response:  # noqa: S310  as above

@@ -108,6 +108,23 @@ def test_second_replica_answers_after_the_first_was_killed_and_counts_each_pod_o
     wait(lambda: scheduler.is_hot("hot"), "the load of the hot node", EXTENDER)
 
 
+def test_replica_that_ends_accepts_connections_while_the_service_may_still_send_some(
+    scheduler: ExtendedScheduler,
+) -> None:
+    scheduler.balance(EXTENDER)
+    scheduler.balancer.cut()
+    before = scheduler.plane.log(OTHER, 10_000).count('"draining"')
+    os.kill(scheduler.plane.processes.pid(OTHER), signal.SIGTERM)
+    scheduler.plane.wait(
+        lambda: scheduler.plane.log(OTHER, 10_000).count('"draining"') > before, "the drain to begin", OTHER
+    )
+    assert scheduler.post("filter", "client", OTHER) == 400, "the body is none of the extender API"
+    scheduler.stop_extender(OTHER)
+    scheduler.start_extender(OTHER)
+    scheduler.balance(EXTENDER, OTHER)
+    scheduler.plane.wait(lambda: scheduler.is_hot("hot", OTHER), "the load of the hot node", OTHER)
+
+
 def test_no_call_fails_while_all_certificates_are_replaced_and_both_replicas_restarted(
     scheduler: ExtendedScheduler,
 ) -> None:
@@ -117,15 +134,20 @@ def test_no_call_fails_while_all_certificates_are_replaced_and_both_replicas_res
         pods.await_more()
         scheduler.trust_clients(first, second)
         scheduler.serve_with(second)
-        scheduler.client("client", SCHEDULER, authority=second)
+        scheduler.client("next", SCHEDULER, authority=second)
         scheduler.client("former", SCHEDULER, authority=first)
-        for replica, remaining in ((EXTENDER, OTHER), (OTHER, EXTENDER)):
-            scheduler.balance(remaining)  # during preStop the Pod is no endpoint any more
-            scheduler.stop_extender(replica)
+        for replica in (EXTENDER, OTHER):
+            scheduler.plane.wait(
+                lambda replica=replica: scheduler.post("filter", "next", replica) == 400,
+                "both CAs to be trusted",
+                replica,
+            )
+        scheduler.client("client", SCHEDULER, authority=second)
+        for replica in (EXTENDER, OTHER):
+            scheduler.stop_extender(replica)  # without preStop: the balancer leaves it out because it is not ready
             pods.await_more()
             scheduler.start_extender(replica)
             scheduler.plane.wait(lambda replica=replica: scheduler.is_hot("hot", replica), "the load", replica)
-        scheduler.balance(EXTENDER, OTHER)
         scheduler.trust_clients(second)
         scheduler.plane.wait(lambda: scheduler.post("filter", "former") != 400, "the first CA to be removed", EXTENDER)
         pods.await_more()

@@ -22,11 +22,15 @@ _LAST_RESPONSES_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ServerTimeouts:
-    """Timeouts of idle connections and of the shutdown."""
+    """Timeouts of idle connections and of the shutdown.
+
+    `accept_seconds`: a drain accepts connections at least so long, even while there is none.
+    """
 
     keep_alive_seconds: float
     drain_seconds: float
     grace_seconds: float
+    accept_seconds: float = 0.0
 
 
 class PlainServer:
@@ -71,8 +75,8 @@ class Server:
         """Shut down without losing a call.
 
         First drain: unready, but still accepting; each response has `Connection: close`, so that clients reconnect
-        elsewhere. When no connection is left, the drain time is over or `hurry` is set, stop accepting and finish the
-        calls that are running or still arriving.
+        elsewhere. When no connection is left after `accept_seconds`, the drain time is over or `hurry` is set, stop
+        accepting and finish the calls that are running or still arriving.
         """
         self._guard.draining = True
         await self._drain(hurry)
@@ -83,12 +87,16 @@ class Server:
         await asyncio.gather(self._health.stop(), self._decisions.stop())
 
     async def _drain(self, hurry: asyncio.Event) -> None:
-        waits = [asyncio.create_task(self._guard.connections.wait_empty()), asyncio.create_task(hurry.wait())]
+        waits = [asyncio.create_task(self._unused()), asyncio.create_task(hurry.wait())]
         _, pending = await asyncio.wait(
             waits, timeout=self._timeouts.drain_seconds, return_when=asyncio.FIRST_COMPLETED
         )
         for task in pending:
             task.cancel()
+
+    async def _unused(self) -> None:
+        await asyncio.sleep(self._timeouts.accept_seconds)
+        await self._guard.connections.wait_empty()
 
 
 async def _end(listener: Listener, protocols: HttpProtocols, connections: ConnectionTable) -> None:

@@ -133,3 +133,29 @@ store-tls: {{ . }}
 - --token-issuer=https://podgate.{{ .Release.Namespace }}.svc
 {{- end }}
 {{- end }}
+
+{{- define "podgate.schedulerConfiguration" -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceNamespace: {{ .Release.Namespace }}
+  resourceName: podgate-scheduler
+percentageOfNodesToScore: {{ .Values.scheduler.percentageOfNodesToScore }}             # up to 1,000 nodes: a sample may hold hot nodes only
+profiles:
+- schedulerName: podgate-scheduler
+extenders:
+- urlPrefix: https://podgate-extender.{{ .Release.Namespace }}.svc
+  filterVerb: filter
+  prioritizeVerb: prioritize
+  preemptVerb: preempt                    # without it Pods are evicted for one that is refused afterwards
+  weight: {{ .Values.scheduler.weight }}                               # score x weight x 10 is added to the scores of the scheduler's plugins
+  enableHTTPS: true
+  nodeCacheCapable: true                  # otherwise each call sends whole nodes, and is refused
+  ignorable: true                         # without an answer the Pod is scheduled by the scheduler's own rules
+  httpTimeout: 1s                         # a Pod waits at most twice as long
+  tlsConfig:
+    caFile: /etc/podgate/scheduler/ca.crt
+    certFile: /etc/podgate/scheduler/tls.crt
+    keyFile: /etc/podgate/scheduler/tls.key
+{{- end }}

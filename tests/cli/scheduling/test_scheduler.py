@@ -1,5 +1,7 @@
 """`podgate scheduler config`."""
 
+from hashlib import sha256
+
 import pytest
 import yaml
 
@@ -10,8 +12,11 @@ MANIFEST = ROOT / "manifests/scheduler/34-scheduler.yaml"
 
 
 def test_manifest_has_what_the_command_prints() -> None:
-    config_map, *_ = yaml.safe_load_all(MANIFEST.read_text())
-    assert config_map["data"]["config.yaml"] == podgate("scheduler", "config").out
+    config_map, deployment, *_ = yaml.safe_load_all(MANIFEST.read_text())
+    text = podgate("scheduler", "config").out
+    assert config_map["data"]["config.yaml"] == text
+    annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {"podgate.io/configuration-sha256": sha256(text.encode()).hexdigest()}
 
 
 def test_both_formats_are_the_same_document() -> None:

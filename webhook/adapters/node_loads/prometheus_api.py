@@ -54,8 +54,9 @@ class PrometheusApi:
         """One answer after the other: otherwise a slice of each would run in one turn of the loop."""
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def ask(self, path: str, **parameters: str) -> AsyncIterator[list[Series]]:
         """Yield the series of an answer, a few at a time. LoadSourceError: there is none."""
@@ -66,6 +67,8 @@ class PrometheusApi:
                 body = await self._body(response)
                 status = response.status
         except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, aiohttp.ClientSSLError):  # the next call reads caFile anew
+                await self.close()
             raise LoadSourceError(f"{self._name}: {url}: {str(error) or type(error).__name__}") from error
         async with self._decoding:
             answer = self._read(body, status, _Answer)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 VERSION = version("podgate")
 _BODY_SECONDS = 5.0
 _NUMA_SECONDS = 1.0
-_TIMEOUTS = ServerTimeouts(keep_alive_seconds=120.0, drain_seconds=2.0, grace_seconds=2.0)
-"""The scheduler waits a second for an answer, and asks another replica on its next call."""
+_TIMEOUTS = ServerTimeouts(keep_alive_seconds=120.0, drain_seconds=5.0, grace_seconds=2.0, accept_seconds=2.0)
+"""The scheduler has few connections, or none: until the Service leaves this replica out, new ones are sent to it."""
 
 
 class ExtenderProcess:
