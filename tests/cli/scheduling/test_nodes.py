@@ -75,4 +75,7 @@ def test_other_servers_and_none_are_errors(server: str) -> None:
     with answering({f"{PATH}?limit=100": (200, b'{"items": []}')}) as url:
         done = podgate("nodes", "--extender", url)
     assert (done.code, "answers, but not as Podgate's extender: give --extender" in done.error) == (2, True)
+    for bad in ("nonsense", "ftp://127.0.0.1"):
+        done = podgate("nodes", "--extender", bad)
+        assert (done.code, done.error.startswith(f"--extender {bad!r}: not a URL: write http://HOST:PORT")) == (2, True)
     assert podgate("nodes", "--limit=0", "--extender", server).code == 2

@@ -188,7 +188,12 @@ def test_what_is_not_modelled_is_named_with_its_pods(simulate: Simulate, tmp_pat
         (("--every=fast",), "--every 'fast': not a Go duration"),
         (("--service=plain",), "--service 'plain': has no scheduling: services with scheduling: web, bound"),
         (("--service=nobody",), "--service 'nobody': is no service of the policy"),
-        (("--nodes=/nowhere.json",), "/nowhere.json: cannot be read: No such file"),
+        (
+            ("--nodes=/nowhere.json",),
+            "--nodes '/nowhere.json': neither a number nor a file: write a number from 1 to 5000",
+        ),
+        (("--nodes=-5",), "--nodes '-5': neither a number nor a file"),
+        (("--node-cpu=0",), "--node-cpu '0': a node has some: write for example 16 or 64Gi"),
         (("--pods=/nowhere.jsonl",), "--pods /nowhere.jsonl: No such file or directory: give a number, or a readable"),
         (("--running=/x",), "--running /x: needs recorded nodes: give --nodes FILE, or remove it"),
         (("--topologies=/x",), "--topologies /x: needs recorded nodes: give --nodes FILE, or remove it"),

@@ -1,6 +1,7 @@
 """Discovery of the decision ports of extenders: by URL, all ready Pods by the kubeconfig, or on this machine."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from webhook.errors import UserError
 from webhook.offline import status_client
 
 DEFAULT_URL = "http://127.0.0.1:8083"
+_URL = re.compile(r"https?://[^/?#\s][^?#\s]*")
 _APP, _PORT = "podgate-extender", 8083
 _URL_REMEDY = "give --extender the decision port (--decision-listen) of podgate extender"
 
@@ -64,6 +66,10 @@ def no_extender(tried: Sequence[str]) -> UserError:
 async def open_extenders(url: str | None, kubeconfig: Path) -> AsyncIterator[ExtenderPorts]:
     """Yield the extender at the URL, or all ready extender Pods, or else that of this machine, which may not answer."""
     if url is not None:
+        if not _URL.fullmatch(url):
+            raise UserError(
+                f"--extender {status_client.shown(url)!r}: not a URL", f"write http://HOST:PORT: {_URL_REMEDY}"
+            )
         yield ExtenderPorts({status_client.shown(url): _at(url)})
         return
     tried: list[str] = []

@@ -11,7 +11,7 @@ def seconds(flag: str, text: str) -> float:
     try:
         return Duration.parse(text).us / _US
     except ValueError as error:
-        raise UserError(f"{flag} {text!r}: {error}", "write for example 1h") from None
+        raise UserError(f"{flag} {text!r}: {error}") from None  # it says what to write
 
 
 def whole_seconds(flag: str, text: str) -> int:

@@ -21,6 +21,7 @@ from webhook.errors import UserError
 from webhook.offline.output.yaml_text import as_yaml
 
 _FOLDER = "/etc/podgate/scheduler"
+_LONGEST_SECONDS = 30
 
 
 @click.group()
@@ -101,8 +102,17 @@ def config(  # noqa: PLR0913  one parameter an option
 
     Exit code: 0 success, 2 an option cannot be used.
     """
-    base_url("--url-prefix", url_prefix)
-    durations.seconds("--http-timeout", http_timeout)
+    url = base_url("--url-prefix", url_prefix)
+    if url.path not in {"", "/"}:
+        raise UserError(
+            f"--url-prefix {url_prefix!r}: the extender answers at no path {url.path}", "write https://HOST:PORT"
+        )
+    if server_name is not None and not fits(server_name, "dns-subdomain"):
+        remedy = "write a DNS name of the extender's certificate, such as podgate-extender.podgate-system.svc"
+        raise UserError(f"--server-name {server_name!r}: not a DNS name", remedy)
+    if durations.seconds("--http-timeout", http_timeout) > _LONGEST_SECONDS:
+        reason = f"above {_LONGEST_SECONDS}s: while the extender hangs, each Pod waits twice as long"
+        raise UserError(f"--http-timeout {http_timeout!r}: {reason}", "write for example 1s")
     files = {"--ca-file": ca_file, "--cert-file": cert_file, "--key-file": key_file, "--kubeconfig": kubeconfig}
     for flag, path in files.items():
         if path is not None and not PurePosixPath(path).is_absolute():

@@ -137,6 +137,9 @@ def simulate(  # noqa: PLR0913  one parameter an option
 def _recorded(
     path: Path, loads: Path | None, topologies: Path | None, running: Path | None
 ) -> tuple[list[SimulatedNode], list[Pod]]:
+    if not path.is_file():
+        remedy = f"write a number from 1 to {_NODES_MAX}, or give the output of kubectl get nodes -o json"
+        raise UserError(f"--nodes {str(path)!r}: neither a number nor a file", remedy)
     found = recorded_nodes(path)
     if topologies is not None:
         found = with_zones(found, topologies)
@@ -184,6 +187,8 @@ def _amount(flag: str, text: str, resource: str) -> float:
         found = pod_requests.nano(text)
     except ValueError as error:
         raise UserError(f"{flag} {text!r}: {error}") from None
+    if not found and flag in {"--node-cpu", "--node-memory"}:
+        raise UserError(f"{flag} {text!r}: a node has some", "write for example 16 or 64Gi")
     return found / (pod_requests.NANO // 1000 if resource == "cpu" else pod_requests.NANO)
 
 
