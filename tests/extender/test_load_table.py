@@ -15,12 +15,15 @@ from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.policy_spec.nodes import LoadSource, Nodes, RequestsSource
-from webhook.core.policy_spec.scheduling import Estimate, Hot, Near, Numa, Scheduling, WhenUnknown
-from webhook.core.scheduling.assumed.pod_load import NO_LOAD
-from webhook.core.scheduling.filters import NodeVerdicts, filters_for
+from webhook.core.policy_spec.scheduling import Estimate, Hot, Near, Numa, Scheduling, ScoreWeights, WhenUnknown
+from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad
+from webhook.core.scheduling.extender_api import HostPriority
+from webhook.core.scheduling.filters import NodeVerdicts, filters_for, refused
 from webhook.core.scheduling.node_load import NodeLoad
+from webhook.core.scheduling.node_rows import NodeRows
 from webhook.core.scheduling.node_table import KnownNode, NodeRow, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
+from webhook.core.scheduling.scores import NodeScores, near_of, scores
 from webhook.extender.load_table import LoadTable
 from webhook.extender.near_index import HostedPod, NearIndex
 
@@ -29,6 +32,7 @@ STALE_SECONDS = 90.0
 ZONE = {"cpu": 64 * NANO, "memory": (256 << 30) * NANO}
 RULES = Scheduling(hot=Hot(cpu=Number(0.5)), numa=Numa.REQUIRED, when_unknown=WhenUnknown.REFUSE)
 NEAR = Near(LabelSelector({"app": "redis"}))
+LOAD, WEIGHTS = PodLoad(2000.0, float(4 << 30)), ScoreWeights()
 LEVELS = ("rack", "zone", "region")
 
 nodes, uids, apps = st.sampled_from(NODES), st.sampled_from(UIDS), st.sampled_from(APPS)
@@ -74,6 +78,7 @@ class LoadTableMachine(RuleBasedStateMachine):
         self.loads: dict[str, NodeLoad] = {}
         self.filters = filters_for(pod_of("x", None, "web", 62, "shop"), RULES)
         self.verdicts = NodeVerdicts(self.filters)
+        self.scores = NodeScores(LOAD, WEIGHTS), NodeScores(LOAD, WEIGHTS)
         self.reported: set[str] = set()
         self.reserved: dict[str, tuple[str, int, float]] = {}
         """Node, cores, and until when, of Pods that were assigned since the report of their node."""
@@ -151,11 +156,12 @@ class LoadTableMachine(RuleBasedStateMachine):
 
     @invariant()
     def rows_are_those_that_settle_computes(self) -> None:
-        rows = dict(self.table.rows)
-        assert rows.keys() == self.nodes.keys()
-        self.table.rows.clear()
+        rows = self.table.node_rows
+        assert rows.by_name.keys() == self.nodes.keys()
+        self.table.node_rows = NodeRows()
         self.table.settle(self.table.nodes())
-        assert self.table.rows == rows
+        assert self.table.rows == rows.by_name
+        self.table.node_rows = rows
 
     @invariant()
     def load_is_the_freshest_else_what_pods_request(self) -> None:
@@ -178,8 +184,18 @@ class LoadTableMachine(RuleBasedStateMachine):
 
     @invariant()
     def verdicts_that_were_kept_are_those_found_anew(self) -> None:
-        rows, anew = self.table.rows, NodeVerdicts(self.filters)
-        assert self.verdicts.refused(NODES, rows) == anew.refused(NODES, rows)
+        self.verdicts.update(self.table.node_rows)
+        assert self.verdicts.among(NODES) == refused(self.filters, NODES, self.table.rows)
+        assert len(self.verdicts) <= len(self.nodes), "nothing is kept of nodes that are gone"
+
+    @invariant()
+    def scores_that_were_kept_are_those_found_anew(self) -> None:
+        for nearness in (self.table.index.nearness("shop", "web", NEAR), None):
+            kept = self.scores[nearness is None]
+            kept.update(self.table.node_rows, nearness)
+            anew = scores(NODES, self.table.rows, LOAD, WEIGHTS, near_of(nearness))
+            assert kept.among(NODES) == [HostPriority(name, score) for name, score in anew.items()]
+            assert len(kept) == len(self.nodes)
 
     @invariant()
     def nearness_is_that_of_the_nodes_with_pods(self) -> None:
@@ -229,13 +245,20 @@ def test_pods_that_a_new_list_does_not_show_are_gone() -> None:
     assert table.index.requested("a") == (0.0, 0.0)
 
 
-def test_verdicts_about_nodes_that_are_gone_are_forgotten() -> None:
-    verdicts = NodeVerdicts(filters_for(pod_of("x", None, "web", 1, "shop"), RULES))
-    for number in range(100):
-        name = f"node-{number}"
-        rows = {name: NodeRow.of(known(name, {}, "").node)}
-        assert verdicts.refused([name], rows).keys() == {name}, "its load is unknown"
-    assert len(verdicts) <= 3
+def test_changes_of_rows_are_known_from_a_version_on_until_there_are_too_many() -> None:
+    rows, verdicts = NodeRows(), NodeVerdicts(filters_for(pod_of("x", None, "web", 1, "shop"), RULES))
+    names = [f"node-{number}" for number in range(3000)]
+    for number, name in enumerate(names):
+        version = rows.version
+        rows.put(NodeRow.of(known(name, {}, "").node))
+        assert rows.changed_since(version) in ({name}, None)
+        if number >= 500:
+            rows.drop(names[number - 500])
+        if number % 700 == 0:
+            verdicts.update(rows)
+            assert list(verdicts.among(names)) == list(rows.by_name), "their load is unknown"
+    assert rows.changed_since(0) is None
+    assert len(verdicts) <= 501
 
 
 def test_sets_of_near_pods_are_bounded_and_counted_anew() -> None:

@@ -1,6 +1,5 @@
 """Extender: one call of kube-scheduler, from its request to its answer. It looks up, and never waits."""
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,19 +15,20 @@ from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Estimate, Numa
 from webhook.core.scheduling import extender_api as api
 from webhook.core.scheduling.assumed.candidate_nodes import CANDIDATES_MAX
-from webhook.core.scheduling.assumed.pod_load import expected_load
+from webhook.core.scheduling.assumed.pod_load import PodLoad, expected_load
 from webhook.core.scheduling.attempts import filter_attempt, score_attempt
 from webhook.core.scheduling.filters import NodeVerdicts, filters_for
-from webhook.core.scheduling.node_selection import ServiceRules, filtered, pod_kind, prioritized
+from webhook.core.scheduling.node_selection import ServiceRules, filtered, pod_kind
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
-from webhook.core.scheduling.scores import NearOf, best_of
+from webhook.core.scheduling.scores import NodeScores, best_of, near_of
+from webhook.core.scheduling.topology import Nearness
 from webhook.core.scheduling.unschedulable_pods import UnschedulablePods
 from webhook.extender.load_table import LoadTable
 
 NOT_LISTED = "podgate: the extender has not listed Nodes and Pods yet"
 _NO_SCORES = b"[]"
 _KINDS_MAX = 16
-"""Kinds of Pods whose verdicts are kept. At 5,000 nodes one takes 0.6 MB."""
+"""Kinds of Pods of which verdicts and scores are kept. At 5,000 nodes one takes 0.6 MB."""
 
 
 class SchedulingObserver(Protocol):
@@ -76,6 +76,8 @@ class Extender:
         self.table = LoadTable(self.estimate_of, now_seconds, observer.bound)
         self.refused = UnschedulablePods()
         self._verdicts: LruCache[bytes, NodeVerdicts] = LruCache(_KINDS_MAX)
+        self._scores: LruCache[tuple[str, str, PodLoad], NodeScores] = LruCache(_KINDS_MAX)
+        """By service, namespace and expected load."""
 
     @property
     def needs_numa(self) -> bool:
@@ -105,7 +107,7 @@ class Extender:
         table.withdraw(args.pod)
         candidates, rows = table.candidates(), table.rows
         found = filtered(args.pod, asked, rows, service, self._verdicts_of(args.pod, service), candidates)
-        shown = ChainMap({**candidates}, rows) if candidates else rows
+        shown = {**rows, **candidates} if candidates else rows
         attempt = filter_attempt(self._now(), len(asked), found, shown, service.rules)
         self._observer.filtered(args.pod, service, attempt)
         if len(found.passed) == 1:  # the scheduler does not ask for the score of a single node
@@ -124,14 +126,14 @@ class Extender:
         asked, service = api.nodes_asked(args), self._service_of(args.pod)
         if service is None or not service.refuses or not table.index.is_complete:
             return _NO_SCORES
-        near = _near(table, args.pod, service)
-        scores = prioritized(args.pod, asked, table.rows, service, near)
+        near = _nearness(table, args.pod, service)
+        scores = self._scores_of(args.pod, service, near).among(asked)
         best = best_of(scores, CANDIDATES_MAX)
-        attempt = score_attempt(self._now(), args.pod, len(scores), best, table.rows, service.rules, near)
+        attempt = score_attempt(self._now(), args.pod, len(scores), best, table.rows, service.rules, near_of(near))
         self._observer.scored(args.pod, service, attempt)
         if best:
             table.assign(args.pod, best[0], service.rules.estimate, best[1:])
-        return json.encode([api.HostPriority(name, score) for name, score in scores.items()])
+        return json.encode(scores)
 
     def preempt(self, body: bytes) -> bytes:
         """Answer on which nodes preemption may help: not where the rules would refuse the Pod afterwards."""
@@ -152,6 +154,7 @@ class Extender:
             self._rules = PolicyRules.of(policy)
             self.table.index.keep_nearness(self._rules.services)
             self._verdicts.clear()
+            self._scores.clear()
         return self._rules
 
     def _verdicts_of(self, pod: Pod, service: ServiceRules) -> NodeVerdicts:
@@ -160,6 +163,17 @@ class Extender:
         if found is None:
             found = NodeVerdicts(filters_for(pod, service.rules))
             self._verdicts.keep(kind, found)
+        found.update(self.table.node_rows)
+        return found
+
+    def _scores_of(self, pod: Pod, service: ServiceRules, near: Nearness | None) -> NodeScores:
+        load = expected_load(pod, service.rules.estimate)
+        kind = service.service, pod.metadata.namespace, load
+        found = self._scores.get(kind)
+        if found is None:
+            found = NodeScores(load, service.rules.score)
+            self._scores.keep(kind, found)
+        found.update(self.table.node_rows, near)
         return found
 
     def _service_of(self, pod: Pod) -> ServiceRules | None:
@@ -169,8 +183,6 @@ class Extender:
         return None if named is None else rules.services.get(named.name)
 
 
-def _near(table: LoadTable, pod: Pod, service: ServiceRules) -> NearOf:
+def _nearness(table: LoadTable, pod: Pod, service: ServiceRules) -> Nearness | None:
     near = service.rules.near
-    if near is None:
-        return lambda _: 0.0
-    return table.index.nearness(pod.metadata.namespace, service.service, near).of
+    return None if near is None else table.index.nearness(pod.metadata.namespace, service.service, near)

@@ -11,6 +11,7 @@ from webhook.core.scheduling.assumed.assumed_load import AssumedLoad
 from webhook.core.scheduling.assumed.candidate_nodes import CandidateNodes
 from webhook.core.scheduling.assumed.pod_load import NO_LOAD, expected_load
 from webhook.core.scheduling.node_load import REQUESTS, Decay, NodeLoad, freshest, frozen, hotter
+from webhook.core.scheduling.node_rows import NodeRows
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.core.scheduling.numa import asked_by, is_guaranteed
 from webhook.extender.node_index import IndexReports, NodeIndex
@@ -43,7 +44,7 @@ class LoadTable:
         self._candidates = CandidateNodes()
         self.index = NodeIndex(IndexReports(self._renew, self._hosted, self._gone), now_seconds)
         self.numa = NumaIndex(now_seconds, self._renew)
-        self.rows: dict[str, NodeRow] = {}
+        self.node_rows = NodeRows()
 
     def configure(self, nodes: Nodes | None, sources: Sequence[str]) -> None:
         """Take over the stanza `nodes` and its sources. The load of sources that stay is kept. `settle` must follow."""
@@ -70,6 +71,10 @@ class LoadTable:
         if source in self._reports:
             self._reports[source] = frozen(self._reports[source], known)
         return unknown
+
+    @property
+    def rows(self) -> Mapping[str, NodeRow]:
+        return self.node_rows.by_name
 
     def nodes(self) -> set[str]:
         """Return the names of all nodes that `settle` concerns: those that have a row, and those with assumed load."""
@@ -137,7 +142,7 @@ class LoadTable:
         now_seconds = self._now_seconds()
         assumed, node = self._assumed.of(name, now_seconds), self.index.node(name)
         if node is None:
-            self.rows.pop(name, None)
+            self.node_rows.drop(name)
             for loads in self._reports.values():
                 loads.pop(name, None)
             return
@@ -150,4 +155,4 @@ class LoadTable:
         row = self.rows.get(name)
         is_same = row is not None and row.node is node and row.load is load and row.numa is zones
         if row is None or not is_same or row.assumed != assumed:
-            self.rows[name] = NodeRow.of(node, load, assumed, zones)
+            self.node_rows.put(NodeRow.of(node, load, assumed, zones))

@@ -9,10 +9,11 @@ from webhook.core.kubernetes.pod_requests import NANO
 from webhook.core.kubernetes.quantity import Number
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Hot, Numa, Pressure, Scheduling, WhenUnknown
-from webhook.core.scheduling.assumed.pod_load import PodLoad
+from webhook.core.scheduling.assumed.pod_load import PodLoad, expected_load
 from webhook.core.scheduling.attempts import filter_attempt, score_attempt
+from webhook.core.scheduling.extender_api import HostPriority
 from webhook.core.scheduling.node_load import NodeLoad
-from webhook.core.scheduling.node_selection import ServiceRules, filtered, prioritized
+from webhook.core.scheduling.node_selection import ServiceRules, filtered
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
 from webhook.core.scheduling.numa import NumaZones
 from webhook.core.scheduling.scheduling_record import (
@@ -24,7 +25,7 @@ from webhook.core.scheduling.scheduling_record import (
     ZoneFigures,
     merged,
 )
-from webhook.core.scheduling.scores import best_of
+from webhook.core.scheduling.scores import best_of, scores
 
 NOW = datetime(2026, 11, 24, 4, tzinfo=UTC)
 POD = Pod(PodMetadata(name="p", uid="u"), PodSpec(containers=(Container(name="c"),)))
@@ -98,13 +99,16 @@ def test_node_without_a_zone_has_what_was_asked_and_what_each_zone_has_left() ->
 
 def test_best_nodes_have_their_terms_and_the_weights() -> None:
     rows = {name: ROWS[name] for name in ("hot", "cool", "full", "cooler")}
-    scores = prioritized(POD, rows, rows, ServiceRules("web", Mode.ENFORCE, RULES), lambda _: 0.5)
-    found = score_attempt(NOW, POD, len(scores), best_of(scores, 16), rows, RULES, lambda _: 0.5)
+    found_scores = scores(rows, rows, expected_load(POD, RULES.estimate), RULES.score, lambda _: 0.5)
+    best = best_of([HostPriority(name, score) for name, score in found_scores.items()], 16)
+    found = score_attempt(NOW, POD, len(rows), best, rows, RULES, lambda _: 0.5)
     assert (found.asked, [one.node for one in found.best]) == (4, ["cooler", "cool", "hot"])
     assert found.weights == {"cpu": 0.4, "memory": 0.3, "latency": -0.2, "topology": 0.3}
-    best = found.best[0]
-    assert (best.free_cpu, best.free_memory, best.latency, best.near) == pytest.approx((1.0, 0.75, 0.0, 0.5), abs=0.01)
-    assert best.load == ORIGIN
+    first = found.best[0]
+    assert (first.free_cpu, first.free_memory, first.latency, first.near) == pytest.approx(
+        (1.0, 0.75, 0.0, 0.5), abs=0.01
+    )
+    assert first.load == ORIGIN
 
 
 def test_newest_call_of_each_kind_counts_among_replicas() -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec.scheduling import Numa, Scheduling, WhenUnknown
+from webhook.core.scheduling.node_rows import NodeRows
 from webhook.core.scheduling.node_table import NodeRow, Signals
 from webhook.core.scheduling.numa import NumaDemand, is_guaranteed
 
@@ -55,30 +56,40 @@ class NodeFilters(Struct, frozen=True):
 
 
 class NodeVerdicts:
-    """What the filters of one kind of Pod say of each node, known until the node's row is another one."""
+    """The nodes that the filters of one kind of Pod refuse. Only rows that have changed are judged anew."""
 
     def __init__(self, filters: NodeFilters) -> None:
         self.filters = filters
-        self._known: dict[str, tuple[NodeRow, NodeRefusal | None]] = {}
+        self._refused: dict[str, NodeRefusal] = {}
+        self._version = -1
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._refused)
 
-    def refused(self, asked: Iterable[str], rows: Mapping[str, NodeRow]) -> dict[str, NodeRefusal]:
+    def update(self, rows: NodeRows) -> None:
+        """Take in the rows that have changed since the last call."""
+        changed, by_name = rows.changed_since(self._version), rows.by_name
+        if changed is None:
+            self._refused, changed = {}, by_name.keys()
+        self._version = rows.version
+        for name in changed:
+            row = by_name.get(name)
+            refusal = None if row is None else self.filters.refusal(row)
+            if refusal is not None:
+                self._refused[name] = refusal
+            else:
+                self._refused.pop(name, None)
+
+    def among(self, asked: Iterable[str]) -> dict[str, NodeRefusal]:
         """Return the nodes that are refused. A node without a row passes: the scheduler learned of it first."""
-        known, refused = self._known, {}
-        if len(known) > 2 * len(rows):  # most of them are of nodes that are gone
-            known.clear()
-        for name in asked:
-            row = rows.get(name)
-            if row is None:
-                continue
-            verdict = known.get(name)
-            if verdict is None or verdict[0] is not row:
-                verdict = known[name] = row, self.filters.refusal(row)
-            if verdict[1] is not None:
-                refused[name] = verdict[1]
-        return refused
+        refused = self._refused
+        return {name: refused[name] for name in asked if name in refused} if refused else {}
+
+
+def refused(filters: NodeFilters, asked: Iterable[str], rows: Mapping[str, NodeRow]) -> dict[str, NodeRefusal]:
+    """Return the nodes that filters refuse, as `NodeVerdicts` does."""
+    known = ((name, row) for name in asked if (row := rows.get(name)) is not None)
+    return {name: refusal for name, row in known if (refusal := filters.refusal(row)) is not None}
 
 
 def filters_for(pod: Pod, rules: Scheduling) -> NodeFilters:

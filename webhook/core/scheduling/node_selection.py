@@ -1,6 +1,6 @@
-"""Choice of nodes for one Pod by its service's rules: which are refused and why, and the scores of the others."""
+"""Choice of nodes for one Pod by its service's rules: which pass, and which are refused and why."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -8,10 +8,8 @@ from msgspec import Struct
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.policy_spec.scheduling import Numa, Scheduling
-from webhook.core.scheduling.assumed.pod_load import expected_load
-from webhook.core.scheduling.filters import NodeFilters, NodeRefusal, NodeVerdicts, filters_for
+from webhook.core.scheduling.filters import NodeFilters, NodeRefusal, NodeVerdicts, filters_for, refused
 from webhook.core.scheduling.node_table import NodeRow
-from webhook.core.scheduling.scores import NearOf, scores
 
 
 class ServiceRules(Struct, frozen=True):
@@ -45,20 +43,16 @@ def filtered(
     verdicts: NodeVerdicts | None = None,
     candidates: Mapping[str, NodeRow] = _NONE,
 ) -> FilteredNodes:
-    """Filter nodes for a Pod. `verdicts` are those of earlier Pods of the same `pod_kind`.
+    """Filter nodes for a Pod. `verdicts` are those of its `pod_kind`, up to date; they spare to judge each row.
 
     `candidates` are rows of nodes with Pods that may be there, and count only in this call.
     """
-    if verdicts is None:
-        verdicts = NodeVerdicts(filters_for(pod, service.rules))
-    refused = verdicts.refused(asked, rows)
+    filters = filters_for(pod, service.rules) if verdicts is None else verdicts.filters
+    found = refused(filters, asked, rows) if verdicts is None else verdicts.among(asked)
     if candidates:
-        for name in candidates.keys() - refused.keys() & {*asked}:
-            refusal = verdicts.filters.refusal(candidates[name])
-            if refusal is not None:
-                refused[name] = refusal
-    passed = tuple(name for name in asked if name not in refused) if service.refuses and refused else tuple(asked)
-    return FilteredNodes(passed, refused, verdicts.filters)
+        found |= refused(filters, candidates.keys() - found.keys() & {*asked}, candidates)
+    passed = tuple([name for name in asked if name not in found]) if service.refuses and found else tuple(asked)
+    return FilteredNodes(passed, found, filters)
 
 
 def pod_kind(pod: Pod, service: ServiceRules) -> bytes:
@@ -67,10 +61,3 @@ def pod_kind(pod: Pod, service: ServiceRules) -> bytes:
         return service.service.encode()
     spec = pod.spec
     return msgspec.json.encode((service.service, spec.init_containers, spec.containers, spec.resources, spec.overhead))
-
-
-def prioritized(
-    pod: Pod, asked: Iterable[str], rows: Mapping[str, NodeRow], service: ServiceRules, near: NearOf
-) -> dict[str, int]:
-    """Return the scores of nodes for a Pod. A node that is not known yet has none, and is left out."""
-    return scores(asked, rows, expected_load(pod, service.rules.estimate), service.rules.score, near)

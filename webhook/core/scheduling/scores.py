@@ -1,12 +1,15 @@
 """Scores: weighted terms of free cpu, free memory, latency and nearness, normalised to what an extender may return."""
 
 from collections.abc import Callable, Iterable, Mapping
-from heapq import nlargest
+from operator import attrgetter
 from typing import NamedTuple
 
 from webhook.core.policy_spec.scheduling import ScoreWeights
 from webhook.core.scheduling.assumed.pod_load import PodLoad
+from webhook.core.scheduling.extender_api import HostPriority
+from webhook.core.scheduling.node_rows import NodeRows
 from webhook.core.scheduling.node_table import NodeRow, SchedulableNode
+from webhook.core.scheduling.topology import Nearness
 
 SCORE_MAX = 10
 """MaxExtenderPriority of kube-scheduler."""
@@ -69,9 +72,49 @@ def scores(
     return found
 
 
-def best_of(found: Mapping[str, int], count: int) -> list[str]:
+class NodeScores:
+    """The scores of nodes for one kind of Pod. Only those of rows that have changed are computed anew."""
+
+    def __init__(self, load: PodLoad, weights: ScoreWeights) -> None:
+        self._load = load
+        self._weights = weights
+        self._known: dict[str, HostPriority] = {}
+        self._version = -1
+        self._near: tuple[Nearness | None, int] = None, 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def update(self, rows: NodeRows, nearness: Nearness | None) -> None:
+        """Take in the rows that have changed since the last call; all, if it is near to other places."""
+        near = nearness, 0 if nearness is None else nearness.version
+        changed = rows.changed_since(self._version) if near == self._near else None
+        if changed is None:
+            self._known, changed = {}, rows.by_name.keys()
+        self._version, self._near = rows.version, near
+        for name in changed - rows.by_name.keys():
+            self._known.pop(name, None)
+        found = scores(changed, rows.by_name, self._load, self._weights, near_of(nearness))
+        self._known.update({name: HostPriority(name, score) for name, score in found.items()})
+
+    def among(self, asked: Iterable[str]) -> list[HostPriority]:
+        """Return the scores of nodes. A node without a row is left out."""
+        known = self._known
+        return [known[name] for name in asked if name in known]
+
+
+def near_of(nearness: Nearness | None) -> NearOf:
+    """Return how near nodes are; without anything to be near to, 0 for all."""
+    return _not_near if nearness is None else nearness.of
+
+
+def _not_near(_: SchedulableNode) -> float:
+    return 0.0
+
+
+def best_of(found: Iterable[HostPriority], count: int) -> list[str]:
     """Return the names of the `count` best nodes, the best first; of equal ones those that were asked for first."""
-    return nlargest(count, found, key=found.__getitem__)
+    return [one.host for one in sorted(found, key=attrgetter("score"), reverse=True)[:count]]
 
 
 def terms_of(row: NodeRow, load: PodLoad, weights: ScoreWeights, near: NearOf) -> ScoreTerms:

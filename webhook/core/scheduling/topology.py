@@ -19,6 +19,8 @@ class Nearness:
         self._levels = [(_label(near, level), Counter[str](), 1 - n / count) for n, level in enumerate(near.levels)]
         self._found: dict[str, float] = {}
         """Nearness by node, until a place is added or removed."""
+        self.version = 0
+        """The number of changes that may concern all nodes."""
 
     def of(self, node: SchedulableNode) -> float:
         """Return how near a node is, from 0 to 1."""
@@ -34,7 +36,7 @@ class Nearness:
             if place:
                 places[place] += 1
                 if places[place] == 1:
-                    self._found.clear()
+                    self._forget()
 
     def remove(self, labels: Mapping[str, str]) -> None:
         """Undo `add`."""
@@ -44,7 +46,11 @@ class Nearness:
                 places[place] -= 1
                 if not places[place]:
                     del places[place]
-                    self._found.clear()
+                    self._forget()
+
+    def _forget(self) -> None:
+        self._found.clear()
+        self.version += 1
 
     def relabelled(self, node: str) -> None:
         """Forget what was found of a node whose labels have changed."""
