@@ -7,7 +7,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -79,6 +79,45 @@ def test_pods_are_scheduled_while_the_extender_hangs_and_it_is_asked_again_after
     scheduler.create("closed", only="hot")
     assert "above the cpu hot threshold" in scheduler.refused("closed")
     scheduler.delete_all()
+
+
+def test_slow_answers_are_waited_for_and_keep_pods_off_the_hot_node(scheduler: ExtendedScheduler) -> None:
+    names = [f"slow-{number}" for number in range(5)]
+    with slowed(scheduler, EXTENDER, OTHER):
+        for name in names:
+            scheduler.create(name, "steady")
+        on_hot = {name for name in names if scheduler.bound(name) == "hot"}
+    assert on_hot <= without_answer(scheduler, names), "by requests alone each node gets one"
+    scheduler.delete_all()
+
+
+@contextlib.contextmanager
+def slowed(scheduler: ExtendedScheduler, *replicas: str) -> Iterator[None]:
+    """Stop the processes for most of the time, in turns shorter than the scheduler's timeout."""
+    pids, is_over = [scheduler.plane.processes.pid(replica) for replica in replicas], threading.Event()
+
+    def run() -> None:
+        while not is_over.is_set():
+            for number, seconds in ((signal.SIGSTOP, 0.4), (signal.SIGCONT, 0.1)):
+                for pid in pids:
+                    os.kill(pid, number)
+                is_over.wait(seconds)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def without_answer(scheduler: ExtendedScheduler, names: Iterable[str]) -> set[str]:
+    """Return the Pods of which a call had no answer, by the scheduler's log."""
+    log = [line for line in scheduler.plane.log(SECOND, 1_000_000).splitlines() if _SKIPPED in line]
+    return {name for name in names if any(f'"shop/{name}"' in line for line in log)}
 
 
 def test_second_replica_answers_after_the_first_was_killed_and_counts_each_pod_once(
@@ -175,10 +214,8 @@ def test_all_pods_run_and_none_goes_to_the_hot_node_after_an_answer_while_parts_
             for name in names[5:]:
                 scheduler.create(name, "steady")
             on_hot = {name for name in names if scheduler.bound(name) == "hot"}
-        log = scheduler.plane.log(SECOND, 1_000_000).splitlines()
-        without_answer = {name for name in on_hot if any(_SKIPPED in line and f'"shop/{name}"' in line for line in log)}
         if part != "Prometheus":  # its outage may outlast its data
-            assert on_hot == without_answer, f"seed {seed}, round {number}: {part}"
+            assert on_hot == without_answer(scheduler, on_hot), f"seed {seed}, round {number}: {part}"
         over_seconds = time.time()
         for replica in (EXTENDER, OTHER):
             scheduler.plane.wait(

@@ -9,13 +9,12 @@ from tests.cli.command_runner import Done, podgate
 from tests.cluster.forwarded_pods import FORWARDS, NODE, grant, run_pods
 from tests.cluster.forwarded_pods import NAMESPACE as INSTALLED
 from tests.cluster.kubelet_ports import kubelet_ports
-from tests.scheduling.extender_server import EXTENDER, NAMESPACE, OTHER, ExtendedScheduler
+from tests.scheduling.extender_server import EXTENDER, NAMESPACE, OTHER, SECOND, ExtendedScheduler
 
 pytestmark = pytest.mark.usefixtures("other")
 
 PODS = {"podgate-extender-a": EXTENDER, "podgate-extender-b": OTHER}
 READS = {"apiGroups": [""], "resources": ["*"], "verbs": ["get", "list"]}
-_WAKE = "/apis/storage.k8s.io/v1/storageclasses/podgate-wake"
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +25,8 @@ def forwarded(scheduler: ExtendedScheduler) -> Iterator[ExtendedScheduler]:
     scheduler.create("asked", only="hot")
     scheduler.refused("asked")
     scheduler.balance(OTHER)
-    scheduler.balancer.cut()
-    changed = {"metadata": {"annotations": {"podgate.io/woken-at": "by a test"}}}
-    plane.api.request("PATCH", _WAKE, changed, "application/merge-patch+json")
+    plane.processes.stop(SECOND)
+    scheduler.start_scheduler()  # it tries all waiting Pods, over new connections
     plane.wait(lambda: scheduler.record("asked", OTHER), "the other replica to be asked", OTHER)
     ports = {(pod, 8083): scheduler.decisions(replica) for pod, replica in PODS.items()}
     with kubelet_ports(pki / "apiserver.crt", pki / "apiserver.key", ports) as port:
