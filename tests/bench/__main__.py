@@ -12,9 +12,10 @@ under other loads. All of these, and `apiserver`, which creates Pods at a real A
 
 The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; cost of a breaker in a
 review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same Redis; and the
-controller with many Pods. `releases` measures how fast a controller releases waiting Pods at a real API server, with
-the CPU time of both, etcd and Redis. `starts` measures a server until it is ready, and `idle` one without calls.
-`scheduling` runs a real kube-scheduler without an extender, with one that passes all nodes, and with all rules.
+controller with many Pods. `releases` measures how fast a controller releases waiting Pods at a real API server, beside
+a client that only sends the same patches, with the CPU time of all, etcd and Redis. `starts` measures a server until it
+is ready, and `idle` one without calls. `scheduling` runs a real kube-scheduler without an extender, with one that
+passes all nodes, and with all rules.
 """
 
 import argparse

@@ -1,12 +1,13 @@
 """Programs that the benchmark builds once into the cache outside the tree.
 
-The load generator and the Go webhooks are in the module `go`. kopf is installed in a separate virtual environment.
+The load generator, the Go webhooks and the bare client of releases are in the module `go`. kopf is installed in a
+separate virtual environment.
 """
 
 import hashlib
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import click
@@ -25,14 +26,15 @@ class GoPrograms:
     loadgen: Path
     gowebhook: Path
     controllerruntime: Path
+    patcher: Path
 
 
 def go_programs() -> GoPrograms:
     """Return the Go programs; they are vetted and built if their sources have changed."""
     sources = [path for path in sorted(MODULE.rglob("*")) if path.is_file()]
     folder = cache() / f"bench-{_digest(*sources)}"
-    programs = GoPrograms(folder / "loadgen", folder / "gowebhook", folder / "controllerruntime")
-    paths = (programs.loadgen, programs.gowebhook, programs.controllerruntime)
+    paths = [folder / program.name for program in fields(GoPrograms)]
+    programs = GoPrograms(*paths)
     if not all(path.exists() for path in paths):
         with locked(folder):
             folder.mkdir(exist_ok=True)
