@@ -32,3 +32,12 @@ def test_the_index_lists_every_page() -> None:
     assert {page.name for page in ROOT.glob("docs/*.md")} - {index.name} <= set(
         re.findall(r"\]\(([^)#/\s]+)", index.read_text())
     )
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent != ROOT], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_page_links_to_the_index(page: Path) -> None:
+    index = ROOT / ("README.md" if page == ROOT / "docs" / "README.md" else "docs/README.md")
+    links = re.findall(r"\]\(([^)#\s:]+)\)", page.read_text())
+    assert index in {(page.parent / link).resolve() for link in links}
