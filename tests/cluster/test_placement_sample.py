@@ -35,7 +35,7 @@ from tests.cluster.placement.verification import (
     user_allows,
     without_empty,
 )
-from tests.core.api_server import defaulted, qos_class
+from tests.core.api_server import defaulted, owed_class, qos_class
 from tests.core.generating.vocabulary import (
     GLOBAL_DEFAULT,
     NAMESPACE,
@@ -46,6 +46,7 @@ from tests.core.generating.vocabulary import (
 from tests.core.oracle import pod_affinity
 from tests.core.oracle.nodes import Node, node_fits
 from tests.core.oracle.rewriting import HASH_ANNOTATION, faults
+from tests.core.ranges_model import owed
 
 COUNT = int(os.environ.get("PODGATE_TEST_EXAMPLES", "120"))
 """Number of Pods under placements, without those under rules for resources."""
@@ -145,6 +146,17 @@ def test_denial_names_exactly_the_conflicting_fields(outcomes: list[Outcome]) ->
         fields = re.findall(r"Placement(?:Conflict|NotAllowed): service \S+: ((?:spec|metadata)\.\S+)", outcome.message)
         assert sorted(fields) == sorted(denied_fields(outcome)), (outcome.case, outcome.message)
         assert len(fields) == outcome.message.count(": service "), outcome.message
+
+
+def test_pods_are_denied_exactly_for_resources_that_only_their_user_can_mend(all_outcomes: list[Outcome]) -> None:
+    denied: list[bool] = []
+    for outcome in all_outcomes:
+        if "resources" in outcome.case.stanzas and (outcome.is_admitted or outcome.is_denied_by_podgate):
+            rules, final = outcome.case.stanzas["resources"], defaulted(patched(outcome))
+            found = {party for party, *_ in owed(final, rules) | owed_class(final, rules)}
+            assert outcome.is_denied_by_podgate == ("user" in found), (outcome.message, outcome.case)
+            denied.append(outcome.is_denied_by_podgate)
+    assert len(set(denied)) == 2, "some are denied, some are not"
 
 
 def test_each_pod_is_rewritten_as_its_policy_requires(outcomes: list[Outcome]) -> None:

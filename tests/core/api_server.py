@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from fractions import Fraction
 
-from tests.core.ranges_model import Json, all_boxes, amounts, boxes, is_equal_only, pod_level_amounts, total
+from tests.core.ranges_model import Json, Owed, all_boxes, amounts, boxes, is_equal_only, pod_level_amounts, total
 
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
 _NONE = Fraction(0)
@@ -108,3 +108,11 @@ def qos_class(pod: Json) -> str:
     if is_guaranteed and requests == limits:
         return "Guaranteed"
     return "Burstable"
+
+
+def owed_class(pod: Json, rules: Json) -> set[Owed]:
+    """Return what a Pod of another QoS class than the allowed ones owes; nothing for one that would be rejected."""
+    classes, stored = rules.get("pod", {}).get("qosClasses"), defaulted(pod)
+    if classes is None or errors(stored) or qos_class(stored) in classes:
+        return set()
+    return {("user", "qosClasses", "", "")}

@@ -1,6 +1,7 @@
 """Comparison of Podgate's code with the oracle: each difference is a defect of one of them."""
 
 from tests.core import ranges_model
+from tests.core.api_server import defaulted, errors, owed_class
 from tests.core.oracle.minimal_patch import steps
 from tests.core.oracle.nodes import Json
 from tests.core.oracle.rewriting import faults
@@ -41,7 +42,10 @@ def disagreements(pod: Json, pair: Pair) -> list[str]:
     found, (must, may) = findings(pod, pair.service), expected(pod, pair.placement, "s")
     if pair.policy.resources is not None:
         codes = {"user": "ResourcesOutside", "rewrite": "ResourcesUnfulfilled"}
-        must |= {(codes[owed[0]], "") for owed in ranges_model.owed(dict(pod), pair.policy.resources)}
+        owed = ranges_model.owed(dict(pod), pair.policy.resources) | owed_class(dict(pod), pair.policy.resources)
+        must |= {(codes[party], "") for party, *_ in owed}
+        if errors(defaulted(dict(pod))):
+            may |= {(codes["user"], "")}  # its QoS class is not defined
     missed = [f"not found: {code} {field}" for code, field in must if not _is_in(found, code, field)]
     return missed + [
         f"found: {code} {field}, expected {must}"

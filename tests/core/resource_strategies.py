@@ -188,10 +188,18 @@ def resource_rules(draw: st.DrawFn, *, strict: bool = True) -> Json:
         elif bounds == "ratio" and not _never_overcommits(name):
             pod_range[RATIOS[0]][name] = "1000"
     container["ignore"] = list(draw(st.sampled_from([(), IGNORED, IGNORED[1:]])))
+    if draw(st.integers(0, 3)) == 0:
+        pod_range["qosClasses"] = draw(_classes(container))
     stanza: Json = {"container": container, "pod": pod_range}
     left_out = draw(st.sampled_from([*["nothing"] * 10, *stanza]))
     when_outside = draw(st.sampled_from(["Deny", "Clamp"]))
     return {key: value for key, value in stanza.items() if key != left_out} | {"whenOutside": when_outside}
+
+
+def _classes(container: Json) -> st.SearchStrategy[list[str]]:
+    """Draw QoS classes that the defaults of a container leave possible."""
+    burstable = [["Burstable"], ["Guaranteed", "Burstable"], ["Burstable", "BestEffort"]]
+    return st.sampled_from(burstable if container[RATIOS[2]] else [*burstable, ["Guaranteed"]])
 
 
 @st.composite

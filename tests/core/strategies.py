@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from hypothesis import settings
 
-from tests.core.generating.equivalent_pods import Pair, pairs, real_pairs, whole_pairs
+from tests.core.generating.equivalent_pods import Pair, pairs, real_pairs, tenants_pairs, whole_pairs
 from tests.core.generating.invalid_pods import illegal_pods
 from tests.core.generating.nodes import some_node_labels
 from tests.core.generating.pods import pods, real_pods
@@ -45,6 +45,7 @@ __all__ = [
     "service_of",
     "services",
     "some_node_labels",
+    "tenants_pairs",
     "tolerations",
     "whole_pairs",
 ]

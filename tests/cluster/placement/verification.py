@@ -46,7 +46,8 @@ def user_allows(outcome: Outcome, node: Node) -> bool:
 
 def denied_fields(outcome: Outcome) -> Iterator[str]:
     """Yield the fields of the user's Pod that conflict or are not allowed, as a denial names them."""
-    pod, placement = outcome.case.pod, outcome.case.placement
+    pod = outcome.case.pod
+    placement = policy.beside(outcome.case.placement, pod)
     yield from pod_metadata.not_allowed(pod, placement)
     yield from _denied_metadata(pod, placement)
     for field in ("schedulerName", "priorityClassName", "runtimeClassName"):
@@ -58,7 +59,7 @@ def denied_fields(outcome: Outcome) -> Iterator[str]:
             if own_selector.get(key, value) != value:
                 yield f"spec.nodeSelector[{key}]"
     if policy.rule(placement, "topologySpreadConstraints") == "Deny":
-        yield from _denied_spreads(outcome)
+        yield from _denied_spreads(pod, placement, outcome.case.service)
 
 
 def _denied_metadata(pod: Json, placement: Json) -> Iterator[str]:
@@ -70,11 +71,10 @@ def _denied_metadata(pod: Json, placement: Json) -> Iterator[str]:
                     yield f"metadata.{field}[{key}]"
 
 
-def _denied_spreads(outcome: Outcome) -> Iterator[str]:
-    pod, placement = outcome.case.pod, outcome.case.placement
+def _denied_spreads(pod: Json, placement: Json, service: str) -> Iterator[str]:
     required = {
         (spread["topologyKey"], spread["whenUnsatisfiable"]): pod_affinity.spread(spread, pod)
-        for spread in policy.spreads(placement, outcome.case.service)
+        for spread in policy.spreads(placement, service)
     }
     for index, one in enumerate(pod["spec"].get("topologySpreadConstraints") or []):
         expected = required.get((one["topologyKey"], one["whenUnsatisfiable"]))

@@ -15,7 +15,9 @@ from tests.core.generating.vocabulary import (
     REAL,
     REGION,
     REQUIRED,
+    TENANTS_CONCERNS,
     ZONE,
+    Concern,
     Json,
     PodStyle,
 )
@@ -223,9 +225,9 @@ def _overlapping(
     return Pair(pod, policy)
 
 
-def _focused(style: PodStyle) -> st.SearchStrategy[Pair]:
+def _focused(style: PodStyle, concerns: tuple[Concern, ...] = CONCERNS) -> st.SearchStrategy[Pair]:
     """Draw a Pod and a policy with fields of the same concern."""
-    return st.sampled_from(CONCERNS).flatmap(
+    return st.sampled_from(concerns).flatmap(
         lambda concern: _overlapping(pods_of(style, concern), policies_of(style, concern))
     )
 
@@ -238,6 +240,8 @@ whole_pairs = st.deferred(
     lambda: st.builds(Pair, whole_pods, whole_policies) | _overlapping(whole_pods, whole_policies)
 )
 """Pods with resources in their containers, and policies with ranges."""
+tenants_pairs = st.deferred(lambda: _focused(ODD, TENANTS_CONCERNS))
+"""Pairs of labels, annotations, and what a Pod may bring: with all other fields their cases are rare."""
 real_pairs = st.deferred(
     lambda: st.builds(Pair, real_pods, real_policies) | _overlapping(real_pods, real_policies) | _focused(REAL)
 )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.core.generating import nodes, pod_affinity
 from tests.core.generating.classes import priorities, runtimes, schedulers
-from tests.core.generating.tolerations import tolerations
+from tests.core.generating.tolerations import FILLED_IN, tolerations
 from tests.core.generating.vocabulary import (
     CONCERNS,
     HASH,
@@ -87,12 +87,13 @@ def _affinity(style: PodStyle, concern: Concern | None) -> st.SearchStrategy[Jso
 def _spec(style: PodStyle, concern: Concern | None) -> st.SearchStrategy[Json]:
     some = st.lists(tolerations(style), max_size=3)
     repeated = some.map(lambda found: [*found, *found[:1]])
+    filled_in = some.map(lambda found: [*found, *FILLED_IN])
     gates = [{"name": "example.com/gate"}]
     fields = {
         "schedulerName": schedulers if style.strict else st.sampled_from([""]) | schedulers,
         "nodeSelector": st.dictionaries(style.keys, style.values, max_size=3),
         "affinity": _affinity(style, concern),
-        "tolerations": some | repeated,
+        "tolerations": some | repeated | filled_in,
         "topologySpreadConstraints": pod_affinity.spreads(style),
         "schedulingGates": st.just([] if style.strict else gates),
         "terminationGracePeriodSeconds": st.just(0),

@@ -153,6 +153,18 @@ def _tolerations(style: PodStyle) -> st.SearchStrategy[list[Json]]:
 _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 
+@st.composite
+def _left_alone(draw: st.DrawFn, placement: Json) -> Json:
+    """Draw `ifAbsent` for what a placement sets; it replaces the rule for conflicts."""
+    affinity = placement.get("affinity") or {}
+    fields = [("topologySpreadConstraints", placement), ("podAntiAffinity", affinity)]
+    some = [name for name, holder in fields if holder.get(name) and draw(st.sampled_from([False, False, True]))]
+    if not some:
+        return placement
+    rules = {name: rule for name, rule in (placement.get("onConflict") or {}).items() if name not in some}
+    return {**placement, "ifAbsent": some, "onConflict": rules}
+
+
 @cache
 def _placements(style: PodStyle, concern: Concern | None = None) -> st.SearchStrategy[Json]:
     rules = st.fixed_dictionaries({}, optional=dict.fromkeys(["default", *_CONFLICTS], _rules))
@@ -170,7 +182,7 @@ def _placements(style: PodStyle, concern: Concern | None = None) -> st.SearchStr
         "allow": _allowed(style),
     }
     chosen_fields = fields if concern is None else {field: fields[field] for field in concern.fields}
-    return built(REAL, {}, {**chosen_fields, "onConflict": rules})
+    return built(REAL, {}, {**chosen_fields, "onConflict": rules}).flatmap(_left_alone)
 
 
 def _is_accepted(placement: Json, **more: Any) -> bool:

@@ -10,6 +10,12 @@ _ANY_OPERATOR = st.sampled_from([None, "", "Equal", "Exists", "Lt", "Gt"])
 _STABLE_OPERATOR = st.sampled_from([None, "Equal", "Exists"])
 """Lt and Gt are behind a feature gate that is off by default."""
 
+FILLED_IN: list[Json] = [
+    {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for name in ("not-ready", "unreachable")
+]
+"""What the API server adds to each Pod."""
+
 
 @st.composite
 def tolerations(draw: st.DrawFn, style: PodStyle) -> Json:

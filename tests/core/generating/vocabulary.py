@@ -69,6 +69,11 @@ class Concern(NamedTuple):
 
 
 KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+TENANTS_CONCERNS = (
+    Concern(("labels", "annotations")),
+    Concern(("allow", "tolerations", "nodeSelector", "schedulerName", "priorityClassName", "runtimeClassName")),
+)
+"""Labels for other schedulers, and what a Pod may bring."""
 CONCERNS = (
     *[Concern(("affinity", "topology"), KINDS[:1])] * 3,  # the most complex fields
     Concern(("affinity", "topology", "nodeSelector"), KINDS[:1]),
@@ -76,8 +81,7 @@ CONCERNS = (
     Concern(("topologySpreadConstraints",)),
     Concern(("tolerations",)),
     Concern(("schedulerName", "priorityClassName", "runtimeClassName", "nodeSelector")),
-    Concern(("labels", "annotations")),
-    Concern(("allow", "tolerations", "nodeSelector", "schedulerName", "priorityClassName", "runtimeClassName")),
+    *TENANTS_CONCERNS,
 )
 
 UNKNOWN_FIELD = "fieldOfTomorrow"

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterator
 
+from tests.core.generating.tolerations import FILLED_IN
 from tests.core.generating.vocabulary import NAMESPACE_LABELS
 from tests.core.oracle import policy
 from tests.core.oracle.classes import DEFAULT_SCHEDULER
 from tests.core.oracle.nodes import Json
 from tests.core.oracle.taints import covers
-
-_FILLED_IN = [
-    {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-    for name in ("not-ready", "unreachable")
-]
 
 
 def wanted(pod: Json, placement: Json, field: str) -> Json:
@@ -38,7 +34,7 @@ def not_allowed(pod: Json, placement: Json) -> Iterator[str]:
     allow, spec = placement.get("allow") or {}, pod["spec"]
     listed = allow.get("tolerations")
     if listed is not None:
-        permitted = [*listed, *(placement.get("tolerations") or []), *_FILLED_IN]
+        permitted = [*listed, *(placement.get("tolerations") or []), *FILLED_IN]
         if not all(any(_covers(one, own) for one in permitted) for own in spec.get("tolerations") or []):
             yield "spec.tolerations"
     keys = allow.get("nodeSelectorKeys")

@@ -61,6 +61,20 @@ def pod_terms(placement: Json, kind: str, strength: str) -> list[Json]:
     return _affinity(placement, kind, strength) or []
 
 
+def beside(placement: Json, pod: Json) -> Json:
+    """Return the placement without the fields of `ifAbsent` that a Pod has itself."""
+    if not placement.get("ifAbsent"):
+        return placement
+    spec, affinity = pod["spec"], dict(placement.get("affinity") or {})
+    own = {
+        "topologySpreadConstraints": spec.get("topologySpreadConstraints"),
+        "podAntiAffinity": any(((spec.get("affinity") or {}).get("podAntiAffinity") or {}).values()),
+    }
+    has = {field for field in placement["ifAbsent"] if own[field]}
+    found = {field: value for field, value in placement.items() if field not in has}
+    return {**found, "affinity": {kind: terms for kind, terms in affinity.items() if kind not in has}}
+
+
 def spreads(placement: Json, service: str) -> list[Json]:
     """Return the constraints; those without a selector select the service's own Pods."""
     own = {"matchLabels": {SERVICE_LABEL: service}}

@@ -1,11 +1,10 @@
 """Fields that are written only into Pods without their own: as if the policy did not set them for other Pods."""
 
-from copy import deepcopy
-
 import msgspec
 import pytest
 from hypothesis import given
 
+from tests.core.oracle import policy
 from tests.core.strategies import PROPERTY, Json, Pair, pairs, service_of
 from webhook.core.admission.mutation import placed
 from webhook.core.explanation import explain
@@ -21,23 +20,12 @@ def decoded(document: Json) -> Pod:
     return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
 
 
-def without_own_fields(placement: Json, spec: Json) -> Json:
-    """Return the placement without what the Pod has itself."""
-    left = deepcopy(placement)
-    if spec.get("topologySpreadConstraints"):
-        left.pop("topologySpreadConstraints", None)
-    own = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
-    if any(own.values()):
-        (left.get("affinity") or {}).pop("podAntiAffinity", None)
-    return left
-
-
 @PROPERTY
 @given(pairs)
 def test_pod_with_fields_of_its_own_is_placed_as_if_the_policy_had_none(pair: Pair) -> None:
     pod = decoded(pair.pod)
-    expected = service_of(without_own_fields(pair.placement, pair.pod["spec"]))
-    service = service_of({**pair.placement, "ifAbsent": BOTH})
+    placement = {**pair.placement, "ifAbsent": BOTH}
+    service, expected = service_of(placement), service_of(policy.beside(placement, pair.pod))
     assert placed(pod, service) == placed(pod, expected)
     assert service.placement_plan is not None
     assert expected.placement_plan is not None
