@@ -40,6 +40,25 @@ def test_each_definition_exists_and_is_used() -> None:
     assert text.count('"$ref"') == sum(text.count(f'"$ref": "#/$defs/{name}"') for name in SCHEMA["$defs"])
 
 
+def describes(part: dict[str, Any]) -> bool:
+    """Return whether a field, its type or the type of its entries has a description."""
+    of_type = SCHEMA["$defs"].get(part.get("$ref", "").removeprefix("#/$defs/"))
+    parts = [of_type, part.get("items"), *part.get("anyOf", [])]
+    return "description" in part or any(describes(one) for one in parts if one is not None)
+
+
+@pytest.mark.parametrize(
+    "stanza",
+    [
+        *("Match", "PlacementEntry", "AllowedEntry", "LabelSource", "TopologyEntry", "ConflictRulesEntry"),
+        *("ResourceRulesEntry", "ContainerRangeEntry", "PodRangeEntry"),
+    ],
+)
+def test_each_field_of_matches_placements_and_resources_is_described(stanza: str) -> None:
+    properties = SCHEMA["$defs"][stanza]["properties"]
+    assert [field for field, part in properties.items() if not describes(part)] == []
+
+
 @pytest.mark.parametrize(
     "document",
     [HERE / "complete_example.yaml", *sorted((HERE / "good").glob("*.yaml"))],

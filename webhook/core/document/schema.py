@@ -62,7 +62,8 @@ def _partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> 
             inner = schema.get("$ref", "").removeprefix(_REF)
             part = schema
             if "properties" in definitions.get(inner, {}) and field not in ATOMIC:
-                part = _partial(definitions, inner, suffix, nullable=nullable)
+                own_words = {key: value for key, value in schema.items() if key == "description"}
+                part = own_words | _partial(definitions, inner, suffix, nullable=nullable)
             made["properties"][field] = {"anyOf": [part, {"type": "null"}]} if nullable else part
     return {"$ref": _REF + key}
 

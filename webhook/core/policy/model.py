@@ -27,6 +27,7 @@ from webhook.core.policy_spec import (
     WhenExceeded,
     Window,
 )
+from webhook.core.policy_spec.field_types import described
 
 BUILT_IN_EXEMPT_NAMESPACES = frozenset({"kube-system", "kube-node-lease", "podgate-system"})
 
@@ -103,16 +104,19 @@ class OwnerKind(Choice):
 
 
 class Match(Struct, frozen=True, rename="camel"):
-    """All parts must hold; one of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required.
+    """All parts must hold; one of `namespaces`, `namespaceSelector` and `anyNamespace: true` is required."""
 
-    `ownerKinds`: only Pods that Kubernetes' controllers create for these kinds, none that anybody else creates.
-    """
-
-    namespaces: tuple[Annotated[str, format_of("namespace-pattern")], ...] = ()
-    namespace_selector: LabelSelector | None = None
-    pod_selector: LabelSelector | None = None
-    owner_kinds: tuple[OwnerKind, ...] = ()
-    any_namespace: bool = False
+    namespaces: Annotated[
+        tuple[Annotated[str, format_of("namespace-pattern")], ...],
+        described("Names of namespaces, exact or with one * at the end or the beginning."),
+    ] = ()
+    namespace_selector: Annotated[LabelSelector | None, described("Labels of Namespaces.")] = None
+    pod_selector: Annotated[LabelSelector | None, described("Labels of Pods.")] = None
+    owner_kinds: Annotated[
+        tuple[OwnerKind, ...],
+        described("Only Pods that Kubernetes' own controllers create for these kinds of workload."),
+    ] = ()
+    any_namespace: Annotated[bool, described("Whether all namespaces are meant.")] = False
 
 
 class Service(Struct, frozen=True, dict=True, rename="camel"):

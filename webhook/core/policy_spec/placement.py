@@ -14,16 +14,20 @@ from webhook.core.kubernetes.types import (
     Weight,
     format_of,
 )
-from webhook.core.policy_spec.field_types import Choice, NonEmpty
+from webhook.core.policy_spec.field_types import Choice, NonEmpty, described
 
 
 class OnConflict(Choice):
+    """Deny denies a Pod with another value; Keep leaves its value; Override writes the policy's."""
+
     DENY = "Deny"
     KEEP = "Keep"
     OVERRIDE = "Override"
 
 
 class Level(Choice):
+    """Label topology.kubernetes.io/region or /zone of nodes."""
+
     REGION = "Region"
     ZONE = "Zone"
 
@@ -41,10 +45,12 @@ LEVEL_LABELS = {Level.REGION: "topology.kubernetes.io/region", Level.ZONE: "topo
 class TopologyEntry(Struct, frozen=True, rename="camel"):
     """Exactly one of `level` and `key`; required unless it has a `preferredWeight`."""
 
-    values: Annotated[tuple[LabelValue, ...], NonEmpty] = field(name="in")
+    values: Annotated[tuple[LabelValue, ...], NonEmpty, described("The values that a node may have.")] = field(
+        name="in"
+    )
     level: Level | None = None
-    key: LabelKey | None = None
-    preferred_weight: Weight | None = None
+    key: Annotated[LabelKey, described("A label of nodes, instead of `level`.")] | None = None
+    preferred_weight: Annotated[Weight, described("A preference of this weight, not a requirement.")] | None = None
 
     @property
     def label(self) -> str:
@@ -55,8 +61,8 @@ class TopologyEntry(Struct, frozen=True, rename="camel"):
 class LabelSource(Struct, frozen=True, rename="camel"):
     """A label of the Pod or of its Namespace, exactly one; without this label nothing is set."""
 
-    from_pod: LabelKey | None = None
-    from_namespace: LabelKey | None = None
+    from_pod: Annotated[LabelKey, described("Label of the Pod whose value is copied.")] | None = None
+    from_namespace: Annotated[LabelKey, described("Label of the Pod's Namespace whose value is copied.")] | None = None
 
 
 PodLabels = Annotated[dict[str, LabelValue | LabelSource], _FewKeys]
@@ -66,14 +72,24 @@ PodAnnotations = Annotated[dict[str, Annotated[str, _ShortText] | LabelSource], 
 class Allowed(Struct, frozen=True, rename="camel"):
     """What a Pod may set by itself, besides what the policy sets: an absent list is no limit, an empty one forbids."""
 
-    tolerations: Annotated[tuple[Toleration, ...], _Few] | None = None
-    node_selector_keys: tuple[LabelKey, ...] | None = None
-    priority_class_names: tuple[_ClassName, ...] | None = None
-    scheduler_names: tuple[_ClassName, ...] | None = None
-    runtime_class_names: tuple[_ClassName, ...] | None = None
+    tolerations: (
+        Annotated[tuple[Toleration, ...], _Few, described("One of these must cover each toleration of a Pod.")] | None
+    ) = None
+    node_selector_keys: (
+        Annotated[tuple[LabelKey, ...], described("Labels that a Pod's nodeSelector may have, with any value.")] | None
+    ) = None
+    priority_class_names: (
+        Annotated[tuple[_ClassName, ...], described("Priority classes besides the cluster's default.")] | None
+    ) = None
+    scheduler_names: (
+        Annotated[tuple[_ClassName, ...], described("Schedulers besides the default scheduler.")] | None
+    ) = None
+    runtime_class_names: Annotated[tuple[_ClassName, ...], described("Runtime classes, besides none.")] | None = None
 
 
 class ConflictRules(Struct, frozen=True, rename="camel"):
+    """What happens to a Pod that has another value than the policy's, by field."""
+
     default: OnConflict = OnConflict.DENY
     labels: OnConflict | None = None
     annotations: OnConflict | None = None
@@ -92,17 +108,23 @@ class IfAbsent(Choice):
 
 
 class Placement(Struct, frozen=True, rename="camel"):
-    labels: PodLabels = {}
-    annotations: PodAnnotations = {}
-    scheduler_name: _ClassName | None = None
-    node_selector: Labels = {}
-    topology: tuple[TopologyEntry, ...] = ()
-    affinity: Affinity = Affinity()
-    topology_spread_constraints: Annotated[tuple[TopologySpreadConstraint, ...], _Few] = ()
-    tolerations: Annotated[tuple[Toleration, ...], _Few] = ()
-    priority_class_name: _ClassName | None = None
-    runtime_class_name: _ClassName | None = None
+    """What is written into each new Pod, checked again after all other webhooks, and what a Pod may bring."""
+
+    labels: Annotated[PodLabels, described("Labels to set, for other schedulers: texts, or labels to copy.")] = {}
+    annotations: Annotated[PodAnnotations, described("Annotations to set, for other schedulers, as `labels`.")] = {}
+    scheduler_name: Annotated[_ClassName, described("The scheduler to set.")] | None = None
+    node_selector: Annotated[Labels, described("Labels to add to the nodeSelector.")] = {}
+    topology: Annotated[tuple[TopologyEntry, ...], described("Nodes by region, zone or another label.")] = ()
+    affinity: Annotated[Affinity, described("Terms to add; required node terms are ANDed with the Pod's.")] = Affinity()
+    topology_spread_constraints: Annotated[
+        tuple[TopologySpreadConstraint, ...],
+        _Few,
+        described("Constraints to add; without labelSelector they count the service's Pods."),
+    ] = ()
+    tolerations: Annotated[tuple[Toleration, ...], _Few, described("Tolerations to add.")] = ()
+    priority_class_name: Annotated[_ClassName, described("The priority class to set.")] | None = None
+    runtime_class_name: Annotated[_ClassName, described("The runtime class to set.")] | None = None
     allow: Allowed = Allowed()
-    allow_node_name: bool = False
+    allow_node_name: Annotated[bool, described("Whether a new Pod may name its node.")] = False
     on_conflict: ConflictRules = ConflictRules()
-    if_absent: tuple[IfAbsent, ...] = ()
+    if_absent: Annotated[tuple[IfAbsent, ...], described("Fields to write only into Pods without their own.")] = ()

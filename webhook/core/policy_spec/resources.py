@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from webhook.core.kubernetes.types import ResourceAmounts, format_of
-from webhook.core.policy_spec.field_types import Choice
+from webhook.core.policy_spec.field_types import Choice, described
 
 ContainerAmounts = Annotated[
     ResourceAmounts, Meta(extra_json_schema={"propertyNames": {"format": "container-resource"}})
@@ -13,6 +13,8 @@ ContainerAmounts = Annotated[
 
 
 class WhenOutside(Choice):
+    """Deny denies a Pod outside the range; Clamp changes its containers to the nearest bound."""
+
     DENY = "Deny"
     CLAMP = "Clamp"
 
@@ -26,32 +28,51 @@ class QosClass(Choice):
 
 
 class ContainerRange(Struct, frozen=True, rename="camel"):
-    """LimitRange's fields for one container; `ignore` lists container names, exact or with one trailing `*`.
+    """LimitRange's fields for one container, and ratios.
 
-    `defaultLimitRatio`: an absent limit becomes this multiple of the request. `defaultRequestRatio`: a request equal to
-    its limit, which is also what the API server makes of an absent one, becomes this share of the limit.
+    A request equal to its limit is also what the API server makes of an absent one.
     """
 
-    default_request: ContainerAmounts = {}
-    default: ContainerAmounts = {}
-    min: ContainerAmounts = {}
-    max: ContainerAmounts = {}
-    max_limit_request_ratio: ContainerAmounts = {}
-    default_limit_ratio: ContainerAmounts = {}
-    default_request_ratio: ContainerAmounts = {}
-    ignore: tuple[Annotated[str, format_of("name-pattern")], ...] = ()
+    default_request: Annotated[ContainerAmounts, described("Requests of containers with neither.")] = {}
+    default: Annotated[ContainerAmounts, described("Limits of containers without one.")] = {}
+    min: Annotated[ContainerAmounts, described("The least that a request or limit may be.")] = {}
+    max: Annotated[ContainerAmounts, described("The most that a request or limit may be.")] = {}
+    max_limit_request_ratio: Annotated[
+        ContainerAmounts, described("The most that a limit may be of its request; both are required.")
+    ] = {}
+    default_limit_ratio: Annotated[
+        ContainerAmounts, described("Limits of containers without one, as a multiple of the request.")
+    ] = {}
+    default_request_ratio: Annotated[
+        ContainerAmounts, described("Share of the limit to request where the request equals the limit.")
+    ] = {}
+    ignore: Annotated[
+        tuple[Annotated[str, format_of("name-pattern")], ...],
+        described("Containers to leave as they are, by name or with one trailing *."),
+    ] = ()
 
 
 class PodRange(Struct, frozen=True, rename="camel"):
-    """LimitRange's fields for a whole Pod; `qosClasses`: the classes that it may have, any if absent."""
+    """LimitRange's fields for a whole Pod, and its QoS class."""
 
-    min: ContainerAmounts = {}
-    max: ContainerAmounts = {}
-    max_limit_request_ratio: ContainerAmounts = {}
-    qos_classes: Annotated[tuple[QosClass, ...], Meta(extra_json_schema={"minItems": 1})] | None = None
+    min: Annotated[ContainerAmounts, described("The least that all requests may be together.")] = {}
+    max: Annotated[ContainerAmounts, described("The most that all limits may be together.")] = {}
+    max_limit_request_ratio: Annotated[
+        ContainerAmounts, described("The most that all limits may be of all requests.")
+    ] = {}
+    qos_classes: (
+        Annotated[
+            tuple[QosClass, ...],
+            Meta(extra_json_schema={"minItems": 1}),
+            described("The classes that a Pod may have, after all defaults; any if absent."),
+        ]
+        | None
+    ) = None
 
 
 class ResourceRules(Struct, frozen=True, rename="camel"):
+    """Requests and limits, in the words of a LimitRange."""
+
     container: ContainerRange = ContainerRange()
     pod: PodRange = PodRange()
     when_outside: WhenOutside = WhenOutside.DENY
