@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from hypothesis import settings
 
-from tests.core.generating.equivalent_pods import Pair, pairs, real_pairs, tenants_pairs, whole_pairs
+from tests.core.generating.equivalent_pods import Pair, pairs, range_pairs, real_pairs, tenants_pairs, whole_pairs
 from tests.core.generating.invalid_pods import illegal_pods
 from tests.core.generating.nodes import some_node_labels
 from tests.core.generating.pods import pods, real_pods
@@ -39,6 +39,7 @@ __all__ = [
     "pairs",
     "pods",
     "policies",
+    "range_pairs",
     "real_pairs",
     "real_pods",
     "real_policies",

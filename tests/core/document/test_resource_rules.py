@@ -237,6 +237,20 @@ def test_rule_that_kubernetes_accepts_is_valid(container: str) -> None:
             "{container: {defaultRequest: {cpu: 1}, defaultLimitRatio: {cpu: 2}, max: {cpu: 4}}, pod: {max: {cpu: 4}}}",
             [],
         ),
+        (
+            "{container: {default: {cpu: 2, memory: 1Gi}, defaultRequest: {cpu: 1}}, pod: {qosClasses: [Guaranteed]}}",
+            [
+                (
+                    "pod.qosClasses: [...]: a Pod that asks for nothing becomes Burstable by the defaults, and is"
+                    " denied: add Burstable, or change the defaults of cpu and memory"
+                )
+            ],
+        ),
+        (
+            "{pod: {qosClasses: [Guaranteed, BestEffort, Burstable]}}",
+            ["pod.qosClasses: [...]: has no effect: these are all classes: remove it"],
+        ),
+        ("{container: {default: {cpu: 2, memory: 1Gi}}, pod: {qosClasses: [Guaranteed]}}", []),
         ("{container: {max: {cpu: 8}, default: {cpu: 8}}, pod: {max: {cpu: 8}}, whenOutside: Clamp}", []),
         ("{container: {min: {memory: 1Mi}, default: {hugepages-2Mi: 2Mi}}, whenOutside: Deny}", []),
         ("{}", []),

@@ -5,8 +5,15 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from tests.core.generating.pod_affinity import kind_of_spread, own_pods
-from tests.core.generating.pods import pods, pods_of, real_pods, whole_pods
-from tests.core.generating.policies import Governed, policies, policies_of, real_policies, whole_policies
+from tests.core.generating.pods import pods, pods_of, pods_with_resources, real_pods, whole_pods
+from tests.core.generating.policies import (
+    Governed,
+    policies,
+    policies_of,
+    range_policies,
+    real_policies,
+    whole_policies,
+)
 from tests.core.generating.vocabulary import (
     CONCERNS,
     NAMESPACE,
@@ -242,6 +249,8 @@ whole_pairs = st.deferred(
 """Pods with resources in their containers, and policies with ranges."""
 tenants_pairs = st.deferred(lambda: _focused(ODD, TENANTS_CONCERNS))
 """Pairs of labels, annotations, and what a Pod may bring: with all other fields their cases are rare."""
+range_pairs = st.deferred(lambda: st.builds(Pair, pods_with_resources, range_policies))
+"""Pairs of resources alone."""
 real_pairs = st.deferred(
     lambda: st.builds(Pair, real_pods, real_policies) | _overlapping(real_pods, real_policies) | _focused(REAL)
 )

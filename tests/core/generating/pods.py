@@ -134,4 +134,7 @@ pods = st.deferred(lambda: _whole | st.sampled_from(CONCERNS).flatmap(partial(po
 """Pods with fields of all concerns, or of one."""
 whole_pods = st.builds(lambda pod, more: {**pod, "spec": {**pod["spec"], **more}}, _whole, _with_resources)
 """Pods with resources in their containers, too."""
+pods_with_resources = _with_resources.map(
+    lambda spec: {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+)
 real_pods = st.deferred(lambda: _pods(REAL))

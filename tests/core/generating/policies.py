@@ -205,3 +205,13 @@ _stanzas = st.tuples(drawn_placements, resource_rules(strict=True)).filter(
 )
 whole_policies = st.deferred(lambda: _stanzas.map(lambda both: governed(both[0], resources=both[1])))
 """Policies with both stanzas that rewrite a Pod."""
+range_policies = st.deferred(lambda: resource_rules(strict=True).filter(_are_ranges).map(_with_ranges))
+"""Policies with `resources` alone."""
+
+
+def _are_ranges(resources: Json) -> bool:
+    return _is_accepted({}, resources=resources)
+
+
+def _with_ranges(resources: Json) -> Governed:
+    return governed({}, resources=resources)

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+from webhook.core.container_resources import RangePlan, qos_change
 from webhook.core.container_resources.resource_kinds import COMPUTE, DECIDE_QOS, overcommits
 from webhook.core.document.rules.resources import amounts_under
 from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
 from webhook.core.kubernetes.quantity import Quantity
-from webhook.core.policy_spec import QosClass
+from webhook.core.policy_spec import QosClass, ResourceRules
 
 _MOST, _LIMIT, _REQUEST = "maxLimitRequestRatio", "defaultLimitRatio", "defaultRequestRatio"
 _FROM_1 = ("below 1, and a limit is never below its request", "write 1 or more")
@@ -76,6 +78,24 @@ def classes_can_be_reached(service: DocumentPart) -> Iterator[Problem]:
             if not shares.keys().isdisjoint(DECIDE_QOS):
                 reason = f"{_REQUEST} makes requests smaller than limits, so that no Pod is Guaranteed"
                 yield part.wrong_field(reason, f"add Burstable, or remove {_REQUEST}")
+
+
+_ASKS_FOR_NOTHING = Pod(PodMetadata(), PodSpec(containers=(Container(),)))
+
+
+def classes_fit_the_defaults(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about QoS classes that exclude Pods with the defaults alone, or none."""
+    for resources in service.select("resources"):
+        part = resources.get("pod", "qosClasses")
+        if part is None:
+            continue
+        classes = part.read(list[str])
+        if set(classes) == set(QosClass):
+            yield part.wrong_field("has no effect: these are all classes", "remove it")
+        change = qos_change(_ASKS_FOR_NOTHING, RangePlan.of(resources.read(ResourceRules)))
+        if change is not None and change[1] not in classes:
+            reason = f"a Pod that asks for nothing becomes {change[1]} by the defaults, and is denied"
+            yield part.wrong_field(reason, f"add {change[1]}, or change the defaults of cpu and memory")
 
 
 def ratios_can_bind(service: DocumentPart) -> Iterator[Problem]:

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 
-from webhook.core.document.yaml.parts import DocumentPart
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.types import Toleration
+from webhook.core.placement.scalar_fields import DEFAULT_SCHEDULER
+from webhook.core.placement.toleration_match import covers
 from webhook.core.policy_spec import OnConflict
 
 _FIELDS = {
@@ -12,13 +15,15 @@ _FIELDS = {
     "runtimeClassNames": "runtimeClassName",
 }
 
+_OF_THE_POLICY = "has no effect: what placement itself sets is allowed"
+
 
 def allowed_names_can_be_kept(service: DocumentPart) -> Iterator[Problem]:
-    """Warn where onConflict decides about each value that a Pod may have."""
+    """Warn where onConflict decides about each value that a Pod may have, and of names that it need not keep."""
     for placement in service.select("placement"):
         for listed, field in _FIELDS.items():
-            names = placement.get("allow", listed)
-            if names is None or placement.get(field) is None:
+            names, value = placement.get("allow", listed), placement.get(field)
+            if names is None or value is None:
                 continue
             own = placement.get("onConflict", field) or placement.get("onConflict", "default")
             rule = OnConflict.DENY if own is None else OnConflict(own.read(str))
@@ -28,3 +33,32 @@ def allowed_names_can_be_kept(service: DocumentPart) -> Iterator[Problem]:
             elif names.is_empty and own is not None:
                 reason = f"leaves nothing that onConflict Keep in line {own.node.key_line} could keep"
                 yield names.wrong_field(reason, f"list names, or write onConflict: {{{field}: Deny}}")
+            else:
+                same = [name for name in names.items() if name.read(str) == value.read(str)]
+                yield from (name.wrong(_OF_THE_POLICY, "remove it") for name in same)
+
+
+def allowed_values_add_something(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about values that are allowed without being listed, and about an empty `allow`, which allows everything."""
+    for placement in service.select("placement"):
+        allow = placement.get("allow")
+        if allow is not None and allow.is_empty:
+            yield allow.wrong_field(
+                "allows everything", "write lists, of which an empty one allows nothing, or remove it"
+            )
+        yield from until_invalid(_set_by_the_policy(placement))
+        for name in placement.select("allow", "schedulerNames", "*"):
+            if name.read(str) == DEFAULT_SCHEDULER:
+                yield name.wrong("has no effect: the default scheduler is always allowed", "remove it")
+
+
+def _set_by_the_policy(placement: DocumentPart) -> Iterator[Problem]:
+    own_labels = placement.get("nodeSelector")
+    labels = {} if own_labels is None else own_labels.fields()
+    for key in placement.select("allow", "nodeSelectorKeys", "*"):
+        if key.read(str) in labels:
+            yield key.wrong(_OF_THE_POLICY, "remove it")
+    own = [part.read(Toleration) for part in placement.select("tolerations", "*")]
+    for part in placement.select("allow", "tolerations", "*"):
+        if any(covers(one, part.read(Toleration)) for one in own):
+            yield part.wrong_field(_OF_THE_POLICY, "remove it")
