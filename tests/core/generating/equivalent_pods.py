@@ -248,7 +248,7 @@ whole_pairs = st.deferred(
 )
 """Pods with resources in their containers, and policies with ranges."""
 tenants_pairs = st.deferred(lambda: _focused(ODD, TENANTS_CONCERNS))
-"""Pairs of labels, annotations, and what a Pod may bring: with all other fields their cases are rare."""
+"""Pairs of labels, and of what a Pod may bring or keep: beside all other fields their cases are rare."""
 range_pairs = st.deferred(lambda: st.builds(Pair, pods_with_resources, range_policies))
 """Pairs of resources alone."""
 real_pairs = st.deferred(

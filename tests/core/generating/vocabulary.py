@@ -72,8 +72,9 @@ KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 TENANTS_CONCERNS = (
     Concern(("labels", "annotations")),
     Concern(("allow", "tolerations", "nodeSelector", "schedulerName", "priorityClassName", "runtimeClassName")),
+    Concern(("affinity", "topologySpreadConstraints"), KINDS[2:]),
 )
-"""Labels for other schedulers, and what a Pod may bring."""
+"""Labels for other schedulers, what a Pod may bring, and what it keeps by `ifAbsent`."""
 CONCERNS = (
     *[Concern(("affinity", "topology"), KINDS[:1])] * 3,  # the most complex fields
     Concern(("affinity", "topology", "nodeSelector"), KINDS[:1]),
@@ -81,7 +82,7 @@ CONCERNS = (
     Concern(("topologySpreadConstraints",)),
     Concern(("tolerations",)),
     Concern(("schedulerName", "priorityClassName", "runtimeClassName", "nodeSelector")),
-    *TENANTS_CONCERNS,
+    *TENANTS_CONCERNS[:2],
 )
 
 UNKNOWN_FIELD = "fieldOfTomorrow"

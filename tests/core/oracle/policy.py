@@ -65,10 +65,11 @@ def beside(placement: Json, pod: Json) -> Json:
     """Return the placement without the fields of `ifAbsent` that a Pod has itself."""
     if not placement.get("ifAbsent"):
         return placement
-    spec, affinity = pod["spec"], dict(placement.get("affinity") or {})
+    spec, affinity = pod["spec"], placement.get("affinity") or {}
+    anti_affinity = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
     own = {
         "topologySpreadConstraints": spec.get("topologySpreadConstraints"),
-        "podAntiAffinity": any(((spec.get("affinity") or {}).get("podAntiAffinity") or {}).values()),
+        "podAntiAffinity": anti_affinity.get(REQUIRED) or anti_affinity.get(PREFERRED),
     }
     has = {field for field in placement["ifAbsent"] if own[field]}
     found = {field: value for field, value in placement.items() if field not in has}

@@ -78,7 +78,7 @@ def of_one_concern(count: int, concern: Concern, *, number: int = 2) -> list[Pai
 def test_conflicts_of_metadata_and_fields_that_are_not_allowed_occur() -> None:
     of_metadata, of_allow = (
         found_in(pair for number in (2, 6) for pair in of_one_concern(40, concern, number=number))
-        for concern in TENANTS_CONCERNS
+        for concern in TENANTS_CONCERNS[:2]
     )
     assert {field for code, field in of_metadata if code == "PlacementConflict"} == {
         "metadata.labels",

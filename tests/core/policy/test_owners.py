@@ -78,7 +78,7 @@ def test_owner_is_the_first_service_that_matches(matches: list[Json], pod: tuple
     assert (found.name if found else None) == expected
 
 
-@examples(300)
+@examples(900)
 @given(_LISTS, st.lists(_PODS, min_size=20, max_size=20))
 def test_unreachable_service_owns_no_pod(matches: list[Json], pods: list[tuple[str, Json, Json, str]]) -> None:
     shadowed = set(unreachable(matches))

@@ -50,6 +50,12 @@ def _of_one(resources: Resources | None, name: str) -> tuple[int | None, int | N
 def _of_the_whole(pod: Pod, own: Resources, name: str) -> tuple[int | None, int | None]:
     """Return the Pod-level request and limit; with any Pod-level limit, the API server sums absent requests."""
     request, limit = _of_one(own, name)
-    if request is None and own.limits:
-        request = of_containers(pod, "requests", name) or None
+    if request is None and own.limits and _is_in_a_container(pod, name):
+        request = of_containers(pod, "requests", name)
     return request, limit
+
+
+def _is_in_a_container(pod: Pod, name: str) -> bool:
+    """Return whether a container has a request, be it 0, or a limit, which is the request then."""
+    containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+    return any(_of_one(container.resources, name) != (None, None) for container in containers)
