@@ -210,7 +210,7 @@ class Settings(ControllerSettings):
         "127.0.0.1:8082",
     )
     shared_decisions: int = setting(
-        read.count, "decision records kept in Redis for all servers, about 2 KB each; 0: none", "50000"
+        read.count, "decision records kept in Redis for all servers, about 0.7 KB each; 0: none", "50000"
     )
     store_deadline_seconds: float = setting(read.seconds, "maximum time that an admission waits for the store", "50ms")
     overload_p99_seconds: float = setting(

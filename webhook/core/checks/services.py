@@ -16,7 +16,7 @@ SECTION = Section("services and the cluster")
 _UNSEEN_US = 60_000_000
 """A scheduler sets PodScheduled of a new Pod within this time, also if no Node fits."""
 _HELD_US = 1_800_000_000
-"""A ReplicaSet waits up to a quarter of an hour between attempts."""
+"""A ReplicaSet waits up to 1,000 s between attempts."""
 
 
 def _services(facts: ClusterFacts) -> tuple[Service, ...]:
@@ -158,7 +158,7 @@ def replicaset_held(facts: ClusterFacts) -> Iterator[Observation]:
         if found.status.replicas < found.spec.replicas:
             value = f"{found.status.replicas} of {found.spec.replicas}: {message}"
             remedy = (
-                "once there is room, wake it (it waits up to 15 minutes between attempts):"
+                "once there is room, wake it (it waits up to 17 minutes between attempts):"
                 f" kubectl annotate rs {name} -n {namespace} podgate.io/retry=$(date +%s) --overwrite"
             )
             yield Observation(f"ReplicaSet {namespace}/{name}", "status.replicas", value, remedy)
