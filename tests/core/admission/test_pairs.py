@@ -22,7 +22,7 @@ def test_rewrite_is_correct_minimal_and_idempotent(pair: Pair) -> None:
     assert problems(pair) == []
 
 
-@examples(900)
+@examples(1500)
 @given(tenants_pairs)
 def test_labels_and_what_a_pod_may_bring_or_keep_are_correct_minimal_and_idempotent(pair: Pair) -> None:
     assert problems(pair) == []

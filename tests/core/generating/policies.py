@@ -138,7 +138,7 @@ def _allowed(style: PodStyle) -> st.SearchStrategy[Json]:
         "nodeSelectorKeys": NODE_KEYS,
     }
     lists = {field: st.sampled_from([[], some[:1], some]) for field, some in names.items()}
-    return st.fixed_dictionaries({}, optional={**lists, "tolerations": _tolerations(style)})
+    return built(REAL, {}, {**lists, "tolerations": _tolerations(style)})
 
 
 def _tolerations(style: PodStyle) -> st.SearchStrategy[list[Json]]:
@@ -182,7 +182,8 @@ def _placements(style: PodStyle, concern: Concern | None = None) -> st.SearchStr
         "allow": _allowed(style),
     }
     chosen_fields = fields if concern is None else {field: fields[field] for field in concern.fields}
-    return built(REAL, {}, {**chosen_fields, "onConflict": rules}).flatmap(_left_alone)
+    surely = {} if concern is None or "allow" not in concern.fields else {"allow": fields["allow"]}
+    return built(REAL, surely, {**chosen_fields, "onConflict": rules}).flatmap(_left_alone)
 
 
 def _is_accepted(placement: Json, **more: Any) -> bool:
