@@ -13,6 +13,18 @@ def matches_any(patterns: Iterable[str], text: str) -> bool:
     return any(matches_pattern(pattern, text) for pattern in patterns)
 
 
+def meet(one: str, other: str) -> bool:
+    """Return whether some name matches both patterns, each with at most one `*`, at an end."""
+    if "*" not in one or "*" not in other:
+        exact, pattern = (one, other) if "*" not in one else (other, one)
+        return matches_pattern(pattern, exact)
+    if one.endswith("*") and other.endswith("*"):
+        return one[:-1].startswith(other[:-1]) or other[:-1].startswith(one[:-1])
+    if one.startswith("*") and other.startswith("*"):
+        return one[1:].endswith(other[1:]) or other[1:].endswith(one[1:])
+    return True
+
+
 def split(patterns: Iterable[str]) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the exact names and the prefixes, for frequent checks with `in` and `startswith`."""
     exact, prefixes = set(), []

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from webhook.core.kubernetes.label_constraints import constraints_of
+from webhook.core.kubernetes.name_patterns import meet
 from webhook.core.kubernetes.types import LabelSelector, Requirement
 from webhook.core.policy.model import Match, Service
 
@@ -59,25 +60,12 @@ def _outside_longest_order(names: Sequence[str], places: Sequence[int]) -> list[
 
 def may_share(one: Match, other: Match) -> bool:
     """Return whether a Pod may exist that both match. True if that is not known."""
-    if one.namespaces and other.namespaces and not any(_meet(a, b) for a in one.namespaces for b in other.namespaces):
+    if one.namespaces and other.namespaces and not any(meet(a, b) for a in one.namespaces for b in other.namespaces):
         return False
     if one.owner_kinds and other.owner_kinds and set(one.owner_kinds).isdisjoint(other.owner_kinds):
         return False
     selectors = (one.namespace_selector, other.namespace_selector), (one.pod_selector, other.pod_selector)
     return not any(_contradict(*pair) for pair in selectors)
-
-
-def _meet(one: str, other: str) -> bool:
-    """Return whether a name matches both patterns, each with at most one `*` at an end."""
-    if "*" not in one or "*" not in other:
-        exact, pattern = (one, other) if "*" not in one else (other, one)
-        head, star, tail = pattern.partition("*")
-        return exact == pattern if not star else exact.startswith(head) and exact.endswith(tail)
-    if one.endswith("*") and other.endswith("*"):
-        return one[:-1].startswith(other[:-1]) or other[:-1].startswith(one[:-1])
-    if one.startswith("*") and other.startswith("*"):
-        return one[1:].endswith(other[1:]) or other[1:].endswith(one[1:])
-    return True
 
 
 def _contradict(one: LabelSelector | None, other: LabelSelector | None) -> bool:

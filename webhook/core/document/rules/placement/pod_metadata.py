@@ -1,14 +1,16 @@
 """Rules of `placement.labels` and `annotations`: their sources, and labels by which Pods are selected."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
-from webhook.core.kubernetes.label_constraints import constraints
+from webhook.core.kubernetes.label_constraints import constraints, covering_patterns
+from webhook.core.kubernetes.name_patterns import meet
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.placement.plan import SERVICE_LABEL
 from webhook.core.policy_spec import LabelSource, OnConflict
 
+_ByPattern = dict[str, DocumentPart]
 _MAPS = ("labels", "annotations")
 _COMMON_SELECTORS = frozenset({"app", "component", "name", "release", "role", "run", "tier"})
 
@@ -38,17 +40,37 @@ def _source(value: DocumentPart, written: set[str]) -> Iterator[Problem]:
 
 
 def labels_decide_no_owner(document: DocumentPart) -> Iterator[Problem]:
-    """Reject labels that a podSelector reads: a rewritten Pod could belong to another service."""
-    selected: dict[str, DocumentPart] = {}
-    for selector in document.select("services", "*", "match", "podSelector"):
-        for key in constraints(selector.read(LabelSelector)):
-            selected.setdefault(key, selector)
-    for labels in document.select("services", "*", "placement", "labels"):
-        for key, value in labels.fields().items():
-            if key in selected:
-                line = selected[key].node.key_line
+    """Reject labels that a podSelector for the same namespace reads: a rewritten Pod could get another service."""
+    selectors: dict[str, _ByPattern] = {}
+    for service in document.select("services", "*"):
+        for selector in service.select("match", "podSelector"):
+            for key in constraints(selector.read(LabelSelector)):
+                of_key = selectors.setdefault(key, {})
+                of_key.update((pattern, of_key.get(pattern, selector)) for pattern in _namespaces(service))
+    for service in document.select("services", "*"):
+        for key, value in [one for labels in service.select("placement", "labels") for one in labels.fields().items()]:
+            reader = _reader(selectors.get(key, {}), _namespaces(service))
+            if reader is not None:
+                line = reader.node.key_line
                 reason = f"the podSelector in line {line} reads it: the rewritten Pod could belong to another service"
                 yield value.wrong_field(reason, "set another label, or select by another one")
+
+
+def _namespaces(service: DocumentPart) -> list[str]:
+    """Return the patterns of a service's namespaces, "" for all."""
+    return [part.read(str) for part in service.select("match", "namespaces", "*")] or [""]
+
+
+def _reader(selectors: _ByPattern, namespaces: Sequence[str]) -> DocumentPart | None:
+    """Return a selector for one of these namespaces, None without one."""
+    for name in namespaces:
+        if name and "*" not in name:
+            found = [selectors[one] for one in ("", *covering_patterns(name)) if one in selectors]
+        else:
+            found = [part for pattern, part in selectors.items() if not (pattern and name) or meet(pattern, name)]
+        if found:
+            return found[0]
+    return None
 
 
 def overridden_labels_select_no_pods(service: DocumentPart) -> Iterator[Problem]:
