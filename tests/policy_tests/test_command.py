@@ -200,6 +200,7 @@ def test_a_first_test_holds_for_its_policy(tmp_path: Path, manifest: str, policy
     assert made.code == 0, made.err
     done = podgate("test", folder)
     assert done.code == 0, done.out
+    assert "containers." not in path.read_text(), "items of lists are in brackets"
     assert podgate("test", "--init", EXAMPLES / manifest, "--policy", policy, path).error.startswith(f"{path}: exists")
 
 

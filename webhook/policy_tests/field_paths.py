@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _STEP = re.compile(r"""(?:^|\.)([^.\[\]"]+)|\[(?:"([^"\]]+)"|([^\]"]+))\]""")
+_LISTS = frozenset({"containers", "initContainers"})
+"""Lists whose items are known by name."""
 ABSENT = object()
 """The value at a path that leads nowhere."""
 
@@ -34,11 +36,11 @@ def value_at(document: Any, path: str) -> Any:
 
 
 def written_field(steps: tuple[str | int, ...]) -> str:
-    """Return a path that `value_at` reads, in brackets where a key has other characters than a field's name."""
+    """Return a path that `value_at` reads, in brackets the items of lists, and keys that are no name of a field."""
     text = ""
-    for step in steps:
-        is_plain = isinstance(step, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", step)
-        text += (f".{step}" if text else str(step)) if is_plain else f"[{step}]"
+    for before, step in zip(("", *steps), steps, strict=False):
+        is_field = isinstance(step, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", step) and before not in _LISTS
+        text += (f".{step}" if text else str(step)) if is_field else f"[{step}]"
     return text
 
 

@@ -131,3 +131,26 @@ def test_only_services_that_may_share_a_pod_are_named() -> None:
 )
 def test_patterns_of_namespaces_meet(one: str, other: str, *, meet: bool) -> None:
     assert may_share(Match(namespaces=(one,)), Match(namespaces=(other,))) is meet
+
+
+def test_list_that_forbids_everything_is_shown_in_a_new_service() -> None:
+    web = "- name: web\n  match: {namespaces: [shop]}\n"
+    tenant = "- name: tenant\n  match: {namespaces: [a]}\n  placement: {allow: {tolerations: []}}\n"
+    [entry] = compare(policy(web), policy(tenant + web)).entries
+    assert 'placement: added: {"allow":{"tolerations":[]},"onConflict":{"default":"Deny"}}' in map(str, entry.fields)
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("unmatched: Deny", "unmatched: Admit -> Deny"),
+        ("exemptions: {daemonSets: false}", "exemptions.daemonSets: true -> false"),
+        ("breakerGuard: {maxOpenPercent: 40}", 'breakerGuard: added: {"maxOpenPercent":40}'),
+        ("slaClasses: [{name: bronze, priority: 5}]", "slaClasses[bronze].priority: 10 -> 5 (lowered)"),
+        ("nodes: {sources: [{metricsAPI: {}}]}", 'nodes: added: {"sources":[{"metricsAPI":{}}]'),
+    ],
+)
+def test_fields_of_the_whole_policy_are_compared(head: str, expected: str) -> None:
+    services = "- name: web\n  match: {namespaces: [shop]}\n"
+    found = compare(policy(services), policy(services, head)).policy
+    assert any(str(change).startswith(expected) for change in found), found

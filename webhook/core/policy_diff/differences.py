@@ -53,7 +53,8 @@ def compare(before: Policy, after: Policy) -> PolicyDifference:
     """Return the difference of two policies, `defaults` merged."""
     whole = tuple(
         change
-        for attribute in ("unmatched", "exemptions", "sla_classes", "breaker_guard")
+        for attribute in Policy.__struct_fields__
+        if attribute not in {"services", "pools"}
         for change in field_changes(getattr(before, attribute), getattr(after, attribute), _name(attribute))
     )
     entries = (*_entries("pool", before.pools, after.pools), *_entries("service", before.services, after.services))

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import FieldInfo
 
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.kubernetes.types import Affinity, LabelSelector
@@ -14,6 +15,7 @@ from webhook.core.policy_spec import TopologyEntry, Window
 _ATOMIC = (LabelSelector, Affinity)
 """Compared as a whole: a part of a selector means nothing alone."""
 _SECOND_US = 1_000_000
+_EMPTY: tuple[Any, ...] = (None, False, "", [], {})
 
 
 class FieldChange(Struct, frozen=True):
@@ -87,14 +89,24 @@ def _word(before: Any, after: Any) -> str:
 
 def written(value: Any) -> str:
     """Return a value in one line, as in JSON but for text; absent fields are left out."""
-    plain = _without_absent(msgspec.to_builtins(value, enc_hook=str))
+    plain = _plain(value)
     if plain is None:
         return ""
     return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
 
 
-def _without_absent(value: Any) -> Any:
-    if isinstance(value, dict):
-        kept = {key: _without_absent(inner) for key, inner in value.items()}
-        return {key: inner for key, inner in kept.items() if inner not in (None, False, [], {})}
-    return [_without_absent(one) for one in value] if isinstance(value, list | tuple) else value
+def _plain(value: Any) -> Any:
+    """Return a value without empty defaults. An empty list that is no default is kept: in `allow` it forbids."""
+    if isinstance(value, Struct):
+        fields = [(one, getattr(value, one.name)) for one in msgspec.structs.fields(value)]
+        plain = {one.encode_name: (_plain(inner), inner == _default(one)) for one, inner in fields}
+        return {name: one for name, (one, is_default) in plain.items() if not (is_default and one in _EMPTY)}
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return msgspec.to_builtins(value, enc_hook=str)
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
