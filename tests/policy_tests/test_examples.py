@@ -1,6 +1,7 @@
 """The tests in docs/examples hold, and the documents quote them."""
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,19 @@ def test_the_shipped_policy_changes_nothing(tmp_path: Path) -> None:
     assert done.code == 0, done.out
 
 
-@pytest.mark.parametrize(("page", "start"), [("test.md", "apiVersion: podgate"), ("migration.md", "- name: ")])
-def test_snippets_of_a_page_are_parts_of_the_examples(page: str, start: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "start", "indent"),
+    [
+        ("test.md", "apiVersion: podgate", ""),
+        ("migration.md", "- name: ", ""),
+        ("policy.md", "placement:", "  "),
+        ("policy.md", "resources:", "  "),
+    ],
+)
+def test_snippets_of_a_page_are_parts_of_the_examples(page: str, start: str, indent: str) -> None:
     examples = [path.read_text() for path in (ROOT / "docs" / "examples").rglob("*.yaml")]
     text = (ROOT / "docs" / page).read_text()
-    snippets = re.findall(rf"^```yaml\n({start}.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(rf"^```yaml\n({start}.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    snippets = [textwrap.indent(snippet, indent) for snippet in found]
     assert snippets
     assert [snippet for snippet in snippets if not any(snippet in example for example in examples)] == []
