@@ -7,8 +7,9 @@ from tests.core.strategies import Json
 from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.packed_record import RecordOrigin, packed
-from webhook.core.reporting.record_codec import EncodedRecord, RecordedPods, encoded
+from webhook.core.reporting.records.codec import EncodedRecord
+from webhook.core.reporting.records.encoder import RecordEncoder
+from webhook.core.reporting.records.packed import RecordOrigin
 from webhook.observers import Observers
 from webhook.ports import Review
 
@@ -31,14 +32,13 @@ class Recorder(Observers):
     def __init__(self) -> None:
         super().__init__()
         self.kept: list[EncodedRecord] = []
+        self._encoder = RecordEncoder()
 
     def reviewed(self, review: Review) -> None:
         assert review.request is not None
         at_us = NOW_US + len(self.kept) * 1000
-        origin = RecordOrigin(at_us // 1000, 0, "a", at_us, review.stages, review.ends_ns)
-        parts = RecordedPods().of(review.decision, review.request)
-        record = packed(review.decision, review.request, origin, parts.controller)
-        self.kept.insert(0, encoded(record, parts, review.decision, review.request))
+        origin = RecordOrigin(at_us // 1000, 0, "a", at_us * 1000, review.stages, review.ends_ns)
+        self.kept.insert(0, self._encoder.encode(review.decision, review.request, origin))
 
     @property
     def lines(self) -> list[bytes]:

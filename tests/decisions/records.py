@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from webhook.core.admission.decision import Half, Verdict
-from webhook.core.reporting.packed_record import PackedRecord
-from webhook.core.reporting.record_codec import EncodedRecord
+from webhook.core.reporting.records.codec import EncodedRecord
+from webhook.core.reporting.records.packed import OwnFields, RecordGroup
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedPage, SharedRecord
 
@@ -16,17 +16,22 @@ NOW_MS = 1_800_000_000_000
 
 def encoded(at_ms: int, replica: str = "a", **fields: Any) -> EncodedRecord:
     """Return a record of that moment; by default alice's creation of a Pod, which is admitted."""
-    usual: dict[str, Any] = {
+    own: dict[str, Any] = {
         "at_ms": at_ms,
         "number": 0,
         "replica": replica,
+        "name": "web-1",
+        "uid": "",
+        "at_ns": at_ms * 1_000_000,
+        "ends_ns": (),
+        "trace_id": "",
+        "breaker": None,
+    }
+    group: dict[str, Any] = {
         "decision": Verdict.ADMIT,
         "namespace": "shop",
-        "name": "web-1",
         "service": "",
-        "uid": "",
         "owner": None,
-        "at_us": at_ms * 1000,
         "half": Half.VALIDATE,
         "operation": "CREATE",
         "sub_resource": "",
@@ -38,14 +43,14 @@ def encoded(at_ms: int, replica: str = "a", **fields: Any) -> EncodedRecord:
         "findings": (),
         "exemption": "",
         "degraded": "",
-        "breaker": None,
         "uncounted": False,
         "stages": (),
-        "ends_ns": (),
-        "trace_id": "",
         "namespace_labels": {},
     }
-    return EncodedRecord(msgspec.msgpack.encode(PackedRecord(**(usual | fields))))
+    for name, value in fields.items():
+        (own if name in OwnFields.__struct_fields__ else group)[name] = value
+    encode = msgspec.msgpack.encode
+    return EncodedRecord(encode(OwnFields(**own)), encode(RecordGroup(**group)))
 
 
 def document(record: EncodedRecord) -> bytes:

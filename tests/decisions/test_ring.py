@@ -51,7 +51,7 @@ async def test_ring_keeps_the_newest_records() -> None:
 
 
 async def test_ring_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring, "BYTES_MAX", 2_000)
+    monkeypatch.setattr(ring, "BYTES_MAX", 600)
     kept = DecisionRing("a")
     for review in await reviews(20):
         kept.reviewed(review)

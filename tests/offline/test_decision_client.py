@@ -10,7 +10,7 @@ import pytest
 from tests.decisions.records import NOW_MS, encoded
 from tests.timeouts import HANG_SECONDS
 from webhook.core.reporting.decision_query import DecisionQuery
-from webhook.core.reporting.record_codec import EncodedRecord
+from webhook.core.reporting.records.codec import EncodedRecord
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.decisions.search import DecisionSearch
 from webhook.errors import UserError

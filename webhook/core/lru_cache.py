@@ -21,6 +21,10 @@ class LruCache(Generic[_K, _V]):
             self._kept[key] = value
         return value
 
+    def peek(self, key: _K) -> _V | None:
+        """Return the value without marking it as used: the key is hashed once instead of twice."""
+        return self._kept.get(key)
+
     def keep(self, key: _K, value: _V) -> bool:
         """Add or replace an entry; return whether another one was evicted for it."""
         evicts = len(self._kept) >= self._entries_max and key not in self._kept

@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.core.reporting.decision_query import DecisionQuery, milliseconds_of
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.record_codec import EncodedRecord, head_of_shared, record_of_shared
+from webhook.core.reporting.records.codec import EncodedRecord, head_of_shared, record_of_shared
 from webhook.decisions.policy_documents import PolicyDocuments
 from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedDecisions, SharedPage
@@ -89,7 +89,7 @@ class DecisionSearch:
             if read % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             if query.matches(head := one.head):
-                found[head.id] = one.read
+                found[head.own.id] = one.read
             if len(found) > query.limit:
                 return
 
@@ -116,7 +116,7 @@ def _matching(query: DecisionQuery, page: SharedPage) -> Iterator[tuple[str, _Re
     for one in page.records:
         with suppress(msgspec.MsgspecError):  # written by another version, or by another program
             if query.matches(head := head_of_shared(one.record)):
-                yield head.id, partial(record_of_shared, one.record)
+                yield head.own.id, partial(record_of_shared, one.record)
 
 
 async def _read_all(found: Iterable[_Read]) -> list[DecisionRecord]:

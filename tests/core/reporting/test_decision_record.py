@@ -1,26 +1,25 @@
 """Decision records have the figures of the decision and the fields that policies read, and no private data."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.core.reporting.test_replay_record import POD, SECRET
 from tests.core.reviewing import Gate, body, policy_of
-from webhook.core.admission.decision import Half, Verdict
+from webhook.core.admission.decision import Finding, Half, Verdict
+from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_response import ResponseStatus
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.reporting import record_codec
+from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.packed_record import RecordOrigin, packed, record_id
-from webhook.core.reporting.pod_compression import compressed, decompressed
-from webhook.core.reporting.record_codec import (
-    POD_MAX_BYTES,
-    EncodedRecord,
-    RecordedPods,
-    head_of_shared,
-    record_of_shared,
-)
+from webhook.core.reporting.records.codec import POD_MAX_BYTES, EncodedRecord, head_of_shared, record_of_shared
+from webhook.core.reporting.records.encoder import RecordEncoder
+from webhook.core.reporting.records.packed import RecordOrigin, record_id
+from webhook.core.reporting.records.pod_compression import compressed, decompressed
 from webhook.observers import Observers
 from webhook.ports import Review
 
@@ -58,12 +57,12 @@ async def reviewed(half: Half, *requests: dict[str, Any]) -> list[Review]:
     return reviews.seen
 
 
-def encoded(review: Review, pods: RecordedPods | None = None) -> EncodedRecord:
+def encoded(
+    review: Review, encoder: RecordEncoder | None = None, labels: Mapping[str, str] | None = None
+) -> EncodedRecord:
     assert review.request is not None
-    parts = (pods or RecordedPods()).of(review.decision, review.request)
-    origin = RecordOrigin(AT_US // 1000, 7, "podgate-a", AT_US, review.stages, review.ends_ns, "0af7")
-    record = packed(review.decision, review.request, origin, parts.controller, {"team": "a"})
-    return record_codec.encoded(record, parts, review.decision, review.request)
+    origin = RecordOrigin(AT_US // 1000, 7, "podgate-a", AT_US * 1000, review.stages, review.ends_ns, "0af7")
+    return (encoder or RecordEncoder()).encode(review.decision, review.request, origin, labels)
 
 
 def record_of(review: Review) -> DecisionRecord:
@@ -83,7 +82,7 @@ async def test_record_has_no_private_values() -> None:
     [of_update] = await reviewed(Half.VALIDATE, updated)
     for review in (of_create, of_update):
         record = encoded(review)
-        for raw in (msgspec.json.encode(record.read()), record.packed + record.pod + record.old_pod):
+        for raw in (msgspec.json.encode(record.read()), record.own + record.group + record.pod + record.old_pod):
             assert b'"app":"web"' in raw
             assert SECRET.encode() not in raw
 
@@ -128,19 +127,79 @@ async def test_identifiers_are_in_the_order_of_time() -> None:
     assert ids == sorted(ids)
 
 
-async def test_pods_of_one_template_share_the_bytes_of_the_recorded_pod() -> None:
-    pods = RecordedPods()
+async def test_pods_of_one_template_share_their_group_and_the_bytes_of_the_recorded_pod() -> None:
+    encoder = RecordEncoder()
     requests = [{"object": owned(uid)} for uid in ("u1", "u2")]
-    first, second = [encoded(review, pods) for review in await reviewed(Half.VALIDATE, *requests)]
+    first, second = [encoded(review, encoder) for review in await reviewed(Half.VALIDATE, *requests[:1], *requests[:1])]
+    assert first.group is second.group
     assert first.pod is second.pod
-    assert second.size == len(second.packed)
-    assert second.read().uid == "u2"
+    assert second.size == len(second.own)
+    [other] = [encoded(review, encoder) for review in await reviewed(Half.VALIDATE, requests[1])]
+    assert other.group is first.group
+    assert other.read().uid == "u2"
+
+
+@pytest.mark.parametrize("half", Half)
+async def test_records_do_not_depend_on_the_earlier_ones_of_their_encoder(half: Half) -> None:
+    other_controller = with_private_values(uid="u1")
+    other_controller["metadata"]["ownerReferences"] = [
+        {**other_controller["metadata"]["ownerReferences"][0], "name": "other", "uid": "r2"}
+    ]
+    requests: list[dict[str, Any]] = [
+        {"object": owned("u1")},
+        {"object": owned("u2")},  # denied by the quota
+        {"object": owned("u1"), "dryRun": True},
+        {"object": with_private_values("u1", tier="a")},
+        {"object": with_private_values("u1", tier="b")},
+        {"object": other_controller},
+        {"object": owned("u1"), "userInfo": {"username": "bob"}},
+        {"object": owned("u1"), "namespace": "elsewhere"},
+        {"operation": "UPDATE", "object": owned("u1"), "oldObject": with_private_values("u1", tier="a")},
+    ]
+    encoder = RecordEncoder()
+    for review in await reviewed(half, *requests, *reversed(requests)):
+        for labels in (None, {"team": "a"}, {"team": "b"}):
+            kept, fresh = encoded(review, encoder, labels), encoded(review, labels=labels)
+            assert kept.read() == fresh.read()
+            assert dict(kept.read().namespace_labels) == (labels or {})
+
+
+async def test_every_field_that_a_group_is_made_from_tells_it_from_others() -> None:
+    """A field of the group that is missing in the key would give a Pod the record of its sibling."""
+    [review] = await reviewed(Half.VALIDATE, {"object": owned("u1")})
+    finding = Finding(Code.QUOTA_EXCEEDED, "quota", Mode.WARN, "above")
+    changes: dict[str, Any] = {
+        "half": Half.MUTATE,
+        "verdict": Verdict.QUEUE,
+        "operation": "UPDATE",
+        "sub_resource": "resize",
+        "dry_run": True,
+        "user": "bob",
+        "namespace": "elsewhere",
+        "workload": "deployment.apps/web",
+        "service": "other",
+        "policy_hash": "0" * 16,
+        "exemption": "username",
+        "degraded": "breaker OPEN",
+        "status": ResponseStatus(429, "TooManyRequests", "QuotaExceeded"),
+        "findings": (finding,),
+        "uncounted": True,
+        "overrides": "[]",
+        "overload": "latency",
+    }
+    encoder = RecordEncoder()
+    seen = [encoded(review, encoder).group]
+    for name, value in changes.items():
+        other = replace(review, decision=replace(review.decision, **{name: value}))
+        seen += [encoded(other, encoder).group, encoded(replace(other, stages=("decode",)), encoder).group]
+    assert len(set(seen)) == 1 + 2 * len(changes)
+    assert encoded(review, encoder).group == seen[0]
 
 
 async def test_other_labels_make_another_recorded_pod() -> None:
-    pods = RecordedPods()
+    encoder = RecordEncoder()
     requests = [{"object": with_private_values(tier=tier)} for tier in ("a", "b")]
-    first, second = [encoded(review, pods) for review in await reviewed(Half.MUTATE, *requests)]
+    first, second = [encoded(review, encoder) for review in await reviewed(Half.MUTATE, *requests)]
     assert b'"tier":"b"' in second.pod
     assert first.pod != second.pod
 
@@ -152,7 +211,7 @@ async def test_shared_form_has_the_whole_record_by_position() -> None:
         kept = encoded(review)
         assert record_of_shared(kept.shared) == kept.read()
         assert head_of_shared(kept.shared) == kept.head
-        assert kept.head.id == kept.read().id == "1800000000123-007-podgate-a"
+        assert kept.head.own.id == kept.read().id == "1800000000123-007-podgate-a"
         assert len(kept.shared) < len(msgspec.json.encode(kept.read())) / 2
 
 
@@ -162,8 +221,8 @@ async def test_shared_form_has_the_whole_record_by_position() -> None:
         b"",
         b"{}",
         msgspec.msgpack.encode([]),
-        msgspec.msgpack.encode([["x"], [], b"", b""]),
-        msgspec.msgpack.encode([[], [], b"pod", b""]),
+        msgspec.msgpack.encode([["x"], [], [], b"", b""]),
+        msgspec.msgpack.encode([[], [], [], b"pod", b""]),
     ],
 )
 def test_other_bytes_are_no_shared_record(raw: bytes) -> None:

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from webhook.core.admission.decision import Verdict
-from webhook.core.reporting.packed_record import RecordHead
+from webhook.core.reporting.records.codec import RecordHead
 
 LIMIT, LIMIT_MAX = 100, 1_000
 _MILLISECOND_DIGITS = 13
@@ -34,14 +34,14 @@ class DecisionQuery(Struct, frozen=True, kw_only=True):
     limit: int = LIMIT
 
     def matches(self, head: RecordHead) -> bool:
-        owner = head.owner
+        own, group, owner = head.own, head.group, head.group.owner
         return (
-            (not self.service or head.service == self.service)
-            and (not self.namespace or head.namespace == self.namespace)
-            and (not self.name or head.name == self.name)
-            and (not self.uid or head.uid == self.uid)
+            (not self.service or group.service == self.service)
+            and (not self.namespace or group.namespace == self.namespace)
+            and (not self.name or own.name == self.name)
+            and (not self.uid or own.uid == self.uid)
             and (not self.owner or (owner is not None and self.owner in (owner.name, owner.uid)))
-            and (not self.denied or head.decision is Verdict.DENY)
-            and (not self.before or head.id < self.before)
-            and head.at_ms >= self.since_ms
+            and (not self.denied or group.decision is Verdict.DENY)
+            and (not self.before or own.id < self.before)
+            and own.at_ms >= self.since_ms
         )

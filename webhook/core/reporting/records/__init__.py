@@ -1,0 +1,1 @@
+"""Encoded decision records: their parts in MessagePack, and the encoder of reviews."""
