@@ -34,7 +34,8 @@ def fields(owner: type[Struct], path: str) -> Iterator[str]:
     for field in msgspec.structs.fields(owner):
         name = field.encode_name.removesuffix("DuringSchedulingIgnoredDuringExecution")
         choices: tuple[Any, ...] = get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
-        inner = next((choice for choice in choices if choice in OPENED), None)
+        plain = (getattr(choice, "__origin__", choice) for choice in choices)  # without Annotated
+        inner = next((choice for choice in plain if choice in OPENED), None)
         yield from (f"{path}.{name}",) if inner is None else fields(inner, f"{path}.{name}")
 
 

@@ -3,6 +3,7 @@
 They are not filtered by the proof: a Pod or policy that it refuses by mistake must be tested.
 """
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -137,8 +138,13 @@ def _allowed(style: PodStyle) -> st.SearchStrategy[Json]:
         "runtimeClassNames": [OUR_RUNTIME, THEIR_RUNTIME],
         "nodeSelectorKeys": NODE_KEYS,
     }
-    lists = {field: st.sampled_from([[], some[:1], some]) for field, some in names.items()}
+    lists = {field: st.sampled_from([[], some[:1], some, *_patterns(field, some)]) for field, some in names.items()}
     return built(REAL, {}, {**lists, "tolerations": _tolerations(style)})
+
+
+def _patterns(field: str, names: Sequence[str]) -> list[list[str]]:
+    """Return lists with a pattern for one of two names."""
+    return [] if field == "nodeSelectorKeys" else [[f"{names[0][:2]}*"], [f"*{names[1][-4:]}"]]
 
 
 def _tolerations(style: PodStyle) -> st.SearchStrategy[list[Json]]:

@@ -1,6 +1,7 @@
 """Labels and annotations that a placement sets on a Pod of the generated Namespace, and what a Pod may bring."""
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from tests.core.generating.tolerations import FILLED_IN
 from tests.core.generating.vocabulary import NAMESPACE_LABELS
@@ -50,7 +51,9 @@ def not_allowed(pod: Json, placement: Json) -> Iterator[str]:
         own = spec.get(field) or ""
         if field == "priorityClassName" and not policy.is_priority_of_user(pod):
             continue
-        if names is not None and is_free and own not in {*nobodys, *names, placement.get(field)}:
+        if names is None or not is_free or own in {*nobodys, placement.get(field)}:
+            continue
+        if not any(fnmatchcase(own, name) for name in names):
             yield f"spec.{field}"
 
 

@@ -84,6 +84,23 @@ def test_each_toleration_is_covered_by_one_of_the_list(listed: list[str], own: l
     assert allows([TOLERATIONS[one] for one in listed], *(TOLERATIONS[one] for one in own)) is expected
 
 
+@pytest.mark.parametrize(
+    ("listed", "own", "expected"),
+    [
+        (["low"], "low", True),
+        (["low"], "low-2", False),
+        (["batch-*"], "batch-low", True),
+        (["batch-*"], "batch", False),
+        (["*-low"], "batch-low", True),
+        (["*-low"], "batch-low-2", False),
+        (["gold", "*-low"], "batch-low", True),
+    ],
+)
+@pytest.mark.parametrize("field", ["priorityClassName", "schedulerName", "runtimeClassName"])
+def test_name_is_allowed_exactly_or_by_one_end(field: str, listed: list[str], own: str, *, expected: bool) -> None:
+    assert denied({field: own}, {f"{field}s": listed}) == (set() if expected else {f"spec.{field}"})
+
+
 # Where Podgate decides otherwise
 
 

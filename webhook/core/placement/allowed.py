@@ -8,6 +8,7 @@ Source: kubernetes/plugin/pkg/admission/podtolerationrestriction, 1.36.
 from collections.abc import Collection, Iterator, Sequence
 
 from webhook.core.findings import Code, Violation
+from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.placement import scalar_fields
@@ -59,7 +60,9 @@ def _violations(pod: Pod, plan: PlacementPlan, allow: Allowed) -> Iterator[Viola
         ("runtimeClassName", "runtimeClassNames", allow.runtime_class_names),
     ):
         own = None if names is None else scalar_fields.users_value(pod, plan, field)
-        if names is not None and own is not None and own not in names and scalar_fields.may_stay(plan, field):
+        if names is None or own is None or not scalar_fields.may_stay(plan, field):
+            continue
+        if not matches_any(names, own):
             yield from _outside(f"spec.{field}", listed, [own], names)
 
 

@@ -38,6 +38,7 @@ _Few = Meta(extra_json_schema={"maxItems": MOST_ENTRIES})
 _FewKeys = Meta(extra_json_schema={"propertyNames": {"format": "pod-metadata-key"}, "maxProperties": MOST_ENTRIES})
 _ShortText = Meta(extra_json_schema={"maxLength": 1024})
 _ClassName = Annotated[str, format_of("dns-subdomain")]
+_ClassPattern = Annotated[str, format_of("class-pattern")]
 
 LEVEL_LABELS = {Level.REGION: "topology.kubernetes.io/region", Level.ZONE: "topology.kubernetes.io/zone"}
 
@@ -70,7 +71,10 @@ PodAnnotations = Annotated[dict[str, Annotated[str, _ShortText] | LabelSource], 
 
 
 class Allowed(Struct, frozen=True, rename="camel"):
-    """What a Pod may set by itself, besides what the policy sets: an absent list is no limit, an empty one forbids."""
+    """What a Pod may set by itself, besides what the policy sets: an absent list is no limit, an empty one forbids.
+
+    Names are exact, or have one * at the end or the beginning.
+    """
 
     tolerations: (
         Annotated[tuple[Toleration, ...], _Few, described("One of these must cover each toleration of a Pod.")] | None
@@ -79,12 +83,12 @@ class Allowed(Struct, frozen=True, rename="camel"):
         Annotated[tuple[LabelKey, ...], described("Labels that a Pod's nodeSelector may have, with any value.")] | None
     ) = None
     priority_class_names: (
-        Annotated[tuple[_ClassName, ...], described("Priority classes besides the cluster's default.")] | None
+        Annotated[tuple[_ClassPattern, ...], described("Priority classes besides the cluster's default.")] | None
     ) = None
     scheduler_names: (
-        Annotated[tuple[_ClassName, ...], described("Schedulers besides the default scheduler.")] | None
+        Annotated[tuple[_ClassPattern, ...], described("Schedulers besides the default scheduler.")] | None
     ) = None
-    runtime_class_names: Annotated[tuple[_ClassName, ...], described("Runtime classes, besides none.")] | None = None
+    runtime_class_names: Annotated[tuple[_ClassPattern, ...], described("Runtime classes, besides none.")] | None = None
 
 
 class ConflictRules(Struct, frozen=True, rename="camel"):

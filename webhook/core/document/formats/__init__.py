@@ -16,6 +16,7 @@ _FORMATS: dict[str, Callable[[str], object]] = {
     "window": amounts.window,
     "dns-label": names.dns_label,
     "dns-subdomain": names.dns_subdomain,
+    "class-pattern": names.class_pattern,
     "http-url": urls.http_url,
     "label-key": names.label_key,
     "label-key-or-empty": names.label_key_or_empty,

@@ -81,6 +81,14 @@ def namespace_pattern(text: str) -> None:
     must(_LABEL.fullmatch(text) or is_pattern, "not a namespace, nor a beginning or end with one *", remedy)
 
 
+def class_pattern(text: str) -> None:
+    head, star, tail = text.partition("*")
+    must(text != "*", "* alone allows every name", "leave out the list instead")
+    is_at_an_end = not (head and tail) and is_subdomain(f"{head}a{tail}")
+    remedy = "write a name, or its beginning or end with a single *, such as batch-* or *-low"
+    must(is_at_an_end if star else is_subdomain(text), "not a DNS-1123 name, nor a beginning or end with one *", remedy)
+
+
 def name_pattern(text: str) -> None:
     remedy = "write a container's name, or the beginning of one and a single * at the end"
     must(_LABEL.fullmatch(text) or _PREFIX.fullmatch(text), "not a container, nor a prefix with one trailing *", remedy)

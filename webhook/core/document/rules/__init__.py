@@ -2,7 +2,18 @@
 
 from collections.abc import Callable, Iterator
 
-from webhook.core.document.rules import amounts, breaker, match, pools, quota, ratios, resources, scheduling, services
+from webhook.core.document.rules import (
+    amounts,
+    breaker,
+    match,
+    patterns,
+    pools,
+    quota,
+    ratios,
+    resources,
+    scheduling,
+    services,
+)
 from webhook.core.document.rules.placement import (
     allowed,
     duplicate_terms,
@@ -77,7 +88,7 @@ _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
 )
 _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     match.any_namespace_is_wide,
-    match.namespaces_do_not_overlap,
+    patterns.patterns_do_not_overlap,
     node_fit.every_term_can_fit,
     preferences.preferences_can_count,
     preferences.preferences_differ,

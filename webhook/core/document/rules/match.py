@@ -160,13 +160,3 @@ def any_namespace_is_wide(service: DocumentPart) -> Iterator[Problem]:
     if chosen is not None and chosen.read(bool):
         reason = "the webhook will be called for Pods of every namespace that is not exempt"
         yield chosen.wrong_field(reason, "name the namespaces, or select them by label, where you can")
-
-
-def namespaces_do_not_overlap(service: DocumentPart) -> Iterator[Problem]:
-    for namespaces in service.select("match", "namespaces"):
-        names = [(part, part.read(str)) for part in namespaces.items()]
-        listed = {name for _, name in names}
-        for part, name in names:
-            wider = next((other for other in covering_patterns(name) if other != name and other in listed), None)
-            if wider is not None:
-                yield part.wrong(f"{wider} already covers it", "remove it")
