@@ -129,6 +129,39 @@ def texts(spec: Json, plan: RangePlan) -> list[str]:
             asks({"x.kubernetes.io/a": "1"}, {"x.kubernetes.io/a": "2"}),
         ),
         ({"max": {"x.kubernetes.io/a": "2"}}, None, None),
+        # a limit as a multiple of the request, at most max, rounded down; none of a request of 0 or without one
+        (
+            {"defaultLimitRatio": {"memory": "2"}},
+            asks({"memory": "64Mi"}),
+            asks({"memory": "64Mi"}, {"memory": "128Mi"}),
+        ),
+        (
+            {"defaultLimitRatio": {"cpu": 3}, "max": {"cpu": "1"}},
+            asks({"cpu": "500m"}),
+            asks({"cpu": "500m"}, {"cpu": "1"}),
+        ),
+        ({"defaultLimitRatio": {"cpu": "1.5"}}, asks({"cpu": "1m"}), asks({"cpu": "1m"}, {"cpu": "1m"})),
+        ({"defaultLimitRatio": {"cpu": 2}}, asks({"cpu": "0"}), asks({"cpu": "0"})),
+        ({"defaultLimitRatio": {"cpu": 2}}, None, None),
+        # a default within maxLimitRequestRatio
+        (
+            {"default": {"cpu": "4"}, "maxLimitRequestRatio": {"cpu": 2}},
+            asks({"cpu": "500m"}),
+            asks({"cpu": "500m"}, {"cpu": "1"}),
+        ),
+        # a request as a share of the limit that it equals, at least min, rounded up
+        ({"defaultRequestRatio": {"cpu": 0.5}}, asks(limits={"cpu": "1"}), asks({"cpu": "500m"}, {"cpu": "1"})),
+        (
+            {"defaultRequestRatio": {"memory": 0.5}},
+            asks(limits={"memory": "3"}),
+            asks({"memory": "2"}, {"memory": "3"}),
+        ),
+        (
+            {"defaultRequestRatio": {"cpu": 0.5}, "min": {"cpu": "800m"}},
+            asks({"cpu": "1"}, {"cpu": "1"}),
+            asks({"cpu": "800m"}, {"cpu": "1"}),
+        ),
+        ({"defaultRequestRatio": {"cpu": 0.5}}, asks({"cpu": "2"}, {"cpu": "3"}), asks({"cpu": "2"}, {"cpu": "3"})),
     ],
 )
 def test_container_gets_defaults_of_the_range(range_rules: Json, before: Json | None, after: Json | None) -> None:
@@ -583,6 +616,7 @@ def test_resize_has_a_finding_on_a_growing_total() -> None:
         ({**spec_of(asks(limits=BOTH)), "resources": asks({"cpu": "1"})}, "Burstable"),
         ({**spec_of(), "resources": asks(limits=BOTH)}, "Guaranteed"),
         ({**spec_of(asks({"cpu": "500m"})), "resources": asks(limits=BOTH)}, "Burstable"),
+        ({**spec_of(asks({"cpu": "0"})), "resources": asks(limits=BOTH)}, "Burstable"),
         ({**spec_of(asks(limits=BOTH)), "resources": {}}, "BestEffort"),
     ],
 )
