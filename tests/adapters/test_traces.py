@@ -61,7 +61,7 @@ from webhook.core.scheduling.scheduling_record import (
     ScoredNode,
 )
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
-from webhook.ports.traces import REDIS, STORE, ReviewTrace, SpanReference, TimedCall
+from webhook.ports.traces import REDIS, STORE, ReviewTrace, SpanReference, TimedCall, TracedPod
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-01"
@@ -284,6 +284,22 @@ def test_refund_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() -> None:
     assert (span.name, f"{span.context.trace_id:032x}") == ("refund", "6f6b9a8e1c1e4a529a7e7f0000000000")
     assert (span.start_time, span.end_time) == (AT_NS - 61_000_000_000, AT_NS)
     assert span.attributes["podgate.refund.cause"] == NEVER_CREATED
+
+
+def test_wait_in_a_queue_is_in_the_trace_of_its_pod_if_the_ratio_selects_it() -> None:
+    recorder = Recorder(0.75)
+    for last in ("7", "8"):
+        uid = f"6f6b9a8e-1c1e-4a52-9a7e-{last}f0000000000"
+        recorder.traces.released(TracedPod("payment-api", "payments", "web-1", uid), 41.5)
+    [span] = recorder.exporter.get_finished_spans()
+    assert (span.name, f"{span.context.trace_id:032x}") == ("queue release", "6f6b9a8e1c1e4a529a7e7f0000000000")
+    assert (span.start_time, span.end_time) == (AT_NS - 41_500_000_000, AT_NS)
+    assert span.attributes == {
+        "podgate.service": "payment-api",
+        "k8s.namespace.name": "payments",
+        "k8s.pod.name": "web-1",
+        "k8s.pod.uid": "6f6b9a8e-1c1e-4a52-9a7e-7f0000000000",
+    }
 
 
 def starting(uid: str, **status: Any) -> Pod:

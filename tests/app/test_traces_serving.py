@@ -18,11 +18,14 @@ from tests.harness.trace_receiver import spans_of, trace_receiver
 from tests.redis_servers import RedisServer, usual_names
 from webhook.adapters.traces import FOLLOWED_PER_SECOND_MAX
 from webhook.app.telemetry import Telemetry
+from webhook.app.telemetry.release_reports import release_reports
+from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.reports import NEVER_CREATED
 from webhook.core.admission.decision import Half
 from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec, PodStatus
 from webhook.core.pods.ownership import Owned
 from webhook.core.quota import UnseenPod
+from webhook.core.release_queue import WaitingPod
 from webhook.offline.simulator import Ask, admission_review, as_sent_to_mutate
 from webhook.settings import MEMORY, Settings
 
@@ -141,21 +144,27 @@ async def test_flood_of_sampled_parents_causes_ten_traces_a_second_at_most(tmp_p
     assert sum(counted.values()) == calls
 
 
-async def test_refund_and_start_of_a_controller_are_in_the_trace_of_their_pod() -> None:
+async def test_what_a_controller_does_about_a_pod_is_in_the_trace_of_their_pod() -> None:
     uid, created = str(uuid4()), datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     async with trace_receiver() as (endpoint, received):
         given = {"otlp_endpoint": endpoint, "trace_ratio": 1.0, "cluster": "prod-eu-1", "store": MEMORY}
         settings = Settings(**{item.name: given.get(item.name) for item in fields(Settings)})
         telemetry = await asyncio.to_thread(Telemetry, settings, "0")
         telemetry.controller_reports().on_refunded("few", UnseenPod(uid, "few", "web-1", 61_000_000), NEVER_CREATED)
+        waiting = WaitingPod(uid, "few", 0, {}, "", 0)
+        release_reports(telemetry).on_released(GatedPod(waiting, "few", "web-1", ""), 41.5, 0.1)
         [starts] = telemetry.pod_observers
         metadata = PodMetadata("web-1", namespace="few", uid=uid, creation_timestamp=created)
         owned = Owned("few", "few", "web-1", {}, 0, 0, is_sure=True, is_labelled=True)
         for phase in ("Pending", "Succeeded"):
             starts.changed(Pod(metadata, PodSpec(), PodStatus(phase)), owned)
         await asyncio.to_thread(telemetry.close)
-        refund, start = spans_of(received)
-    assert start.trace_id == refund.trace_id
+        refund, release, start = spans_of(received)
+    assert start.trace_id == release.trace_id == refund.trace_id
+    assert (release.name, release.end_time_unix_nano - release.start_time_unix_nano) == (
+        "queue release",
+        41_500_000_000,
+    )
     assert (start.name, values(start)["podgate.start.result"]) == ("pod start", "ok")
     assert refund.trace_id.hex() == uid.replace("-", "")
     assert values(refund)["podgate.refund.cause"] == NEVER_CREATED

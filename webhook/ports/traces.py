@@ -38,6 +38,15 @@ class ReviewTrace(Struct, frozen=True):
     links: tuple[SpanReference, ...] = ()
 
 
+class TracedPod(Struct, frozen=True, gc=False):
+    """A Pod about which the controller did something that is traced."""
+
+    service: str
+    namespace: str
+    name: str
+    uid: str
+
+
 class TimedCall(Struct, frozen=True, gc=False):
     """A call to the store or to its server, in nanoseconds after the start of the review.
 

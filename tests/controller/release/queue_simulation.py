@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.controller.controller_simulation import compiled, pod
 from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.memory_store import MemoryStore
-from webhook.controller.release.gated_pods import GatedPods
+from webhook.controller.release.gated_pods import GatedPod, GatedPods
 from webhook.controller.release.loop import ReleaseLoop, ReleaseReports
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.compiled_policy import CompiledPolicy
@@ -154,8 +154,8 @@ class QueueSimulation:
         self.loop = ReleaseLoop(*arguments, lambda: self.wanted, rate=self.rate)
         self.store.on_loss = self.loop.lost
 
-    def _released(self, service: str, _: float, latency_seconds: float) -> None:
-        self.released.append(service)
+    def _released(self, pod: GatedPod, _: float, latency_seconds: float) -> None:
+        self.released.append(pod.waiting.service)
         self.latencies.append(latency_seconds)
 
     def _waiting(self, counts: Mapping[str, int]) -> None:

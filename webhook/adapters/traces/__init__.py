@@ -18,6 +18,7 @@ from webhook.adapters.traces.scheduling_calls import SchedulingCalls
 from webhook.core.breaker import Transition
 from webhook.core.quota import UnseenPod
 from webhook.ports import PartialObserver, Review
+from webhook.ports.traces import TracedPod
 
 if TYPE_CHECKING:
     from webhook.adapters.traces.spans import Spans
@@ -28,7 +29,7 @@ _SIGNAL_PATH = "/v1/traces"
 
 
 class Traces(PartialObserver):
-    """An Observer that creates the spans of the reviews that `sampler` has selected, of transitions and of refunds.
+    """An Observer that creates the spans of reviews that `sampler` has selected, of transitions, refunds and releases.
 
     Rejected calls cause no traces: anybody can make them.
     """
@@ -55,6 +56,11 @@ class Traces(PartialObserver):
         """Create a span in the trace of the Pod, if the ratio selects it: a tenant can cause many refunds."""
         if self._sampler.is_drawn(pod.uid):
             self._spans.add_refund(service, pod, cause, self._now_ns())
+
+    def released(self, pod: TracedPod, waited_seconds: float) -> None:
+        """Create a span of the wait in a queue, in the trace of the Pod, if the ratio selects it."""
+        if self._sampler.is_drawn(pod.uid):
+            self._spans.add_release(pod, waited_seconds, self._now_ns())
 
     def scheduling(self) -> SchedulingCalls:
         """Return an observer of the extender's calls that creates a span for each, if the ratio selects the Pod."""

@@ -10,7 +10,7 @@ from webhook.core.kubernetes.controllers import owning_controller
 from webhook.core.quota import UnseenPod
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.ports import Review
-from webhook.ports.traces import TimedCall
+from webhook.ports.traces import TimedCall, TracedPod
 
 _CONTROLLERS = {
     kind: f"k8s.{kind.lower()}"
@@ -67,9 +67,12 @@ def of_transition(transition: Transition) -> Attributes:
 
 
 def of_refund(service: str, pod: UnseenPod, cause: str) -> Attributes:
+    return {"podgate.refund.cause": cause, **of_pod(TracedPod(service, pod.namespace, pod.name, pod.uid))}
+
+
+def of_pod(pod: TracedPod) -> dict[str, str]:
     return {
-        "podgate.service": service,
-        "podgate.refund.cause": cause,
+        "podgate.service": pod.service,
         "k8s.namespace.name": pod.namespace,
         "k8s.pod.name": pod.name,
         "k8s.pod.uid": pod.uid,
@@ -101,11 +104,8 @@ def of_scheduling(call: SchedulingCall) -> Attributes:
 
 def of_start(start: PodStart) -> Attributes:
     attributes = {
-        "podgate.service": start.service,
+        **of_pod(TracedPod(start.service, start.namespace, start.name, start.uid)),
         "podgate.start.result": start.result,
-        "k8s.namespace.name": start.namespace,
-        "k8s.pod.name": start.name,
-        "k8s.pod.uid": start.uid,
         "k8s.node.name": start.node,
     }
     return {name: value for name, value in attributes.items() if value}

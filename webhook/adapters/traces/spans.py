@@ -1,4 +1,4 @@
-"""Finished spans of reviews, breaker transitions, refunds and Pod starts, queued for export.
+"""Finished spans of reviews, breaker transitions, refunds, releases and Pod starts, queued for export.
 
 A review is over when it is traced. So its spans are created as the finished records that a span processor receives:
 16 us for a review of six stages, where the SDK's tracer, made for spans that still change, takes 100 us.
@@ -16,6 +16,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from webhook.adapters.traces.attributes import (
     of_failure,
+    of_pod,
     of_redis_call,
     of_refund,
     of_review,
@@ -30,11 +31,12 @@ from webhook.core.breaker import Transition
 from webhook.core.pods.start_outcome import StartResult
 from webhook.core.quota import UnseenPod
 from webhook.ports import Review
-from webhook.ports.traces import REDIS, ReviewTrace, SpanReference, TimedCall
+from webhook.ports.traces import REDIS, ReviewTrace, SpanReference, TimedCall, TracedPod
 
 _EXPORT_TIMEOUT_SECONDS = 5
 _TRANSITION = "breaker transition"
 _REFUND = "refund"
+_RELEASE = "queue release"
 _START = "pod start"
 _OUR_FAULT = 500  # and above; a denial is an answer, not an error
 _SAMPLED, _NOT_SAMPLED = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
@@ -78,6 +80,11 @@ class Spans:
         """Add a span to the trace of a Pod: from its charge to its refund."""
         charged_ns = at_ns - pod.age_us * 1000
         self._add(_REFUND, _root(trace_id_of(pod.uid)), charged_ns, at_ns, attributes=of_refund(service, pod, cause))
+
+    def add_release(self, pod: TracedPod, waited_seconds: float, at_ns: int) -> None:
+        """Add a span to the trace of a Pod: from its registration in a queue to its release."""
+        registered_ns = at_ns - round(waited_seconds * 1e9)
+        self._add(_RELEASE, _root(trace_id_of(pod.uid)), registered_ns, at_ns, attributes=of_pod(pod))
 
     def add_start(self, start: PodStart) -> None:
         """Add a span to the trace of a Pod: from its creation until it is Ready, or has failed."""

@@ -6,6 +6,7 @@ from webhook.controller.release.loop import ReleaseReports
 from webhook.core.quota import QueuePlan
 from webhook.core.reporting.queue_document import expiry_text
 from webhook.ports import PlaceEvents
+from webhook.ports.traces import TracedPod
 from webhook.support.condition import Condition
 
 
@@ -22,9 +23,12 @@ def release_reports(telemetry: Telemetry, places: PlaceEvents | None = None) -> 
     # One line until a Pod is released: the reasons differ in names of Pods.
     failure = Condition(trouble, over, key=lambda _: "")
 
-    def released(service: str, seconds: float, latency_seconds: float) -> None:
+    def released(pod: GatedPod, seconds: float, latency_seconds: float) -> None:
         failure.leave()
-        queue.released(service, seconds, latency_seconds)
+        queue.released(pod.waiting.service, seconds, latency_seconds)
+        if telemetry.traces is not None:
+            traced = TracedPod(pod.waiting.service, pod.namespace, pod.name, pod.waiting.uid)
+            telemetry.traces.released(traced, seconds)
 
     def expired(pod: GatedPod, rules: QueuePlan, seconds: float) -> None:
         queue.expired(pod.waiting.service, seconds)

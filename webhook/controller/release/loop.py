@@ -39,9 +39,9 @@ _UNSEEN_US = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class ReleaseReports:
-    """Callbacks for each Pod that leaves a queue, with its service and how long it waited, in seconds."""
+    """Callbacks for each Pod that leaves a queue, with how long it waited, in seconds."""
 
-    on_released: Callable[[str, float, float], None]
+    on_released: Callable[[GatedPod, float, float], None]
     """Also with the time from the moment at which it was due, in seconds."""
     on_expired: Callable[[GatedPod, QueuePlan, float], None]
     """With the rules of its queue, by which the Pod was deleted or is kept."""
@@ -214,7 +214,7 @@ class ReleaseLoop:
     def _released(self, pod: GatedPod) -> None:
         now_us = self._store.now_us()
         latency_seconds = max(0, now_us - (pod.due_us or now_us)) / 1_000_000
-        self._reports.on_released(pod.waiting.service, self._waited_seconds(pod), latency_seconds)
+        self._reports.on_released(pod, self._waited_seconds(pod), latency_seconds)
         if (plan := self._plan(pod)) is not None:
             booking = Booking(pod.namespace, pod.waiting.uid, pod.waiting.cost, now_us, pod.name)
             self._recent.add(plan, booking, is_owed=now_us < self._releaser.held_until_us)
