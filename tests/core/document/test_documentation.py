@@ -7,6 +7,7 @@ import yaml
 from tests.core.document.documents import problems, warnings, with_service
 from webhook.core.document import Purpose
 from webhook.core.document.feature_gates import NOT_EVERYWHERE
+from webhook.core.document.formats.names import OPEN_KUBERNETES_KEYS
 from webhook.core.document.schema import in_force
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policy.md").read_text(encoding="utf-8")
@@ -51,6 +52,10 @@ def test_page_lists_no_supported_stanza_as_unsupported() -> None:
     cells = [line.split("|")[1] for line in UNSUPPORTED.splitlines() if line.startswith("| `")]
     named = {word for cell in cells for span in re.findall(r"`(.*?)`", cell) for word in re.findall(r"\w+", span)}
     assert named - known == set()
+
+
+def test_page_lists_the_keys_of_kubernetes_that_a_policy_may_set() -> None:
+    assert [key for key in OPEN_KUBERNETES_KEYS if f"`{key}`" not in PAGE] == []
 
 
 @pytest.mark.parametrize("stanza", ["placement", "resources"])
