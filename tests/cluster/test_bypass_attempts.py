@@ -31,6 +31,7 @@ POLICY = policy(
     ),
     service("clamped", SPACE, {}, resources={"container": {"max": {"cpu": "2"}}, "whenOutside": "Clamp"}),
     service("bearing", SPACE, {"tolerations": [EVICTED_AFTER_AN_HOUR]}),
+    service("choosing", SPACE, {"labels": {QUEUE: "usual"}, "onConflict": {"labels": "Keep"}}),
     service(
         "queued",
         SPACE,
@@ -170,6 +171,16 @@ def test_queue_of_the_namespace_is_written_and_cannot_be_changed(plane: ControlP
     assert status_and_message(tenant.request("PATCH", path, harmless, MERGE_PATCH)) == (200, "")
     status, message = status_and_message(tenant.request("POST", PODS, pod("other", "queued", labels={QUEUE: "mine"})))
     assert (status, "PlacementConflict" in message) == (403, True)
+
+
+@pytest.mark.parametrize(("gates", "expected"), [([], 403), ([{"name": "example.com/wait"}], 200)])
+def test_queue_of_ones_own_can_be_changed_until_the_pod_is_scheduled(
+    tenant: Api, gates: list[Json], expected: int
+) -> None:
+    path = created(tenant, f"choosing-{expected}", "choosing", labels={QUEUE: "mine"}, schedulingGates=gates)
+    other = {"metadata": {"labels": {QUEUE: "other"}}}
+    status, message = status_and_message(tenant.request("PATCH", path, other, MERGE_PATCH))
+    assert (status, "cannot be changed (was 'mine'" in message) == (expected, expected == 403), message
 
 
 GPU: Json = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}

@@ -1,5 +1,7 @@
 """Labels and annotations for other schedulers: their Namespace, UPDATE, and what is shown of them."""
 
+from typing import Any
+
 import pytest
 
 from tests.core.reviewing import Gate, policy_of
@@ -26,8 +28,11 @@ PLACEMENT: Json = {"labels": {"queue": "prod", "app-id": {"fromPod": "app"}}, "a
 STORED: Json = {"labels": {"app": "web", "queue": "prod", "app-id": "web"}, "annotations": {"note": "n"}}
 
 
-def pod(metadata: Json) -> Json:
-    return {"metadata": {"name": "p", **metadata}, "spec": {"containers": [{"name": "c"}]}}
+GATES = [{"name": "example.com/wait"}]
+
+
+def pod(metadata: Json, **spec: Any) -> Json:
+    return {"metadata": {"name": "p", **metadata}, "spec": {"containers": [{"name": "c"}], **spec}}
 
 
 async def admitted(gate: Gate, metadata: Json) -> Admission:
@@ -59,9 +64,10 @@ async def test_decision_names_the_labels_of_the_namespace_and_the_annotations_th
     assert (decision.namespace_values, decision.annotations_read) == ({"team": "t"}, ("note",))
 
 
+@pytest.mark.parametrize("gates", [[], GATES])
 @pytest.mark.parametrize("rule", ["Deny", "Override", "Keep"])
 @pytest.mark.parametrize(
-    ("changed", "kept_may"),
+    ("changed", "gated_may"),
     [
         ({"labels": {**STORED["labels"], "queue": "dev"}}, True),
         ({"labels": {"app": "web", "app-id": "web"}}, False),
@@ -70,10 +76,13 @@ async def test_decision_names_the_labels_of_the_namespace_and_the_annotations_th
         ({"annotations": {}}, False),
     ],
 )
-def test_update_of_a_value_of_the_policy_is_refused(changed: Json, rule: str, *, kept_may: bool) -> None:
+def test_update_of_a_value_of_the_policy_is_refused(
+    changed: Json, rule: str, gates: list[Json], *, gated_may: bool
+) -> None:
     service = service_of({**PLACEMENT, "onConflict": {"default": rule}})
-    found = guard(read(pod(STORED)), read(pod({**STORED, **changed})), service)
-    is_admitted = kept_may and rule == "Keep"
+    before, after = (read(pod(metadata, schedulingGates=gates)) for metadata in (STORED, {**STORED, **changed}))
+    found = guard(before, after, service)
+    is_admitted = gated_may and rule == "Keep" and bool(gates)
     assert [one.code for one in found] == ([] if is_admitted else [Code.PLACEMENT_CONFLICT])
     assert all("cannot be changed (was " in one.message for one in found)
 

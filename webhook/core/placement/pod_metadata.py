@@ -48,9 +48,10 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 
 
 def changes(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
-    """Return the values of the policy that an UPDATE changes or removes; under Keep, only those that it removes.
+    """Return the values of the policy that an UPDATE changes or removes.
 
-    An UPDATE may write the policy's value, as into a Pod that is older than the policy.
+    Under Keep, a Pod with scheduling gates may still choose its own. An UPDATE may write the policy's value, as into a
+    Pod that is older than the policy.
     """
     found = []
     for kind in _KINDS:
@@ -61,7 +62,8 @@ def changes(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
         wanted = resolved(values, old.labels)
         for key in values:
             was, asked = before.get(key), after.get(key)
-            is_kept = plan.rule_for(kind) is OnConflict.KEEP and (asked is not None or key not in wanted)
+            may_choose = plan.rule_for(kind) is OnConflict.KEEP and bool(old.spec.scheduling_gates)
+            is_kept = may_choose and (asked is not None or key not in wanted)
             if was != asked and asked != wanted.get(key, was) and not is_kept:
                 found.append(_changed(f"metadata.{kind}[{key}]", was, asked))
     return found
