@@ -1,15 +1,12 @@
 """Limits of a decision record: the use of each limit of the plan after the decision."""
 
-from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import NamedTuple
-
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import astuple
 
 from webhook.core.admission.messages.denials import utc
-from webhook.core.kubernetes.pod_requests import in_millicores
 from webhook.core.lru_cache import LruCache
-from webhook.core.quota import Acquire, CounterPlan, Holder, Receipt, Use, is_cpu
+from webhook.core.quota import Acquire, CounterPlan, Holder, Receipt, Use
 from webhook.core.quota.pod_cost import shown
 
 
@@ -33,66 +30,90 @@ class RecordedLimit(Struct, frozen=True, gc=False, omit_defaults=True, rename="c
     never: bool = False
 
 
-class LimitUses(Struct, frozen=True, gc=False):
-    """What the rows of a decision's limits are made from, only when they are read: the store's request and answer."""
-
-    asked: Acquire
-    receipt: Receipt
-
-
-def limit_rows(uses: LimitUses) -> list[RecordedLimit]:
-    """Return the use of each limit of the plan; of those exceeded only, if the store did not report the others."""
-    plan, cost, receipt = uses.asked.plan, uses.asked.cost, uses.receipt
-    if len(receipt.used) != len(plan.limits):
-        return [_exceeded(use, plan.service) for use in receipt.over]
-    over = {(use.of, use.window, use.resource): use for use in receipt.over} if receipt.over else None
-    rows = []
-    for head, used in zip(_heads(plan), receipt.used, strict=True):
-        of, name, window, resource, hard, counts, show = head
-        if over is not None and (use := over.get((of, window, resource))) is not None:
-            rows.append(_exceeded(use, plan.service))
-        else:
-            rows.append(RecordedLimit(of, name, window, resource, hard, show(used), show(cost.get(counts, 0))))
-    return rows
-
-
-class _LimitHead(NamedTuple):
-    """What all rows of a limit share, and how its amounts are shown: the figures of others change with each Pod."""
+class _LimitHead(Struct, frozen=True, gc=False, array_like=True):
+    """What all uses of a limit share."""
 
     of: Holder
     name: str
     window: str
     resource: str
-    hard: int | str
-    counts: str
-    show: Callable[[int], int | str]
+    hard: int
 
 
-_known_heads: LruCache[int, tuple[CounterPlan, list[_LimitHead]]] = LruCache(256)
+class _Use(Use, frozen=True, gc=False, array_like=True):
+    """A use by the position of its fields."""
 
 
-def _heads(plan: CounterPlan) -> list[_LimitHead]:
-    """Return the heads of a plan's limits; known by the plan's identity, as its hash is that of all its limits."""
+class _PackedLimits(Struct, frozen=True, gc=False, array_like=True):
+    """The use of each limit, in the units of the counters. `over`: those that the Pod exceeds."""
+
+    service: str
+    heads: tuple[_LimitHead, ...]
+    used: tuple[int, ...]
+    asked: tuple[int, ...]
+    over: tuple[_Use, ...]
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(_PackedLimits).decode
+NO_LIMITS = _pack(("", (), (), (), ()))
+
+
+def packed_limits(asked: Acquire, receipt: Receipt) -> bytes:
+    """Return the use of each limit of the plan; of those exceeded only, if the store did not report the others."""
+    plan, cost = asked.plan, asked.cost
+    over = tuple([astuple(use) for use in receipt.over]) if receipt.over else ()
+    if len(receipt.used) != len(plan.limits):
+        return _pack((plan.service, (), (), (), over))
+    heads, names = _heads(plan)
+    return _pack((plan.service, heads, receipt.used, [cost.get(name, 0) for name in names], over))
+
+
+def limit_rows(packed: bytes | Raw) -> list[RecordedLimit]:
+    """Return the rows of what `packed_limits` returned. Raises msgspec.MsgspecError."""
+    limits = _unpack(packed)
+    over = {(use.of, use.window, use.resource): _exceeded(use, limits.service) for use in limits.over}
+    if not limits.heads:
+        return list(over.values())
+    return [
+        over.get((head.of, head.window, head.resource)) or _row(head, used, asked)
+        for head, used, asked in zip(limits.heads, limits.used, limits.asked, strict=False)
+    ]
+
+
+_known_heads: LruCache[int, tuple[CounterPlan, Raw, list[str]]] = LruCache(256)
+
+
+def _heads(plan: CounterPlan) -> tuple[Raw, list[str]]:
+    """Return the packed heads of a plan's limits, and what each counts.
+
+    They are known by the plan's identity, as its hash is that of all its limits.
+    """
     known = _known_heads.get(id(plan))
     if known is not None and known[0] is plan:
-        return known[1]
+        return known[1:]
     heads = [
         _LimitHead(
             holder,
             plan.pool.name if holder is Holder.POOL and plan.pool is not None else plan.service,
             window.name,
             limit.resource,
-            shown(limit.resource, limit.hard),
-            limit.counts,
-            in_millicores if is_cpu(limit.resource) else partial(shown, limit.resource),
+            limit.hard,
         )
         for holder, window, limit in plan.limits
     ]
-    _known_heads.keep(id(plan), (plan, heads))
-    return heads
+    packed, names = Raw(_pack(heads)), [limit.counts for _, _, limit in plan.limits]
+    _known_heads.keep(id(plan), (plan, packed, names))
+    return packed, names
 
 
-@lru_cache(maxsize=256)  # the Pods of a controller are denied over and over by the same figures
+def _row(head: _LimitHead, used: int, asked: int) -> RecordedLimit:
+    name = head.resource
+    return RecordedLimit(
+        head.of, head.name, head.window, name, shown(name, head.hard), shown(name, used), shown(name, asked)
+    )
+
+
 def _exceeded(use: Use, service: str) -> RecordedLimit:
     resource = use.resource
     return RecordedLimit(

@@ -1,13 +1,12 @@
 """Encoded records of decisions, as a server keeps them, and their shared form. The encoder makes them from reviews."""
 
-from collections.abc import Sequence
-
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
+from webhook.core.quota import Acquire, Receipt
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.core.reporting.limit_record import LimitUses, RecordedLimit, limit_rows
+from webhook.core.reporting.limit_record import NO_LIMITS, limit_rows, packed_limits
 from webhook.core.reporting.records.packed import GroupHead, OwnHead, group_head_of, own_head_of, unpacked
 from webhook.core.reporting.records.pod_compression import compressed, decompressed
 
@@ -25,14 +24,16 @@ class RecordHead(Struct, frozen=True, gc=False, array_like=True):
 class EncodedRecord(Struct, frozen=True, gc=False):
     """A decision record in parts: its own fields and its group's, packed; its recorded Pods in JSON, empty if left out.
 
-    Rows of limits are made and Pods are compressed when the record is read or shared: each takes as long as all else.
+    Limits are packed and Pods are compressed when the record is shared: each takes as long as all else.
     """
 
     own: bytes
     group: bytes
     pod: bytes = b""
     old_pod: bytes = b""
-    limits: LimitUses | None = None
+    asked: Acquire | None = None
+    receipt: Receipt | None = None
+    """The request to the store, and its answer; None if there was none."""
     size: int = 0
     """Bytes that it adds to those of earlier records, whose group and recorded Pod it may share."""
 
@@ -42,26 +43,22 @@ class EncodedRecord(Struct, frozen=True, gc=False):
 
     def read(self) -> DecisionRecord:
         """Return the whole record."""
-        return _whole(self.own, self.group, self._rows(), self.pod, self.old_pod)
+        return _whole(self.own, self.group, self._limits(), self.pod, self.old_pod)
 
     @property
     def shared(self) -> bytes:
         """Return the whole record in its packed form, as replicas share it."""
-        rows = tuple([astuple(row) for row in self._rows()])
-        return _pack((Raw(self.own), Raw(self.group), rows, compressed(self.pod), compressed(self.old_pod)))
+        parts = Raw(self.own), Raw(self.group), Raw(self._limits())
+        return _pack((*parts, compressed(self.pod), compressed(self.old_pod)))
 
-    def _rows(self) -> list[RecordedLimit]:
-        return [] if self.limits is None else limit_rows(self.limits)
-
-
-class _SharedLimit(RecordedLimit, frozen=True, gc=False, array_like=True):
-    """A limit by the position of its fields."""
+    def _limits(self) -> bytes:
+        return NO_LIMITS if self.asked is None or self.receipt is None else packed_limits(self.asked, self.receipt)
 
 
 class _Shared(Struct, frozen=True, gc=False, array_like=True):
     own: Raw
     group: Raw
-    limits: tuple[_SharedLimit, ...]
+    limits: Raw
     pod: bytes
     old_pod: bytes
 
@@ -75,19 +72,16 @@ head_of_shared = msgspec.msgpack.Decoder(RecordHead).decode
 def record_of_shared(raw: bytes) -> DecisionRecord:
     """Return a record from its shared form. ValueError: it is none."""
     one = _unpack(raw)
-    rows = [RecordedLimit(*astuple(row)) for row in one.limits]
     return _whole(
         one.own,
         one.group,
-        rows,
+        one.limits,
         decompressed(one.pod, POD_MAX_BYTES),
         decompressed(one.old_pod, POD_MAX_BYTES),
     )
 
 
-def _whole(
-    own: bytes | Raw, group: bytes | Raw, limits: Sequence[RecordedLimit], pod: bytes, old_pod: bytes
-) -> DecisionRecord:
+def _whole(own: bytes | Raw, group: bytes | Raw, limits: bytes | Raw, pod: bytes, old_pod: bytes) -> DecisionRecord:
     pods = {"recorded": pod, "recorded_old": old_pod}
     present = {name: Raw(one) for name, one in pods.items() if one}
-    return replace(unpacked(own, group), limits=limits, **present)
+    return replace(unpacked(own, group), limits=limit_rows(limits), **present)

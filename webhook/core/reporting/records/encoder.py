@@ -12,7 +12,6 @@ from webhook.core.kubernetes.admission_response import ALLOWED
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.lru_cache import LruCache
 from webhook.core.reporting.decision_record import controller_of
-from webhook.core.reporting.limit_record import LimitUses
 from webhook.core.reporting.pod_record import recorded_template
 from webhook.core.reporting.records.codec import POD_MAX_BYTES, EncodedRecord
 from webhook.core.reporting.records.packed import RecordOrigin, group_of, own_fields
@@ -48,19 +47,20 @@ class RecordEncoder:
         """Return the record of a review; `labels` are those of its Namespace."""
         own = own_fields(decision, request, origin)
         asked, receipt = decision.asked, decision.receipt
-        uses = None if asked is None or receipt is None else LimitUses(asked, receipt)
         key = _shared_key(decision, request, origin.stages)
         if key is None:
             group, pod, old_pod = _group(decision, request, origin.stages, labels), b"", b""
             if request.excess is None:
                 pod, old_pod = (_encoded(one, decision.annotations_read) for one in (request.pod, request.old_pod))
-            return EncodedRecord(own, group, pod, old_pod, uses, len(own) + len(group) + len(pod) + len(old_pod))
+            return EncodedRecord(
+                own, group, pod, old_pod, asked, receipt, len(own) + len(group) + len(pod) + len(old_pod)
+            )
         shared = self._shared.peek(key)
         if shared is not None and (shared.labels is labels or shared.labels == labels):
-            return EncodedRecord(own, shared.group, shared.pod, b"", uses, len(own))
+            return EncodedRecord(own, shared.group, shared.pod, b"", asked, receipt, len(own))
         group, pod = _group(decision, request, origin.stages, labels), self._pod(key[:_OF_POD], decision, request)
         self._shared.keep(key, _Shared(group, pod, labels))
-        return EncodedRecord(own, group, pod, b"", uses, len(own) + len(group) + len(pod))
+        return EncodedRecord(own, group, pod, b"", asked, receipt, len(own) + len(group) + len(pod))
 
     def _pod(self, key: object, decision: Decision, request: Request) -> bytes:
         pod = self._pods.get(key)
