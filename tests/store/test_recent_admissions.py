@@ -73,15 +73,7 @@ def test_the_newest_are_kept_within_the_bound(recent: RecentAdmissions, monkeypa
 
 
 PLANS = (PLAN, replace(PLAN, service="web"))
-NAMES = (
-    *"abcdefgh",
-    "",
-    "0123456789abcdef0123456789abcdef",
-    "01234567-89ab-cdef-0123-456789abcdef",
-    "01234567-89ab-cdef-0123-456789ABCDEF",
-    "0123456-789ab-cdef-0123-456789abcdef",
-)
-"""Only one of them is a UUID as Kubernetes writes it."""
+NAMES = (*"abcdefgh", "", "01234567-89ab-cdef-0123-456789abcdef")
 UIDS = st.sampled_from(NAMES)
 CHANGES = st.one_of(
     st.tuples(st.just("add"), UIDS, st.sampled_from(PLANS), st.sampled_from(["shop", "web"]), st.integers(1, 2)),

@@ -1,12 +1,10 @@
 """RecentAdmissions: this replica's admissions of the last minute, which a store that fails over may lose."""
 
 from collections import deque
-from collections.abc import Iterator
-from sys import intern
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from webhook.core.quota import Acquire, Cost, CounterPlan
 
@@ -17,24 +15,12 @@ RECENT_MAX = 60_000
 _PAGES = 64
 """Of at most RECENT_MAX admissions. The oldest page is dropped as a whole."""
 
-_UUID_LENGTH = 36
-_Row = tuple[bytes | str, str, int, int]
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
-
-
-class _Recent(Struct, frozen=True, gc=False):
-    """What a booking needs of an admission."""
-
-    plan: CounterPlan
-    namespace: str
-    cost: Cost
-    name: str
-    at_us: int
-
-
-_Page = dict[str, _Recent | None]
+_Row = tuple[int, str, int]
+"""Of one admission: the position of its `_Shared`, its Pod's name, and its time after the page's `base_us`."""
+_Rows = dict[str, _Row | None]
 """Admissions by uid; None for one that was removed since it was admitted."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Rows).decode
 
 
 class _Shared(NamedTuple):
@@ -45,92 +31,73 @@ class _Shared(NamedTuple):
     cost: Cost
 
 
-class _PackedPage(NamedTuple):
-    """A page in a sixth of its memory: with 60,000 admissions, a server had 16 MB more.
+class _Page:
+    """Admissions, the newest at `newest_us`. A full page is packed: as objects, 60,000 admissions take 16 MB."""
 
-    `rows` is a MessagePack list of (uid, name, age at `newest_us`, position in `shared`); that of a removed one is -1.
-    """
+    __slots__ = ("_packed", "_positions", "_rows", "base_us", "newest_us", "shared", "size")
 
-    size: int
-    newest_us: int
-    rows: bytes
-    shared: tuple[_Shared, ...]
+    def __init__(self, base_us: int = 0) -> None:
+        self.base_us = self.newest_us = base_us
+        self.shared: list[_Shared] = []
+        self.size = 0
+        self._positions: dict[tuple[int, str, int], int] = {}
+        self._rows: _Rows = {}
+        self._packed = b""
 
-    @classmethod
-    def of(cls, page: _Page, newest_us: int) -> "_PackedPage":
-        positions: dict[tuple[int, str, int], int] = {}
-        shared: list[_Shared] = []
-        rows: list[_Row] = []
-        for uid, one in page.items():
-            if one is None:
-                rows.append((_short(uid), "", 0, -1))
-                continue
-            position = positions.setdefault((id(one.plan), one.namespace, id(one.cost)), len(shared))
-            if position == len(shared):
-                shared.append(_Shared(one.plan, one.namespace, one.cost))
-            rows.append((_short(uid), one.name, newest_us - one.at_us, position))
-        return cls(len(rows), newest_us, _encode(rows), tuple(shared))
+    def put(self, request: Acquire, at_us: int) -> None:
+        # By identity: plans and costs are those of a policy and of a controller, and `shared` keeps them.
+        key = id(request.plan), request.namespace, id(request.cost)
+        position = self._positions.get(key)
+        if position is None:
+            position = self._positions[key] = len(self.shared)
+            self.shared.append(_Shared(request.plan, request.namespace, request.cost))
+        self.newest_us = max(self.newest_us, at_us)
+        self._rows[request.uid] = position, request.name, at_us - self.base_us
+        self.size = len(self._rows)
 
-    def unpacked(self) -> _Page:
-        page: _Page = {}
-        for uid, name, age_us, position in _decode(self.rows):
-            if position < 0:
-                page[_long(uid)] = None
-            else:
-                plan, namespace, cost = self.shared[position]
-                page[_long(uid)] = _Recent(plan, namespace, cost, name, self.newest_us - age_us)
-        return page
+    def remove(self, uid: str) -> None:
+        self._rows[uid] = None
+        self.size = len(self._rows)
 
+    def pack(self) -> None:
+        """Keep the admissions encoded. None is added any more."""
+        self._packed, self._rows, self._positions = _encode(self._rows), {}, {}
 
-def _short(uid: str) -> bytes | str:
-    """Return the 16 bytes of a UUID as Kubernetes writes it; any other uid as it is."""
-    if len(uid) != _UUID_LENGTH or uid[8:24:5] != "----":
-        return uid
-    digits = uid.replace("-", "")
-    try:
-        short = bytes.fromhex(digits)
-    except ValueError:
-        return uid
-    return short if short.hex() == digits else uid
-
-
-def _long(uid: bytes | str) -> str:
-    if isinstance(uid, str):
-        return uid
-    digits = uid.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    def rows(self) -> _Rows:
+        return _decode(self._packed) if self._packed else self._rows
 
 
 class RecentAdmissions:
     """Admissions by uid, in pages: the newest page is open, earlier ones are packed until somebody looks into them."""
 
     def __init__(self) -> None:
-        self._open: _Page = {}
-        self._newest_us = 0
-        """Time of the newest admission of the open page."""
-        self._packed: deque[_PackedPage] = deque()
+        self._open = _Page()
+        self._packed: deque[_Page] = deque()
         """Oldest first."""
-        self._read: deque[_Page] | None = None
-        """The pages of `_packed`, unpacked by the first question until a tick without any: an outage has many."""
+        self._read: deque[_Rows] | None = None
+        """The rows of `_packed`, decoded by the first question until a tick without any: an outage has many."""
         self._was_read = False
         self._count = 0
+        """Admissions of packed pages."""
         self._swept_us = 0
 
     def __contains__(self, uid: str) -> bool:
-        for page in (self._open, *reversed(self._pages())):
-            if uid in page:
-                one = page[uid]
-                return one is not None and self._counts(one)
+        for page, rows in reversed(self._pages()):
+            if uid in rows:
+                row = rows[uid]
+                return row is not None and self._counts(page.base_us + row[2])
         return False
 
     def add(self, request: Acquire, at_us: int) -> None:
-        recent = _Recent(request.plan, intern(request.namespace), request.cost, request.name, at_us)
-        self._newest_us = max(self._newest_us, at_us)
-        self._put(request.uid, recent)
+        if not self._open.size:
+            self._open = _Page(at_us)
+        self._open.put(request, at_us)
+        self._bound()
 
     def remove(self, uid: str) -> None:
-        if self._count:
-            self._put(uid, None)
+        if self._count or self._open.size:
+            self._open.remove(uid)
+            self._bound()
 
     def sweep(self, now_us: int) -> None:
         """Forget admissions older than a minute, by the store's time."""
@@ -140,30 +107,34 @@ class RecentAdmissions:
         self._was_read = False
         while self._packed and self._packed[0].newest_us + RECENT_US < now_us:
             self._drop_oldest()
-        if not self._packed and self._newest_us + RECENT_US < now_us:
-            self._open, self._count = {}, 0
+        if not self._packed and self._open.newest_us + RECENT_US < now_us:
+            self._open = _Page()
 
     def all(self) -> Iterator[tuple[Acquire, int]]:
         """Yield the admissions, as requests without a source, with their time by the store's clock."""
-        last: _Page = {}
-        for page in (*self._pages(), self._open):
-            last.update(page)
-        for uid, one in last.items():
-            if one is not None and self._counts(one):
-                yield Acquire(one.plan, one.namespace, uid, one.cost, "", name=one.name), one.at_us
+        last: dict[str, tuple[Acquire, int] | None] = {}
+        for page, rows in self._pages():
+            for uid, row in rows.items():
+                if row is None:
+                    last[uid] = None
+                    continue
+                position, name, age_us = row
+                plan, namespace, cost = page.shared[position]
+                last[uid] = Acquire(plan, namespace, uid, cost, "", name=name), page.base_us + age_us
+        yield from (one for one in last.values() if one is not None and self._counts(one[1]))
 
-    def _counts(self, one: _Recent) -> bool:
-        return one.at_us + RECENT_US >= self._swept_us
+    def _counts(self, at_us: int) -> bool:
+        return at_us + RECENT_US >= self._swept_us
 
-    def _put(self, uid: str, one: _Recent | None) -> None:
-        self._count += uid not in self._open
-        self._open[uid] = one
-        if len(self._open) > RECENT_MAX // _PAGES:
-            self._packed.append(_PackedPage.of(self._open, self._newest_us))
+    def _bound(self) -> None:
+        if self._open.size > RECENT_MAX // _PAGES:
             if self._read is not None:
-                self._read.append(self._open)
-            self._open, self._newest_us = {}, 0
-        while self._count > RECENT_MAX and self._packed:
+                self._read.append(self._open.rows())
+            self._open.pack()
+            self._packed.append(self._open)
+            self._count += self._open.size
+            self._open = _Page()
+        while self._count + self._open.size > RECENT_MAX and self._packed:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
@@ -171,8 +142,9 @@ class RecentAdmissions:
         if self._read is not None:
             self._read.popleft()
 
-    def _pages(self) -> deque[_Page]:
+    def _pages(self) -> Sequence[tuple[_Page, _Rows]]:
+        """Return all pages with their rows, the oldest first."""
         self._was_read = True
         if self._read is None:
-            self._read = deque(packed.unpacked() for packed in self._packed)
-        return self._read
+            self._read = deque(page.rows() for page in self._packed)
+        return [*zip(self._packed, self._read, strict=True), (self._open, self._open.rows())]
