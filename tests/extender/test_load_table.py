@@ -249,15 +249,15 @@ def test_changes_of_rows_are_known_from_a_version_on_until_there_are_too_many() 
     rows, verdicts = NodeRows(), NodeVerdicts(filters_for(pod_of("x", None, "web", 1, "shop"), RULES))
     names = [f"node-{number}" for number in range(3000)]
     for number, name in enumerate(names):
-        version = rows.version
+        version = rows.changes.version
         rows.put(NodeRow.of(known(name, {}, "").node))
-        assert rows.changed_since(version) in ({name}, None)
+        assert rows.changes.since(version) in ({name}, None)
         if number >= 500:
             rows.drop(names[number - 500])
         if number % 700 == 0:
             verdicts.update(rows)
             assert list(verdicts.among(names)) == list(rows.by_name), "their load is unknown"
-    assert rows.changed_since(0) is None
+    assert rows.changes.since(0) is None
     assert len(verdicts) <= 501
 
 

@@ -107,8 +107,8 @@ class Extender:
         table.withdraw(args.pod)
         candidates, rows = table.candidates(), table.rows
         found = filtered(args.pod, asked, rows, service, self._verdicts_of(args.pod, service), candidates)
-        shown = {**rows, **candidates} if candidates else rows
-        attempt = filter_attempt(self._now(), len(asked), found, shown, service.rules)
+        judged = {name: candidates.get(name) or rows[name] for name in found.refused} if candidates else rows
+        attempt = filter_attempt(self._now(), len(asked), found, judged, service.rules)
         self._observer.filtered(args.pod, service, attempt)
         if len(found.passed) == 1:  # the scheduler does not ask for the score of a single node
             table.assign(args.pod, found.passed[0], service.rules.estimate)
@@ -126,10 +126,10 @@ class Extender:
         asked, service = api.nodes_asked(args), self._service_of(args.pod)
         if service is None or not service.refuses or not table.index.is_complete:
             return _NO_SCORES
-        near = _nearness(table, args.pod, service)
-        scores = self._scores_of(args.pod, service, near).among(asked)
+        near, load = _nearness(table, args.pod, service), expected_load(args.pod, service.rules.estimate)
+        scores = self._scores_of(args.pod, load, service, near).among(asked)
         best = best_of(scores, CANDIDATES_MAX)
-        attempt = score_attempt(self._now(), args.pod, len(scores), best, table.rows, service.rules, near_of(near))
+        attempt = score_attempt(self._now(), load, len(scores), best, table.rows, service.rules, near_of(near))
         self._observer.scored(args.pod, service, attempt)
         if best:
             table.assign(args.pod, best[0], service.rules.estimate, best[1:])
@@ -166,8 +166,7 @@ class Extender:
         found.update(self.table.node_rows)
         return found
 
-    def _scores_of(self, pod: Pod, service: ServiceRules, near: Nearness | None) -> NodeScores:
-        load = expected_load(pod, service.rules.estimate)
+    def _scores_of(self, pod: Pod, load: PodLoad, service: ServiceRules, near: Nearness | None) -> NodeScores:
         kind = service.service, pod.metadata.namespace, load
         found = self._scores.get(kind)
         if found is None:

@@ -1,20 +1,37 @@
 """NUMA index: the zones of nodes as last reported, less the Pods that were assigned since the report."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
-
-from msgspec import Struct
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.assumed.assumed_load import CONFIRMED_SECONDS
 from webhook.core.scheduling.numa import Amounts, NumaZones, asked_by, is_guaranteed
 
 
-class _Reserved(Struct, frozen=True):
-    """What a Pod takes of each zone of its node, until a time if the watch has not shown it there."""
+class _Reservations:
+    """What new Pods take of each zone of one node, by uid and together."""
 
-    amounts: Amounts
-    until_seconds: float
+    def __init__(self) -> None:
+        self.pods: dict[str, Amounts] = {}
+        self.tentative: dict[str, float] = {}
+        """Until when to reserve for Pods that the watch has not shown on the node."""
+        self.taken = Counter[str]()
+
+    def add(self, uid: str, amounts: Amounts, until_seconds: float | None) -> None:
+        """Reserve for a Pod that has no reservation, for ever without a time."""
+        self.pods[uid] = amounts
+        self.taken.update(amounts)
+        if until_seconds is not None:
+            self.tentative[uid] = until_seconds
+
+    def remove(self, uid: str) -> None:
+        self.taken.subtract(self.pods.pop(uid))
+        self.tentative.pop(uid, None)
+
+    def over(self, now_seconds: float) -> list[str]:
+        """Return the Pods for which the time is over."""
+        return [uid for uid, until_seconds in self.tentative.items() if now_seconds > until_seconds]
 
 
 class NumaIndex:
@@ -30,8 +47,8 @@ class NumaIndex:
         self._on_changed = on_changed
         self._reported: dict[str, tuple[NumaZones, float]] = {}
         self._node_of: dict[str, str] = {}
-        self._pods: dict[str, dict[str, _Reserved]] = {}
-        """By node, then by uid."""
+        self._reserved: dict[str, _Reservations] = {}
+        """By node. Nodes without reservations are not in it."""
         self._left: dict[str, tuple[NumaZones, float]] = {}
         """What is left of the zones of nodes with reservations, until a reservation ends; absent after a change."""
 
@@ -40,15 +57,15 @@ class NumaIndex:
         found = self._reported.get(node)
         if found is None:
             return None
-        pods = self._pods.get(node)
-        if not pods:
+        reserved = self._reserved.get(node)
+        if reserved is None:
             return found[0]
         left, now_seconds = self._left.get(node), self._now_seconds()
         if left is None or now_seconds > left[1]:
-            for uid in [uid for uid, pod in pods.items() if now_seconds > pod.until_seconds]:
+            for uid in reserved.over(now_seconds):
                 self.gone(uid)
-            until_seconds = min((pod.until_seconds for pod in pods.values()), default=inf)
-            left = self._left[node] = found[0].less(pod.amounts for pod in pods.values()), until_seconds
+            until_seconds = min(reserved.tentative.values(), default=inf)
+            left = self._left[node] = found[0].less(reserved.taken), until_seconds
         return left[0]
 
     def numa_listed(self, zones: Mapping[str, NumaZones]) -> None:
@@ -59,7 +76,8 @@ class NumaIndex:
 
     def numa_changed(self, node: str, zones: NumaZones | None) -> None:
         self._left.pop(node, None)
-        for uid in self._pods.pop(node, ()):
+        reserved = self._reserved.pop(node, None)
+        for uid in () if reserved is None else reserved.pods:
             del self._node_of[uid]
         if zones is None:
             self._reported.pop(node, None)
@@ -69,14 +87,12 @@ class NumaIndex:
 
     def assign(self, uid: str, pod: Pod, node: str) -> None:
         """Reserve for a Pod that may be assigned to a node now."""
-        before = self._node_of.get(uid)
-        if before is None or self._pods[before][uid].until_seconds < inf:
+        if uid not in self._node_of or self._is_tentative(uid):
             self._reserve(uid, pod, node, self._now_seconds() + CONFIRMED_SECONDS)
 
     def withdraw(self, uid: str) -> None:
         """Reserve no more for a Pod that the watch has not shown on its node."""
-        node = self._node_of.get(uid)
-        if node is not None and self._pods[node][uid].until_seconds < inf:
+        if self._is_tentative(uid):
             self.gone(uid)
 
     def hosted(self, uid: str, pod: Pod, node: str, since_seconds: float) -> None:
@@ -84,20 +100,24 @@ class NumaIndex:
         self.gone(uid)
         reported = self._reported.get(node)
         if reported is not None and since_seconds >= int(reported[1]):
-            self._reserve(uid, pod, node, inf)
+            self._reserve(uid, pod, node, None)
 
     def gone(self, uid: str) -> None:
         node = self._node_of.pop(uid, None)
         if node is not None:
-            pods = self._pods[node]
-            del pods[uid]
-            if not pods:
-                del self._pods[node]
+            reserved = self._reserved[node]
+            reserved.remove(uid)
+            if not reserved.pods:
+                del self._reserved[node]
             self._left.pop(node, None)
 
-    def _reserve(self, uid: str, pod: Pod, node: str, until_seconds: float) -> None:
+    def _is_tentative(self, uid: str) -> bool:
+        node = self._node_of.get(uid)
+        return node is not None and uid in self._reserved[node].tentative
+
+    def _reserve(self, uid: str, pod: Pod, node: str, until_seconds: float | None) -> None:
         self.gone(uid)
         if node in self._reported and is_guaranteed(pod):
             self._node_of[uid] = node
             self._left.pop(node, None)
-            self._pods.setdefault(node, {})[uid] = _Reserved(asked_by(pod), until_seconds)
+            self._reserved.setdefault(node, _Reservations()).add(uid, asked_by(pod), until_seconds)

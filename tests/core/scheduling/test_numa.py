@@ -64,6 +64,6 @@ def test_pods_of_other_classes_and_resources_without_zones_are_not_bound() -> No
 
 
 def test_new_pods_are_subtracted_from_every_zone() -> None:
-    left = zones(8, 8).less([asked_by(guaranteed(5))])
+    left = zones(8, 8).less(asked_by(guaranteed(5)))
     assert not fits(guaranteed(4), left)
     assert fits(guaranteed(3), left)

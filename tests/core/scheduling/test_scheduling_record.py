@@ -101,7 +101,7 @@ def test_best_nodes_have_their_terms_and_the_weights() -> None:
     rows = {name: ROWS[name] for name in ("hot", "cool", "full", "cooler")}
     found_scores = scores(rows, rows, expected_load(POD, RULES.estimate), RULES.score, lambda _: 0.5)
     best = best_of([HostPriority(name, score) for name, score in found_scores.items()], 16)
-    found = score_attempt(NOW, POD, len(rows), best, rows, RULES, lambda _: 0.5)
+    found = score_attempt(NOW, expected_load(POD, RULES.estimate), len(rows), best, rows, RULES, lambda _: 0.5)
     assert (found.asked, [one.node for one in found.best]) == (4, ["cooler", "cool", "hot"])
     assert found.weights == {"cpu": 0.4, "memory": 0.3, "latency": -0.2, "topology": 0.3}
     first = found.best[0]

@@ -5,10 +5,9 @@ from datetime import datetime
 
 from msgspec.structs import asdict
 
-from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_requests import quantity_text
 from webhook.core.policy_spec.scheduling import Scheduling
-from webhook.core.scheduling.assumed.pod_load import expected_load
+from webhook.core.scheduling.assumed.pod_load import PodLoad
 from webhook.core.scheduling.filters import NUMA_RULE, NodeFilters, limit_of, observed
 from webhook.core.scheduling.node_selection import FilteredNodes
 from webhook.core.scheduling.node_table import NodeRow
@@ -51,15 +50,17 @@ def filter_attempt(
 
 def score_attempt(
     at: datetime,
-    pod: Pod,
+    load: PodLoad,
     count: int,
     best: Sequence[str],
     rows: Mapping[str, NodeRow],
     rules: Scheduling,
     near: NearOf,
 ) -> ScoreAttempt:
-    """Return what a `prioritize` call decided about `count` nodes, of which `best` are the best, in this order."""
-    load = expected_load(pod, rules.estimate)
+    """Return what a `prioritize` call decided about `count` nodes, of which `best` are the best, in this order.
+
+    `load` is the Pod's expected one.
+    """
     shown = [(name, rows[name]) for name in best[:_SHOWN]]
     scored = tuple(_scored(name, terms_of(row, load, rules.score, near), row, at) for name, row in shown)
     weights = {name: float(weight) for name, weight in asdict(rules.score).items()}

@@ -68,10 +68,10 @@ class NodeVerdicts:
 
     def update(self, rows: NodeRows) -> None:
         """Take in the rows that have changed since the last call."""
-        changed, by_name = rows.changed_since(self._version), rows.by_name
+        changed, by_name = rows.changes.since(self._version), rows.by_name
         if changed is None:
             self._refused, changed = {}, by_name.keys()
-        self._version = rows.version
+        self._version = rows.changes.version
         for name in changed:
             row = by_name.get(name)
             refusal = None if row is None else self.filters.refusal(row)
@@ -83,7 +83,7 @@ class NodeVerdicts:
     def among(self, asked: Iterable[str]) -> dict[str, NodeRefusal]:
         """Return the nodes that are refused. A node without a row passes: the scheduler learned of it first."""
         refused = self._refused
-        return {name: refused[name] for name in asked if name in refused} if refused else {}
+        return {name: refused[name] for name in filter(refused.__contains__, asked)} if refused else {}
 
 
 def refused(filters: NodeFilters, asked: Iterable[str], rows: Mapping[str, NodeRow]) -> dict[str, NodeRefusal]:

@@ -1,6 +1,7 @@
 """Choice of nodes for one Pod by its service's rules: which pass, and which are refused and why."""
 
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
 
 import msgspec
 from msgspec import Struct
@@ -49,9 +50,10 @@ def filtered(
     """
     filters = filters_for(pod, service.rules) if verdicts is None else verdicts.filters
     found = refused(filters, asked, rows) if verdicts is None else verdicts.among(asked)
-    if candidates:
-        found |= refused(filters, candidates.keys() - found.keys() & {*asked}, candidates)
-    passed = tuple([name for name in asked if name not in found]) if service.refuses and found else tuple(asked)
+    full = refused(filters, candidates.keys() - found.keys(), candidates)
+    if full:
+        found |= {name: full[name] for name in filter(full.__contains__, asked)}
+    passed = tuple(filterfalse(found.__contains__, asked)) if service.refuses and found else tuple(asked)
     return FilteredNodes(passed, found, filters)
 
 

@@ -30,15 +30,12 @@ class NumaZones(Struct, frozen=True, gc=False):
         """Names of the resources that the zones have. Others are not bound to zones, and are ignored."""
         return {name for zone in self.zones for name in zone}
 
-    def less(self, taken: Iterable[Amounts]) -> "NumaZones":
-        """Return the zones after subtracting each of `taken` from every zone.
+    def less(self, taken: Amounts) -> "NumaZones":
+        """Return the zones after subtracting what new Pods take from every zone.
 
         Until the next report nobody knows the zone of a new Pod: it is subtracted from all of them.
         """
-        zones = self.zones
-        for amounts in taken:
-            zones = tuple(_less(zone, amounts) for zone in zones)
-        return NumaZones(zones, self.is_by_pod)
+        return NumaZones(tuple([_less(zone, taken) for zone in self.zones]), self.is_by_pod)
 
 
 def is_guaranteed(pod: Pod) -> bool:

@@ -1,6 +1,7 @@
 """Scores: weighted terms of free cpu, free memory, latency and nearness, normalised to what an extender may return."""
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -80,27 +81,35 @@ class NodeScores:
         self._weights = weights
         self._known: dict[str, HostPriority] = {}
         self._version = -1
-        self._near: tuple[Nearness | None, int] = None, 0
+        self._nearness: Nearness | None = None
+        self._near_version = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
     def update(self, rows: NodeRows, nearness: Nearness | None) -> None:
-        """Take in the rows that have changed since the last call; all, if it is near to other places."""
-        near = nearness, 0 if nearness is None else nearness.version
-        changed = rows.changed_since(self._version) if near == self._near else None
+        """Take in the rows that have changed since the last call, and the nodes that are near to other places."""
+        changed = self._changed(rows, nearness)
         if changed is None:
             self._known, changed = {}, rows.by_name.keys()
-        self._version, self._near = rows.version, near
+        self._version, self._nearness = rows.changes.version, nearness
+        self._near_version = 0 if nearness is None else nearness.changes.version
         for name in changed - rows.by_name.keys():
             self._known.pop(name, None)
         found = scores(changed, rows.by_name, self._load, self._weights, near_of(nearness))
         self._known.update({name: HostPriority(name, score) for name, score in found.items()})
 
+    def _changed(self, rows: NodeRows, nearness: Nearness | None) -> AbstractSet[str] | None:
+        """Return the nodes to score anew; None: all."""
+        if nearness is not self._nearness:
+            return None
+        changed = rows.changes.since(self._version)
+        moved = frozenset[str]() if nearness is None else nearness.changes.since(self._near_version)
+        return None if changed is None or moved is None else changed | moved
+
     def among(self, asked: Iterable[str]) -> list[HostPriority]:
         """Return the scores of nodes. A node without a row is left out."""
-        known = self._known
-        return [known[name] for name in asked if name in known]
+        return list(filter(None, map(self._known.get, asked)))
 
 
 def near_of(nearness: Nearness | None) -> NearOf:

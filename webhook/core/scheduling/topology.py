@@ -1,9 +1,10 @@
 """Nearness of a node to the Pods that a service wants to be near to: in the same rack, zone or region."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from webhook.core.policy_spec.scheduling import NEAR_LABELS, Near, NearLevel
+from webhook.core.scheduling.changes import ChangeLog
 from webhook.core.scheduling.node_table import SchedulableNode
 
 
@@ -17,40 +18,50 @@ class Nearness:
         """Create it without places."""
         count = len(near.levels)
         self._levels = [(_label(near, level), Counter[str](), 1 - n / count) for n, level in enumerate(near.levels)]
-        self._found: dict[str, float] = {}
-        """Nearness by node, until a place is added or removed."""
-        self.version = 0
-        """The number of changes that may concern all nodes."""
+        self._found: dict[str, tuple[SchedulableNode, float]] = {}
+        """Nearness by node, until one of its places is added or removed."""
+        self.changes = ChangeLog()
+        """Of nodes, but for those whose labels have changed."""
 
     def of(self, node: SchedulableNode) -> float:
         """Return how near a node is, from 0 to 1."""
         found = self._found.get(node.name)
         if found is None:
-            found = self._found[node.name] = self._of(node.labels)
-        return found
+            found = self._found[node.name] = node, self._of(node.labels)
+        return found[1]
 
     def add(self, labels: Mapping[str, str]) -> None:
         """Take in a node with such Pods."""
+        added = []
         for key, places, _ in self._levels:
             place = labels.get(key)
             if place:
                 places[place] += 1
                 if places[place] == 1:
-                    self._forget()
+                    added.append((key, place))
+        self._forget(added)
 
     def remove(self, labels: Mapping[str, str]) -> None:
         """Undo `add`."""
+        removed = []
         for key, places, _ in self._levels:
             place = labels.get(key)
             if place:
                 places[place] -= 1
                 if not places[place]:
                     del places[place]
-                    self._forget()
+                    removed.append((key, place))
+        self._forget(removed)
 
-    def _forget(self) -> None:
-        self._found.clear()
-        self.version += 1
+    def _forget(self, places: Sequence[tuple[str, str]]) -> None:
+        """Forget what was found of the nodes there. `places` are keys and values of labels."""
+        if not places:
+            return
+        known = self._found.items()
+        there = [name for name, (node, _) in known if any(node.labels.get(key) == place for key, place in places)]
+        self.changes.record(there, len(self._found))
+        for name in there:
+            del self._found[name]
 
     def relabelled(self, node: str) -> None:
         """Forget what was found of a node whose labels have changed."""

@@ -1,8 +1,7 @@
 """Candidate nodes: where a Pod that the scheduler is placing may be, until the watch shows it on one of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from webhook.core.lru_cache import LruCache
 from webhook.core.scheduling.assumed.assumed_load import CONFIRMED_SECONDS
@@ -16,7 +15,7 @@ _PODS_MAX = 64
 """The scheduler places one Pod at a time; its watch shows each some milliseconds later."""
 
 
-class _Placement(Struct, frozen=True, gc=False):
+class _Placement(NamedTuple):
     nodes: Sequence[str]
     load: PodLoad
     zoned: Amounts | None
@@ -56,8 +55,9 @@ class CandidateNodes:
 
 
 def _with(row: NodeRow, pods: Iterable[_Placement]) -> NodeRow:
-    cpu, memory = row.assumed
-    for pod in pods:
-        cpu, memory = cpu + pod.load.cpu_millis, memory + pod.load.memory_bytes
-    zones = None if row.numa is None else row.numa.less(pod.zoned for pod in pods if pod.zoned is not None)
+    (cpu, memory), zones = row.assumed, row.numa
+    for _, load, zoned, _ in pods:
+        cpu, memory = cpu + load.cpu_millis, memory + load.memory_bytes
+        if zones is not None and zoned is not None:
+            zones = zones.less(zoned)
     return NodeRow.of(row.node, row.load, PodLoad(cpu, memory), zones)
