@@ -54,6 +54,7 @@ from webhook.core.policy_spec import Breaker, Mode, Quota, QuotaExceeded, WhenOp
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.core.quota.open_breaker_limit import Guarded
 from webhook.core.reporting.queue_document import QueueDepth
+from webhook.core.scheduling.extender_api import CallResult
 from webhook.ports.traces import ReviewTrace, SpanReference
 
 CODE = Path(__file__).parents[2] / "webhook"
@@ -81,7 +82,7 @@ def record_extender(metrics: Metrics) -> None:
     scheduling = metrics.scheduling
     scheduling.begin(lambda: {"prometheus": 3, "unknown": 1}, lambda: ["web"])
     scheduling.wake_failed()
-    scheduling.called("filter", 1_000_000)
+    scheduling.called("filter", CallResult.ANSWERED, 1_000_000)
     scheduling.refused("payment-api", "hot_cpu", 2)
     scheduling.source_opened("prometheus")
     scheduling.source_read("prometheus", AT_NS / 1e9, 0.1)

@@ -80,6 +80,11 @@ class Extender:
         """By service, namespace and expected load."""
 
     @property
+    def is_ready(self) -> bool:
+        """Whether Nodes and Pods are listed."""
+        return self.table.index.is_complete
+
+    @property
     def needs_numa(self) -> bool:
         """Whether a service's rules ask for NUMA zones."""
         return any(one.rules.numa is Numa.REQUIRED for one in self._current().services.values())
@@ -97,7 +102,7 @@ class Extender:
         """Answer which nodes pass. BadExtenderRequestError: the body is no such request."""
         args, table = api.decode(body, api.ExtenderArgs), self.table
         asked = api.nodes_asked(args)
-        if not table.index.is_complete:
+        if not self.is_ready:
             return json.encode(api.FilterResult(error=NOT_LISTED))
         if extender_probe.is_probe(args.pod):
             return json.encode(api.FilterResult((), dict.fromkeys(asked, extender_probe.REASON)))
@@ -124,7 +129,7 @@ class Extender:
         """Answer the scores of nodes. BadExtenderRequestError as above."""
         args, table = api.decode(body, api.ExtenderArgs), self.table
         asked, service = api.nodes_asked(args), self._service_of(args.pod)
-        if service is None or not service.refuses or not table.index.is_complete:
+        if service is None or not service.refuses or not self.is_ready:
             return _NO_SCORES
         near, load = _nearness(table, args.pod, service), expected_load(args.pod, service.rules.estimate)
         scores = self._scores_of(args.pod, load, service, near).among(asked)
@@ -139,7 +144,7 @@ class Extender:
         """Answer on which nodes preemption may help: not where the rules would refuse the Pod afterwards."""
         args, table = api.decode(body, api.PreemptionArgs), self.table
         victims, service = args.victims or {}, self._service_of(args.pod)
-        if service is not None and service.refuses and table.index.is_complete:
+        if service is not None and service.refuses and self.is_ready:
             passed = filtered(args.pod, tuple(victims), table.rows, service).passed
             self._observer.preempted(args.pod, service, PreemptAttempt(self._now(), len(victims), len(passed)))
             victims = {name: victims[name] for name in passed}

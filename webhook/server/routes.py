@@ -6,6 +6,7 @@ from time import perf_counter_ns
 
 from webhook.authentication.identities import Role
 from webhook.core.admission.decision import Half
+from webhook.core.scheduling.extender_api import BadExtenderRequestError, CallResult
 from webhook.extender.extender import Extender
 from webhook.interceptor import Interceptor
 from webhook.outcomes.endpoint import OutcomeEndpoint
@@ -30,14 +31,23 @@ def admission_routes(
     }
 
 
-def extender_routes(extender: Extender, on_answered: Callable[[str, int], None]) -> Mapping[str, Route]:
-    """Return `/filter`, `/prioritize`, `/preempt` for kube-scheduler; `on_answered` receives verb and nanoseconds."""
+def extender_routes(extender: Extender, on_ended: Callable[[str, CallResult, int], None]) -> Mapping[str, Route]:
+    """Return `/filter`, `/prioritize`, `/preempt` for kube-scheduler.
+
+    `on_ended` receives the verb of each call, its result, and how long it took in nanoseconds.
+    """
 
     def route(verb: str, answer: Callable[[bytes], bytes]) -> Route:
         async def call(body: bytes, _caller: Caller, _traceparent: str | None) -> bytes:
-            started_ns = perf_counter_ns()
-            answered = answer(body)
-            on_answered(verb, perf_counter_ns() - started_ns)
+            started_ns, result = perf_counter_ns(), CallResult.FAILED
+            try:
+                answered = answer(body)
+                result = CallResult.ANSWERED if extender.is_ready else CallResult.NOT_READY
+            except BadExtenderRequestError:
+                result = CallResult.BAD_REQUEST
+                raise
+            finally:
+                on_ended(verb, result, perf_counter_ns() - started_ns)
             return answered
 
         return Route(Role.SCHEDULER, call)

@@ -155,7 +155,7 @@ QUEUE_LATENCY = Family(
     "Time from the moment at which a waiting Pod may be released to the removal of its gate.",
 )
 
-EXTENDER_CALLS = _counter("extender_calls_total", "verb", "Calls of kube-scheduler that were answered.")
+EXTENDER_CALLS = _counter("extender_calls_total", "verb result", "Calls of kube-scheduler by what became of them.")
 EXTENDER_DURATION = Family(
     "podgate_extender_duration_seconds", MetricKind.HISTOGRAM, ("verb",), "Time to answer a call of kube-scheduler."
 )

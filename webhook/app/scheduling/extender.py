@@ -80,7 +80,7 @@ class ExtenderProcess:
         self._numa = kubernetes.WatchedNumaTopologies(client, table.numa, reports=reported)
         self._guard = self._connection_guard()
         endpoint = CallEndpoint(
-            extender_routes(self._extender, reports.answered),
+            extender_routes(self._extender, reports.ended),
             CertificateStrategy(settings.scheduler_names, WallClock()),
             self._guard,
             telemetry.observer,
@@ -157,7 +157,7 @@ class ExtenderProcess:
 
     def _unready(self) -> list[str]:
         """Return the reasons why calls cannot be answered. A source of load that failed is none."""
-        listed = self._extender.table.index.is_complete
+        listed = self._extender.is_ready
         draining = ["draining"] if self._guard.draining else []
         return [
             *self._sources.unready(),

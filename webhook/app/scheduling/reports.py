@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from webhook.app.telemetry import Telemetry
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.scheduling.extender_api import CallResult
 from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.scheduling_record import FilterAttempt, PreemptAttempt, ScoreAttempt
 from webhook.extender.load_refresher import LoadReports
@@ -39,9 +40,9 @@ class SchedulingReports:
         if self._traced is not None:
             self._traced.decided(pod, service, attempt)
 
-    def answered(self, verb: str, duration_ns: int) -> None:
-        """Receive that a call was answered."""
-        self._metrics.called(verb, duration_ns)
+    def ended(self, verb: str, result: CallResult, duration_ns: int) -> None:
+        """Receive what became of a call, and how long it took."""
+        self._metrics.called(verb, result, duration_ns)
         if self._traced is not None:
             self._traced.answered(verb, duration_ns)
 

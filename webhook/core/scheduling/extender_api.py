@@ -4,6 +4,7 @@ Keys are Go field names, because k8s.io/kube-scheduler/extender/v1 declares no o
 names, never whole objects.
 """
 
+from enum import StrEnum
 from typing import TypeVar
 
 import msgspec
@@ -12,6 +13,17 @@ from msgspec import Struct
 from webhook.core.kubernetes.pod import Pod
 
 _T = TypeVar("_T")
+
+
+class CallResult(StrEnum):
+    """What became of a call."""
+
+    ANSWERED = "answered"
+    NOT_READY = "not_ready"
+    """Nodes and Pods are not listed yet."""
+    BAD_REQUEST = "bad_request"
+    FAILED = "failed"
+    """By a defect."""
 
 
 class BadExtenderRequestError(Exception):

@@ -1,10 +1,12 @@
 """Metrics of the scheduler extender: its calls, the nodes that it refused, and its sources of load."""
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Durations, Row, Totals
 from webhook.adapters.metrics.families import Family
+from webhook.core.scheduling.extender_api import CallResult
 
 VERBS = ("filter", "prioritize", "preempt")
 
@@ -34,11 +36,11 @@ class SchedulingMetrics:
         self._wakes.add(count=0)
         self._wake_errors.add(count=0)
         self._evicted.add(count=0)
-        for verb in VERBS:
-            self._calls.add(verb, count=0)
+        for verb, result in product(VERBS, CallResult):
+            self._calls.add(verb, result, count=0)
 
-    def called(self, verb: str, duration_ns: int) -> None:
-        self._calls.add(verb)
+    def called(self, verb: str, result: CallResult, duration_ns: int) -> None:
+        self._calls.add(verb, result)
         self._durations[verb].add(duration_ns)
 
     def refused(self, service: str, reason: str, count: int) -> None:
