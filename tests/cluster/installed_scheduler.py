@@ -32,7 +32,8 @@ class InstalledScheduler:
         self.plane = plane
         self._folder = folder
         self._port, plain, decisions, self._secure = free_ports(4)
-        self.url = f"http://127.0.0.1:{decisions}"
+        self._decisions = f"127.0.0.1:{decisions}"
+        self.url = f"http://{self._decisions}"
         self._plain = f"127.0.0.1:{plain}"
 
     def start_default_scheduler(self) -> None:
@@ -48,7 +49,7 @@ class InstalledScheduler:
         listen = {
             "listen": f"127.0.0.1:{self._port}",
             "plain-listen": self._plain,
-            "decision-listen": self.url.removeprefix("http://"),
+            "decision-listen": self._decisions,
             "kubeconfig": self.kubeconfig(EXTENDER),
         }
         given = [*arguments, *(f"--{name}={text}" for name, text in listen.items())]
@@ -79,6 +80,11 @@ class InstalledScheduler:
                 return True
         except OSError:
             return False
+
+    def zones(self) -> dict[str, list[int] | None]:
+        """Return the millicores of each NUMA zone by node, as the extender knows them."""
+        with urlopen(f"http://{self._decisions}/api/v1/nodes", timeout=HANG_SECONDS) as response:
+            return {node["name"]: node["numaCpuMillis"] for node in json.load(response)["nodes"]}
 
     def log(self, name: str) -> str:
         return self.plane.log(name, 10_000)

@@ -17,6 +17,8 @@ from tests.cluster.controlplane import COMPONENTS, ControlPlane
 from tests.cluster.installed_scheduler import EXTENDER, SCHEDULER, InstalledScheduler, results
 from tests.cluster.kwok import node
 from tests.cluster.processes import ComponentError
+from tests.scheduling.extender_server import NUMA_CRD
+from tests.scheduling.test_extender_calls import topology
 from tests.timeouts import HANG_SECONDS
 from webhook.adapters.kubernetes import ClusterObjects, StorageClassWake, connect
 from webhook.app.operations.call_proof import CallProof
@@ -31,13 +33,15 @@ services:
 - name: web
   match: {namespaces: [shop]}
   placement: {schedulerName: podgate-scheduler}
-  scheduling: {hot: {cpu: 0.8}}
+  scheduling: {hot: {cpu: 0.8}, numa: Required}
 """
 INSIDE = f"/api/v1/namespaces/{NAMESPACE}"
 PLANTED = {
     *("wake-missing", "nodes-sampled", "scheduler-configuration", "extender-not-ready", "extender-unreachable"),
     *("single-replica", "budget-missing", "right-missing", "certificate-expired", "scheduler-not-leading"),
 }
+PODS = "/api/v1/namespaces/shop/pods"
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 PROBE = f"{INSIDE}/pods/podgate-extender-probe"
 WAKE = "/apis/storage.k8s.io/v1/storageclasses/podgate-wake"
 
@@ -71,20 +75,45 @@ def scheduled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledSch
 
 def test_pods_are_bound_with_the_rights_of_the_manifests(scheduled: InstalledScheduler) -> None:
     plane = scheduled.plane
-    pods = "/api/v1/namespaces/shop/pods"
-    pod = {
-        "metadata": {"name": "first", "labels": {"podgate.io/service": "web"}},
-        "spec": {"schedulerName": SCHEDULER, "containers": [{"name": "c", "image": "i"}]},
-    }
-    code, answer = plane.api.request("POST", pods, pod)
-    assert code == 201, answer
-    plane.wait(lambda: plane.api.get(f"{pods}/first")["spec"].get("nodeName"), "the Pod to be bound", SCHEDULER)
+    create(plane, "first")
+    assert_bound(plane, "first")
     lease = plane.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{SCHEDULER}")
     assert lease["spec"]["holderIdentity"]
     for name in (EXTENDER, SCHEDULER):
         refused = [line for line in scheduled.log(name).splitlines() if "forbidden" in line or "HTTP 403" in line]
         assert refused == []
     assert plane.api.get(PROBE) is None
+
+
+def create(plane: ControlPlane, name: str, **amounts: str) -> None:
+    """Create a Pod, Guaranteed with these amounts."""
+    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+    pod = {
+        "metadata": {"name": name, "labels": {"podgate.io/service": "web"}},
+        "spec": {"schedulerName": SCHEDULER, "containers": [container]},
+    }
+    code, answer = plane.api.request("POST", PODS, pod)
+    assert code == 201, answer
+
+
+def assert_bound(plane: ControlPlane, name: str) -> None:
+    plane.wait(lambda: plane.api.get(f"{PODS}/{name}")["spec"].get("nodeName"), "the Pod to be bound", SCHEDULER)
+
+
+def test_cluster_without_numa_topologies_refuses_nothing_until_it_has_some(scheduled: InstalledScheduler) -> None:
+    plane = scheduled.plane
+    assert plane.api.request("GET", TOPOLOGIES)[0] == 404
+    create(plane, "without", cpu="2", memory="1Gi")
+    assert_bound(plane, "without")
+    plane.apply(NUMA_CRD)
+    plane.wait(lambda: plane.api.request("GET", TOPOLOGIES)[0] == 200, "the kind", "kube-apiserver")
+    plane.apply(*(topology(name, "1", "1") for name in "ab"))
+    plane.wait(lambda: scheduled.zones() == {"a": [1000, 1000], "b": [1000, 1000]}, "the zones", EXTENDER)
+    create(plane, "within", cpu="2", memory="1Gi")
+    why = "2 node(s) had no single NUMA zone with the requested cpu and memory"
+    plane.wait(lambda: why in json.dumps(plane.api.get(f"{PODS}/within")["status"]), "the refusal", SCHEDULER)
+    plane.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NUMA_CRD['metadata']['name']}")
+    assert_bound(plane, "within")
 
 
 def test_installation_can_be_repeated_after_a_wake(scheduled: InstalledScheduler) -> None:

@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from math import nan
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.scheduling.conftest import NODES
+from tests.scheduling.conftest import NODES, RACK
 from tests.scheduling.extender_server import EXTENDER, ExtendedScheduler
 from tests.scheduling.metrics_api import NAME as METRICS_SERVER
 from tests.scheduling.metrics_api import measured_nodes
@@ -21,6 +22,7 @@ from webhook.core.scheduling.node_load import NodeLoad
 
 LADDER = "extender-with-ladder"
 HEATED = "warm-1"
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 POLICY = """\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
@@ -169,10 +171,44 @@ def test_pods_go_to_the_rack_of_the_pods_that_they_are_to_be_near_to_else_to_the
     scheduler.plane.wait(lambda: scheduler.nodes()["cool"]["cpuShare"] > 0.5, "the load of the node", EXTENDER)
     scheduler.create("in-its-rack", "near")
     assert scheduler.bound("in-its-rack") == "warm-1"
-    others = [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["warm-1"]}]
-    required = {"nodeSelectorTerms": [{"matchExpressions": others}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    scheduler.create("in-its-zone", "near", affinity=affinity)
+    scheduler.create("in-its-zone", "near", affinity=not_on("warm-1"))
     assert scheduler.bound("in-its-zone") == "cool", "the other zone has a cooler node"
     exporters.set("cool", cores=4.0)
     scheduler.delete_all()
+
+
+def test_pods_go_to_the_region_of_the_pods_that_they_are_to_be_near_to_where_no_zone_is_shared(
+    scheduler: ExtendedScheduler, exporters: NodeExporters
+) -> None:
+    """The nodes move while the extender runs."""
+    moved = {"cool": ("c", "east"), "warm-2": ("b", "east"), "warm-1": ("a", "west")}
+    before = {name: scheduler.plane.api.get(f"/api/v1/nodes/{name}")["metadata"]["labels"] for name in moved}
+    exporters.set("cool", cores=40.0)
+    scheduler.plane.wait(lambda: scheduler.nodes()["cool"]["cpuShare"] > 0.5, "the load of the node", EXTENDER)
+    for name, (zone, region) in moved.items():
+        relabel(scheduler, name, {ZONE: zone, RACK: f"{zone}1", REGION: region})
+    scheduler.create("far-anchor", "anchor", only="warm-2")
+    assert scheduler.bound("far-anchor") == "warm-2"
+    scheduler.create("in-its-region", "near", affinity=not_on("warm-2"))
+    assert scheduler.bound("in-its-region") == "cool", "the other region has a cooler node"
+    terms = {one["node"]: round(one["near"], 2) for one in scheduler.record("in-its-region")["score"]["best"]}
+    assert terms == {"cool": 0.33, "warm-1": 0.0}
+    for name, labels in before.items():
+        relabel(scheduler, name, {key: labels.get(key) for key in (ZONE, RACK, REGION)})
+    exporters.set("cool", cores=4.0)
+    scheduler.delete_all()
+
+
+def relabel(scheduler: ExtendedScheduler, node: str, labels: Mapping[str, str | None]) -> None:
+    patch = {"metadata": {"labels": labels}}
+    status, answer = scheduler.plane.api.request(
+        "PATCH", f"/api/v1/nodes/{node}", patch, "application/merge-patch+json"
+    )
+    assert status == 200, answer
+
+
+def not_on(node: str) -> dict[str, Any]:
+    """Return the affinity of a Pod that may be on all other nodes."""
+    others = [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [node]}]
+    required = {"nodeSelectorTerms": [{"matchExpressions": others}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
