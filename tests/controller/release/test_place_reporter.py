@@ -2,7 +2,7 @@
 
 from tests.controller.release.queue_simulation import QueueSimulation
 from tests.controller.release.test_manual_queue import PAUSE, under
-from webhook.controller.release.place_reporter import PlaceReporter
+from webhook.controller.release.place_reporter import PlaceReporter, pause_seconds
 
 
 class FakePlaceEvents:
@@ -58,3 +58,7 @@ async def test_events_of_many_pods_are_dropped_and_counted() -> None:
     assert len(await reported(simulation, reporter, events)) == 40
     assert events.dropped == 60
     assert await reported(simulation, reporter, events) == {}
+
+
+def test_scans_take_a_hundredth_of_the_time() -> None:
+    assert (pause_seconds(0.001), pause_seconds(0.05), pause_seconds(9)) == (2, 5, 30)

@@ -14,7 +14,7 @@ from webhook.core.pods.start_outcome import created_us
 from webhook.core.release_queue import WaitingPod
 
 
-class GatedPod(Struct, frozen=True):
+class GatedPod(Struct, frozen=True, gc=False):
     """A waiting Pod, and what is needed to charge and to release it."""
 
     waiting: WaitingPod

@@ -199,8 +199,9 @@ class ReleaseLoop:
 
     async def _mend_index(self, now_us: int) -> None:
         """Forget Pods that were never created, and register again what the store has lost."""
+        times_us = self._releaser.times_us()
         for plan in self._queued:
-            known, waiting = await self._index.waiting(plan), self._releaser.times_us(plan.service)
+            known, waiting = await self._index.waiting(plan), times_us.get(plan.service, {})
             old = [uid for uid, at_us in known.items() if now_us - at_us > _UNSEEN_US]
             await self._index.forget(plan, [uid for uid in old if uid not in waiting and uid not in self._removal])
             lost = {uid: at_us for uid, at_us in waiting.items() if uid not in known}

@@ -7,12 +7,13 @@ from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.reporting.queue_document import QueueRow, WaitCause, duration_text
 from webhook.ports import PlaceEvents
 
-_SCAN_SECONDS = 2.0
+_SCAN_SECONDS, _SCAN_SECONDS_MAX = 2.0, 30.0
+_SCAN_SHARE = 0.01
+"""Part of the time that scans may take: 10,000 Pods are scanned less often."""
 _EVENTS_A_SCAN = 40
-"""20 a second. Each Event is an object that the API server keeps for an hour."""
+"""At most 20 a second: each Event is an object that the API server keeps for an hour."""
 _SETTLED_SECONDS = 2
 """A Pod that is released sooner has no Event."""
-_OF_QUOTA = frozenset({WaitCause.QUOTA_EXCEEDED, WaitCause.LIVE_PODS, WaitCause.BEHIND})
 
 
 class PlaceReporter:
@@ -26,16 +27,19 @@ class PlaceReporter:
 
     async def run(self) -> None:
         """Report until cancelled."""
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             await self.scan()
-            await asyncio.sleep(_SCAN_SECONDS)
+            await asyncio.sleep(pause_seconds(clock() - began))
 
     async def scan(self) -> None:
         """Report what has changed since the last scan."""
-        places, due = self._queue.places(), list[PodPlace]()
+        places, stopped, due = self._queue.places(), self._queue.stopped(), list[PodPlace]()
         reported: dict[str, tuple[int, WaitCause]] = {}
         for one in places:
-            uid, now = one.pod.waiting.uid, (one.class_place, self._cause(one))
+            waiting = one.pod.waiting
+            uid, now = waiting.uid, (one.class_place, stopped.get(waiting.service, WaitCause.QUOTA_EXCEEDED))
             last = self._reported.get(uid)
             if last is not None and last[1] is now[1] and now[0] * 2 > last[0]:
                 reported[uid] = last
@@ -48,9 +52,10 @@ class PlaceReporter:
         for _ in due[_EVENTS_A_SCAN:]:
             self._events.drop()
 
-    def _cause(self, one: PodPlace) -> WaitCause:
-        cause = self._queue.cause(one)
-        return WaitCause.QUOTA_EXCEEDED if cause in _OF_QUOTA else cause
+
+def pause_seconds(scan_seconds: float) -> float:
+    """Return how long to wait after a scan that took so long."""
+    return min(max(scan_seconds / _SCAN_SHARE, _SCAN_SECONDS), _SCAN_SECONDS_MAX)
 
 
 def _note(row: QueueRow) -> str:

@@ -34,7 +34,7 @@ class QueueSelection:
     limit: int = 1_000
 
 
-class PodPlace(Struct, frozen=True):
+class PodPlace(Struct, frozen=True, gc=False):
     """A Pod and its places in its queue and in its class."""
 
     pod: GatedPod
@@ -133,16 +133,17 @@ class QueueReader:
             expires_at=utc(waiting.since_us + plan.queue.max_wait_us) if plan.queue is not None else None,
         )
 
-    def cause(self, one: PodPlace) -> WaitCause:
-        """Return why a Pod waits."""
+    def stopped(self) -> Mapping[str, WaitCause]:
+        """Return the services of which no Pod is released, whatever room there is, and the cause."""
         compiled = self._policy()
-        plan = compiled.plans.get(one.pod.waiting.service) if compiled is not None else None
-        return WaitCause.BEHIND if plan is None else self._cause(one, plan)[0]
+        plans = compiled.plans if compiled is not None else {}
+        found = {service: self._stopped(plans[service]) for service in self._releaser.counts() if service in plans}
+        return {service: stopped[0] for service, stopped in found.items() if stopped is not None}
 
     def waited_seconds(self, one: PodPlace) -> int:
         return max(0, self._store.now_us() - one.pod.waiting.since_us) // 1_000_000
 
-    def _cause(self, one: PodPlace, plan: CounterPlan) -> tuple[WaitCause, str]:
+    def _stopped(self, plan: CounterPlan) -> tuple[WaitCause, str] | None:
         if paused := pause_text(plan):
             return WaitCause.PAUSED, f"the queue is paused {paused}"
         view = self._store.known_breaker(plan)
@@ -150,6 +151,11 @@ class QueueReader:
         if view is not None and is_asked and (view.state.is_open or view.state is State.HALF_OPEN):
             until = f" until {utc(view.open_until_us)}" if view.state.is_open else ""
             return WaitCause.BREAKER_OPEN, f"the breaker is {view.state}{until}"
+        return None
+
+    def _cause(self, one: PodPlace, plan: CounterPlan) -> tuple[WaitCause, str]:
+        if (stopped := self._stopped(plan)) is not None:
+            return stopped
         by = self._releaser.blocked_by(one.pod)
         if by is None:
             return WaitCause.BEHIND, "others are released before it"

@@ -132,11 +132,7 @@ class PodReleaser:
 
     def oldest_us(self) -> Mapping[str, int]:
         """Return since when the oldest Pod of each service waits."""
-        found: dict[str, int] = {}
-        for pod in self._pods.values():
-            service, since_us = pod.waiting.service, pod.waiting.since_us
-            found[service] = min(since_us, found.get(service, since_us))
-        return found
+        return {service: at_us for order in self._orders.values() for service, at_us in order.oldest_us().items()}
 
     def sequences(self, now_us: int) -> Iterator[list[tuple[GatedPod, bool]]]:
         """Yield the Pods of each queue in the order of their release, and whether ageing has lifted them."""
@@ -148,12 +144,12 @@ class PodReleaser:
         plan = self._plans.get(pod.waiting.service)
         return self._orders[plan.tag].blocked_by(pod.waiting.uid) if plan is not None else None
 
-    def times_us(self, service: str) -> Mapping[str, int]:
-        """Return the waiting Pods of a service, and since when each of them waits."""
-        if not self._counts[service]:
-            return {}
-        pods = (pod.waiting for pod in self._pods.values())
-        return {pod.uid: pod.since_us for pod in pods if pod.service == service}
+    def times_us(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the waiting Pods of each service that has some, and since when each of them waits."""
+        found: dict[str, dict[str, int]] = {}
+        for uid, pod in self._pods.items():
+            found.setdefault(pod.waiting.service, {})[uid] = pod.waiting.since_us
+        return found
 
     def retry(self) -> None:
         """Try all Pods again: there may be room before the expected time."""

@@ -27,7 +27,7 @@ class Member(Struct, frozen=True):
         return ceil((100 - self.lifted_percent) / self.lifted_percent) if self.lifted_percent else inf
 
 
-class WaitingPod(Struct, frozen=True):
+class WaitingPod(Struct, frozen=True, gc=False):
     """A gated Pod. `since_us` is the store's time of its registration; `scope` is as in `CounterPlan.scope_of`."""
 
     uid: str

@@ -131,6 +131,11 @@ class ReleaseOrder:
         pods = (pod for lanes in self._lanes.values() for lane in lanes.values() for pod in lane)
         return release_sequence(self._members, self._turns, self._natives, pods, now_us)
 
+    def oldest_us(self) -> dict[str, int]:
+        """Return since when the oldest Pod of each service waits."""
+        firsts = {name: [lane.first() for lane in lanes.values() if len(lane)] for name, lanes in self._lanes.items()}
+        return {name: min(pod.since_us for pod in pods) for name, pods in firsts.items() if pods}
+
     def blocked_by(self, uid: str) -> Holder | None:
         """Return whose limit has no room for a waiting Pod; None if it only waits for others, or is unknown."""
         lane = self._waiting.get(uid)

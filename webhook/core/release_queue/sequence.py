@@ -8,14 +8,14 @@ from msgspec import Struct
 from webhook.core.release_queue.model import Member, WaitingPod
 
 
-class QueuedPod(Struct, frozen=True):
+class QueuedPod(Struct, frozen=True, gc=False):
     """A waiting Pod in the sequence. `is_lifted`: ageing has brought it into the share of a higher class."""
 
     pod: WaitingPod
     is_lifted: bool
 
 
-class _LiftedPod(Struct, frozen=True, order=True):
+class _LiftedPod(Struct, frozen=True, order=True, gc=False):
     """A Pod of a lower class, by when it was lifted."""
 
     lifted_us: int
