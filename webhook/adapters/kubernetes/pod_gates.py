@@ -11,6 +11,7 @@ from webhook.adapters.kubernetes.api.objects import Listed
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
     INTERNAL,
+    METADATA,
     NOT_FOUND,
     UNPROCESSABLE,
     ApiError,
@@ -78,7 +79,8 @@ class PodGates:
             {"op": "remove", "path": gate},
         ]
         try:
-            await answer(self._client, "PATCH", _path(namespace, name), self._request_seconds, body=patch)
+            path = _path(namespace, name)
+            await answer(self._client, "PATCH", path, self._request_seconds, body=patch, accept=METADATA)
         except RefusedError as error:
             if error.status != UNPROCESSABLE:
                 raise
