@@ -13,9 +13,9 @@ under other loads. All of these, and `apiserver`, which creates Pods at a real A
 The other parts measure within one process: evaluation of a large Pod, in typed decodes of it; cost of a breaker in a
 review; longest iterations of the event loop; an acquire, compared with other rate limiters on the same Redis; and the
 controller with many Pods. `releases` measures how fast a controller releases waiting Pods at a real API server, beside
-a client that only sends the same patches, with the CPU time of all, etcd and Redis. `starts` measures a server until it
-is ready, and `idle` one without calls. `scheduling` runs a real kube-scheduler without an extender, with one that
-passes all nodes, and with all rules.
+a client that only sends the same patches, with the CPU time of all, etcd and Redis; `waiting` measures what 10,000 Pods
+cost that wait, and how soon they are released. `starts` measures a server until it is ready, and `idle` one without
+calls. `scheduling` runs a real kube-scheduler without an extender, with one that passes all nodes, and with all rules.
 """
 
 import argparse
@@ -33,7 +33,6 @@ from tests.bench import (
     loop_stalls,
     pods,
     quick,
-    releases,
     results,
     starts,
 )
@@ -41,6 +40,8 @@ from tests.bench.acquires import acquires
 from tests.bench.apiserver import creation
 from tests.bench.page import fragments
 from tests.bench.real_redis import REDIS, real_redis
+from tests.bench.releases import throughput as releases
+from tests.bench.releases import waiting
 from tests.bench.scheduling import throughput
 from tests.redis_servers import names
 
@@ -110,6 +111,12 @@ def _releases(chosen: argparse.Namespace) -> list[str]:
     return lines
 
 
+def _waiting(_: argparse.Namespace) -> list[str]:
+    lines, figures = waiting.measured()
+    results.record("waiting", [figures])
+    return lines
+
+
 def _idle(chosen: argparse.Namespace) -> list[str]:
     lines, figures = idle.measured(chosen.rounds or ROUNDS)
     results.record("idle", figures)
@@ -129,6 +136,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "apiserver": lambda chosen: creation.measured(chosen.rounds or ROUNDS),
     "pods": _controller,
     "releases": _releases,
+    "waiting": _waiting,
     "scheduling": _scheduling,
     "starts": _starts,
     "idle": _idle,
