@@ -60,7 +60,7 @@ soak: setup
 	PODGATE_TEST_EXAMPLES=500 $(BIN)/pytest -s tests/cluster/test_generated_workloads.py
 	PODGATE_TEST_EXAMPLES=300 $(BIN)/pytest tests/cluster/test_placement_sample.py
 	PODGATE_TEST_CALLS=1000 $(BIN)/pytest tests/cluster/test_availability.py -k under_load
-	PODGATE_TEST_QUEUE=soak $(BIN)/pytest -s tests/cluster/test_queue.py -k released
+	PODGATE_TEST_QUEUE=soak $(BIN)/pytest -s tests/cluster/test_queue.py tests/core/release_queue -k "released or models"
 	PODGATE_TEST_SCHEDULING=soak $(BIN)/pytest -s tests/scheduling/test_extender_failures.py -k at_random
 	PODGATE_TEST_REFUNDS=soak $(BIN)/pytest tests/cluster/test_refunds.py -k of_many
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py

@@ -40,7 +40,7 @@ def measured(pods: int = PODS) -> tuple[list[str], dict[str, Any]]:
             wait(lambda: its.waiting(_NAME) > pods // 2, "the Pods to be registered")
             time.sleep(_SETTLE_SECONDS)
             processes = its.processes(**{CONTROLLER: controller.pid, REDIS: its.redis.pid})
-            then = {**reading(processes, its.waiting(_NAME)), **_latencies(controller)}
+            then = {**_latencies(controller), **reading(processes, its.waiting(_NAME))}
             time.sleep(_SECONDS)
             took = since(then, {**reading(processes, its.waiting(_NAME)), **_latencies(controller)})
             full_bytes, peak_bytes = memory_bytes(controller.pid)

@@ -1,5 +1,6 @@
-"""A simple model of the release order: one list of Pods, searched from the start for every question."""
+"""A simple model of the release order: lists of Pods, searched from the start for every question."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,8 @@ class OrderModel:
     """The rules of the release order, one sentence each, in the order in which a person would apply them."""
 
     members: dict[str, Member]
-    waiting: list[WaitingPod] = field(default_factory=list)
+    waiting: dict[str, list[WaitingPod]] = field(default_factory=lambda: defaultdict(list))
+    """By service."""
     releasing: dict[str, tuple[WaitingPod, int, int, Holder | None]] = field(default_factory=dict)
     until: dict[Shape, tuple[int, Holder]] = field(default_factory=dict)
     passed: dict[Shape, int] = field(default_factory=dict)
@@ -31,7 +33,7 @@ class OrderModel:
         self.own_since_lifted = {member.rank: 0 for member in self.members.values()}
 
     def add(self, pod: WaitingPod) -> None:
-        self.waiting.append(pod)
+        self.waiting[pod.service].append(pod)
 
     def take(self, now_us: int) -> WaitingPod | None:
         if Holder.POOL in [kept for *_, kept in self.releasing.values()]:
@@ -76,8 +78,8 @@ class OrderModel:
             return []
         pods: list[WaitingPod] = []
         seen: set[Shape] = set()
-        for pod in sorted(self.waiting, key=lambda pod: (-pod.priority, pod.since_us, pod.uid)):
-            if pod.service != service or shape_of(pod) in seen:
+        for pod in sorted(self.waiting[service], key=lambda pod: (-pod.priority, pod.since_us, pod.uid)):
+            if shape_of(pod) in seen:
                 continue
             seen.add(shape_of(pod))
             if not self.is_blocked(pod, now_us):
@@ -96,7 +98,7 @@ class OrderModel:
     def release(self, pod: WaitingPod, rank: int, now_us: int, *, is_own: bool, had_own: bool) -> None:
         kept = self.until[shape_of(pod)][1] if self.is_kept(pod, now_us) else None
         self.releasing[pod.uid] = (pod, rank, self.own_since_lifted[rank], kept)
-        self.waiting.remove(pod)
+        self.waiting[pod.service].remove(pod)
         if is_own:
             self.own_since_lifted[rank] += 1
             self.turn[pod.service] = max(self.turn.values()) + 1
@@ -110,7 +112,7 @@ class OrderModel:
 
     def blocked(self, uid: str, now_us: int, until_us: int, by: Holder) -> None:
         pod, rank, own, _ = self.releasing.pop(uid)
-        self.waiting.append(pod)
+        self.waiting[pod.service].append(pod)
         self.until[shape_of(pod)] = (until_us, by)
         self.passed.setdefault(shape_of(pod), now_us)
         is_lifted = rank != self.members[pod.service].rank
@@ -118,13 +120,13 @@ class OrderModel:
         self.turn[pod.service] = min(self.turn.values()) - 1
 
     def remove(self, pod: WaitingPod) -> None:
-        self.waiting = [one for one in self.waiting if one.uid != pod.uid]
+        self.waiting[pod.service] = [one for one in self.waiting[pod.service] if one.uid != pod.uid]
         self.releasing.pop(pod.uid, None)
         self.forget(pod)
 
     def forget(self, pod: WaitingPod) -> None:
         """Forget what is known about a shape with its last Pod."""
-        others = [*self.waiting, *(one for one, *_ in self.releasing.values())]
+        others = [*self.waiting[pod.service], *(one for one, *_ in self.releasing.values())]
         if shape_of(pod) not in map(shape_of, others):
             self.until.pop(shape_of(pod), None)
             self.passed.pop(shape_of(pod), None)

@@ -43,7 +43,7 @@ class _OrderComparison(RuleBasedStateMachine):
         pod = WaitingPod(f"u{self.count:04}", service, self.now_us, {"pods": amount}, scope, priority)
         self.order.add(pod)
         self.order.add(pod)
-        self.model.waiting.append(pod)
+        self.model.add(pod)
         return pod
 
     @rule(most=st.sampled_from([2, 5, 12]))
@@ -96,8 +96,9 @@ class _OrderComparison(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self) -> None:
-        assert len(self.order) == len(self.model.waiting)
-        times = [self.model.until[shape][0] for shape in map(shape_of, self.model.waiting) if shape in self.model.until]
+        waiting = [pod for pods in self.model.waiting.values() for pod in pods]
+        assert len(self.order) == len(waiting)
+        times = [self.model.until[shape][0] for shape in map(shape_of, waiting) if shape in self.model.until]
         assert self.order.next_at_us(self.now_us) == min((one for one in times if one > self.now_us), default=None)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from math import inf
 
 from msgspec import Struct
 
@@ -55,6 +56,13 @@ class ReleaseOrder:
             self._turns[member.rank].append(member.service)
         self._natives = dict.fromkeys(self._turns, 0)
         """For each class, how many of its own Pods were released since the last lifted one."""
+        self._below = {rank: self._members_below(rank) for rank in self._turns}
+        """For each class, the members of lower ones, and how many periods lift their Pods to it."""
+        self._natives_min = {
+            rank: min((member.natives_per_lifted for member, _ in below), default=inf)
+            for rank, below in self._below.items()
+        }
+        """For each class, how many of its own Pods are released between two lifted ones at least."""
         self._lanes: dict[str, dict[_LaneKey, PodLane]] = {name: {} for name in self._members}
         self.held: AbstractSet[str] = frozenset()
         """Services of which no Pod may be released now."""
@@ -88,7 +96,9 @@ class ReleaseOrder:
         if any(taken.kept_for is Holder.POOL for taken in self._taken.values()):
             return None
         for rank, natives in self._natives.items():
-            native, lifted = self._native(rank, now_us), self._lifted(rank, now_us)
+            native = self._native(rank, now_us)
+            may_lift = native is None or natives >= self._natives_min[rank]
+            lifted = self._lifted(rank, now_us) if may_lift else None
             is_lifted = lifted is not None and (native is None or natives >= lifted.lane.member.natives_per_lifted)
             chosen = lifted if is_lifted else native
             if chosen is not None:
@@ -150,14 +160,20 @@ class ReleaseOrder:
 
     def _lifted(self, rank: int, now_us: int) -> _Candidate | None:
         """Return the Pod of a lower class that was lifted to this class first."""
-        found: list[tuple[int, str, _Candidate]] = []
-        for member in self._members.values():
-            steps = sum(rank < one <= member.rank for one in self._turns)
-            for one in self._candidates(member.service, now_us) if steps else ():
-                lifted_us = one.pod.since_us + steps * member.ageing_us
-                if lifted_us <= now_us:
-                    found.append((lifted_us, one.pod.uid, one))
-        return min(found, key=lambda one: one[:2])[2] if found else None
+        found, first = None, (now_us + 1, "")
+        for member, steps in self._below[rank]:
+            lifts_us, lanes = steps * member.ageing_us, self._lanes[member.service].values()
+            if not any(len(lane) and lane.first().since_us + lifts_us <= first[0] for lane in lanes):
+                continue  # of hundreds of services in a pool, few have the oldest Pods
+            for one in self._candidates(member.service, now_us):
+                lifted = one.pod.since_us + lifts_us, one.pod.uid
+                if lifted < first:
+                    found, first = one, lifted
+        return found
+
+    def _members_below(self, rank: int) -> list[tuple[Member, int]]:
+        steps = {below: sum(rank < one <= below for one in self._turns) for below in self._turns}
+        return [(member, steps[member.rank]) for member in self._members.values() if member.rank > rank]
 
     def _candidates(self, service: str, now_us: int) -> Iterator[_Candidate]:
         """Yield the first Pod of each lane that may be released, in the service's order."""
