@@ -31,7 +31,7 @@ RULES = {
     "expires": "{maxWait: 5s}",
     "kept": "{maxWait: 5s, whenExpired: Keep}",
 }
-UNFILLED = {"raced": "{}", "scaled": "{}"}
+UNFILLED = {"raced": "{}", "scaled": "{}", "crowded": "{maxPods: 1}"}
 """Services without Pods."""
 WAITING = ("w1", "w2", "w3")
 HEAD = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n"
@@ -235,6 +235,14 @@ def test_a_pod_that_lost_the_race_is_denied(running: ControllerFixture) -> None:
     assert (running.used("raced"), gated(running, "raced")) == (1, set())
     create(running, "raced", "late")
     assert gated(running, "raced") == {"late"}
+
+
+def test_pods_beyond_max_pods_are_denied(running: ControllerFixture) -> None:
+    for name in ("fills", "waits"):
+        create(running, "crowded", name)
+    status, response = running.installation.create_pod("qf-crowded", "third", containers=[CONTAINER])
+    assert (status, "QueueFull" in response["message"]) == (429, True), response
+    assert (running.used("crowded"), gated(running, "crowded")) == (1, {"waits"})
 
 
 METRICS = "metrics.k8s.io"
