@@ -16,7 +16,7 @@ from webhook.core.kubernetes.quantity import Number
 from webhook.core.kubernetes.types import LabelSelector
 from webhook.core.policy_spec.nodes import LoadSource, Nodes, RequestsSource
 from webhook.core.policy_spec.scheduling import Estimate, Hot, Near, Numa, Scheduling, ScoreWeights, WhenUnknown
-from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad
+from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad, expected_load
 from webhook.core.scheduling.extender_api import HostPriority
 from webhook.core.scheduling.filters import NodeVerdicts, filters_for, refused
 from webhook.core.scheduling.node_load import NodeLoad
@@ -125,7 +125,8 @@ class LoadTableMachine(RuleBasedStateMachine):
     @rule(uid=uids, node=nodes, amount=amounts)
     def pod_is_assigned(self, uid: str, node: str, amount: int) -> None:
         if uid not in self.pods:
-            self.table.assign(pod_of(uid, None, "web", amount, "shop"), node, Estimate())
+            pod = pod_of(uid, None, "web", amount, "shop")
+            self.table.assign(pod, expected_load(pod, Estimate()), 60.0, node)
             self.reserve(uid, node, amount, self.now + 5)
 
     @rule(name=nodes, cpu=st.floats(0, 64000), seconds=st.sampled_from([0.0, 60.0]))

@@ -116,7 +116,8 @@ class Extender:
         attempt = filter_attempt(self._now(), len(asked), found, judged, service.rules)
         self._observer.filtered(args.pod, service, attempt)
         if len(found.passed) == 1:  # the scheduler does not ask for the score of a single node
-            table.assign(args.pod, found.passed[0], service.rules.estimate)
+            load = expected_load(args.pod, service.rules.estimate)
+            table.assign(args.pod, load, service.settle_seconds, found.passed[0])
         if not service.refuses:
             return json.encode(api.FilterResult(found.passed))
         if found.refused and not found.passed:
@@ -137,7 +138,7 @@ class Extender:
         attempt = score_attempt(self._now(), load, len(scores), best, table.rows, service.rules, near_of(near))
         self._observer.scored(args.pod, service, attempt)
         if best:
-            table.assign(args.pod, best[0], service.rules.estimate, best[1:])
+            table.assign(args.pod, load, service.settle_seconds, best[0], best[1:])
         return json.encode(scores)
 
     def preempt(self, body: bytes) -> bytes:

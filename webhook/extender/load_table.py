@@ -9,11 +9,11 @@ from webhook.core.policy_spec.nodes import Nodes
 from webhook.core.policy_spec.scheduling import Estimate
 from webhook.core.scheduling.assumed.assumed_load import AssumedLoad
 from webhook.core.scheduling.assumed.candidate_nodes import CandidateNodes
-from webhook.core.scheduling.assumed.pod_load import NO_LOAD, expected_load
+from webhook.core.scheduling.assumed.pod_load import NO_LOAD, PodLoad, expected_load
 from webhook.core.scheduling.node_load import REQUESTS, Decay, NodeLoad, freshest, frozen, hotter
 from webhook.core.scheduling.node_rows import NodeRows
 from webhook.core.scheduling.node_table import NodeRow
-from webhook.core.scheduling.numa import asked_by, is_guaranteed
+from webhook.core.scheduling.numa import taken_by
 from webhook.extender.node_index import IndexReports, NodeIndex
 from webhook.extender.numa_index import NumaIndex
 
@@ -100,13 +100,16 @@ class LoadTable:
         """Return the rows of nodes on which Pods may be that were assigned to others, as if these Pods were there."""
         return self._candidates.rows(self.rows, self._now_seconds()) if self._candidates else {}
 
-    def assign(self, pod: Pod, node: str, estimate: Estimate, others: Sequence[str] = ()) -> None:
-        """Assume that a Pod goes to a node, until the watch shows where it is; `others` are its next best nodes."""
-        uid, now_seconds, load = pod.metadata.uid, self._now_seconds(), expected_load(pod, estimate)
-        before = self._assumed.assign(uid, node, load, now_seconds, estimate.settle.us / _US)
-        self.numa.assign(uid, pod, node)
+    def assign(self, pod: Pod, load: PodLoad, settle_seconds: float, node: str, others: Sequence[str] = ()) -> None:
+        """Assume that a Pod and its load go to a node, until the watch shows where it is.
+
+        `others` are its next best nodes.
+        """
+        uid, now_seconds, zoned = pod.metadata.uid, self._now_seconds(), taken_by(pod)
+        before = self._assumed.assign(uid, node, load, now_seconds, settle_seconds)
+        if zoned is not None:
+            self.numa.assign(uid, zoned, node)
         if others:
-            zoned = asked_by(pod) if is_guaranteed(pod) else None
             self._candidates.add(uid, others, load, zoned, now_seconds)
         self._moved(before, node)
 

@@ -6,7 +6,7 @@ from math import inf
 
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.scheduling.assumed.assumed_load import CONFIRMED_SECONDS
-from webhook.core.scheduling.numa import Amounts, NumaZones, asked_by, is_guaranteed
+from webhook.core.scheduling.numa import Amounts, NumaZones, taken_by
 
 
 class _Reservations:
@@ -85,10 +85,10 @@ class NumaIndex:
             self._reported[node] = zones, self._now_seconds()
         self._on_changed(node)
 
-    def assign(self, uid: str, pod: Pod, node: str) -> None:
-        """Reserve for a Pod that may be assigned to a node now."""
+    def assign(self, uid: str, taken: Amounts, node: str) -> None:
+        """Reserve what a Pod takes of its zone: it may be assigned to the node now."""
         if uid not in self._node_of or self._is_tentative(uid):
-            self._reserve(uid, pod, node, self._now_seconds() + CONFIRMED_SECONDS)
+            self._reserve(uid, taken, node, self._now_seconds() + CONFIRMED_SECONDS)
 
     def withdraw(self, uid: str) -> None:
         """Reserve no more for a Pod that the watch has not shown on its node."""
@@ -100,7 +100,9 @@ class NumaIndex:
         self.gone(uid)
         reported = self._reported.get(node)
         if reported is not None and since_seconds >= int(reported[1]):
-            self._reserve(uid, pod, node, None)
+            taken = taken_by(pod)
+            if taken is not None:
+                self._reserve(uid, taken, node, None)
 
     def gone(self, uid: str) -> None:
         node = self._node_of.pop(uid, None)
@@ -115,9 +117,9 @@ class NumaIndex:
         node = self._node_of.get(uid)
         return node is not None and uid in self._reserved[node].tentative
 
-    def _reserve(self, uid: str, pod: Pod, node: str, until_seconds: float | None) -> None:
+    def _reserve(self, uid: str, taken: Amounts, node: str, until_seconds: float | None) -> None:
         self.gone(uid)
-        if node in self._reported and is_guaranteed(pod):
+        if node in self._reported:
             self._node_of[uid] = node
             self._left.pop(node, None)
-            self._reserved.setdefault(node, _Reservations()).add(uid, asked_by(pod), until_seconds)
+            self._reserved.setdefault(node, _Reservations()).add(uid, taken, until_seconds)

@@ -24,6 +24,11 @@ class ServiceRules(Struct, frozen=True):
     def refuses(self) -> bool:
         return self.mode is Mode.ENFORCE
 
+    @property
+    def settle_seconds(self) -> float:
+        """How long a Pod's whole expected load counts."""
+        return self.rules.estimate.settle.us / 1_000_000
+
 
 _NONE: Mapping[str, NodeRow] = {}
 

@@ -49,6 +49,11 @@ def asked_by(pod: Pod) -> Amounts:
     return {name: pod_requests.total(pod, "requests", name) for name in names}
 
 
+def taken_by(pod: Pod) -> Amounts | None:
+    """Return what a Pod takes of its zone, None if it is bound to none."""
+    return asked_by(pod) if is_guaranteed(pod) else None
+
+
 class _ContainerDemand(NamedTuple):
     amounts: Amounts
     stays: bool

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ class _Scale(NamedTuple):
     offset: float
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(cls, weights: ScoreWeights) -> "_Scale":
         factors = weights.cpu, weights.memory, weights.latency, weights.topology
         lowest = sum(factor for factor in factors if factor < 0)
