@@ -51,6 +51,10 @@ services:
   match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: steady}}}}}}
   placement: {{schedulerName: podgate-scheduler}}
   scheduling: {{hot: {{cpu: 0.8}}, estimate: {{settle: 1h}}}}
+- name: pressed
+  match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: pressed}}}}}}
+  placement: {{schedulerName: podgate-scheduler}}
+  scheduling: {{pressure: {{memory: 0.1}}}}
 - name: watched
   match: {{namespaces: [shop], podSelector: {{matchLabels: {{app: watched}}}}}}
   modes: {{scheduling: Audit}}

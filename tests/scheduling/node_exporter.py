@@ -20,11 +20,14 @@ class SimulatedLoad:
     """Share of the cpu time in which tasks waited for memory."""
     is_dead: bool = False
     cpu_seconds: float = 1000.0
+    stalled_seconds: float = 0.0
     since_seconds: float = field(default_factory=time.monotonic)
 
     def advance(self) -> None:
         now_seconds = time.monotonic()
-        self.cpu_seconds += self.cores * (now_seconds - self.since_seconds)
+        used_seconds = self.cores * (now_seconds - self.since_seconds)
+        self.cpu_seconds += used_seconds
+        self.stalled_seconds += self.stalled * used_seconds
         self.since_seconds = now_seconds
 
 
@@ -80,6 +83,8 @@ class NodeExporters:
                 f'node_cpu_seconds_total{{cpu="0",mode="idle"}} {10 * load.cpu_seconds}\n'
                 f"node_memory_MemTotal_bytes {MEMORY_BYTES}\n"
                 f"node_memory_MemAvailable_bytes {MEMORY_BYTES - load.memory_bytes}\n"
+                "# TYPE node_pressure_memory_stalled_seconds_total counter\n"
+                f"node_pressure_memory_stalled_seconds_total {load.stalled_seconds}\n"
             )
 
     def cadvisor_text(self, node: str) -> str:
@@ -100,7 +105,7 @@ class NodeExporters:
                         "container_pressure_memory_stalled_seconds_total",
                         "counter",
                         'id="/"',
-                        load.stalled * load.cpu_seconds,
+                        load.stalled_seconds,
                     ),
                 )
             )

@@ -62,12 +62,21 @@ def test_guaranteed_pod_goes_where_one_numa_zone_holds_it_and_the_next_one_waits
     assert page.count(asked) == 3, "of the first three nodes"
     place("burstable", [{"name": "c", "image": "i", "resources": {"requests": amounts}}])
     assert scheduler.bound("burstable")
+    half = {"cpu": "3", "memory": "1Gi"}
+    halves = [{"name": name, "image": "i", "resources": {"requests": half, "limits": half}} for name in "ab"]
+    place("halves", halves)
+    assert scheduler.bound("halves") == "warm-1", "one container in each of its zones"
+    plane.apply(topology("warm-1", "4", "4", scope="pod"))
+    plane.wait(lambda: scheduler.nodes()["warm-1"]["numaCpuMillis"] == [4000] * 2, "the next report", "extender")
+    place("halves-together", halves)
+    assert "4 node(s) had no single NUMA zone" in scheduler.refused("halves-together")
+    plane.delete("/api/v1/namespaces/shop/pods/halves-together?gracePeriodSeconds=0")
     plane.apply(topology("warm-2", "2", "8"))  # the next report, after the first Pod was bound
     assert scheduler.bound("second") == "warm-2"
     scheduler.delete_all()
 
 
-def topology(node: str, *cpus: str) -> dict[str, Any]:
+def topology(node: str, *cpus: str, scope: str = "container") -> dict[str, Any]:
     zones = [
         {
             "name": f"node-{number}",
@@ -79,7 +88,7 @@ def topology(node: str, *cpus: str) -> dict[str, Any]:
         }
         for number, cpu in enumerate(cpus)
     ]
-    attributes = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "container"}
+    attributes = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": scope}
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",

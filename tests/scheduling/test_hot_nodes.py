@@ -6,6 +6,7 @@ from collections import Counter
 from tests.scheduling.conftest import STALE_SECONDS
 from tests.scheduling.extender_server import ExtendedScheduler
 from tests.scheduling.node_exporter import NodeExporters
+from tests.timeouts import HANG_SECONDS
 
 
 def test_hot_node_is_refused_in_the_pods_own_event_and_used_once_it_cools(
@@ -61,6 +62,22 @@ def test_explain_has_the_figures_of_the_event_and_after_cooling_says_where_the_p
     assert shown.count(" of 10: free cpu 0.") == 3
     assert re.search(f"^  refused   {cause}", shown, re.MULTILINE), shown
     scheduler.plane.delete("/apis/apps/v1/namespaces/shop/deployments/shown?propagationPolicy=Background")
+    scheduler.delete_all()
+
+
+def test_node_whose_tasks_stand_still_is_refused_until_its_pressure_falls(
+    scheduler: ExtendedScheduler, exporters: NodeExporters
+) -> None:
+    exporters.set("warm-1", stalled=0.1)
+
+    def pressure() -> float:
+        return scheduler.nodes()["warm-1"]["load"]["memory_pressure"] or 0.0
+
+    scheduler.plane.wait(lambda: pressure() > 0.2, "the pressure", "extender")
+    scheduler.create("pressed", "pressed", only="warm-1")
+    assert "1 node(s) above the memory pressure threshold 0.1" in scheduler.refused("pressed")
+    exporters.set("warm-1", stalled=0.0)
+    assert scheduler.bound("pressed", timeout_seconds=HANG_SECONDS) == "warm-1"
     scheduler.delete_all()
 
 
