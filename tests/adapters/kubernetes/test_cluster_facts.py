@@ -1,9 +1,7 @@
 """Facts from Secrets, certificates and metrics, as `podgate check` reads them."""
 
+import asyncio
 import base64
-import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from socket import create_server
@@ -17,8 +15,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import Authority, KeyPair, server_names
 from tests.harness.identity import Pki, Signer
+from tests.harness.loopback import loopback
+from tests.server.test_listener import hello
 from webhook.adapters.kubernetes.cluster_facts import chain_of, refused_counts, secret_facts, served_at, trust_facts
 from webhook.adapters.kubernetes.cluster_facts.probing import _FAIL_OPEN, _counted
+from webhook.tls.context import server_context
 
 HOST = "podgate.podgate-system.svc"
 
@@ -96,31 +97,27 @@ def test_secret_has_the_names_and_lifetimes_of_certificate_and_token(authorities
     assert secret_facts("x", {"tls.crt": "%", "token": encoded(b"a.b.c")}) == ()
 
 
-@contextmanager
-def tls_server(pki: Pki) -> Iterator[str]:
-    """Serve one handshake; the server wants a client certificate, as Podgate does."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pki.paths.certificate, pki.paths.key)
-    context.load_verify_locations(pki.folder / "ca.crt")
-    context.verify_mode = ssl.CERT_REQUIRED
+async def test_certificate_of_a_server_outside_the_cluster_is_read_without_a_refused_call(tmp_path: Path) -> None:
+    pki = Pki.create(tmp_path / "pki")
+    context = server_context(pki.paths)
+    async with loopback(hello, lambda: context) as running:
+        [served] = await asyncio.to_thread(served_at, f"https://127.0.0.1:{running.port}/mutate")
+        await running.until(lambda: bool(running.refused))
+        assert running.reasons == ["handshake_cut"], "another reason is a refused client, which has an alert"
+    assert served == x509.load_pem_x509_certificate(pki.paths.certificate.read_bytes())
+
+
+def test_server_that_ends_the_handshake_has_no_certificate() -> None:
     with create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
-            accepted, _ = listener.accept()
-            with accepted, pytest.raises(ssl.SSLError):
-                context.wrap_socket(accepted, server_side=True)
+        def accept() -> None:
+            listener.accept()[0].close()
 
-        thread = Thread(target=serve)
+        thread = Thread(target=accept)
         thread.start()
-        yield f"https://127.0.0.1:{listener.getsockname()[1]}/mutate"
+        with pytest.raises(OSError, match=r"ended the handshake|reset"):
+            served_at(f"https://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
-
-
-def test_certificate_of_a_server_outside_the_cluster_is_read_from_its_port(tmp_path: Path) -> None:
-    pki = Pki.create(tmp_path / "pki")
-    with tls_server(pki) as url:
-        [served] = served_at(url)
-    assert served == x509.load_pem_x509_certificate(pki.paths.certificate.read_bytes())
 
 
 def test_counters_are_read_from_metrics() -> None:

@@ -413,9 +413,11 @@ def test_missing_rights_are_one_finding_for_each_account() -> None:
 # --- rights ---
 
 
+RULE = {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get", "list"], "resourceNames": ["a", "b"]}
+
+
 def test_rights_are_one_for_each_verb_resource_and_name() -> None:
-    rule = {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["get", "list"], "resourceNames": ["a", "b"]}
-    role = {"kind": "Role", "metadata": {"name": "r"}, "rules": [rule]}
+    role = {"kind": "Role", "metadata": {"name": "r"}, "rules": [RULE]}
     binding = {
         "kind": "RoleBinding",
         "metadata": {"name": "r"},
@@ -429,6 +431,17 @@ def test_rights_are_one_for_each_verb_resource_and_name() -> None:
         for name in ("a", "b")
     )
     assert str(found[0]) == "get pods/status named a in podgate-system"
+
+
+def test_rights_of_a_controller_outside_the_cluster_are_those_of_its_manifests() -> None:
+    role = {"kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [{**RULE, "verbs": ["get"]}]}
+    binding = {"kind": "ClusterRoleBinding", "roleRef": {"kind": "ClusterRole", "name": "r"}}
+    base = {**binding, "metadata": {"name": "r-in-memory"}, "subjects": [{"name": "podgate"}]}
+    redis = {**binding, "metadata": {"name": "r"}, "subjects": [{"name": "podgate-controller"}]}
+    manifests = {"base/rbac.yaml": [role, base], "redis/rbac.yaml": [redis]}
+    for mode, account in (("memory", "podgate"), ("redis", "podgate-controller")):
+        facts = replace(FACTS, record_map=ConfigMap(data={"mode": mode, "serverURL": "https://127.0.0.1:8443"}))
+        assert {right.account for right in expected_rights(manifests, facts)} == {account}
 
 
 # --- load-aware scheduling ---

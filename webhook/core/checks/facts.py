@@ -82,6 +82,8 @@ class ClusterFacts:
     overrides_map: configmap.ConfigMap | None = None
     scheduler_map: configmap.ConfigMap | None = None
     """With the configuration of the second kube-scheduler."""
+    record_map: configmap.ConfigMap | None = None
+    """With the options of `podgate install`."""
     mutating: Sequence[Json] = ()
     validating: Sequence[Json] = ()
     namespaces: Sequence[ClusterObject] = ()

@@ -12,14 +12,18 @@ SECTION = Section("policy and overrides")
 _POLICY = f"ConfigMap {configmap.NAMESPACE}/{configmap.NAME}"
 _OVERRIDES = f"ConfigMap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
 _OPEN_US, _FORCED_SECONDS, _ENDED_US = 3_600_000_000, 86_400, 86_400_000_000
+_CREATE = (
+    f"kubectl create configmap {configmap.NAME} -n {configmap.NAMESPACE} --from-file={configmap.KEY}; the last good"
+    f" one: kubectl get configmap {configmap.LAST_GOOD} -n {configmap.NAMESPACE} -o 'jsonpath={{.data.policy\\.yaml}}'"
+    f" > {configmap.KEY}"
+)
 _LINT = "podgate policy lint policy.yaml, then kubectl apply --server-side; the last good policy is in force"
 
 
 @SECTION.check("policy-missing", "the policy exists", "policy_map")
 def policy_missing(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.policy_map is None:
-        create = f"kubectl create configmap {configmap.NAME} -n {configmap.NAMESPACE} --from-file={configmap.KEY}"
-        yield Observation(_POLICY, "metadata.name", "absent", create)
+        yield Observation(_POLICY, "metadata.name", "absent", _CREATE)
 
 
 @SECTION.check("policy-invalid", "it is valid", "policy_map")

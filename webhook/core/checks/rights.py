@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.document.configmap import NAMESPACE
+from webhook.core.installation.ways import REDIS
 
 _CONTROLLER = "podgate-controller"
 _FOLDERS = {_CONTROLLER: "redis/", "podgate-extender": "scheduler/"}
@@ -39,6 +40,9 @@ class Right(NamedTuple):
 def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts) -> tuple[Right, ...]:
     """Return the rights of the documents that are meant for this installation: with or without a controller."""
     deployed = {one.name for one in facts.deployments}
+    recorded = {} if facts.record_map is None else facts.record_map.data or {}
+    if recorded.get("mode") == REDIS:
+        deployed.add(_CONTROLLER)  # outside the cluster it has no Deployment
     has_controller = _CONTROLLER in deployed
     absent = [folder for name, folder in _FOLDERS.items() if name not in deployed]
     documents = [one for path, found in manifests.items() if not path.startswith(tuple(absent)) for one in found]

@@ -158,7 +158,7 @@ def replicaset_held(facts: ClusterFacts) -> Iterator[Observation]:
         if found.status.replicas < found.spec.replicas:
             value = f"{found.status.replicas} of {found.spec.replicas}: {message}"
             remedy = (
-                "once there is room, wake it (it waits up to 17 minutes between attempts):"
+                "once its cause is gone, wake it (it waits up to 17 minutes between attempts):"
                 f" kubectl annotate rs {name} -n {namespace} podgate.io/retry=$(date +%s) --overwrite"
             )
             yield Observation(f"ReplicaSet {namespace}/{name}", "status.replicas", value, remedy)

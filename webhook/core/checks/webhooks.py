@@ -105,7 +105,8 @@ def webhook_timeout(facts: ClusterFacts) -> Iterator[Observation]:
 def ca_bundle(facts: ClusterFacts) -> Iterator[Observation]:
     for fact in facts.trust:
         if fact.error:
-            remedy = "apply the webhooks with the CA of the serving certificate: --ca FILE, or --without-ca"
+            written = "if another manager wrote this field, with --force-conflicts"
+            remedy = f"apply them with the CA that signed the serving certificate, {written}: {RENDER}"
             yield Observation(fact.object, f"webhooks[{fact.webhook}].clientConfig.caBundle", fact.error, remedy)
 
 

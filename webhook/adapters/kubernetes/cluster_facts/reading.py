@@ -22,7 +22,7 @@ from webhook.core.checks.objects import (
     ReplicasObject,
     ServiceObject,
 )
-from webhook.core.document.configmap import NAME, NAMESPACE, OVERRIDES, ConfigMap
+from webhook.core.document.configmap import INSTALLATION, NAME, NAMESPACE, OVERRIDES, ConfigMap
 
 SECONDS = 10.0
 _MOST_OBJECTS = "5000"
@@ -97,7 +97,7 @@ async def read_version(client: ApiClient) -> tuple[str, int | None]:
 async def read_objects(client: ApiClient) -> Reading:
     """Read all lists, and the documents of Podgate."""
     reading = Reading()
-    maps = {"policy_map": NAME, "overrides_map": OVERRIDES, "scheduler_map": _SCHEDULER}
+    maps = {"policy_map": NAME, "overrides_map": OVERRIDES, "scheduler_map": _SCHEDULER, "record_map": INSTALLATION}
     await asyncio.gather(
         *(_read_list(client, reading, fact, one) for fact, one in _LISTS.items()),
         *(_read_map(client, reading, fact, name) for fact, name in maps.items()),

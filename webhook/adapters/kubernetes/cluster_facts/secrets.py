@@ -3,13 +3,13 @@
 import base64
 import binascii
 import json
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from webhook.adapters.kubernetes.cluster_facts.serving_certificate import presented_at
 from webhook.core.checks.facts import CertificateFact, Json, TrustFact
 from webhook.core.document.configmap import NAMESPACE
 
@@ -17,7 +17,6 @@ SERVING, _SCHEDULER = "podgate-tls", "podgate-scheduler-tls"
 SECRETS = (SERVING, "podgate-apiserver", "podgate-extender-tls", _SCHEDULER)
 _CERTIFICATE, _TOKEN, _SERVING_CA = "tls.crt", "token", "serving-ca.crt"
 _SEGMENTS = 3
-_CONNECT_SECONDS = 5
 Chain = Sequence[x509.Certificate]
 
 
@@ -47,9 +46,7 @@ def chain_of(data: Mapping[str, str]) -> Chain:
 
 def served_at(url: str) -> Chain:
     """Return the certificate that a server outside the cluster presents; OSError."""
-    parts = urlsplit(url)
-    text = ssl.get_server_certificate((parts.hostname or "", parts.port or 443), timeout=_CONNECT_SECONDS)
-    return _parsed(text.encode())
+    return [x509.load_der_x509_certificate(presented_at(url))]
 
 
 def served_fact(url: str, chain: Chain) -> CertificateFact:
