@@ -435,15 +435,22 @@ def test_policy_can_be_kept(cluster: Cluster) -> None:
 
 
 def test_keys_of_this_cluster_are_deleted_in_redis_on_request(cluster: Cluster, a_redis: RedisServer) -> None:
-    own, others = "podgate:{web}:v1:default:ring:web", ("podgate:{web}:v1:another:ring:web", "session:1")
+    own = ("podgate:{web}:v1:default:ring:web", "podgate:v1:default:decisions", "podgate:v1:default:policy:9640bfdb")
+    others = (
+        "podgate:{web}:v1:another:ring:web",
+        "podgate:v1:another:decisions",
+        "podgate:{web}:v1:fleet:ring:web",
+        "s",
+    )
     with Redis.from_url(a_redis.url) as redis:
-        for key in (own, *others):
+        for key in (*own, *others):
             redis.set(key, "1")
         dry = cluster.uninstall("--redis", a_redis.url, "--dry-run")
-        assert (dry.code, redis.exists(own)) == (0, 1)
+        assert (dry.code, redis.exists(*own)) == (0, 3)
+        assert "keys of cluster 'default' deleted in Redis (dry run)" in dry.out
         done = cluster.uninstall("--redis", a_redis.url)
-        assert "1 keys of cluster 'default' deleted in Redis" in done.out
-        assert [redis.exists(key) for key in (own, *others)] == [0, 1, 1]
+        assert "3 keys of cluster 'default' deleted in Redis" in done.out
+        assert (redis.exists(*own), redis.exists(*others)) == (0, 4)
         redis.delete(*others)
     wrong = cluster.uninstall("--redis", "redis://127.0.0.1:1/0")
     assert wrong.code == 2

@@ -22,7 +22,11 @@ _FLAG_FIRST = (
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("--keep-policy", is_flag=True, help="Keep the namespace with the ConfigMaps of policy and overrides.")
 @click.option("--keep-namespace", is_flag=True, help="Keep the namespace, and in it what is not Podgate's.")
-@click.option("--redis", metavar="URL", help="Delete Podgate's keys in this Redis too.")
+@click.option(
+    "--redis",
+    metavar="URL",
+    help="Delete Podgate's keys in this Redis too. Servers outside the cluster write further ones: stop them first.",
+)
 @click.option("--redis-password-file", type=click.Path(path_type=Path), help="File with the password for --redis.")
 @click.option("--cluster", "name", default="default", show_default=True, help="With --redis: this cluster's --cluster.")
 @click.option("--wait", default="2m", show_default=True, help="Longest time to wait until the namespace is gone.")
@@ -59,8 +63,9 @@ def uninstall(  # noqa: PLR0913  one argument an option
     shown = InstallOutput(is_json=output == "json", is_dry=dry_run)
     left = asyncio.run(uninstall(where.kubeconfig, where.context, terms, shown))
     keys = asyncio.run(delete_keys(redis, name, redis_password_file)) if redis is not None and not dry_run else None
-    if keys is not None:
-        shown.line(f"{keys} keys of cluster {name!r} deleted in Redis")
+    if redis is not None:
+        counted, suffix = ("", " (dry run)") if keys is None else (f"{keys} ", "")
+        shown.line(f"{counted}keys of cluster {name!r} deleted in Redis{suffix}")
     if not shown.is_empty and left.flagged_nodes:
         shown.line(f"kube-apiserver on {', '.join(left.flagged_nodes)} still reads Podgate's files: {_FLAG_FIRST}")
     elif not shown.is_empty:

@@ -49,8 +49,8 @@ class PlanKeys:
 
 
 def all_of(cluster: str) -> str:
-    """Return the pattern of all keys of a cluster, without the counters that clusters share."""
-    return f"podgate:{{*}}:v1:{cluster}:*"
+    """Return the pattern of all keys of a cluster, with a tag or without, but for the counters that clusters share."""
+    return f"podgate:*v1:{cluster}:*"
 
 
 def channel_of(cluster: str) -> str:
