@@ -59,7 +59,7 @@ def test_probable_mistake_is_a_warning() -> None:
     assert warning.startswith("policy.yaml:4:")
 
 
-WEBHOOKS = "match, failureMode or exemptions changed: apply `podgate policy webhooks` to put all of it in force"
+WEBHOOKS = "match, failureMode or exemptions changed: the leader follows, or else apply `podgate policy webhooks`"
 
 
 @pytest.mark.parametrize(

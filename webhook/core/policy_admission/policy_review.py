@@ -111,7 +111,7 @@ def _about_webhooks(before: Policy | None, policy: Policy) -> Iterator[str]:
         yield f"{error}: {error.remedy}"
         return
     if before is not None and configurations(before, _ANY) != wanted:
-        yield "match, failureMode or exemptions changed: apply `podgate policy webhooks` to put all of it in force"
+        yield "match, failureMode or exemptions changed: the leader follows, or else apply `podgate policy webhooks`"
 
 
 def _about_counters(before: Policy | None, policy: Policy) -> Iterator[str]:
