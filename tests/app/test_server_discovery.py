@@ -127,7 +127,7 @@ def test_wide_list_has_more_columns() -> None:
     assert "Enforce" in wide[1]
 
 
-@pytest.mark.parametrize("command", [("status",), ("breaker", "list")])
+@pytest.mark.parametrize("command", [("status",), ("breaker", "list"), ("quota", "show", "payment-api")])
 def test_watch_shows_again_and_survives_a_restart(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     answers = dict(SERVER)
     rounds = 0

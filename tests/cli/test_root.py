@@ -1,6 +1,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 from pathlib import Path
 from shlex import quote
@@ -63,6 +64,14 @@ def test_help_prints_usage_and_exits_0(command: list[str], flag: str) -> None:
     done = podgate(*command, flag)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("Usage: podgate")
+
+
+@pytest.mark.parametrize("group", ["breaker", "certs", "policy", "queue", "quota", "scheduler", "token"])
+def test_help_of_a_group_has_the_first_sentence_of_each_command_in_full(group: str) -> None:
+    _, _, commands = podgate(group, "--help").out.partition("Commands:\n")
+    summaries = re.split(r"\n  (?=\w)", commands.rstrip())
+    assert summaries
+    assert [one for one in summaries if not re.search(r"[^.]\.$", one)] == []
 
 
 def test_replay_help_shows_a_line_of_every_kind() -> None:

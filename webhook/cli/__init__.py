@@ -78,7 +78,11 @@ def root() -> None:
     """Podgate: scheduling policy, quotas and circuit breakers for Pods, at admission.
 
     Start with `podgate demo`: it runs on loopback, for half a minute, without a cluster.
-    """
+
+    \b
+    Completion in bash (in zsh: zsh_source):
+    eval "$(_PODGATE_COMPLETE=bash_source podgate)"
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import click
 
 from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options import override_options
+from webhook.cli.options.command_group import CommandGroup
 from webhook.cli.options.output_formats import WIDE, document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import (
@@ -25,7 +26,7 @@ _HEADINGS = ("SERVICE", "STATE", "SINCE", "TRIGGERED AT", "SECONDS TO RECOVERY",
 _WIDE_HEADINGS = ("MODE", "GENERATION", "OPEN UNTIL", "TRIPPED BY")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def breaker() -> None:
     """Open, close or reset one service's breaker for a limited time, or list all breakers."""
 
@@ -37,10 +38,13 @@ def breaker() -> None:
 def open_(service: str, terms: Callable[[], OverrideTerms], where: OverridesLocation) -> None:
     """Deny all new Pods of SERVICE for a time, whatever its breaker's own state and its mode in the policy.
 
+    \b
+    podgate breaker open payment-api --for 10m --reason INC-1234
+
     This writes an override, see `podgate override`: servers apply it within about a second. When it ends, the breaker
     is closed and its counters are reset. If the service degrades (whenOpen: Degrade), no Pod is denied. Exit codes
     are those of `podgate override`.
-    """
+    """  # noqa: D301 - the backslash-b keeps click from filling this line
     plain = {"service": service, "breaker": ManualBreakerState.FORCED_OPEN.value}
     override_options.put(where, terms(), plain)
 

@@ -47,11 +47,15 @@ def decisions(  # noqa: PLR0913  one parameter an option
 ) -> None:
     """Show the newest decisions, of one SERVICE or all, the newest last.
 
+    \b
+    podgate decisions --denied --since 10m      # what was denied, and why
+    podgate decisions payment-api -w            # as it is decided
+
     Any server shows the decisions of all, if they share a Redis; otherwise only its own. Without --server it needs
     `list pods` and `create pods/portforward` in podgate-system. With -w and -o json each decision is one line.
 
     Exit code: 0 success, 2 no server can be reached.
-    """
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
     if since is not None:
         durations.seconds("--since", since)
     conditions = {

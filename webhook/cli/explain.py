@@ -69,12 +69,16 @@ def explain(  # noqa: PLR0913  one parameter an option
 ) -> int:
     """Explain why a Pod does not run: a Pod that exists, or Pods of a workload that were refused and never existed.
 
+    \b
+    podgate explain deploy/web -n checkout      # why Pods of a workload are missing, or do not run
+    podgate explain pod checkout/web-x7
+
     The first line has the state and its cause. It reads the cluster with your kubeconfig, and decision records from
     a server's decision port; what you may not read is named. Refused Pods are found without records, too: by the
     Events of their controller.
 
     Exit code: 0 explained, 2 bad input, 3 the Pod or some Pods of the workload are denied, 4 nothing is known.
-    """
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
     target = explain_target(what, namespace)
     where = kubeconfig or KUBECONFIG.expanduser()
     until_us = None if at is None else _moment(at)

@@ -46,13 +46,18 @@ def override(  # noqa: PLR0913  one argument an option
 ) -> None:
     """Change the policy of one SERVICE for a limited time. An override ends automatically.
 
+    \b
+    podgate override payment-api --quota-factor 3 --for 1h --reason INC-1234
+    podgate override payment-api --mode quota=Audit --for 1h --reason INC-1234
+    podgate override --list
+
     Servers apply it as soon as they have read it, usually within a second.
 
     It is written to ConfigMap podgate-system/podgate-overrides with your kubeconfig, so with your RBAC rights and in
     the audit log of Kubernetes; or to the file that servers read with --overrides.
 
     Exit code: 0 success, 2 bad input, 4 no such service.
-    """
+    """  # noqa: D301 - the backslash-b keeps click from filling these lines
     if listing:
         _show(override_options.in_force(where), output)
         return

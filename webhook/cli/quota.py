@@ -7,9 +7,16 @@ import click
 
 from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options import override_options
+from webhook.cli.options.command_group import CommandGroup
 from webhook.cli.options.output_formats import document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
-from webhook.cli.options.server_options import of_server, server_options, service_argument, show_status
+from webhook.cli.options.server_options import (
+    of_server,
+    server_options,
+    service_argument,
+    show_status,
+    watch_option,
+)
 from webhook.core.admission.messages.denials import utc
 from webhook.offline.output.status_page import LIMIT, limits, override_text
 from webhook.offline.output.table import table
@@ -18,7 +25,7 @@ from webhook.offline.status_client import find_service
 _SHOWN = ("name", "pool", "scope", "modes", "known", "windows", "standing", "override")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def quota() -> None:
     """Show one service's quota, grant more for a limited time, or reset its counters."""
 
@@ -27,12 +34,13 @@ def quota() -> None:
 @service_argument
 @server_options
 @output_option()
-def show(service: str, where: ServerLocation, output: str | None) -> None:
+@watch_option
+def show(*, service: str, where: ServerLocation, output: str | None, watch: bool) -> None:
     """Show the usage of SERVICE's limits and of its pool's, when more is free, and the override in force.
 
     Exit code: 0 success, 2 the server cannot be reached, 4 it has no such SERVICE.
     """
-    show_status(where, lambda document, name: _quota(of_server(document, name), service, output))
+    show_status(where, lambda document, name: _quota(of_server(document, name), service, output), watch=watch)
 
 
 def _quota(document: dict[str, Any], service: str, output: str | None) -> str:
@@ -69,9 +77,12 @@ def grant(
 ) -> None:
     """Add to the limits of one of SERVICE's own windows for a limited time. See `podgate override`.
 
+    \b
+    podgate quota grant payment-api --window 1m --hard pods=100 --for 30m --reason INC-1234
+
     With --merge, a grant for the same window and resource replaces the former one. Exit codes are those of `podgate
     override`.
-    """
+    """  # noqa: D301 - the backslash-b keeps click from filling this line
     amounts = override_options.pairs("--hard", hard, "pods=100")
     override_options.put(where, terms(), {"service": service, "grant": [{"window": window, "hard": amounts}]})
 

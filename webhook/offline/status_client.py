@@ -70,7 +70,8 @@ def get(server: str, path: str, remedy: str = _PLAIN_PORT, option: str = "--serv
             raise UserError(f"{name}: HTTP {error.code}", remedy) from None
     except (OSError, HTTPException, ValueError) as error:
         unread = "its host and port cannot be read"  # the error's own text may quote a password
-        reason = (getattr(error, "reason", None) or error) if isinstance(error, OSError) else unread
+        cause = getattr(error, "reason", None) or error
+        reason = (getattr(cause, "strerror", None) or cause) if isinstance(error, OSError) else unread
         raise UserError(
             f"no server answers at {name}: {reason}", f"start one with `podgate serve`, or {remedy}"
         ) from None

@@ -38,7 +38,7 @@ class ProcessSettings:
         read.url, "OTLP/HTTP endpoint for traces; without it there are none", optional=True, secret=True
     )
     trace_ratio: float = setting(
-        read.ratio, "share of Pods of which at least one half is traced, unless the caller decides", "0.01"
+        read.ratio, "share of Pods of which at least one of the two calls is traced, unless the caller decides", "0.01"
     )
 
 

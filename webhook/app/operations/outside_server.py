@@ -87,4 +87,5 @@ def _unready(url: str) -> str:
         with error:
             return error.read(_REASON_BYTES_MAX).decode(errors="replace").strip() or f"HTTP {error.code}"
     except (OSError, HTTPException, ValueError) as error:
-        return str(getattr(error, "reason", None) or error)
+        cause = getattr(error, "reason", None) or error
+        return str(getattr(cause, "strerror", None) or cause)

@@ -6,9 +6,10 @@ from webhook.cli.certs.bootstrap import bootstrap
 from webhook.cli.certs.inspect import inspect
 from webhook.cli.certs.issue import issue
 from webhook.cli.certs.rotate import rotate
+from webhook.cli.options.command_group import CommandGroup
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def certs() -> None:
     """Issue, renew and inspect CA, serving and client certificates."""
 

@@ -2,6 +2,7 @@
 
 import click
 
+from webhook.cli.options.command_group import CommandGroup
 from webhook.cli.policy.diff import print_difference
 from webhook.cli.policy.lint import lint
 from webhook.cli.policy.render import print_rendered
@@ -9,7 +10,7 @@ from webhook.cli.policy.schema import print_schema
 from webhook.cli.policy.webhooks import webhooks
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def policy() -> None:
     """Check, render and compare policy documents."""
 

@@ -22,7 +22,7 @@ DIFFERENT = 1
 @click.command("diff")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
-@click.option("-o", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @cluster
 def print_difference(before: str, after: str, where: ClusterLocation, output: str) -> None:
     """Print what changes from policy A to policy B, by service, with `defaults` applied.

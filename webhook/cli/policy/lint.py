@@ -12,7 +12,7 @@ from webhook.offline.policy_argument import read_document
 
 @click.command()
 @click.argument("path", metavar="FILE")
-@click.option("-o", "output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def lint(path: str, output: str) -> None:
     """Print all mistakes in the policy FILE ("-": standard input).
 

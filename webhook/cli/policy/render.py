@@ -19,7 +19,7 @@ NO_SUCH_SERVICE = 4
 @click.option(
     "--policy", "path", metavar="PATH", required=True, envvar="PODGATE_POLICY", help='The document ("-": stdin).'
 )
-@click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def print_rendered(service: str | None, path: str, output: str) -> None:
     """Print a policy, or one SERVICE of it, with `defaults` applied, each value with its source.
 

@@ -47,7 +47,7 @@ _PORT, _LARGEST_PORT = 443, 65535
 )
 @click.option("--all-calls", is_flag=True, help="Leave out no call for a Pod of the services' namespaces.")
 @click.option("--explain", is_flag=True, help="Print which calls for new Pods are made and left out, and why, instead.")
-@click.option("-o", "output", type=click.Choice(["yaml", "json"]), help="[default: yaml; with --explain, a table]")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), help="[default: yaml; with --explain, a table]")
 @user_errors
 def webhooks(
     *,

@@ -2,11 +2,12 @@
 
 import click
 
+from webhook.cli.options.command_group import CommandGroup
 from webhook.cli.queue.manual import drop, pause, release, resume
 from webhook.cli.queue.table import list_
 
 
-class QueueGroup(click.Group):
+class QueueGroup(CommandGroup):
     """Takes arguments that begin with no subcommand as those of `default`."""
 
     default = "list"

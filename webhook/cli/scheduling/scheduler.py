@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from webhook.cli.options import durations
+from webhook.cli.options.command_group import CommandGroup
 from webhook.cli.options.urls import base_url
 from webhook.core.document.formats import fits
 from webhook.core.scheduling.scheduler_configuration import (
@@ -24,7 +25,7 @@ _FOLDER = "/etc/podgate/scheduler"
 _LONGEST_SECONDS = 30
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def scheduler() -> None:
     """Print the configuration of a second kube-scheduler, which asks `podgate extender`."""
 
@@ -71,7 +72,7 @@ def scheduler() -> None:
     show_default=True,
     help="Weight of the extender's score: a tenth of it is then worth WEIGHT x 10 points.",
 )
-@click.option("--http-timeout", metavar="DURATION", default="1s", show_default=True, help="Of each call.")
+@click.option("--http-timeout", metavar="DURATION", default="1s", show_default=True, help="Timeout of each call.")
 @click.option(
     "--percentage-of-nodes-to-score",
     type=click.IntRange(0, 100),
@@ -79,7 +80,7 @@ def scheduler() -> None:
     show_default=True,
     help="Share of the nodes that a Pod is tried on; 0: kube-scheduler chooses it by their number.",
 )
-@click.option("-o", "output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 def config(  # noqa: PLR0913  one parameter an option
     *,
     url_prefix: str,

@@ -52,9 +52,9 @@ _SHARES = re.compile(r"(\d(?:\.\d+)?)\.\.(\d(?:\.\d+)?)")
     help="NUMA zones of the nodes in a file: the output of `kubectl get noderesourcetopologies -o json`.",
 )
 @click.option("--running", type=_PATH, help="Pods on the nodes in a file: the output of `kubectl get pods -A -o json`.")
-@click.option("--node-cpu", default="16", show_default=True, help="Of each generated node.")
-@click.option("--node-memory", default="64Gi", show_default=True, help="Of each generated node.")
-@click.option("--load", default="0.2..0.6", show_default=True, help="Used shares of generated nodes.")
+@click.option("--node-cpu", default="16", show_default=True, help="CPU of each generated node.")
+@click.option("--node-memory", default="64Gi", show_default=True, help="Memory of each generated node.")
+@click.option("--load", default="0.2..0.6", show_default=True, help="Shares of generated nodes that are in use.")
 @click.option(
     "--pods",
     default="60",
@@ -62,18 +62,20 @@ _SHARES = re.compile(r"(\d(?:\.\d+)?)\.\.(\d(?:\.\d+)?)")
     metavar="N|FILE",
     help="So many generated Pods, or events of `replay`.",
 )
-@click.option("--every", default="0s", show_default=True, help="Between two generated Pods; 0s: all at once.")
-@click.option("--cpu", default="500m", show_default=True, help="Request of each generated Pod.")
-@click.option("--memory", default="1Gi", show_default=True, help="Request of each generated Pod.")
+@click.option("--every", default="0s", show_default=True, help="Time between two generated Pods; 0s: all at once.")
+@click.option("--cpu", default="500m", show_default=True, help="CPU request of each generated Pod.")
+@click.option("--memory", default="1Gi", show_default=True, help="Memory request of each generated Pod.")
 @click.option(
     "--usage",
     type=click.FloatRange(0, 10),
     default=0.85,
     show_default=True,
-    help="Share of its requests a Pod uses.",
+    help="Share of its requests that a Pod uses.",
 )
-@click.option("--weight", type=click.IntRange(1, 100), default=5, show_default=True, help="Of the extender's scores.")
-@click.option("--for", "after", default="10m", show_default=True, help="After the last Pod was created.")
+@click.option(
+    "--weight", type=click.IntRange(1, 100), default=5, show_default=True, help="Weight of the extender's scores."
+)
+@click.option("--for", "after", default="10m", show_default=True, help="Simulated time after the last Pod was created.")
 @output_option(WIDE)
 def simulate(  # noqa: PLR0913  one parameter an option
     *,

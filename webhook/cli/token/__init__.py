@@ -2,13 +2,14 @@
 
 import click
 
+from webhook.cli.options.command_group import CommandGroup
 from webhook.cli.token.inspect import inspect
 from webhook.cli.token.issue import issue
 from webhook.cli.token.jwks import jwks
 from webhook.cli.token.rotate import rotate
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def token() -> None:
     """Issue and inspect bearer tokens, and publish the keys that verify them."""
 
