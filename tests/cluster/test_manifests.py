@@ -28,7 +28,13 @@ from tests.timeouts import HANG_SECONDS
 from webhook import settings
 from webhook.adapters.kubernetes import LeaseTiming, connect
 from webhook.app import server
+from webhook.app.operations.shipped_manifests import manifest_files
+from webhook.core.checks import ClusterFacts
+from webhook.core.checks.objects import ClusterMetadata, ReplicasObject
+from webhook.core.checks.rights import Right, expected_rights
 from webhook.core.document import Purpose, load
+from webhook.core.document.configmap import ConfigMap
+from webhook.core.installation import ways
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 from webhook.offline.output.yaml_stream import yaml_stream
 
@@ -42,6 +48,7 @@ ACCOUNT = f"system:serviceaccount:{NAMESPACE}:podgate"
 CONTROLLER = f"system:serviceaccount:{NAMESPACE}:podgate-controller"
 CALLER = f"system:serviceaccount:{NAMESPACE}:kube-apiserver-caller"
 LEASES = "leases.coordination.k8s.io"
+ROLES = re.compile(r"(base|redis|scheduler)/\d+-rbac")
 BASE = sorted(path.name for path in manifests.FOLDER.glob("base/[0-9]*.yaml"))
 NUMBERED = [*(f"base/{name}" for name in BASE), "20-policy.yaml", "50-webhooks.yaml"]
 
@@ -220,7 +227,7 @@ CAN = [
     ),
     *((verb, "configmaps/podgate-policy-last-good", NAMESPACE) for verb in ("get", "update")),
     ("create", "configmaps", NAMESPACE),
-    ("get", f"{LEASES}/podgate-leader", NAMESPACE),
+    *((verb, f"{LEASES}/podgate-leader", NAMESPACE) for verb in ("get", "update")),
     *((verb, LEASES, NAMESPACE) for verb in ("create", "list", "update", "delete")),
     *((verb, "namespaces", "") for verb in ("list", "watch")),
     *((verb, "pods", "") for verb in ("list", "watch")),
@@ -324,6 +331,28 @@ SCHEDULER_CANNOT = [
     *((verb, "configmaps", NAMESPACE) for verb in ("get", "list")),
     ("create", "pods", "default"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("account", "mode", "can"),
+    [
+        ("podgate", ways.MEMORY, CAN),
+        ("podgate-controller", ways.REDIS, CONTROLLER_CAN),
+        ("podgate-extender", ways.MEMORY, EXTENDER_CAN),
+    ],
+)
+def test_roles_have_the_rights_of_these_lists(account: str, mode: str, can: list[tuple[str, str, str]]) -> None:
+    """So that a test fails whichever verb is added or removed."""
+    roles = {path: found for path, found in manifest_files().items() if ROLES.match(path)}
+    extender = ReplicasObject(metadata=ClusterMetadata(name="podgate-extender"))
+    facts = ClusterFacts(0, record_map=ConfigMap(data={"mode": mode}), deployments=[extender])
+    assert {tried(right) for right in expected_rights(roles, facts) if right.account == account} == set(can)
+
+
+def tried(right: Right) -> tuple[str, str, str]:
+    kind = f"{right.resource}.{right.group}" if right.group else right.resource
+    named = f"{kind}/{right.name}" if right.name else kind
+    return right.verb, f"{named} --subresource={right.subresource}" if right.subresource else named, right.namespace
 
 
 @pytest.fixture(scope="module")
