@@ -1,12 +1,17 @@
 """Decisions of real servers: from the ring, from Redis after their server has died, and without the right to write."""
 
+import asyncio
 import json
 from pathlib import Path
+from socket import create_server
 from typing import Any
+
+from aiohttp import ClientConnectionError
 
 from tests.harness.server_process import Files, Serving, pod, serving
 from tests.redis_servers import RedisServer, names, program
 from tests.redis_servers.access import acl_file, user
+from tests.timeouts import HANG_SECONDS
 from webhook.offline.simulator import Ask
 
 PRIVATE = "hunter2"
@@ -53,6 +58,28 @@ async def test_without_redis_decisions_come_from_the_ring(tmp_path: Path) -> Non
         async with server.session.get(f"http://{server.decisions}/api/v1/policies/{denied['policy']}") as response:
             assert await response.text() == server.files.policy.read_text()
         assert await status(server) == {"kept": 8, "written": None, "dropped": 0, "error": None}
+
+
+async def test_decisions_are_served_once_another_process_has_left_their_port(tmp_path: Path) -> None:
+    with create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        async with serving(Files.create(tmp_path), "--decision-listen", address) as server:
+            assert server.decisions == ""
+            await create(server, "u1")
+            other.close()
+            server.decisions = address
+            async with asyncio.timeout(HANG_SECONDS):
+                while not await answers(server):  # noqa: ASYNC110 - there is no event
+                    await asyncio.sleep(0.05)
+            assert await uids(server) == ["u1"]
+
+
+async def answers(server: Serving) -> bool:
+    try:
+        await decisions(server)
+    except ClientConnectionError:
+        return False
+    return True
 
 
 async def test_decisions_of_a_dead_server_come_from_redis(tmp_path: Path) -> None:

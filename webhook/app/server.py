@@ -47,6 +47,7 @@ VERSION = version("podgate")
 _DRAINING = "draining"
 _SWITCH_SECONDS = 0.001
 """Thread switch interval: bounds how long a busy thread (a large Pod, a scrape) delays the loop; default is 5 ms."""
+_PORT_SECONDS = 2.0
 _LEASE_PATIENCE_SECONDS = 30.0
 """Longer than another server takes to release the lease at shutdown, and than the lease of a crashed one lasts."""
 _CONTROLLER_LEADS = "a controller releases Pods: the one that Lease podgate-system/podgate-leader names"
@@ -141,7 +142,8 @@ class ServerProcess:
         await asyncio.gather(self._sources.policies.refresh(), self._sources.overrides.refresh())
         plain = self._settings.plain_listen
         await self.server.plain.start(plain.host, plain.port)
-        await self._start_decision_port()
+        if missing := await self._decision_port():
+            self._logs.said("error", "decisions are not served", reason=missing)
         ticking = BreakerTicker(
             self._store.counters, self._clock, self._sources.policies.current, self._telemetry.observer.transitioned
         )
@@ -153,19 +155,29 @@ class ServerProcess:
             *self._tls.loops,
             *giving_back(),
             *self._decisions.loops,
+            self._await_decision_port,
             self._outcomes.run,
             self._overload.run,
             ticking.run,
         )
         self._tasks = [asyncio.create_task(run_forever(loop, self._logs)) for loop in loops]
 
-    async def _start_decision_port(self) -> None:
-        """Serve decisions; without that port admissions continue, such as beside another server on this machine."""
+    async def _decision_port(self) -> str:
+        """Serve decisions; return why that is impossible, "" if it is not."""
         listen = self._settings.decision_listen
         try:
             await self.server.decisions.start(listen.host, listen.port)
         except UserError as error:
-            self._logs.said("error", "decisions are not served", reason=str(error))
+            return str(error)
+        return ""
+
+    async def _await_decision_port(self) -> None:
+        """Try again while another process has the decision port. Admissions continue without it."""
+        while not self.server.decisions.addresses:
+            await asyncio.sleep(_PORT_SECONDS)
+            if not await self._decision_port():
+                self._logs.said("info", "decisions are served", decisions=_addresses(self.server.decisions))
+        await asyncio.Event().wait()
 
     async def serve(self, asked: asyncio.Event) -> None:
         """Serve admission requests until `asked` is set. UserError: another server with in-memory counters runs."""
