@@ -1,4 +1,4 @@
-"""Services by kind of workload and end of namespace, ratios, and fields if absent, with Pods of real controllers."""
+"""Services by kind of workload and end of namespace, and fields by a Pod's own, with Pods of real controllers."""
 
 from typing import Any
 
@@ -21,8 +21,12 @@ services:
     topologySpreadConstraints:
     - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}
     ifAbsent: [topologySpreadConstraints]
+    tolerationsByQosClass:
+      Burstable: [{key: node.kubernetes.io/memory-pressure, operator: Exists, effect: NoSchedule}]
+      BestEffort: [{key: spot, operator: Exists}]
   resources: {container: {defaultRequestRatio: {cpu: 0.5}, defaultLimitRatio: {memory: 2}}}
 """
+PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
 OWN = {"maxSkew": 2, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
 SPACE = "shop-kinds"
 LABEL = "podgate.io/service"
@@ -71,6 +75,9 @@ def test_kind_of_the_workload_is_that_of_its_controller(plane: ControlPlane, ide
         assert [one["topologyKey"] for one in created["spec"]["topologySpreadConstraints"]] == [
             "topology.kubernetes.io/zone"
         ]
+        assert created["status"]["qosClass"] == "Burstable"
+        of_each_pod = 2  # not-ready and unreachable, of DefaultTolerationSeconds
+        assert created["spec"]["tolerations"][of_each_pod:] == [PRESSURE]
         spec["topologySpreadConstraints"] = [OWN]
         status, kept = plane.api.request(
             "POST", f"/api/v1/namespaces/{SPACE}/pods?dryRun=All", {"apiVersion": "v1", "kind": "Pod", **pod}

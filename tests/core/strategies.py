@@ -9,7 +9,15 @@ from typing import Any
 import msgspec
 from hypothesis import settings
 
-from tests.core.generating.equivalent_pods import Pair, pairs, range_pairs, real_pairs, tenants_pairs, whole_pairs
+from tests.core.generating.equivalent_pods import (
+    Pair,
+    class_pairs,
+    pairs,
+    range_pairs,
+    real_pairs,
+    tenants_pairs,
+    whole_pairs,
+)
 from tests.core.generating.invalid_pods import illegal_pods
 from tests.core.generating.nodes import some_node_labels
 from tests.core.generating.pods import pods, real_pods
@@ -31,6 +39,7 @@ __all__ = [
     "Governed",
     "Json",
     "Pair",
+    "class_pairs",
     "drawn_placements",
     "examples",
     "fields",

@@ -47,7 +47,7 @@ def user_allows(outcome: Outcome, node: Node) -> bool:
 def denied_fields(outcome: Outcome) -> Iterator[str]:
     """Yield the fields of the user's Pod that conflict or are not allowed, as a denial names them."""
     pod = outcome.case.pod
-    placement = policy.beside(outcome.case.placement, pod)
+    placement = policy.of_class(policy.beside(outcome.case.placement, pod), pod)
     yield from pod_metadata.not_allowed(pod, placement)
     yield from _denied_metadata(pod, placement)
     for field in ("schedulerName", "priorityClassName", "runtimeClassName"):

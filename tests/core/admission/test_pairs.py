@@ -5,7 +5,7 @@ from hypothesis import given
 from tests.core.oracle_comparison import disagreements, oracle_faults, unneeded_operations
 from tests.core.pairs import accepted, drawn
 from tests.core.rewriting import patch_of, rewritten
-from tests.core.strategies import Pair, examples, pairs, range_pairs, tenants_pairs, whole_pairs
+from tests.core.strategies import Pair, class_pairs, examples, pairs, range_pairs, tenants_pairs, whole_pairs
 
 
 def problems(pair: Pair) -> list[str]:
@@ -25,6 +25,12 @@ def test_rewrite_is_correct_minimal_and_idempotent(pair: Pair) -> None:
 @examples(1500)
 @given(tenants_pairs)
 def test_labels_and_what_a_pod_may_bring_or_keep_are_correct_minimal_and_idempotent(pair: Pair) -> None:
+    assert problems(pair) == []
+
+
+@examples(600)
+@given(class_pairs)
+def test_tolerations_by_qos_class_are_correct_minimal_and_idempotent(pair: Pair) -> None:
     assert problems(pair) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import HASH, Json, Pair, examples, pairs, service_of
+from tests.core.strategies import HASH, Json, Pair, class_pairs, examples, pairs, service_of
 from webhook.core import container_resources, placement
 from webhook.core.admission.mutation import rewrite
 from webhook.core.explanation import Act, Note, changes, explain
@@ -40,8 +40,8 @@ def changed_places(before: Json, after: Json) -> set[tuple[str, bool]]:
 
 
 @FEW_EXAMPLES
-@given(pairs)
-def test_notes_cover_exactly_the_changes_of_placement(pair: Pair) -> None:
+@given(pairs | class_pairs)
+def test_notes_cover_exactly_the_changes(pair: Pair) -> None:
     notes = explain(pair.pod, pair.service, HASH)
     assert marked_places(notes) == changed_places(pair.pod, rewritten(pair.pod, pair.service))
 

@@ -1,13 +1,16 @@
 """Pods that already satisfy a policy with other terms: they test equality and implication."""
 
+from itertools import chain
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from tests.core.api_server import defaulted, errors
 from tests.core.generating.pod_affinity import kind_of_spread, own_pods
-from tests.core.generating.pods import pods, pods_of, pods_with_resources, real_pods, whole_pods
+from tests.core.generating.pods import pods, pods_of, pods_of_classes, pods_with_resources, real_pods, whole_pods
 from tests.core.generating.policies import (
     Governed,
+    class_policies,
     policies,
     policies_of,
     range_policies,
@@ -219,7 +222,8 @@ def _overlapping(
         equality = draw(st.sampled_from(["absent", "equal", "equal", "nearly"]))
         if equality != "absent":
             _put(draw, spec, path, item if equality == "equal" else draw(_nearly(item)))
-    for one in placement.get("tolerations") or []:
+    by_class = (placement.get("tolerationsByQosClass") or {}).values()
+    for one in chain(placement.get("tolerations") or [], *by_class):
         if draw(st.booleans()):
             _put(draw, spec, ("tolerations",), one)
     for constraint in placement.get("topologySpreadConstraints") or []:
@@ -244,9 +248,13 @@ pairs = st.deferred(
     lambda: st.builds(Pair, pods, policies) | _overlapping(pods, policies) | _focused(ODD) | _focused(ODD)
 )
 whole_pairs = st.deferred(
-    lambda: st.builds(Pair, whole_pods, whole_policies) | _overlapping(whole_pods, whole_policies)
+    lambda: (st.builds(Pair, whole_pods, whole_policies) | _overlapping(whole_pods, whole_policies)).filter(
+        lambda pair: not pair.placement.get("tolerationsByQosClass") or not errors(defaulted(dict(pair.pod)))
+    )
 )
-"""Pods with resources in their containers, and policies with ranges."""
+"""Pods with resources in their containers, and policies with ranges. A Pod that is rejected has no QoS class."""
+class_pairs = st.deferred(lambda: _overlapping(pods_of_classes, class_policies))
+"""Pairs of tolerations that depend on the QoS class, and of resources that decide it."""
 tenants_pairs = st.deferred(lambda: _focused(ODD, TENANTS_CONCERNS))
 """Pairs of labels, and of what a Pod may bring or keep: beside all other fields their cases are rare."""
 range_pairs = st.deferred(lambda: st.builds(Pair, pods_with_resources, range_policies))

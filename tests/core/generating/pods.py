@@ -21,6 +21,7 @@ from tests.core.generating.vocabulary import (
     REAL,
     SERVICE,
     THEIR_QUEUE,
+    TOLERATIONS,
     UNKNOWN_FIELD,
     Concern,
     Json,
@@ -62,13 +63,18 @@ def _metadata(style: PodStyle) -> st.SearchStrategy[Json]:
     return st.fixed_dictionaries({}, optional=optional)
 
 
+_SMALL: list[Json] = [{"requests": {"cpu": "1m"}}, {"limits": {"cpu": "1m", "memory": "1Mi"}}]
+"""Resources of a Burstable Pod and of a Guaranteed one."""
+
+
 @cache
 def _containers(style: PodStyle) -> st.SearchStrategy[list[Json]]:
     plain: Json = {"name": "c", "image": "registry.k8s.io/pause:3.10"}
+    of_each_class: list[Json] = [plain, *({**plain, "resources": some} for some in _SMALL)]
     if style.strict:
-        return st.just([plain])
+        return st.sampled_from([[one] for one in of_each_class])
     odd = {**plain, "env": [{"name": "E", "value": "é\u2028"}], "args": ["a~1b", None], UNKNOWN_FIELD: {"~/": [None]}}
-    return st.sampled_from([[plain], [odd]])
+    return st.sampled_from([[one] for one in (*of_each_class, odd)])
 
 
 @cache
@@ -104,10 +110,13 @@ def _spec(style: PodStyle, concern: Concern | None) -> st.SearchStrategy[Json]:
     return built(style, always, {field: fields[field] for field in concern.fields if field in fields})
 
 
-_with_resources = pod_resources().map(
-    lambda spec: {field: value for field, value in spec.items() if field != "overhead"}
-)
-"""Without overhead, which belongs to a runtime class."""
+def _with_resources(*, strict: bool) -> st.SearchStrategy[Json]:
+    """Draw them without overhead, which belongs to a runtime class."""
+    return pod_resources(strict=strict).map(lambda spec: {name: spec[name] for name in spec if name != "overhead"})
+
+
+def _merged(pod: Json, more: Json) -> Json:
+    return {**pod, "spec": {**pod["spec"], **more}}
 
 
 @st.composite
@@ -132,9 +141,11 @@ def pods_of(style: PodStyle, concern: Concern) -> st.SearchStrategy[Json]:
 _whole = st.deferred(lambda: _pods(ODD))
 pods = st.deferred(lambda: _whole | st.sampled_from(CONCERNS).flatmap(partial(pods_of, ODD)))
 """Pods with fields of all concerns, or of one."""
-whole_pods = st.builds(lambda pod, more: {**pod, "spec": {**pod["spec"], **more}}, _whole, _with_resources)
+whole_pods = st.builds(_merged, _whole, _with_resources(strict=False))
 """Pods with resources in their containers, too."""
-pods_with_resources = _with_resources.map(
+pods_of_classes = st.deferred(lambda: st.builds(_merged, pods_of(ODD, TOLERATIONS), _with_resources(strict=True)))
+"""Pods of every QoS class, which the API server accepts, with tolerations."""
+pods_with_resources = _with_resources(strict=False).map(
     lambda spec: {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 )
 real_pods = st.deferred(lambda: _pods(REAL))

@@ -31,6 +31,7 @@ from tests.core.generating.vocabulary import (
     THEIR_PRIORITY,
     THEIR_RUNTIME,
     THEIR_SCHEDULER,
+    TOLERATIONS,
     Concern,
     Json,
     PodStyle,
@@ -147,15 +148,16 @@ def _patterns(field: str, names: Sequence[str]) -> list[list[str]]:
     return [] if field == "nodeSelectorKeys" else [[f"{names[0][:2]}*"], [f"*{names[1][-4:]}"]]
 
 
-def _tolerations(style: PodStyle) -> st.SearchStrategy[list[Json]]:
+def _tolerations(style: PodStyle, *, least: int = 0) -> st.SearchStrategy[list[Json]]:
     def normalized(found: Json) -> Json:
         known = {key: value for key, value in found.items() if key in _TOLERATION}
         return {**known, "operator": known.get("operator") or "Equal"}
 
     drawn = tolerations(style).map(normalized)
-    return st.lists(drawn, max_size=3, unique_by=lambda one: msgspec.json.encode(one, order="sorted"))
+    return st.lists(drawn, min_size=least, max_size=3, unique_by=lambda one: msgspec.json.encode(one, order="sorted"))
 
 
+_QOS_CLASSES = ("Guaranteed", "Burstable", "BestEffort")
 _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 
@@ -183,6 +185,7 @@ def _placements(style: PodStyle, concern: Concern | None = None) -> st.SearchStr
         "affinity": _affinities(concern),
         "topologySpreadConstraints": pod_affinity.spreads(REAL),
         "tolerations": _tolerations(style),
+        "tolerationsByQosClass": built(REAL, {}, dict.fromkeys(_QOS_CLASSES, _tolerations(style, least=1))),
         "priorityClassName": st.just(OUR_PRIORITY),
         "runtimeClassName": st.just(OUR_RUNTIME),
         "allow": _allowed(style),
@@ -212,6 +215,11 @@ _stanzas = st.tuples(drawn_placements, resource_rules(strict=True)).filter(
 )
 whole_policies = st.deferred(lambda: _stanzas.map(lambda both: governed(both[0], resources=both[1])))
 """Policies with both stanzas that rewrite a Pod."""
+_by_class = st.tuples(_placements(ODD, TOLERATIONS), resource_rules()).filter(
+    lambda both: _is_accepted(both[0], resources=both[1])
+)
+class_policies = st.deferred(lambda: _by_class.map(lambda both: governed(both[0], resources=both[1])))
+"""Policies of tolerations and of resources, by which Pods change their QoS class."""
 range_policies = st.deferred(lambda: resource_rules(strict=True).filter(_are_ranges).map(_with_ranges))
 """Policies with `resources` alone."""
 

@@ -71,16 +71,22 @@ class Concern(NamedTuple):
 KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 TENANTS_CONCERNS = (
     Concern(("labels", "annotations")),
-    Concern(("allow", "tolerations", "nodeSelector", "schedulerName", "priorityClassName", "runtimeClassName")),
+    Concern(
+        (
+            *("allow", "tolerations", "tolerationsByQosClass", "nodeSelector"),
+            *("schedulerName", "priorityClassName", "runtimeClassName"),
+        )
+    ),
     Concern(("affinity", "topologySpreadConstraints"), KINDS[2:]),
 )
 """Labels for other schedulers, what a Pod may bring, and what it keeps by `ifAbsent`."""
+TOLERATIONS = Concern(("allow", "tolerations", "tolerationsByQosClass"))
 CONCERNS = (
     *[Concern(("affinity", "topology"), KINDS[:1])] * 3,  # the most complex fields
     Concern(("affinity", "topology", "nodeSelector"), KINDS[:1]),
     Concern(("affinity",), KINDS[1:]),
     Concern(("topologySpreadConstraints",)),
-    Concern(("tolerations",)),
+    Concern(("tolerations", "tolerationsByQosClass")),
     Concern(("schedulerName", "priorityClassName", "runtimeClassName", "nodeSelector")),
     *TENANTS_CONCERNS[:2],
 )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.core.api_server import defaulted, qos_class
 from tests.core.oracle.nodes import PREFERRED, REQUIRED, Json
 
 LEVELS = {"Region": "topology.kubernetes.io/region", "Zone": "topology.kubernetes.io/zone"}
@@ -74,6 +75,15 @@ def beside(placement: Json, pod: Json) -> Json:
     has = {field for field in placement["ifAbsent"] if own[field]}
     found = {field: value for field, value in placement.items() if field not in has}
     return {**found, "affinity": {kind: terms for kind, terms in affinity.items() if kind not in has}}
+
+
+def of_class(placement: Json, final: Json) -> Json:
+    """Return the placement with the tolerations of the QoS class that a Pod has once its resources are written."""
+    by_class = placement.get("tolerationsByQosClass")
+    if not by_class:
+        return placement
+    more = by_class.get(qos_class(defaulted(dict(final)))) or []
+    return {**placement, "tolerations": [*(placement.get("tolerations") or []), *more]}
 
 
 def spreads(placement: Json, service: str) -> list[Json]:

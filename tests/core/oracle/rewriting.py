@@ -41,7 +41,7 @@ def faults(
     `resources`: the stanza of that name; without it, containers must be unchanged.
     """
     raw, final = before, after
-    placement = policy.beside(placement, before)
+    placement = policy.of_class(policy.beside(placement, before), after)
     old, new = normal(before), normal(after)
     owned = OWNED if resources is None else OWNED | {"containers", "initContainers"}
     return [

@@ -29,7 +29,7 @@ class Expected(NamedTuple):
 def expected(pod: Json, placement: Json, service: str) -> Expected:
     """Return the expected findings on a Pod with Podgate's label and annotation."""
     new = normal(pod)
-    placement = policy.beside(placement, new)
+    placement = policy.of_class(policy.beside(placement, new), new)
     must = {
         *_metadata(new, placement),
         *((NOT_ALLOWED, field) for field in pod_metadata.not_allowed(new, placement)),

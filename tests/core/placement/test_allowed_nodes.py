@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.core.generating.vocabulary import ODD
 from tests.core.oracle.nodes import Node, any_term_fits, node_fits, preferences_of, score, selector_fits
-from tests.core.oracle.policy import preferences, required_terms, rule
+from tests.core.oracle.policy import of_class, preferences, required_terms, rule
 from tests.core.oracle.taints import TAINTS, seconds_tolerated
 from tests.core.rewriting import rewritten
 from tests.core.strategies import Json, Pair, examples, pairs, some_node_labels, tolerations
@@ -60,8 +60,9 @@ def test_node_score_adds_each_policy_preference_once_to_those_of_the_user(pair: 
 @given(pairs)
 def test_a_taint_is_tolerated_iff_the_user_or_the_policy_tolerates_it(pair: Pair) -> None:
     user_tolerations = pair.pod["spec"].get("tolerations") or []
-    policy_tolerations = pair.placement.get("tolerations") or []
-    final_tolerations = rewritten(pair.pod, pair.service)["spec"].get("tolerations") or []
+    after = rewritten(pair.pod, pair.service)
+    policy_tolerations = of_class(pair.placement, after).get("tolerations") or []
+    final_tolerations = after["spec"].get("tolerations") or []
     for taint in TAINTS:
         either = seconds_tolerated(user_tolerations, *taint) >= 0 or seconds_tolerated(policy_tolerations, *taint) >= 0
         assert (seconds_tolerated(final_tolerations, *taint) >= 0) == either, taint

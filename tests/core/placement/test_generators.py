@@ -21,7 +21,7 @@ from webhook.core.policy.model import Modes
 
 def test_few_placements_are_rejected_and_valid_ones_pass_the_proof() -> None:
     rejected = 0
-    for placement in series(80, drawn_placements, number=2):
+    for placement in series(80, drawn_placements, number=5):
         raw = document(placement)
         try:
             load_unproved(raw, None)
@@ -43,7 +43,8 @@ def test_every_field_of_pods_and_placements_is_generated() -> None:
         "topologySpreadConstraints",
     }
     pod_fields = Counter(field for pair in usual() for field in fields if pair.pod["spec"].get(field))
-    of_placements = {*fields, "topology", "labels", "annotations", "allow", "ifAbsent", "onConflict"}
+    others = {"topology", "labels", "annotations", "allow", "tolerationsByQosClass", "ifAbsent", "onConflict"}
+    of_placements = fields | others
     placement_fields = Counter(field for pair in usual() for field in of_placements if pair.placement.get(field))
     assert min(pod_fields[field] for field in fields) > 10, pod_fields
     assert min(placement_fields[field] for field in of_placements) > 10, placement_fields

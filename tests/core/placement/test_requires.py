@@ -25,6 +25,7 @@ def without_requirements(plan: PlacementPlan) -> PlacementPlan:
         pod_affinity=PodTerms(preferred=plan.pod_affinity.preferred),
         pod_anti_affinity=PodTerms(preferred=plan.pod_anti_affinity.preferred),
         tolerations=(),
+        tolerations_by_class={},
         allow_node_name=True,
     )
 

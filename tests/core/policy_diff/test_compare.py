@@ -55,6 +55,14 @@ def changed(before: str, after: str) -> list[str]:
             ["placement.nodeSelector[a.b/c]: x -> z", "placement.nodeSelector.d: removed: y"],
         ),
         (
+            "placement: {tolerationsByQosClass: {Burstable: [{key: a, operator: Exists}]}}",
+            "placement: {tolerationsByQosClass: {BestEffort: [{key: b, operator: Exists}]}}",
+            [
+                'placement.tolerationsByQosClass.Burstable: removed: [{"key":"a","operator":"Exists"}]',
+                'placement.tolerationsByQosClass.BestEffort: added: [{"key":"b","operator":"Exists"}]',
+            ],
+        ),
+        (
             "placement: {topology: [{level: Zone, in: [a]}]}",
             "placement: {topology: [{level: Zone, in: [a, b]}]}",
             ["placement.topology[topology.kubernetes.io/zone].in[b]: added: b"],

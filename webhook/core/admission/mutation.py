@@ -9,7 +9,7 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.patch import NO_PATCH, Patch, PatchOperation, append, apply, remove, set_keys
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_spec import Mode, QosClass
 
 HASH_ANNOTATION = "podgate.io/policy-hash"
 QUEUE_GATE = "podgate.io/quota"
@@ -53,7 +53,7 @@ def placed(pod: Pod, service: Service) -> list[PatchOperation]:
     if plan is None:
         return []
     described = _described(pod, placement.labels_due(pod, plan), placement.annotations_due(pod, plan))
-    return described + placement.operations(pod, plan)
+    return described + placement.operations(pod, plan, class_to_be(pod, service))
 
 
 def _described(pod: Pod, labels: dict[str, str], annotations: dict[str, str]) -> list[PatchOperation]:
@@ -66,7 +66,20 @@ def _described(pod: Pod, labels: dict[str, str], annotations: dict[str, str]) ->
 
 def _placed(pod: Pod, service: Service, *, degraded: bool) -> list[PatchOperation]:
     plan = service.degraded_placement_plan if degraded else service.placement_plan
-    return [] if plan is None else placement.operations(pod, plan)
+    return [] if plan is None else placement.operations(pod, plan, class_to_be(pod, service))
+
+
+def class_to_be(pod: Pod, service: Service) -> QosClass | None:
+    """Return the QoS class that a Pod's placement goes by, None if it goes by none. ValueError: unreadable quantity.
+
+    It is the class after the service's resources, unless these are only tried where the placement is enforced.
+    """
+    plan, modes = service.placement_plan, service.modes
+    if plan is None or not plan.tolerations_by_class:
+        return None
+    counted = {Mode.ENFORCE} if modes.placement is Mode.ENFORCE else {Mode.ENFORCE, Mode.WARN, Mode.AUDIT}
+    written = ranged(pod, service) if modes.resources in counted else []
+    return container_resources.qos_class(patched(pod, written))
 
 
 def ranged(pod: Pod, service: Service) -> list[PatchOperation]:

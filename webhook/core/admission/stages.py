@@ -128,7 +128,7 @@ def _checked(evaluation: Evaluation) -> Check:
 def check_new(pod: Pod, service: Service, *, hash_known: bool) -> Check:
     """Check a new Pod. ValueError: an unreadable quantity."""
     preview = enforcement_preview.enforced_pod(pod, service)
-    findings = validation.check(preview.pod, service, hash_known=hash_known)
+    findings = validation.check(preview.pod, service, hash_known=hash_known, stored=pod)
     return Check(findings, preview.admitted(findings))
 
 

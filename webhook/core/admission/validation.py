@@ -53,10 +53,11 @@ def gate_mode(service: Service) -> Mode | None:
     return next((mode for mode in (Mode.ENFORCE, Mode.WARN, Mode.AUDIT) if mode in modes), None)
 
 
-def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...]:
+def check(pod: Pod, service: Service, *, hash_known: bool, stored: Pod | None = None) -> tuple[Finding, ...]:
     """Return all violations of a service's policy by a new Pod.
 
-    For concerns in Warn or Audit, `pod` must be as Enforce would have written it: see `enforcement_preview`.
+    For concerns in Warn or Audit, `pod` must be as Enforce would have written it: see `enforcement_preview`; `stored`:
+    the Pod without that, whose QoS class an enforced placement goes by.
     `hash_known`: the Pod was rewritten by the same policy. If not, a missing rewrite cannot be told from another
     policy's rewrite, and is not reported as MutationMissing.
     """
@@ -64,7 +65,8 @@ def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...
         return ()
     labels = pod.labels
     skipped = SERVICE_LABEL not in labels or HASH_ANNOTATION not in pod.annotations
-    unfulfilled = tuple(_unfulfilled(pod, service))
+    placed = stored if stored is not None and service.modes.placement is Mode.ENFORCE else pod
+    unfulfilled = tuple(_unfulfilled(placed, pod, service))
     if skipped and hash_known:
         # The rewrite never happened: report only what the user wrote.
         return (_mutation_missing(pod, service), *(found for found in unfulfilled if found.code in USERS_OWN))
@@ -73,14 +75,14 @@ def check(pod: Pod, service: Service, *, hash_known: bool) -> tuple[Finding, ...
     return (_label(labels[SERVICE_LABEL], service), *unfulfilled)
 
 
-def _unfulfilled(pod: Pod, service: Service) -> Iterator[Finding]:
-    """Yield the violations in the Pod's fields. ValueError: an unreadable quantity."""
-    for concern in ("placement", "resources"):
+def _unfulfilled(placed: Pod, ranged: Pod, service: Service) -> Iterator[Finding]:
+    """Yield the violations in the Pod's fields, as it is for each concern. ValueError: an unreadable quantity."""
+    for concern, pod in (("placement", placed), ("resources", ranged)):
         mode, lacks = _owed(pod, service, concern)
         yield from _findings(lacks, service, concern, mode)
     plan, mode = service.placement_plan, service.modes.placement
     if plan is not None and (plan.required or plan.node_selector) and mode is not Mode.DISABLED:
-        hopeless = placement.contradiction(pod)
+        hopeless = placement.contradiction(placed)
         if hopeless is not None:
             # Affinity terms are ANDed, so such a Pod is never scheduled to a wrong node: a warning is enough.
             (found,) = _findings([hopeless], service, "placement", Mode.AUDIT if mode is Mode.AUDIT else Mode.WARN)

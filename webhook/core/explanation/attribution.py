@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from webhook.core.admission import mutation
 from webhook.core.explanation.changes import JsonChange, Piece, changes
-from webhook.core.explanation.entries import EntryKind, PolicyEntry, bare, entries
+from webhook.core.explanation.entries import EntryKind, PolicyEntry, bare, entries, for_class
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import Modes, Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_spec import Mode, QosClass
 
 _pod = msgspec.json.Decoder(Pod)
 
@@ -23,6 +23,8 @@ class Case(NamedTuple):
     document: Any
     policy_hash: str
     acting: Service
+    qos: QosClass | None
+    """The class that its placement goes by, None if it goes by none."""
     pod: Pod
     after: Pod
     stored: Pod
@@ -38,12 +40,13 @@ class Case(NamedTuple):
         unseen = [concern for concern in ("placement", "resources") if getattr(service.modes, concern) is Mode.DISABLED]
         acting = replace(service, modes=Modes(), **dict.fromkeys(unseen))
         pod = _decoded(document)
-        rewritten = _rewritten(document, pod, acting, policy_hash)
+        qos = mutation.class_to_be(pod, replace(service, placement=acting.placement))
+        rewritten = _rewritten(document, pod, for_class(acting, qos), policy_hash)
         is_off = service.modes.all_disabled()
         stored = pod if is_off else _decoded(_rewritten(document, pod, service, policy_hash))
         found = changes(document, rewritten)
         ours = pieces(changes(document, _rewritten(document, pod, bare(service), policy_hash)))
-        return cls(document, policy_hash, acting, pod, _decoded(rewritten), stored, found, ours)
+        return cls(document, policy_hash, acting, qos, pod, _decoded(rewritten), stored, found, ours)
 
     def by(self, service: Service) -> frozenset[Piece]:
         """Return what the rules of `service` would write."""
@@ -68,7 +71,7 @@ def pieces(found: list[JsonChange]) -> frozenset[Piece]:
 def credited(case: Case) -> list[tuple[PolicyEntry, frozenset[Piece]]]:
     """Return every active entry with the pieces that it wrote; two entries may have written the same one."""
     written = pieces(case.found) - case.ours
-    shares = [(entry, written & case.by(entry.alone)) for entry in entries(case.acting)]
+    shares = [(entry, written & case.by(entry.alone)) for entry in entries(case.acting, case.qos)]
     # A change that needs several entries is credited to those that name its resource, else to those that it needs.
     for part in (_speaks_of, _spared):
         unclaimed = written.difference(*(mine for _, mine in shares))

@@ -9,9 +9,17 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity
+from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity, Toleration
 from webhook.core.policy.model import Modes, Service
-from webhook.core.policy_spec import ContainerRange, Placement, PodRange, ResourceRules, TopologyEntry
+from webhook.core.policy_spec import (
+    ContainerRange,
+    Placement,
+    PodRange,
+    QosClass,
+    ResourceRules,
+    TolerationsByQosClass,
+    TopologyEntry,
+)
 
 
 class EntryKind(StrEnum):
@@ -32,7 +40,10 @@ class EntryKind(StrEnum):
 
 
 class PolicyEntry(NamedTuple):
-    """One entry. `alone` is the service with only this entry, `rest` the one without it; `key`: a label or resource."""
+    """One entry. `alone` is the service with only this entry, `rest` the one without it.
+
+    `key`: a label or resource, or the QoS class that the Pod has, for tolerations of one class.
+    """
 
     rule: str
     kind: EntryKind
@@ -85,11 +96,27 @@ def bare(service: Service) -> Service:
     return replace(service, placement=None, resources=None, modes=Modes())
 
 
-def entries(service: Service) -> list[PolicyEntry]:
-    """Return every entry that can change a Pod, as if all were enforced, in the order of the patch."""
-    only, others = bare(service), replace(service, modes=Modes())
+def for_class(service: Service, qos: QosClass | None) -> Service:
+    """Return the service as it is for Pods of one QoS class."""
+    if service.placement is None or qos is None:
+        return service
+    return replace(service, placement=_of_class(service.placement, qos))
+
+
+def _of_class(placement: Placement, qos: QosClass | None) -> Placement:
+    more = () if qos is None else placement.tolerations_by_qos_class.of_each().get(qos, ())
+    tolerations = (*placement.tolerations, *more)
+    return replace(placement, tolerations=tolerations, tolerations_by_qos_class=TolerationsByQosClass())
+
+
+def entries(service: Service, qos: QosClass | None = None) -> list[PolicyEntry]:
+    """Return every entry that can change a Pod, as if all were enforced, in the order of the patch.
+
+    Services are reduced to what they are for a Pod of the class `qos`: without it, tolerations by class do nothing.
+    """
+    only, others = bare(service), replace(for_class(service, qos), modes=Modes())
     found: list[PolicyEntry] = []
-    for concern, whole, nothing, parts in _stanzas(service):
+    for concern, whole, nothing, parts in _stanzas(service, qos):
         for part in parts:
             alone = replace(only, **{concern: replace(nothing, **part.alone)})
             rest = replace(others, **{concern: replace(whole, **part.rest)})
@@ -97,19 +124,19 @@ def entries(service: Service) -> list[PolicyEntry]:
     return found
 
 
-def _stanzas(service: Service) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]]:
+def _stanzas(service: Service, qos: QosClass | None) -> Iterator[tuple[str, Any, Any, Iterator[_Part]]]:
     """Yield each stanza, and an empty one of its kind with the same settings for the whole stanza."""
     placement, rules = service.placement, service.resources
     if placement is not None:
         # Settings for the whole Pod are not the effect of an entry.
         nothing = Placement(allow_node_name=True, on_conflict=placement.on_conflict, if_absent=placement.if_absent)
-        yield "placement", placement, nothing, _placement(placement)
+        yield "placement", _of_class(placement, qos), nothing, _placement(placement, qos)
     if rules is not None:
         empty = ResourceRules(ContainerRange(ignore=rules.container.ignore), PodRange(), rules.when_outside)
         yield "resources", rules, empty, _resources(rules, empty)
 
 
-def _placement(placement: Placement) -> Iterator[_Part]:
+def _placement(placement: Placement, qos: QosClass | None) -> Iterator[_Part]:
     for field, kind in (("labels", EntryKind.LABEL), ("annotations", EntryKind.ANNOTATION)):
         whole: Mapping[str, Any] = getattr(placement, field)
         for key, value in whole.items():
@@ -124,13 +151,25 @@ def _placement(placement: Placement) -> Iterator[_Part]:
     yield from _topology(placement.topology)
     for path, kind, alone, rest, is_wish in _affinity(placement.affinity):
         yield _Part(f"affinity.{path}", kind, {"affinity": alone}, {"affinity": rest}, is_wish=is_wish)
-    for field, path, kind in (
-        ("topology_spread_constraints", "topologySpreadConstraints", EntryKind.SPREAD),
-        ("tolerations", "tolerations", EntryKind.TOLERATION),
-    ):
-        for index, one, rest_of in _each(getattr(placement, field)):
-            is_wish = getattr(one, "when_unsatisfiable", "") == "ScheduleAnyway"
-            yield _Part(f"{path}[{index}]", kind, {field: (one,)}, {field: rest_of}, is_wish=is_wish)
+    spreads = "topology_spread_constraints"
+    for index, one, rest_of in _each(placement.topology_spread_constraints):
+        is_wish = one.when_unsatisfiable == "ScheduleAnyway"
+        path = f"topologySpreadConstraints[{index}]"
+        yield _Part(path, EntryKind.SPREAD, {spreads: (one,)}, {spreads: rest_of}, is_wish=is_wish)
+    yield from _tolerations(placement.tolerations, placement.tolerations_by_qos_class.of_each(), qos)
+
+
+def _tolerations(
+    own: tuple[Toleration, ...], of_each: Mapping[QosClass, tuple[Toleration, ...]], qos: QosClass | None
+) -> Iterator[_Part]:
+    """Yield entries; those of a class do nothing to Pods of another one."""
+    more = () if qos is None else of_each.get(qos, ())
+    kind, field = EntryKind.TOLERATION, "tolerations"
+    for index, one, others in _each(own):
+        yield _Part(f"tolerations[{index}]", kind, {field: (one,)}, {field: (*others, *more)})
+    for name, some in of_each.items():
+        alone, rest = (some, own) if name is qos else ((), (*own, *more))
+        yield _Part(f"tolerationsByQosClass[{name}]", kind, {field: alone}, {field: rest}, qos or "")
 
 
 _SINGLES = {

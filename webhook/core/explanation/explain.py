@@ -157,7 +157,8 @@ def _of_allow(case: Case, service: Service) -> Iterator[Note]:
     plan = service.placement_plan
     if plan is None or not allowed.requires(plan) or service.modes.placement is Mode.DISABLED:
         return
-    owed = tuple(allowed.violations(case.stored if service.modes.placement is Mode.ENFORCE else case.after, plan))
+    pod = case.stored if service.modes.placement is Mode.ENFORCE else case.after
+    owed = tuple(allowed.violations(pod, plan.for_pod(pod, case.qos)))
     if owed:
         yield Note("placement.allow", Act.LEFT, "; ".join(one.text for one in owed), owed=owed, is_checked=True)
     else:

@@ -84,7 +84,7 @@ def _satisfied(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
         case EntryKind.SPREAD:
             return _SO if _has_spread(entry, pod) else "kept the Pod's own (onConflict Keep)"
         case EntryKind.TOLERATION:
-            return _covered(pod, placement.tolerations[0])
+            return _covered(entry, pod, placement.tolerations)
         case _:
             return _SO
 
@@ -140,11 +140,17 @@ def _has_spread(entry: PolicyEntry, pod: Pod) -> bool:
     )
 
 
-def _covered(pod: Pod, wanted: Toleration) -> str:
-    covering = [own for own in pod.spec.tolerations or () if toleration_match.covers(own, wanted)]
-    if wanted in covering or not covering:
-        return _SO
-    return f"covered by {tolerations.in_words(covering[0])}"
+def _covered(entry: PolicyEntry, pod: Pod, wanted: Sequence[Toleration]) -> str:
+    """Return the Pod's own tolerations that cover the wanted ones."""
+    if not wanted:
+        return f"not for this Pod: its QoS class is {entry.key}"
+    own = pod.spec.tolerations or ()
+    wider = [
+        tolerations.in_words(next(have for have in own if toleration_match.covers(have, one)))
+        for one in wanted
+        if one not in own and any(toleration_match.covers(have, one) for have in own)
+    ]
+    return f"covered by {', '.join(dict.fromkeys(wider))}" if wider else _SO
 
 
 def of_all(entry: PolicyEntry, before: Pod, after: Pod, found: Sequence[tuple[JsonChange, str]]) -> str:

@@ -17,6 +17,7 @@ from webhook.core.placement import (
     tolerations,
 )
 from webhook.core.placement.plan import SERVICE_LABEL, PlacementPlan
+from webhook.core.policy_spec import QosClass
 
 __all__ = [
     "SERVICE_LABEL",
@@ -45,12 +46,12 @@ recorded_managers = scalar_fields.recorded_managers
 replaced_single = scalar_fields.replaced_scalar
 
 
-def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
+def operations(pod: Pod, plan: PlacementPlan, qos: QosClass | None = None) -> list[PatchOperation]:
     """Return the operations that apply a service's placement to a Pod's spec; empty if it has it. f(f(x)) = f(x).
 
-    For labels and annotations see `labels_due` and `annotations_due`.
+    For labels and annotations see `labels_due` and `annotations_due`. `qos`: see `PlacementPlan.for_pod`.
     """
-    plan = plan.beside(pod) if plan.if_absent else plan
+    plan = plan.for_pod(pod, qos)
     return [
         *scalar_fields.operations(pod, plan),
         *affinity.operations(pod, plan),
@@ -66,14 +67,14 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
 
 def update_violations(old: Pod, new: Pod, plan: PlacementPlan) -> list[Violation]:
     """Return what an UPDATE violates that the old Pod did not; the API server lets only a gated Pod move."""
-    check = _spec_violations if old.spec.scheduling_gates else allowed.toleration_violations
+    check = _spec_violations if old.spec.scheduling_gates else _toleration_violations
     found = check(new, plan)
     known = {one.owed for one in check(old, plan)} if found else set()
     return [*(one for one in found if one.owed not in known), *pod_metadata.changes(old, new, plan)]
 
 
 def _spec_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
-    plan = plan.beside(pod) if plan.if_absent else plan
+    plan = plan.for_pod(pod)
     return [
         *allowed.violations(pod, plan),
         *node_name.violations(pod, plan),
@@ -83,6 +84,10 @@ def _spec_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
         *spread.violations(pod, plan),
         *tolerations.violations(pod, plan),
     ]
+
+
+def _toleration_violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
+    return [] if plan.allow.tolerations is None else allowed.toleration_violations(pod, plan.for_pod(pod))
 
 
 def requires(plan: PlacementPlan) -> bool:
@@ -99,5 +104,6 @@ def requires(plan: PlacementPlan) -> bool:
         or plan.pod_affinity.required
         or plan.pod_anti_affinity.required
         or plan.tolerations
+        or plan.tolerations_by_class
         or spread.requires(plan)
     )

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from webhook.core.container_resources import qos_class
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import (
     LabelSelector,
@@ -27,7 +28,16 @@ from webhook.core.placement.node_terms import (
     without_implied,
 )
 from webhook.core.placement.toleration_match import reduced
-from webhook.core.policy_spec import Allowed, ConflictRules, IfAbsent, LabelSource, OnConflict, Placement, TopologyEntry
+from webhook.core.policy_spec import (
+    Allowed,
+    ConflictRules,
+    IfAbsent,
+    LabelSource,
+    OnConflict,
+    Placement,
+    QosClass,
+    TopologyEntry,
+)
 
 SERVICE_LABEL = "podgate.io/service"
 DO_NOT_SCHEDULE = "DoNotSchedule"
@@ -82,7 +92,8 @@ class PlacementPlan(Struct, frozen=True):
     """A service's placement, precomputed.
 
     `required`: ORed terms of node affinity with topology ANDed into each; empty without requirements on nodes.
-    `tolerations`: without those that another one covers, the longest last.
+    `tolerations`: without those that another one covers, the longest last. `tolerations_by_class`: these and those of
+    a QoS class together, in the same form, for each class that has some.
     """
 
     labels: Mapping[str, str | LabelSource]
@@ -102,6 +113,7 @@ class PlacementPlan(Struct, frozen=True):
     on_conflict: Mapping[str, OnConflict]
     has_affinity: bool
     if_absent: tuple[IfAbsent, ...] = ()
+    tolerations_by_class: Mapping[QosClass, tuple[PlannedEntry[Toleration], ...]] = {}
 
     @classmethod
     def of(cls, service: str, placement: Placement) -> "PlacementPlan":
@@ -123,7 +135,7 @@ class PlacementPlan(Struct, frozen=True):
             spreads=PlannedEntry.each(
                 [_own_pods(service, one) for one in placement.topology_spread_constraints], canonical_form.of_spread
             ),
-            tolerations=PlannedEntry.each(reduced(placement.tolerations), lambda toleration: toleration),
+            tolerations=_tolerations(placement.tolerations),
             priority_class_name=placement.priority_class_name,
             runtime_class_name=placement.runtime_class_name,
             allow=placement.allow,
@@ -131,9 +143,25 @@ class PlacementPlan(Struct, frozen=True):
             on_conflict=_rules(placement.on_conflict),
             has_affinity=bool(required or preferred or pod_affinity != PodTerms() or pod_anti_affinity != PodTerms()),
             if_absent=placement.if_absent,
+            tolerations_by_class={
+                qos: _tolerations((*placement.tolerations, *found))
+                for qos, found in placement.tolerations_by_qos_class.of_each().items()
+            },
         )
 
-    def beside(self, pod: Pod) -> "PlacementPlan":
+    def for_pod(self, pod: Pod, qos: QosClass | None = None) -> "PlacementPlan":
+        """Return the plan for one Pod: with the tolerations of its class, and without the fields of `ifAbsent` it has.
+
+        The plan itself if it is the same for all Pods. `qos`: the class, if it is not the Pod's own yet.
+        ValueError: an unreadable quantity.
+        """
+        plan = self._beside(pod) if self.if_absent else self
+        if not self.tolerations_by_class:
+            return plan
+        tolerations = self.tolerations_by_class.get(qos or qos_class(pod), self.tolerations)
+        return msgspec.structs.replace(plan, tolerations=tolerations, tolerations_by_class={})
+
+    def _beside(self, pod: Pod) -> "PlacementPlan":
         """Return the plan without the fields of `ifAbsent` that the Pod has; the plan itself if it has none of them."""
         spec, plan = pod.spec, self
         if IfAbsent.TOPOLOGY_SPREAD_CONSTRAINTS in self.if_absent and spec.topology_spread_constraints:
@@ -194,6 +222,10 @@ def _preferred(topology: Sequence[TopologyEntry]) -> list[PreferredSchedulingTer
         for entry in topology
         if entry.preferred_weight is not None
     ]
+
+
+def _tolerations(tolerations: Sequence[Toleration]) -> tuple[PlannedEntry[Toleration], ...]:
+    return PlannedEntry.each(reduced(tolerations), lambda toleration: toleration)
 
 
 def _own_pods(service: str, constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:

@@ -22,6 +22,7 @@ from webhook.core.policy_spec.placement import (
     Level,
     OnConflict,
     Placement,
+    TolerationsByQosClass,
     TopologyEntry,
 )
 from webhook.core.policy_spec.quota import (
@@ -90,6 +91,7 @@ __all__ = [
     "Scheduling",
     "Scope",
     "StandingQuota",
+    "TolerationsByQosClass",
     "TopologyEntry",
     "WhenExceeded",
     "WhenExpired",

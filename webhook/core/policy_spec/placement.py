@@ -15,6 +15,7 @@ from webhook.core.kubernetes.types import (
     format_of,
 )
 from webhook.core.policy_spec.field_types import Choice, NonEmpty, described
+from webhook.core.policy_spec.resources import QosClass
 
 
 class OnConflict(Choice):
@@ -111,6 +112,22 @@ class IfAbsent(Choice):
     POD_ANTI_AFFINITY = "podAntiAffinity"
 
 
+_TolerationsOfClass = Annotated[tuple[Toleration, ...], _Few, NonEmpty]
+
+
+class TolerationsByQosClass(Struct, frozen=True, rename="pascal"):
+    """Tolerations that Pods of one QoS class get besides `tolerations`; the class is that after all defaults."""
+
+    guaranteed: Annotated[_TolerationsOfClass, described("Tolerations to add to Guaranteed Pods.")] | None = None
+    burstable: Annotated[_TolerationsOfClass, described("Tolerations to add to Burstable Pods.")] | None = None
+    best_effort: Annotated[_TolerationsOfClass, described("Tolerations to add to BestEffort Pods.")] | None = None
+
+    def of_each(self) -> dict[QosClass, tuple[Toleration, ...]]:
+        """Return the tolerations of each class that has some."""
+        each = zip(QosClass, (self.guaranteed, self.burstable, self.best_effort), strict=True)
+        return {qos: found for qos, found in each if found}
+
+
 class Placement(Struct, frozen=True, rename="camel"):
     """What is written into each new Pod, checked again after all other webhooks, and what a Pod may bring."""
 
@@ -126,6 +143,7 @@ class Placement(Struct, frozen=True, rename="camel"):
         described("Constraints to add; without labelSelector they count the service's Pods."),
     ] = ()
     tolerations: Annotated[tuple[Toleration, ...], _Few, described("Tolerations to add.")] = ()
+    tolerations_by_qos_class: TolerationsByQosClass = TolerationsByQosClass()
     priority_class_name: Annotated[_ClassName, described("The priority class to set.")] | None = None
     runtime_class_name: Annotated[_ClassName, described("The runtime class to set.")] | None = None
     allow: Allowed = Allowed()

@@ -73,7 +73,10 @@ def _needs_zones(service: Service) -> bool:
 
 def _chooses_nodes(service: Service) -> bool:
     plan = service.placement_plan if service.modes.placement is Mode.ENFORCE else None
-    return plan is not None and bool(plan.node_selector or plan.has_affinity or plan.spreads or plan.tolerations)
+    if plan is None:
+        return False
+    tolerates = plan.tolerations or plan.tolerations_by_class
+    return bool(plan.node_selector or plan.has_affinity or plan.spreads or tolerates)
 
 
 def _is_bare(spec: PodSpec) -> bool:

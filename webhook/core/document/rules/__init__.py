@@ -96,6 +96,7 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     duplicate_terms.terms_say_something_new,
     tolerations.tolerations_need_no_gate,
     tolerations.tolerations_add_something,
+    tolerations.classes_have_pods,
     allowed.allowed_names_can_be_kept,
     allowed.allowed_values_add_something,
     pod_metadata.overridden_labels_select_no_pods,

@@ -8,6 +8,7 @@ from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem, suggestion
 from webhook.core.kubernetes.label_constraints import covering_patterns
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, DEFAULT_SLA_CLASSES
+from webhook.core.policy_spec import QosClass
 
 _NAMED = ("services", "pools", "slaClasses")
 _ALLOWED = ("tolerations", "nodeSelectorKeys", "priorityClassNames", "schedulerNames", "runtimeClassNames")
@@ -19,6 +20,7 @@ _SETS = (
     ("services", "*", "match", "ownerKinds"),
     ("services", "*", "placement", "topology", "*", "in"),
     ("services", "*", "placement", "tolerations"),
+    *(("services", "*", "placement", "tolerationsByQosClass", qos) for qos in QosClass),
     *(("services", "*", "placement", "allow", field) for field in _ALLOWED),
     ("services", "*", "placement", "ifAbsent"),
     ("services", "*", "resources", "container", "ignore"),

@@ -1,4 +1,4 @@
-"""Rules of `placement.tolerations` and `allow.tolerations`: what Kubernetes would reject, entries without effect."""
+"""Rules of tolerations that are set or allowed: what Kubernetes would reject, entries without effect."""
 
 import re
 from collections.abc import Iterator
@@ -9,12 +9,13 @@ from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.label_constraints import integer
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.placement.toleration_match import covers
+from webhook.core.policy_spec import Mode, QosClass
 
 _CANONICAL = re.compile(r"0|-?[1-9][0-9]*")
 _COMPARING = frozenset({"Lt", "Gt"})
-
-
-_LISTS = (("placement", "tolerations"), ("placement", "allow", "tolerations"))
+_CLASSES = ("placement", "tolerationsByQosClass")
+_SET = (("placement", "tolerations"), *((*_CLASSES, qos) for qos in QosClass))
+_LISTS = (*_SET, ("placement", "allow", "tolerations"))
 
 
 def tolerations_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
@@ -48,7 +49,7 @@ def _is_number(text: str) -> bool:
 
 
 def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
-    for operator in service.select("placement", "tolerations", "*", "operator"):
+    for operator in [part for path in _SET for part in service.select(*path, "*", "operator")]:
         word = operator.read(str)
         if word in _COMPARING:
             reason = (
@@ -58,11 +59,30 @@ def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
 
 
 def tolerations_add_something(service: DocumentPart) -> Iterator[Problem]:
-    for tolerations in [part for path in _LISTS for part in service.select(*path)]:
-        entries = [(part, part.read(Toleration)) for part in tolerations.items()]
+    of_all = service.select("placement", "tolerations", "*")
+    for path in _LISTS:
+        own = service.select(*path, "*")
+        # Those of all Pods come first: of a class, an equal one is listed twice.
+        entries = [(part, part.read(Toleration)) for part in (*(of_all if path[:2] == _CLASSES else ()), *own)]
         for index, (part, entry) in enumerate(entries):
+            if part not in own:
+                continue
             for place, (other, wider) in enumerate(entries):
                 if place != index and covers(wider, entry) and (place < index or not covers(entry, wider)):
                     reason = f"has no effect: line {other.node.key_line} tolerates the same taints"
                     yield part.wrong_field(reason, "remove it")
                     break
+
+
+def classes_have_pods(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about tolerations by QoS class that no Pod gets."""
+    for by_class in service.select(*_CLASSES):
+        if by_class.is_empty:
+            yield by_class.wrong_field("has no effect: it names no class", "add one, such as Burstable, or remove it")
+        allowed, mode = service.get("resources", "pod", "qosClasses"), service.get("modes", "resources")
+        if allowed is None or (mode is not None and mode.read(Mode) is not Mode.ENFORCE):
+            continue
+        for qos, part in by_class.fields().items():
+            if qos not in allowed.read(list[str]):
+                reason = f"has no effect: qosClasses in line {allowed.node.key_line} denies {qos} Pods"
+                yield part.wrong_field(reason, f"remove it, or add {qos} there")
