@@ -32,6 +32,11 @@ def test_toleration_that_lasts_long_enough_is_not_added(seconds: Json) -> None:
     assert operations(raw, tolerations=[{**NOT_READY, "tolerationSeconds": 300}]) == []
 
 
+def test_negative_time_is_as_long_as_none() -> None:
+    raw = pod(tolerations=[{**NOT_READY, "tolerationSeconds": -1}])
+    assert operations(raw, tolerations=[{**NOT_READY, "tolerationSeconds": 0}]) == []
+
+
 def test_toleration_covered_by_another_of_the_policy_is_not_added() -> None:
     narrow, broad = {"key": "gpu", "value": "a", "effect": "NoSchedule"}, {"key": "gpu", "operator": "Exists"}
     assert operations(pod(), tolerations=[narrow, broad, broad])[0]["value"] == [broad]

@@ -52,8 +52,8 @@ def _meet(own: Toleration, wanted: Toleration) -> bool:
 
 
 def seconds(toleration: Toleration) -> float:
-    """Return for how long a taint is tolerated."""
-    return inf if toleration.toleration_seconds is None else toleration.toleration_seconds
+    """Return for how long a taint is tolerated; a negative time is none, as in Kubernetes."""
+    return inf if toleration.toleration_seconds is None else max(0, toleration.toleration_seconds)
 
 
 def reduced(tolerations: Sequence[Toleration]) -> list[Toleration]:
