@@ -146,5 +146,5 @@ def _notes(evaluator: Evaluator, before: dict[str, Any], mutated: Decision) -> t
     compiled = evaluator.policy(mutated.policy_hash)
     # As in the mutating call: a recorded review may be a validating one, with a uid.
     metadata = {key: value for key, value in (before.get("metadata") or {}).items() if key != "uid"}
-    service = compiled.services[mutated.service].in_namespace(mutated.namespace_values)
-    return explain({**before, "metadata": metadata}, service, compiled.hash)
+    service = compiled.services[mutated.service]
+    return explain({**before, "metadata": metadata}, service, compiled.hash, mutated.namespace_values)

@@ -107,6 +107,8 @@ def test_explanation_tells_where_a_value_is_from_and_why_one_is_not_set() -> Non
     assert (notes["placement.labels[id]"].act, notes["placement.labels[id]"].words) == (Act.WROTE, "from label app")
     absent = notes["placement.labels[queue]"]
     assert (absent.act, absent.words) == (Act.NOTHING, "not set: the Namespace's label team is absent")
+    there = {note.rule: note for note in explain(pod({}), service, "0" * 16, {"team": "search"})}
+    assert there["placement.labels[queue]"].words == "from the Namespace's label team"
 
 
 @pytest.mark.parametrize(("allowed", "act"), [(["volcano"], Act.NOTHING), ([], Act.LEFT)])

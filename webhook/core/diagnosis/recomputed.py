@@ -46,8 +46,7 @@ def rule_notes(record: DecisionRecord, policy: CompiledPolicy) -> tuple[Note, ..
     is_new = record.operation == "CREATE" and not record.sub_resource and not record.workload
     if service is None or not is_new or record.pod is None:
         return ()
-    service = service.in_namespace(record.namespace_labels)
-    return explain(msgspec.json.decode(record.recorded), service, policy.hash)
+    return explain(msgspec.json.decode(record.recorded), service, policy.hash, record.namespace_labels)
 
 
 def _under_overrides(policy: CompiledPolicy, record: DecisionRecord) -> CompiledPolicy:

@@ -13,6 +13,7 @@ from webhook.core.kubernetes.types import Affinity, NodeAffinity, PodAffinity, T
 from webhook.core.policy.model import Modes, Service
 from webhook.core.policy_spec import (
     ContainerRange,
+    LabelSource,
     Placement,
     PodRange,
     QosClass,
@@ -42,7 +43,8 @@ class EntryKind(StrEnum):
 class PolicyEntry(NamedTuple):
     """One entry. `alone` is the service with only this entry, `rest` the one without it.
 
-    `key`: a label or resource, or the QoS class that the Pod has, for tolerations of one class.
+    `key`: a label or resource, or the QoS class that the Pod has, for tolerations of one class. `source`: the label
+    that a value is copied from.
     """
 
     rule: str
@@ -51,6 +53,7 @@ class PolicyEntry(NamedTuple):
     rest: Service
     key: str = ""
     is_wish: bool = False
+    source: LabelSource | None = None
 
     @property
     def concern(self) -> str:

@@ -1,6 +1,6 @@
 """Notes for the entries of a policy: what each did to a Pod, or why it did nothing, and what the Pod still lacks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.placement import allowed, node_name
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import Mode
+from webhook.core.policy_spec import LabelSource, Mode
 
 
 class Act(StrEnum):
@@ -51,15 +51,34 @@ class Note(NamedTuple):
     is_checked: bool = False
 
 
-def explain(document: Any, service: Service, policy_hash: str) -> tuple[Note, ...]:
+def explain(
+    document: Any, service: Service, policy_hash: str, namespace_labels: Mapping[str, str] | None = None
+) -> tuple[Note, ...]:
     """Return a note for every entry of a service's placement and resources, and for Podgate's own label and annotation.
 
-    `document` is the new Pod as submitted. ValueError: an unreadable quantity.
+    `document` is the new Pod as submitted, `service` as in the policy. ValueError: an unreadable quantity.
     """
+    sources = _sources(service)
+    service = service.in_namespace(namespace_labels or {})
     case = Case.of(document, service, policy_hash)
-    notes = {entry.rule: _note(entry, case, service, mine) for entry, mine in credited(case)}
+    notes = {
+        entry.rule: _note(entry._replace(source=sources.get(entry.rule)), case, service, mine)
+        for entry, mine in credited(case)
+    }
     in_order = [notes.get(entry.rule) or _unseen(entry) for entry in entries(service)]
     return (_identity(case, service), *in_order, *_of_the_whole(case, service))
+
+
+def _sources(service: Service) -> dict[str, LabelSource]:
+    """Return the label that each label or annotation is copied from, by rule."""
+    placement = service.placement
+    kinds = {} if placement is None else {"labels": placement.labels, "annotations": placement.annotations}
+    return {
+        f"placement.{kind}[{key}]": value
+        for kind, values in kinds.items()
+        for key, value in values.items()
+        if isinstance(value, LabelSource)
+    }
 
 
 def _unseen(entry: PolicyEntry) -> Note:

@@ -23,7 +23,7 @@ from webhook.core.placement import (
     tolerations,
 )
 from webhook.core.placement.plan import required_expressions
-from webhook.core.policy_spec import LabelSource, Mode, Placement
+from webhook.core.policy_spec import Mode, Placement
 
 _USERS_OWN = frozenset({Code.PLACEMENT_CONFLICT, Code.RESOURCES_OUTSIDE})
 _VERBS = {Mode.ENFORCE: "denies", Mode.WARN: "warns of", Mode.AUDIT: "counts", Mode.DISABLED: "ignores"}
@@ -94,15 +94,16 @@ def _described(entry: PolicyEntry, pod: Pod, placement: Placement) -> str:
     values = placement.labels if entry.kind is EntryKind.LABEL else placement.annotations
     wanted, own = pod_metadata.resolved(values, pod.labels).get(entry.key), _own(entry, pod)
     if wanted is None:
-        return f"not set: {_source(values[entry.key])} is absent"
+        return f"not set: {_source(entry)} is absent"
     return _SO if own == wanted else f"kept the Pod's own {own} (onConflict Keep)"
 
 
-def _source(value: str | LabelSource) -> str:
-    """Describe the label that a value is read from, "" for a literal."""
-    if isinstance(value, str):
+def _source(entry: PolicyEntry) -> str:
+    """Describe the label that a value is copied from, "" for a literal."""
+    source = entry.source
+    if source is None:
         return ""
-    return f"the Namespace's label {value.from_namespace}" if value.from_pod is None else f"label {value.from_pod}"
+    return f"the Namespace's label {source.from_namespace}" if source.from_pod is None else f"label {source.from_pod}"
 
 
 def _implied(pod: Pod, placement: Placement) -> str:
@@ -183,7 +184,7 @@ def of_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, value: 
             f"overrides {own} (onConflict Override)" if single.is_users else f"{own} is only the default, no conflict"
         )
     if entry.kind in _OF_MAPS:
-        source = _source({**plan.labels, **plan.annotations}.get(entry.key, ""))
+        source = _source(entry)
         found = [f"from {source}"] if source else []
         return ", ".join(found if own is None else [*found, f"overrides {own} (onConflict Override)"])
     if entry.kind is EntryKind.TOLERATION and change.after == "/spec/tolerations/0" and pod.spec.tolerations:
