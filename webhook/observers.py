@@ -64,6 +64,10 @@ class Observers:
         for observer in self._observers:
             observer.webhooks_outdated(outdated)
 
+    def not_reviewed(self, service: str, pod: str) -> None:
+        for observer in self._observers:
+            observer.not_reviewed(service, pod)
+
     def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
         for observer in self._observers:
             observer.overload_changed(former, now)

@@ -145,6 +145,7 @@ def record_all(metrics: Metrics) -> None:
     metrics.ledger.refunded("payment-api", "NeverCreated")
     metrics.ledger.unproven("payment-api")
     metrics.ledger.charged_afterwards("payment-api")
+    metrics.ledger.unjudged("payment-api")
     metrics.ledger.raised("payment-api")
     metrics.ledger.label_ignored()
     metrics.ledger.drifted("payment-api", 4)
@@ -272,6 +273,7 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         f'podgate_quota_refunds_total{{cause="NeverCreated",{pay}}}': 1,
         f"podgate_refunds_unproven_total{{{pay}}}": 1,
         f"podgate_charged_afterwards_total{{{pay}}}": 1,
+        f"podgate_unjudged_pods_total{{{pay}}}": 1,
         f"podgate_raised_afterwards_total{{{pay}}}": 1,
         "podgate_labels_ignored_total": 1,
         f"podgate_standing_drift{{{pay}}}": 4,

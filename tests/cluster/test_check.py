@@ -153,7 +153,8 @@ def test_port_on_which_nothing_listens_is_found(healthy: Installation) -> None:
         healthy.create_pod(SHOP, "unjudged", labels={"app": "shop"})
         findings = finds(healthy, "pods-unjudged", "nobody-asks")
         assert "unjudged" in findings["pods-unjudged"][0]["value"]
-    healthy.plane.delete(f"/api/v1/namespaces/{SHOP}/pods/unjudged?gracePeriodSeconds=0")
+        names = ["unjudged", *creates_pods_until_one_is_reported(healthy)]
+    healthy.plane.delete(*(f"/api/v1/namespaces/{SHOP}/pods/{name}?gracePeriodSeconds=0" for name in names))
 
 
 def test_decisions_that_only_their_server_keeps_are_found(healthy: Installation, tmp_path: Path) -> None:
@@ -168,6 +169,24 @@ def test_decisions_that_only_their_server_keeps_are_found(healthy: Installation,
         findings = finds(healthy, "decisions-not-shared")
         healthy.stop_server(server)
     assert "+xadd" in findings["decisions-not-shared"][0]["remedy"]
+
+
+def creates_pods_until_one_is_reported(installation: Installation) -> list[str]:
+    """Return the names of the Pods: those that may be older than their policy are not reported."""
+    names: list[str] = []
+
+    def is_reported() -> bool:
+        listed = installation.plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
+        if any(one["reason"] == "PodsNotReviewed" and f"Pod {SHOP}/unjudged" in one["note"] for one in listed):
+            return True
+        names.append(f"unjudged-{len(names)}")
+        installation.create_pod(SHOP, names[-1], labels={"app": "shop"})
+        time.sleep(1)
+        return False
+
+    installation.plane.wait(is_reported, "the Event about a Pod without a review")
+    assert installation.servers[0].metrics()['podgate_unjudged_pods_total{service="shop"}'] > 0
+    return names
 
 
 def wait_seconds_after_the_last_review(installation: Installation) -> None:

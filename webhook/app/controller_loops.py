@@ -12,6 +12,7 @@ from webhook.app.telemetry import Telemetry
 from webhook.app.telemetry.release_reports import release_reports
 from webhook.app.telemetry.wake_reports import wake_reports
 from webhook.controller import Controller, ControllerWaker, CounterResets, OverrideEnforcer, ServiceStatusWriter
+from webhook.controller.observers.unjudged_pods import UnjudgedPods, UnjudgedReports
 from webhook.controller.pod_tracker import PodObserver
 from webhook.controller.release.gated_pods import GatedPods
 from webhook.controller.release.loop import ReleaseLoop
@@ -57,7 +58,8 @@ def controller(  # noqa: PLR0913  the parts of the process that it connects
     if sources.held is not None:
         held = sources.held(reports=telemetry.watched("events"))
         beside.append(ControllerWaker(held, ledger, in_force, sources.namespaces, wake_reports(telemetry)).run)
-    observers: tuple[PodObserver, ...] = telemetry.pod_observers
+    unjudged = UnjudgedReports(telemetry.metrics.ledger.unjudged, telemetry.observer.not_reviewed)
+    observers: tuple[PodObserver, ...] = (*telemetry.pod_observers, UnjudgedPods(unjudged, _WALL.now_us))
     if sources.gates is not None:
         gated = GatedPods()
         observers = (*observers, gated)

@@ -74,6 +74,10 @@ class Observer(Protocol):
         """Report the webhook configurations that differ from the policy's, when they change; none: all are current."""
         ...
 
+    def not_reviewed(self, service: str, pod: str) -> None:
+        """Report that a Pod of a service, NAMESPACE/NAME, was admitted without a review; once a minute and service."""
+        ...
+
     def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
         """Report why this server is overloaded, when the causes change; no `former`: it begins, no `now`: it ends."""
         ...
@@ -111,6 +115,9 @@ class PartialObserver:
 
     def webhooks_outdated(self, outdated: Sequence[str]) -> None:
         """Ignore webhook configurations."""
+
+    def not_reviewed(self, service: str, pod: str) -> None:
+        """Ignore a Pod without a review."""
 
     def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
         """Ignore an overload."""

@@ -296,6 +296,16 @@ async def test_overload_creates_an_event_at_its_beginning_and_its_end(cluster: C
     ]
 
 
+async def test_pod_without_a_review_creates_an_event_about_the_policy(cluster: Cluster) -> None:
+    server = cluster.server()
+    server.events.not_reviewed("web", "shop/web-1")
+    await server.until("written")
+    [found] = cluster.stored("podgate-system")
+    assert (found["type"], found["reason"]) == ("Warning", "PodsNotReviewed")
+    assert found["regarding"]["name"] == "podgate-policy"
+    assert "service web: Pod shop/web-1 was admitted without a review" in found["note"]
+
+
 def transition(old: State, new: State, reason: str, generation: int = 5, at_us: int = AT_NS // 1000) -> Transition:
     cause = TransitionCause.LATENCY if reason.startswith(HELD) else a_cause(old, new)
     return Transition("web", old, new, at_us, reason, generation, cause)

@@ -124,6 +124,10 @@ class Logs:
         message = f"webhook configurations {'differ from' if outdated else 'agree with'} the policy"
         self._lines.write(level, message, **({"outdated": [clipped(one) for one in outdated]} if outdated else {}))
 
+    def not_reviewed(self, service: str, pod: str) -> None:
+        message = "a Pod was admitted without a review: the API server did not call"
+        self._lines.write("error", message, service=service, pod=clipped(pod))
+
     def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
         if not former:
             message = "overloaded: new Pods of services with onOverload: Gate wait"

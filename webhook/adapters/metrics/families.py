@@ -126,6 +126,7 @@ REFUNDS_UNPROVEN = _counter(
     "refunds_unproven_total", "service", "Charges whose Pod creation cannot be verified; not refunded."
 )
 CHARGED_AFTERWARDS = _counter("charged_afterwards_total", "service", "Pods admitted uncounted and charged afterwards.")
+UNJUDGED_PODS = _counter("unjudged_pods_total", "service", "New Pods that were admitted without a review.")
 RAISED_AFTERWARDS = _counter("raised_afterwards_total", "service", "Pods resized uncounted and charged afterwards.")
 LABELS_IGNORED = _counter("labels_ignored_total", "", "Pods whose label names a service that may not own them.")
 STANDING_DRIFT = _gauge(
@@ -268,7 +269,7 @@ FAMILIES = (
     *(FINDINGS, WOULD_DENY, WOULD_REWRITE, DEGRADED, WOULD_DEGRADE, EXEMPT, UNMATCHED),
     *(WORKLOADS, WORKLOAD_WARNINGS),
     *(QUOTA_USED, QUOTA_LIMIT, QUOTA_DENIED, STANDING_ENFORCED, POOL_USED, POOL_LIMIT),
-    *(UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
+    *(UNJUDGED_PODS, UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
     *(REFUNDS, REFUNDS_UNPROVEN, CHARGED_AFTERWARDS, RAISED_AFTERWARDS, LABELS_IGNORED, STANDING_DRIFT, WATCHED_PODS),
     *(QUEUE_PODS, QUEUE_OLDEST, QUEUE_PAUSED, QUEUE_RELEASED, QUEUE_EXPIRED, QUEUE_WAIT, QUEUE_LATENCY),

@@ -16,11 +16,12 @@ class PodLedgerHealth:
         self._unproven = Totals(families.REFUNDS_UNPROVEN)
         self._afterwards = Totals(families.CHARGED_AFTERWARDS)
         self._raised = Totals(families.RAISED_AFTERWARDS)
+        self._unjudged = Totals(families.UNJUDGED_PODS)
         self._labels = Totals(families.LABELS_IGNORED)
         self._excused = Totals(families.BREAKER_EXCUSED)
         self._woken = Totals(families.CONTROLLERS_WOKEN)
         charges = self._refunds, self._unproven, self._afterwards, self._raised
-        self.totals = (*charges, self._labels, self._excused, self._woken)
+        self.totals = (*charges, self._unjudged, self._labels, self._excused, self._woken)
         self._held: Mapping[str, int] = {}
         self._drift: dict[str, float] = {}
         self._watched: int | None = None
@@ -33,6 +34,9 @@ class PodLedgerHealth:
 
     def charged_afterwards(self, service: str) -> None:
         self._afterwards.add(service)
+
+    def unjudged(self, service: str) -> None:
+        self._unjudged.add(service)
 
     def raised(self, service: str) -> None:
         self._raised.add(service)

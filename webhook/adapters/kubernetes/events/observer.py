@@ -104,6 +104,11 @@ class Events:
             note = f"the API server does not call as policy {self._in_force} needs: {_shown(outdated)}"
             self._post(_POLICY, EventType.WARNING, "WebhooksOutdated", note, "\n".join([self._in_force, *outdated]))
 
+    def not_reviewed(self, service: str, pod: str) -> None:
+        note = f"service {service}: Pod {pod} was admitted without a review: the API server did not call; podgate check"
+        occasion = f"{service} {minute_of(self._clock_ns())}"
+        self._post(_POLICY, EventType.WARNING, "PodsNotReviewed", note, occasion)
+
     def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
         at_ns = self._clock_ns()  # the occasion: each server judges itself
         if not former:

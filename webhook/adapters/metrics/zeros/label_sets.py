@@ -84,7 +84,10 @@ def _reconciled(service: Service, pool: Pool | None, *, has_breaker: bool) -> Se
     yield from ((families.REFUNDS, (name, cause)) for cause in families.REFUND_CAUSES)
     yield from (
         (family, (name,))
-        for family in (families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS)
+        for family in (
+            *(families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS),
+            families.UNJUDGED_PODS,
+        )
     )
     if _in_force(service, "quota") or has_breaker:
         yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
