@@ -5,7 +5,7 @@ from typing import Any
 import jsonpatch
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.strategies import HASH, Json, Pair, class_pairs, examples, pairs, service_of
@@ -99,8 +99,17 @@ def pod_with(*containers: Json, **spec: Any) -> Json:
     return {"metadata": {}, "spec": {"containers": list(containers), **spec}}
 
 
+RAISED: Json = {
+    "ignore": ["istio-*"],
+    "default": {"cpu": "1"},
+    "defaultRequestRatio": {"cpu": "0.5"},
+    "min": {"cpu": "1"},
+}
+
+
 @FEW_EXAMPLES
 @given(st.lists(CONTAINER, max_size=2), RULES, st.none() | AMOUNTS)
+@example([{"name": "c"}], {"whenOutside": "Clamp", "container": RAISED}, None)
 def test_notes_cover_exactly_the_changes_of_resources(
     containers: list[Json], rules: Json, pod_requests: Json | None
 ) -> None:

@@ -87,7 +87,7 @@ def _unseen(entry: PolicyEntry) -> Note:
 
 def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piece]) -> Note:
     mode: Mode = getattr(service.modes, entry.concern)
-    marks, lacking = _marks(entry, case, mine), _owed(entry, case.after)
+    marks, lacking = _marks(entry, case, mine), _owed(entry, service, case.after)
     if marks and mode is not Mode.ENFORCE:
         would_write = ", ".join(mark.place for mark in marks)
         act, text, marks = Act.IDLE, [f"mode {mode}: not acted on, would write {would_write}"], ()
@@ -96,7 +96,9 @@ def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piec
     else:
         act = Act.LEFT if lacking else Act.NOTHING
         text = [*_descriptions(marks), words.of_nothing(entry, case.after, lacking, mode)]
-    owed = tuple(_owed(entry, case.stored if mode is Mode.ENFORCE else case.after))  # as in the validating half
+    owed = tuple(
+        _owed(entry, service, case.stored if mode is Mode.ENFORCE else case.after)
+    )  # as in the validating half
     return Note(entry.rule, act, "; ".join(text), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
 
 
@@ -127,12 +129,14 @@ def _marks(entry: PolicyEntry, case: Case, mine: frozenset[Piece]) -> tuple[Chan
     )
 
 
-def _owed(entry: PolicyEntry, pod: Pod) -> list[Violation]:
-    plan, ranged = entry.alone.placement_plan, entry.alone.range_plan
-    return [
-        *([] if plan is None else placement.violations(pod, plan)),
-        *([] if ranged is None else container_resources.violations(pod, ranged)),
-    ]
+def _owed(entry: PolicyEntry, service: Service, pod: Pod) -> list[Violation]:
+    plan, ranged, whole = entry.alone.placement_plan, entry.alone.range_plan, service.range_plan
+    found = [] if plan is None else list(placement.violations(pod, plan))
+    if ranged is None or whole is None:
+        return found
+    # What one rule alone misses, another may have written: `min` raises a request above `defaultRequestRatio`.
+    lacking = {(one.code, one.field) for one in container_resources.violations(pod, whole)}
+    return found + [one for one in container_resources.violations(pod, ranged) if (one.code, one.field) in lacking]
 
 
 def _identity(case: Case, service: Service) -> Note:
