@@ -96,9 +96,8 @@ def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piec
     else:
         act = Act.LEFT if lacking else Act.NOTHING
         text = [*_descriptions(marks), words.of_nothing(entry, case.after, lacking, mode)]
-    owed = tuple(
-        _owed(entry, service, case.stored if mode is Mode.ENFORCE else case.after)
-    )  # as in the validating half
+    judged = case.stored if mode is Mode.ENFORCE else case.after  # as in the validating half
+    owed = tuple(_owed(entry, service, judged))
     return Note(entry.rule, act, "; ".join(text), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
 
 
