@@ -21,7 +21,7 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 
 CALLERS = 6
 SOAK_CALLS = os.environ.get("PODGATE_TEST_CALLS")
-CALLS, PAUSE_SECONDS = (int(SOAK_CALLS), 0.05) if SOAK_CALLS else (40, 0.3)
+CALLS, PAUSE_SECONDS = (int(SOAK_CALLS), 0.02) if SOAK_CALLS else (40, 0.3)
 """Number of admitted Pods before and after each change of the servers; pause between two calls of one caller."""
 PRE_STOP_SECONDS = 1.0
 POLICY = f"""\

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import ssl
 from collections.abc import Iterator
 from dataclasses import fields
@@ -86,7 +87,8 @@ def test_apply_never_replaces_the_policy(site: Site) -> None:
 def test_canary_is_one_server_of_another_image_beside_the_others_until_its_end(site: Site) -> None:
     get = "kubectl get --namespace podgate-system --output json"
     before = json.loads(site.run(f"{get} deployment/podgate"))
-    site.run(f"make -C {manifests.FOLDER.parent} canary OVERLAY=manifests IMAGE=other/podgate@sha256:{'0' * 64}")
+    make = f"make -C {shlex.quote(str(manifests.FOLDER.parent))}"
+    site.run(f"{make} canary OVERLAY=manifests IMAGE=other/podgate@sha256:{'0' * 64}")
     canary, after = (json.loads(site.run(f"{get} deployment/{name}")) for name in ("podgate-canary", "podgate"))
     selector = json.loads(site.run(f"{get} service/podgate"))["spec"]["selector"].items()
     assert selector <= canary["spec"]["template"]["metadata"]["labels"].items()
@@ -95,7 +97,7 @@ def test_canary_is_one_server_of_another_image_beside_the_others_until_its_end(s
     assert container == {**usual, "image": f"other/podgate@sha256:{'0' * 64}"}
     assert canary["spec"]["replicas"] == 1
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
-    site.run(f"make -C {manifests.FOLDER.parent} canary-down")
+    site.run(f"{make} canary-down")
     assert "podgate-canary" not in site.run(f"{get} deployments")
 
 

@@ -67,8 +67,8 @@ class PrometheusApi:
                 body = await self._body(response)
                 status = response.status
         except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error, aiohttp.ClientSSLError):  # the next call reads caFile anew
-                await self.close()
+            if isinstance(error, aiohttp.ClientSSLError) and self._session is session:
+                await self.close()  # the next call reads caFile anew; a query that fails later leaves its session alone
             raise LoadSourceError(f"{self._name}: {url}: {str(error) or type(error).__name__}") from error
         async with self._decoding:
             answer = self._read(body, status, _Answer)
