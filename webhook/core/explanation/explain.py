@@ -134,8 +134,9 @@ def _owed(entry: PolicyEntry, service: Service, pod: Pod) -> list[Violation]:
     if ranged is None or whole is None:
         return found
     # What one rule alone misses, another may have written: `min` raises a request above `defaultRequestRatio`.
-    lacking = {(one.code, one.field) for one in container_resources.violations(pod, whole)}
-    return found + [one for one in container_resources.violations(pod, ranged) if (one.code, one.field) in lacking]
+    alone = container_resources.violations(pod, ranged)
+    lacking = {(one.code, one.field) for one in container_resources.violations(pod, whole)} if alone else set()
+    return found + [one for one in alone if (one.code, one.field) in lacking]
 
 
 def _identity(case: Case, service: Service) -> Note:

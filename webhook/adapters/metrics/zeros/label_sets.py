@@ -82,13 +82,8 @@ def _reconciled(service: Service, pool: Pool | None, *, has_breaker: bool) -> Se
     """Yield the series of a controller."""
     name = service.name
     yield from ((families.REFUNDS, (name, cause)) for cause in families.REFUND_CAUSES)
-    yield from (
-        (family, (name,))
-        for family in (
-            *(families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS),
-            families.UNJUDGED_PODS,
-        )
-    )
+    found_later = families.REFUNDS_UNPROVEN, families.CHARGED_AFTERWARDS, families.RAISED_AFTERWARDS
+    yield from ((family, (name,)) for family in (*found_later, families.UNJUDGED_PODS))
     if _in_force(service, "quota") or has_breaker:
         yield from ((families.CONTROLLERS_WOKEN, (name, result)) for result in families.WAKE_RESULTS)
     if QueuePlan.of(service, pool, 0) is not None:

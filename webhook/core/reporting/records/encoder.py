@@ -30,7 +30,7 @@ class _Shared(Struct, frozen=True, gc=False):
 
 
 class RecordEncoder:
-    """Keeps the shared parts that were encoded last: with them a record takes half as long."""
+    """Keeps the shared parts that were encoded last: a record that finds them takes a quarter fewer instructions."""
 
     def __init__(self) -> None:
         self._shared: LruCache[object, _Shared] = LruCache(_KEPT)
