@@ -1,12 +1,19 @@
-"""Composite observer: forwards every event to several observers."""
+"""Composite observers: forward every event to several observers, reviews at once or those of a turn together."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, TypeVar
 
 from webhook.core.breaker import Transition
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy
 from webhook.ports import Observer, PartialObserver, Review
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+WAITING_MAX = 64
+"""Reviews that wait for the end of a turn; with so many they are delivered at once."""
 
 
 class Observers:
@@ -28,46 +35,101 @@ class Observers:
         for of_reviews in self._of_reviews:
             of_reviews(review)
 
+    def deliver(self) -> None:
+        """Deliver the reviews that wait: here none does."""
+
+    def after_reviews(self, call: Callable[_P, _T]) -> Callable[_P, _T]:
+        """Return a function that does what `call` does, after the reviews that wait are delivered."""
+
+        def called(*arguments: _P.args, **named: _P.kwargs) -> _T:
+            self.deliver()
+            return call(*arguments, **named)
+
+        return called
+
+    def _in_turn(self) -> list[Observer]:
+        """Return the observers for the next event, after they have received the reviews before it."""
+        self.deliver()
+        return self._observers
+
     def transitioned(self, transition: Transition) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.transitioned(transition)
 
     def refused(self, reason: str, detail: str) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.refused(reason, detail)
 
     def policy_loaded(self, loaded: LoadedPolicy) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.policy_loaded(loaded)
 
     def policy_failed(self, errors: Sequence[str]) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.policy_failed(errors)
 
     def policy_judged(self, user: str, errors: Sequence[str], document: str) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.policy_judged(user, errors, document)
 
     def overrides_loaded(self, live: Sequence[Override]) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.overrides_loaded(live)
 
     def overrides_failed(self, errors: Sequence[str]) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.overrides_failed(errors)
 
     def override_changed(self, service: str, former: Override | None, now: Override | None) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.override_changed(service, former, now)
 
     def webhooks_outdated(self, outdated: Sequence[str]) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.webhooks_outdated(outdated)
 
     def not_reviewed(self, service: str, pod: str) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.not_reviewed(service, pod)
 
     def overload_changed(self, former: Mapping[OverloadCause, str], now: Mapping[OverloadCause, str]) -> None:
-        for observer in self._observers:
+        for observer in self._in_turn():
             observer.overload_changed(former, now)
+
+
+class TurnObservers(Observers):
+    """Observers that receive the reviews of one turn of the event loop together, after their responses are written.
+
+    No response waits for them, and their code and data stay in the processor's caches from one review to the next.
+    Responses come first: those of a turn are written together, too, and each one ends a client's wait.
+
+    Reviews wait for two turns at most. Other events follow them, as they have occurred. Who shows what observers hold
+    does so `after_reviews`: a client with its response may ask in the turn in which they still wait.
+    """
+
+    def __init__(self, *observers: Observer) -> None:
+        super().__init__(*observers)
+        self._waiting: list[Review] = []
+
+    def reviewed(self, review: Review) -> None:
+        waiting = self._waiting
+        if not waiting:
+            # Two turns on: responses of this turn are written in the next one.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self.deliver)
+        waiting.append(review)
+        if len(waiting) >= WAITING_MAX:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Deliver the reviews that wait, observer by observer. A failure costs one observer one review."""
+        if not self._waiting:
+            return
+        reviews, self._waiting = self._waiting, []
+        for of_reviews in self._of_reviews:
+            for review in reviews:
+                try:
+                    of_reviews(review)
+                except Exception as error:  # noqa: BLE001  a defect must not cost the other reviews
+                    context = {"message": "an observer failed to receive a review", "exception": error}
+                    asyncio.get_running_loop().call_exception_handler(context)

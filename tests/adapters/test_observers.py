@@ -1,4 +1,11 @@
-"""The composite of observers forwards each event; one that ignores reviews is not called for them."""
+"""The composites of observers forward each event; one that ignores reviews is not called for them."""
+
+import asyncio
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import pytest
 
 from tests.core.reviewing import Gate, body, policy_of
 from webhook.adapters.clocks import VirtualClock
@@ -7,7 +14,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Half
 from webhook.core.quota import Acquire, Receipt
 from webhook.interceptor import Interceptor
-from webhook.observers import Observers
+from webhook.observers import WAITING_MAX, Observers, TurnObservers
 from webhook.ports import PartialObserver, Review
 from webhook.ports.traces import ReviewTrace, SpanReference, TimedCalls, timed_calls
 
@@ -67,3 +74,86 @@ async def test_calls_are_timed_for_the_sampled_review_only() -> None:
         await interceptor.review(Half.VALIDATE, body(object=Gate(POLICY).owned(uid)))
     assert [one is None for one in timed] == [False, True, False]
     assert [len(one.calls) for one in seen.reviews] == [1, 0, 1]
+
+
+class Told:
+    """An observer that adds its name and each event to a list that several share."""
+
+    def __init__(self, name: str, told: list[str]) -> None:
+        self._name = name
+        self._told = told
+
+    def reviewed(self, review: Review) -> None:
+        self._told.append(f"{self._name} {review.decision.pod_uid}")
+
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        return lambda *_: self._told.append(f"{self._name} {event}")
+
+
+class Failing(PartialObserver):
+    """Receives no review."""
+
+    def reviewed(self, review: Review) -> None:
+        raise LookupError(review.decision.pod_uid)
+
+
+async def reviews(*uids: str) -> list[Review]:
+    seen = Reviews()
+    gate = Gate(POLICY, observers=[seen])
+    for uid in uids:
+        await gate.interceptor.review(Half.VALIDATE, body(object=gate.owned(uid)))
+    return seen.reviews
+
+
+async def turns(number: int = 3) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def test_observers_receive_the_reviews_of_a_turn_together_after_the_responses() -> None:
+    told: list[str] = []
+    observers = TurnObservers(Told("a", told), Told("b", told))
+    for review in await reviews("u1", "u2"):
+        observers.reviewed(review)
+        told.append("answered")
+        asyncio.get_running_loop().call_soon(told.append, "written")
+    await turns()
+    assert told == ["answered", "answered", "written", "written", "a u1", "a u2", "b u1", "b u2"]
+
+
+async def test_reviews_that_wait_are_bounded() -> None:
+    seen = Reviews()
+    observers = TurnObservers(seen)
+    [review] = await reviews("u1")
+    for _ in range(WAITING_MAX + 1):
+        observers.reviewed(review)
+    assert len(seen.reviews) == WAITING_MAX
+    await turns()
+    assert len(seen.reviews) == WAITING_MAX + 1
+
+
+@pytest.mark.parametrize("event", sorted({name for name in vars(PartialObserver) if name[0] != "_"} - {"reviewed"}))
+async def test_every_event_follows_the_reviews_before_it(event: str) -> None:
+    told: list[str] = []
+    observers = TurnObservers(Told("a", told), Told("b", told))
+    for review in await reviews("u1", "u2"):
+        observers.reviewed(review)
+    receive = getattr(observers, event)
+    receive(*[None for _ in signature(receive).parameters])
+    assert told == ["a u1", "a u2", "b u1", "b u2", f"a {event}", f"b {event}"]
+    await turns()
+    assert len(told) == 6, "nothing is delivered twice"
+
+
+async def test_observer_that_fails_costs_the_others_nothing_and_is_reported() -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    before, after = Reviews(), Reviews()
+    observers = TurnObservers(before, Failing(), after)
+    for review in await reviews("u1", "u2"):
+        observers.reviewed(review)
+    await turns()
+    assert [one.decision.pod_uid for one in before.reviews] == ["u1", "u2"]
+    assert after.reviews == before.reviews
+    assert [str(context["exception"]) for context in reported] == ["u1", "u2"]
+    assert {context["message"] for context in reported} == {"an observer failed to receive a review"}

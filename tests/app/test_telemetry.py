@@ -1,5 +1,6 @@
 """Logs of repeated failures: one line per reason, and one on recovery."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, cast
 
@@ -7,7 +8,12 @@ import pytest
 
 from tests.app.test_readiness_log import LogLines
 from webhook.adapters.logs import Logs
+from webhook.adapters.recorder import Recorder
 from webhook.app.telemetry import Telemetry
+from webhook.core.admission.decision import Decision, Half, Verdict
+from webhook.core.breaker.outcome_types import Outcomes
+from webhook.ports import PartialObserver, Review
+from webhook.server.http_messages import HttpRequest, HttpResponse
 from webhook.settings import MEMORY, Settings
 
 
@@ -22,6 +28,35 @@ def lines(telemetry: Telemetry) -> LogLines:
     written = LogLines()
     telemetry.logs = cast("Logs", written)
     return written
+
+
+async def test_page_shows_a_review_that_its_client_knows(telemetry: Telemetry) -> None:
+    async def scrape(_: HttpRequest) -> HttpResponse:
+        return HttpResponse(200, telemetry.metrics.render())
+
+    telemetry.observer.reviewed(Review(Decision(Half.MUTATE, "r1", Verdict.UNMATCHED, "CREATE"), None, 1, 1))
+    before = await scrape(cast("HttpRequest", None))
+    after = await telemetry.observer.after_reviews(scrape)(cast("HttpRequest", None))
+    counted = b'podgate_reviews_total{decision="Unmatched"'
+    assert [counted in page.body for page in (before, after)] == [False, True]
+
+
+async def test_outcomes_are_recorded_after_the_reviews_before_them(telemetry: Telemetry) -> None:
+    recorded: list[str] = []
+
+    class Recorded(PartialObserver):
+        def reviewed(self, review: Review) -> None:
+            recorded.append(review.decision.review_uid)
+
+        def recorded(self, service: str, outcomes: Sequence[Outcomes]) -> None:  # noqa: ARG002  the recorder's
+            recorded.append(service)
+
+    recorder = Recorded()
+    telemetry._recorder = cast("Recorder", recorder)
+    telemetry.observer.join(recorder)
+    telemetry.observer.reviewed(Review(Decision(Half.VALIDATE, "r1", Verdict.ADMIT), None, 1, 1))
+    telemetry.outcome_reports().on_recorded("web", ())
+    assert recorded == ["r1", "web"]
 
 
 def test_failed_key_fetch_is_logged_once_per_reason(telemetry: Telemetry, lines: LogLines) -> None:

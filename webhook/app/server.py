@@ -104,11 +104,12 @@ class ServerProcess:
             self._decisions.status,
             monitor,
         )
+        pages = plain_handler(shown.unready, shown.metrics, shown.status, self._queue(), self._authentication.warning)
         self.server = Server(
             endpoint,
             self._guard,
-            plain_handler(shown.unready, shown.metrics, shown.status, self._queue(), self._authentication.warning),
-            self._decisions.handler,
+            observer.after_reviews(pages),
+            observer.after_reviews(self._decisions.handler),
             observer,
             ServerTimeouts(settings.keep_alive_seconds, settings.drain_seconds, settings.grace_seconds),
         )
@@ -250,6 +251,7 @@ class ServerProcess:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._telemetry.observer.deliver()
         if self._decisions.flush is not None:
             await self._decisions.flush()
         await self._sources.close()

@@ -16,7 +16,7 @@ from webhook.controller.release.queue_reader import QueueReader
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import UnseenPod
 from webhook.core.reporting.status import ReplicaAssignment, WatchStatus, WebhooksStatus
-from webhook.observers import Observers
+from webhook.observers import TurnObservers
 from webhook.outcomes.aggregator import OutcomeReports
 from webhook.ports import WatchReports
 from webhook.ports.traces import TraceSampler, not_sampled
@@ -51,7 +51,7 @@ class Telemetry:
         """The result of the last comparison of the webhook configurations; None unless this process leads."""
         self.queue: QueueReader | None = None  # unless this process leads
         self._recorder = self._open_recorder(serving) if serving else None
-        self.observer = Observers(self.metrics, self.logs, *filter(None, (self.traces, self._recorder)))
+        self.observer = TurnObservers(self.metrics, self.logs, *filter(None, (self.traces, self._recorder)))
 
     @property
     def sample(self) -> TraceSampler:
@@ -276,9 +276,9 @@ class Telemetry:
 
     def outcome_reports(self) -> OutcomeReports:
         """Return the callbacks for pushed outcomes."""
-        outcomes = self.metrics.outcomes
+        outcomes, after = self.metrics.outcomes, self.observer.after_reviews
         reports = OutcomeReports(outcomes.recorded, outcomes.dropped, outcomes.refused)
-        return reports if self._recorder is None else replace(reports, on_recorded=self._recorder.recorded)
+        return reports if self._recorder is None else replace(reports, on_recorded=after(self._recorder.recorded))
 
     def shared_by(self, replicas: ReplicaAssignment) -> None:
         """Set the number of servers that share the limits while the store is unavailable."""
