@@ -72,6 +72,15 @@ def test_the_newest_are_kept_within_the_bound(recent: RecentAdmissions, monkeypa
     assert list(kept(recent)) == ["b", "c"]
 
 
+def test_a_page_of_removals_alone_is_kept(recent: RecentAdmissions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_admissions, "_PAGES", recent_admissions.RECENT_MAX // 2)
+    for uid in "abcd":
+        recent.add(admission(uid), 5)
+    for uid in "abc":
+        recent.remove(uid)
+    assert list(kept(recent)) == ["d"]
+
+
 PLANS = (PLAN, replace(PLAN, service="web"))
 NAMES = (*"abcdefgh", "", "01234567-89ab-cdef-0123-456789abcdef")
 UIDS = st.sampled_from(NAMES)

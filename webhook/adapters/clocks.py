@@ -1,23 +1,23 @@
 """Clocks: monotonic server clock, wall clock, and a virtual clock set by its user."""
 
-import time
+from time import monotonic_ns, time_ns
 
 
 class SystemClock:
     """Clock that starts at the wall clock's time and then follows the monotonic clock, unaffected by clock steps."""
 
     def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        self._offset_ns = time_ns() - monotonic_ns()
 
     def now_us(self) -> int:
-        return (self._offset_ns + time.monotonic_ns()) // 1000
+        return (self._offset_ns + monotonic_ns()) // 1000
 
 
 class WallClock:
     """Wall clock, by which tokens and certificates expire."""
 
     def now_us(self) -> int:
-        return time.time_ns() // 1000
+        return time_ns() // 1000
 
 
 class VirtualClock:

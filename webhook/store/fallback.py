@@ -65,31 +65,24 @@ class StoreFallback:
         While the store may lack admissions, a Pod must fit this replica's share as well. A denial by the store is
         final: the store never counts too much.
         """
-        plan, now_us, share = request.plan, self._clock.now_us(), None
-        if (booked := self._if_in_backlog(request)) is not None:
-            return booked
-        cached = self._denied.find(request, now_us) if self._denied else None
-        if cached is None and self._reconciler.is_active:
-            share = self._acquire_share(request, now_us)
+        share, counted_at_us = None, 0
         try:
-            if cached is not None:
-                return await self._if_known(request) or self._from_cache(plan, cached)
-            if share is not None and share.refused is not None:
-                return await self._if_known(request) or share
+            if self._reconciler.is_active or request.plan.tag in self._denied.entries:
+                counted_at_us = self._clock.now_us()
+                answer, share = await self._judge_here(request, counted_at_us)
+                if answer is not None:
+                    return answer
             receipt = await self._inner.acquire(request)
         except StoreUnavailableError as error:
-            self._release_share(request, share, now_us)
+            self._release_share(request, share, counted_at_us)
             return self._outage.acquire(request, error)
-        booked = self._if_in_backlog(request)  # the answer revealed a loss, and this Pod is among the lost
-        if booked is not None or receipt.refused is not None or receipt.repeated:
-            self._release_share(request, share, now_us)
-        elif share is None and self._reconciler.is_active:
-            share = self._acquire_share(request, now_us)  # an outage or a loss was noticed during the call
-            if share is not None and share.refused is not None:
-                self._outage.undo(request)
-                return share
-        self._learn(request, receipt)
-        return receipt if booked is None else replace(booked, transitions=receipt.transitions)
+        if share is not None or self._reconciler.is_active:
+            return self._compare(request, receipt, share, counted_at_us)
+        # The store knows all admissions, and there are no refunds: so it is nearly always.
+        if receipt.used:
+            self._share.learn(request, receipt)
+        self._remember(request, receipt)
+        return receipt
 
     def book_later(self, request: Acquire) -> None:
         """Book, once the store answers, a Pod that the caller admitted although `acquire` raised."""
@@ -144,11 +137,11 @@ class StoreFallback:
             return moves
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        local = self._local_breaker(plan)
+        local = self._breakers.view(plan, self.now_us()) if self._breakers.records else None
         return self._inner.known_breaker(plan) if local is None else local
 
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        local = self._local_breaker(plan)
+        local = self._breakers.view(plan, self.now_us()) if self._breakers.records else None
         return self._inner.last_breaker(plan) if local is None else local
 
     def now_us(self) -> int:
@@ -179,6 +172,35 @@ class StoreFallback:
         """Return whether the store knows every admission of any replica, as far as this replica can tell."""
         return self._reconciler.is_settled(tag) or not (self._share.others or self._reconciler.owes_under(tag))
 
+    async def _judge_here(self, request: Acquire, now_us: int) -> tuple[Receipt | None, Receipt | None]:
+        """Judge a Pod before the store is asked: return the answer if it need not be, and this replica's share."""
+        if (booked := self._if_in_backlog(request)) is not None:
+            return booked, None
+        cached = self._denied.find(request, now_us)
+        if cached is not None:
+            return await self._if_known(request) or self._from_cache(request.plan, cached), None
+        share = self._acquire_share(request, now_us)
+        if share is not None and share.refused is not None:
+            return await self._if_known(request) or share, None
+        return None, share
+
+    def _compare(self, request: Acquire, receipt: Receipt, share: Receipt | None, counted_at_us: int) -> Receipt:
+        """Return the answer for a Pod that the store judged while it may lack admissions."""
+        booked = self._if_in_backlog(request)  # the answer revealed a loss, and this Pod is among the lost
+        if booked is not None or receipt.refused is not None or receipt.repeated:
+            self._release_share(request, share, counted_at_us)
+        elif share is None:
+            share = self._acquire_share(request, self._clock.now_us())  # noticed during the call
+            if share is not None and share.refused is not None:
+                self._outage.undo(request)
+                return share
+        if receipt.used and self._knows_all(request.plan.tag):
+            self._share.learn(request, receipt)
+        self._remember(request, receipt)
+        if receipt.refused is None and not request.peek:
+            self._reconciler.cancel_refund(request.plan, request.uid)
+        return receipt if booked is None else replace(booked, transitions=receipt.transitions)
+
     def _acquire_share(self, request: Acquire, now_us: int) -> Receipt | None:
         """Judge a Pod by this replica's share; None if the store alone can judge it."""
         plan = request.plan
@@ -201,28 +223,15 @@ class StoreFallback:
 
     def _if_in_backlog(self, request: Acquire) -> Receipt | None:
         """Return the answer for a Pod that this replica has admitted and the store does not know yet."""
-        is_owed = (
-            self._reconciler.is_active
-            and request.resize_from is None
-            and self._reconciler.owes(request.plan, request.uid)
-        )
+        is_owed = request.resize_from is None and self._reconciler.owes(request.plan, request.uid)
         return Receipt(self.now_us(), repeated=True, local=True) if is_owed else None
 
     def _from_cache(self, plan: CounterPlan, cached: Receipt) -> Receipt:
         self._reports.on_cached(plan.service)
         return cached
 
-    def _learn(self, request: Acquire, receipt: Receipt) -> None:
-        plan = request.plan
-        if receipt.used and self._knows_all(plan.tag):
-            self._share.learn(request, receipt)
+    def _remember(self, request: Acquire, receipt: Receipt) -> None:
         if receipt.charged and request.resize_from is None:
             self._outage.recent.add(request, receipt.at_us)
         elif receipt.refused is DeniedBy.QUOTA:
             self._denied.keep(request, receipt, self._clock.now_us())
-        if receipt.refused is None and not request.peek:
-            self._reconciler.cancel_refund(plan, request.uid)
-
-    def _local_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        """Return this replica's breaker during an outage; None if the store's applies."""
-        return self._breakers.view(plan, self.now_us()) if self._breakers else None

@@ -51,11 +51,9 @@ class LocalBreakers:
         self._environment = BreakerEnvironment(late_us, self._opened)
         self._guarded: tuple[CounterPlan, ...] = ()
         """Plans whose breakers breakerGuard counts."""
-        self._records: dict[ServiceKey, _LocalBreaker] = {}
+        self.records: dict[ServiceKey, _LocalBreaker] = {}
+        """Empty unless the store gave no answer lately."""
         self._moves: list[Transition] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._records)
 
     def set_replicas(self, replicas: int) -> None:
         """Divide probes among so many replicas from now on."""
@@ -81,10 +79,10 @@ class LocalBreakers:
 
     def give_back(self, plan: CounterPlan, uid: str, now_us: int) -> None:
         """Free the place of a probe whose Pod was not created."""
-        if plan.key in self._records:
-            known = self._records[plan.key]
+        if plan.key in self.records:
+            known = self.records[plan.key]
             record = machine.give_back_probe(known.record, uid, now_us)
-            self._records[plan.key] = known._replace(plan=plan, record=record)
+            self.records[plan.key] = known._replace(plan=plan, record=record)
 
     def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes], now_us: int) -> None:
         """Count outcomes. The sources of failures are not known here."""
@@ -99,8 +97,8 @@ class LocalBreakers:
         """Make the transitions that are due by now; forget the breakers that the policy no longer has."""
         self._guarded = tuple(plan for plan in plans if plan.breaker is not None and plan.breaker.open_max is not None)
         named = {plan.key: plan for plan in plans if plan.breaker is not None}
-        self._records = {key: known for key, known in self._records.items() if key in named}
-        for key in self._records:
+        self.records = {key: known for key, known in self.records.items() if key in named}
+        for key in self.records:
             self._moved(named[key], now_us)
 
     def view(self, plan: CounterPlan, now_us: int) -> BreakerView | None:
@@ -112,13 +110,13 @@ class LocalBreakers:
 
     async def propose_to(self, store: CounterStore, key: ServiceKey) -> None:
         """Propose the local state of a breaker to the store, and forget it: the store's holds from then on."""
-        known = self._records.get(key)
+        known = self.records.get(key)
         if known is None or known.plan.breaker is None:
             return
         unforced = replace(self._mine(known.plan.breaker), forcing=None)  # overrides are the controller's to apply
         view = machine.view(known.record, unforced, store.now_us(), self._environment)
         await store.propose(known.plan, known.account(view))
-        self._records.pop(key, None)
+        self.records.pop(key, None)
 
     def take_moves(self) -> tuple[Transition, ...]:
         """Return the transitions since the last call."""
@@ -137,7 +135,7 @@ class LocalBreakers:
 
     def _known(self, plan: CounterPlan) -> _LocalBreaker | None:
         """Return the local breaker; None if there is none, or if a newer state from the store takes precedence."""
-        known, last = self._records.get(plan.key), self._last(plan)
+        known, last = self.records.get(plan.key), self._last(plan)
         if known is None or plan.breaker is None or last is None or last.decided <= known.fork:
             return known
         here = known.account(machine.shown(known.record, replace(plan.breaker, forcing=None), 0))
@@ -154,7 +152,7 @@ class LocalBreakers:
         known = self._known(plan)
         if known is None:
             record = self._begun(plan, breaker, now_us)
-            self._records[plan.key] = known = _LocalBreaker(plan, record, record.decided)
+            self.records[plan.key] = known = _LocalBreaker(plan, record, record.decided)
         return self._keep(plan, machine.advance(known.record, self._mine(breaker), now_us, self._environment))
 
     def _begun(self, plan: CounterPlan, breaker: BreakerPlan, now_us: int) -> Record:
@@ -171,6 +169,6 @@ class LocalBreakers:
         return replace(record, leases=tuple(leases))
 
     def _keep(self, plan: CounterPlan, step: BreakerStep) -> Record:
-        self._records[plan.key] = self._records[plan.key]._replace(plan=plan, record=step.record)
+        self.records[plan.key] = self.records[plan.key]._replace(plan=plan, record=step.record)
         self._moves += step.transitions
         return step.record

@@ -87,12 +87,9 @@ class Reconciler:
         """The services in fallback, and the rule that is applied."""
         self._fallbacks_by_tag: Counter[str] = Counter()
         self._task: asyncio.Task[None] | None = None
+        self.is_active = False
+        """Whether anything is unsettled, and `_task` runs. Each review reads it."""
         self._is_closing = False
-
-    @property
-    def is_active(self) -> bool:
-        """Whether anything is unsettled."""
-        return self._task is not None
 
     def begin_fallback(self, plan: CounterPlan) -> None:
         """Apply a service's own rule until its counters have been read again."""
@@ -158,6 +155,7 @@ class Reconciler:
     def _start(self) -> None:
         if self._task is None and not self._is_closing:
             self._task = asyncio.create_task(self._run(), name="store-reconciler")
+            self.is_active = True
 
     async def _run(self) -> None:
         backoff = Backoff(self._timing.first_seconds, self._timing.longest_seconds)
@@ -171,7 +169,7 @@ class Reconciler:
                 else:
                     delay_seconds = backoff.next_seconds()
         finally:
-            self._task = None
+            self._task, self.is_active = None, False
 
     async def _round(self) -> bool:
         """Go once through all services; return whether anything was booked, refunded or settled.

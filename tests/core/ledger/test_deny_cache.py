@@ -144,7 +144,7 @@ def test_cache_size_is_bounded(cache: DenyCache, monkeypatch: pytest.MonkeyPatch
         request = acquire_request(plan, source=f"controller:{number}", cost={"pods": number})
         cache.keep(request, replace(DENIED, breaker=CLOSED), NOW_US)
         assert cache.find(request, NOW_US) is not None
-        assert sum(map(len, cache._entries.values())) <= 8
+        assert sum(map(len, cache.entries.values())) <= 8
         assert sum(map(len, cache._counted.values())) <= 8
 
 
@@ -153,4 +153,4 @@ def test_sweep_removes_expired_denials(cache: DenyCache) -> None:
     cache.sweep(NOW_US + SECOND_US - 1)
     assert cache.find(acquire_request(), NOW_US) is not None
     cache.sweep(NOW_US + SECOND_US)
-    assert not cache._entries
+    assert not cache.entries

@@ -28,18 +28,15 @@ class DenyCache:
     """Denials by tag, because a refund to one service of a pool frees capacity for the others. Time in microseconds."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, dict[_Asked, _Entry]] = {}
+        self.entries: dict[str, dict[_Asked, _Entry]] = {}
+        """By tag; without a denial there is no entry, and nothing to find."""
         self._counted: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
         """By tag and service: when each source's event was counted, and the breaker's generation then."""
-
-    def __bool__(self) -> bool:
-        """Whether the cache has any entry."""
-        return bool(self._entries)
 
     def find(self, request: Acquire, now_us: int) -> Receipt | None:
         """Return a cached denial that applies to this Pod, with its original figures."""
         plan = request.plan
-        entries = self._entries.get(plan.tag)
+        entries = self.entries.get(plan.tag)
         if entries is None or request.resize_from is not None:
             return None
         entry = entries.get(_asked(request))
@@ -58,7 +55,7 @@ class DenyCache:
         until_us = now_us + LONGEST_US
         if receipt.free_at_us is not None:
             until_us = min(until_us, now_us + receipt.free_at_us - receipt.at_us)
-        entries = self._entries.setdefault(plan.tag, {})
+        entries = self.entries.setdefault(plan.tag, {})
         if len(entries) >= ENTRIES_MAX:
             entries.clear()
         # Its transitions are not to be reported again.
@@ -66,16 +63,16 @@ class DenyCache:
 
     def drop(self, tag: str) -> None:
         """Drop the denials of a tag: there may be room again."""
-        self._entries.pop(tag, None)
+        self.entries.pop(tag, None)
 
     def sweep(self, now_us: int) -> None:
         """Drop expired denials."""
-        for tag, entries in tuple(self._entries.items()):
+        for tag, entries in tuple(self.entries.items()):
             live = {asked: entry for asked, entry in entries.items() if entry.until_us > now_us}
             if live:
-                self._entries[tag] = live
+                self.entries[tag] = live
             else:
-                del self._entries[tag]
+                del self.entries[tag]
 
     def _count_event(self, request: Acquire, receipt: Receipt, now_us: int) -> None:
         """Record a source's quota event as the breaker does: a source counts once within the span."""

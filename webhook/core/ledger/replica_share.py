@@ -85,13 +85,12 @@ class ReplicaShareLedger:
 
     def record_reply(self, plan: CounterPlan, namespace: str, used: tuple[int, ...], now_us: int) -> None:
         """Record the store's reply: the use of each of the plan's `limits`, in their order."""
-        scope = plan.scope_of(namespace)
-        reply = (plan, now_us, used)
-        self._replies[plan.tag, plan.service, scope] = reply
+        replies, reply = self._replies, (plan, now_us, used)
+        replies[plan.tag, plan.service, namespace if plan.per_namespace else ""] = reply
         if plan.pool is not None:
-            self._replies[plan.tag, plan.pool.name] = reply
-        if len(self._replies) > REPLIES_MAX:
-            del self._replies[next(iter(self._replies))]
+            replies[plan.tag, plan.pool.name] = reply
+        if len(replies) > REPLIES_MAX:
+            del replies[next(iter(replies))]
 
     def acquire(self, request: Acquire, now_us: int, ahead_us: int = 0) -> Receipt:
         """Check one Pod and, unless `peek`, count it: all or nothing."""
