@@ -364,7 +364,7 @@ async def test_transition_by_a_neighbours_refund_is_announced_for_its_own_servic
         listener = client.pubsub(ignore_subscribe_messages=True)
         listener.subscribe(channel_of("test"))
         listener.get_message(timeout=5)
-        refund = ScriptOperation(store._plans.of(second), ("refund",), refund_keys(first))
+        refund = ScriptOperation(store._plans.of(second), "refund", refund_keys(first))
         await asyncio.gather(store._ticker._tick(first), store._lanes.of(second.tag).ask(refund))
         message = None
         while message is None:

@@ -56,7 +56,7 @@ class Server:
 
 
 def operation(name: str) -> ScriptOperation:
-    return ScriptOperation(PLAN, (), (name,))
+    return ScriptOperation(PLAN, "", (name,))
 
 
 def ask_all(batch: Lane, names: str) -> "list[asyncio.Future[Any]]":
@@ -91,7 +91,7 @@ async def test_operations_of_one_loop_iteration_share_a_call(server: Server) -> 
 
 async def test_admissions_precede_background_operations_in_one_call(server: Server) -> None:
     batch = server.batch()
-    patient = [batch.ask_patiently(operation(f"p{number}")) for number in range(100)]
+    patient = [batch.ask(operation(f"p{number}"), is_patient=True) for number in range(100)]
     urgent = batch.ask(operation("u"))
     await server.called(1)
     assert server.calls[0] == ["u", *(f"p{number}" for number in range(64))]
@@ -104,9 +104,9 @@ async def test_admissions_precede_background_operations_in_one_call(server: Serv
 async def test_timed_out_caller_leaves_the_call_running_and_others_do_not_wait(server: Server) -> None:
     batch = server.batch(0.01)
     assert await failure(ask_all(batch, "a")[0]) == ("timeout: no answer within 10 ms", True)
-    for method in (batch.ask, batch.ask_patiently):
+    for is_patient in (False, True):
         with pytest.raises(NoStoreAnswerError, match=r"no answer for \d+\.\d s") as failed:
-            await method(operation("b"))
+            await batch.ask(operation("b"), is_patient=is_patient)
         assert not failed.value.sent
     assert server.messages == ["timeout: no answer within 10 ms"], "reported once"
     assert server.calls == [["a"]], "the late caller sent nothing"
@@ -264,7 +264,7 @@ async def test_each_operation_fails_at_its_own_deadline(server: Server) -> None:
         failed.append(name)
         return asyncio.get_running_loop().time() - asked
 
-    patient = batch.ask_patiently(operation("p"))  # its deadline is not first
+    patient = batch.ask(operation("p"), is_patient=True)  # its deadline is not first
     took_seconds = await asyncio.gather(ask_after("b", 0.1), ask_after("a", 0), ask_after("c", 0.2))
     assert failed == ["a", "b", "c"]
     assert min(took_seconds) >= 0.998, "none fails before its deadline"

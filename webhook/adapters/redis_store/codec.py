@@ -1,6 +1,6 @@
 """Encoding of plans and requests for the script, and decoding of its results."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -13,14 +13,11 @@ from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
     HOUR_US,
     LARGEST_EXACT,
-    Acquire,
-    Booking,
     Cost,
     CounterPlan,
     DeniedBy,
     Holder,
     Receipt,
-    Sighting,
     StandingPlan,
     Use,
     WindowPlan,
@@ -138,34 +135,16 @@ def _rules(plan: BreakerPlan) -> list[Any]:
     ]
 
 
-def packed_acquire(request: Acquire, scope: str) -> tuple[Any, ...]:
-    place, cost = f"{request.namespace}/{request.name}", _text(request.cost)
-    if request.resize_from is not None:
-        return "resize", scope, place, cost, request.peek, _exact(request.resize_from)
-    asked = "acquire", scope, place, cost, request.event_source, request.peek
-    return asked if request.counts_as_event else (*asked, True)
-
-
-def packed_booking(booking: Booking, scope: str) -> tuple[Any, ...]:
-    return "book", scope, f"{booking.namespace}/{booking.name}", _text(booking.cost), booking.at_us
-
-
-def packed_sighting(seen: Sighting, scope: str) -> tuple[Any, ...]:
-    place = f"{seen.namespace}/{seen.name}"
-    return "observe", scope, place, _text(seen.cost), seen.created_at_us, seen.lives, seen.is_sure
-
-
-def _text(cost: Cost) -> str:
+def cost_text(cost: Cost) -> str:
     """Return a cost as records have it: the script parses each distinct text once per call."""
-    return _encode_text(_exact(cost)).decode()
+    return _encode_text(exact(cost)).decode()
 
 
-def _exact(cost: Cost) -> Mapping[str, int]:
+def exact(cost: Cost) -> Cost:
     """Clip amounts above any possible limit: the script counts in doubles."""
-    for amount in cost.values():
-        if amount > LARGEST_EXACT:
-            return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
-    return cost
+    if max(cost.values(), default=0) <= LARGEST_EXACT:
+        return cost
+    return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
 
 
 def packed_outcomes(outcomes: Sequence[Outcomes]) -> list[Any]:
@@ -212,7 +191,8 @@ def packed_view(view: BreakerView) -> list[Any]:
 def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
     at_us, refused, would, charged, repeated, used, figures, view, moves, _ = result
     if not (refused or would or moves):
-        return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, breaker_view(view))
+        known = _NEW if view is True else breaker_view(view)
+        return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, known)
     over = tuple([_over(plan, figure) for figure in figures])
     return Receipt(
         at_us=at_us,

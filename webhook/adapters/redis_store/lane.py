@@ -41,7 +41,7 @@ OnLate = Callable[[ScriptOperation, Any], None]
 class OperationRunner(Protocol):
     """Executor of operations, such as `ScriptCaller`."""
 
-    async def run(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
+    def run(self, operations: Sequence[ScriptOperation]) -> Awaitable[Sequence[Any]]:
         """Return the results in order; a string is the error of its operation."""
 
     async def probe(self, tag: str) -> None:
@@ -65,6 +65,7 @@ class Lane:
     def __init__(
         self, caller: OperationRunner, tag: str, deadline_seconds: float, reports: WatchReports, on_late: OnLate
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._caller = caller
         self._tag = tag
         self._deadline_seconds = deadline_seconds
@@ -89,16 +90,27 @@ class Lane:
         self._failure = Condition(reports.on_trouble, reports.on_over, key=error_classes.word)
         self._reported_at: dict[str, float] = {}
 
-    def ask(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
-        """Ask for the result of an urgent operation.
+    def ask(self, operation: ScriptOperation, *, is_patient: bool = False) -> "asyncio.Future[Any]":
+        """Ask for the result of an operation, which is urgent unless it `is_patient`.
 
         NoStoreAnswerError at the deadline, or at once while the lane is down or a call is late.
         """
-        return self._asked(self._urgent, operation, self._deadline_seconds)
-
-    def ask_patiently(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
-        """Ask for the result; NoStoreAnswerError after seconds, or at once while the lane is down or a call is late."""
-        return self._asked(self._patient, operation, max(_PATIENT_SECONDS, self._deadline_seconds))
+        loop, seconds, queue = self._loop, self._deadline_seconds, self._urgent
+        if is_patient:
+            seconds, queue = max(_PATIENT_SECONDS, seconds), self._patient
+        future, now = loop.create_future(), loop.time()
+        if self._down or self._late:
+            late = f"{error_classes.TIMEOUT}: no answer for {now - self._called_at:.1f} s"
+            future.set_exception(NoStoreAnswerError(self._down or late, sent=False))
+            return future
+        due = now + seconds
+        queue.append((operation, future, due, seconds))
+        if self._calling is None:
+            # The task starts in the next turn of the loop: all operations of this turn share its first call.
+            self._calling = loop.create_task(self._call_all(), name="store-calls")
+        if due < self._alarm_due:
+            self._set_alarm(due)
+        return future
 
     async def ask_timed(self, operation: ScriptOperation, timed: TimedCalls, server: str) -> Any:
         """Ask as `ask` does; add the call to `server` that carried the operation, if there was one."""
@@ -120,31 +132,15 @@ class Lane:
         if under_way:
             await asyncio.wait(under_way)
 
-    def _asked(self, queue: list[_Waiting], operation: ScriptOperation, seconds: float) -> "asyncio.Future[Any]":
-        loop = asyncio.get_running_loop()
-        future, now = loop.create_future(), loop.time()
-        if self._down or self._late:
-            late = f"{error_classes.TIMEOUT}: no answer for {now - self._called_at:.1f} s"
-            future.set_exception(NoStoreAnswerError(self._down or late, sent=False))
-            return future
-        due = now + seconds
-        queue.append((operation, future, due, seconds))
-        if self._calling is None:
-            # The task starts in the next turn of the loop: all operations of this turn share its first call.
-            self._calling = asyncio.create_task(self._call_all(), name="store-calls")
-        if due < self._alarm_due:
-            self._set_alarm(due)
-        return future
-
     def _set_alarm(self, due: float) -> None:
         """Check deadlines then. One alarm for all operations, which no result cancels, saves 1 us of each."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm, self._alarm_due = asyncio.get_running_loop().call_at(due, self._check_deadlines), due
+        self._alarm, self._alarm_due = self._loop.call_at(due, self._check_deadlines), due
 
     def _check_deadlines(self) -> None:
         self._alarm, self._alarm_due = None, math.inf
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         next_due = math.inf
         for queue in (self._called, self._urgent, self._patient):
             for _, future, due, seconds in queue:
@@ -163,7 +159,7 @@ class Lane:
     async def _call_all(self) -> None:
         try:
             while batch := [*_taken(self._urgent, _URGENT_MAX), *_taken(self._patient, _PATIENT_MAX)]:
-                self._called, self._called_at = batch, asyncio.get_running_loop().time()
+                self._called, self._called_at = batch, self._loop.time()
                 self._called_ns = perf_counter_ns()
                 await self._call(batch)
                 self._late = False
@@ -173,7 +169,7 @@ class Lane:
 
     async def _call(self, batch: Sequence[_Waiting]) -> None:
         try:
-            results = await self._caller.run([operation for operation, *_ in batch])
+            results = await self._caller.run([waiting[0] for waiting in batch])
             self._answered_ns = perf_counter_ns()
         except Exception as error:  # noqa: BLE001  a defect must neither leave callers waiting nor end the task
             if error_classes.is_of_the_store(error):
@@ -189,19 +185,18 @@ class Lane:
         """Deliver the results. An error fails only its operation, unless it shows that the whole server fails."""
         server_failure = ""
         for waiting, result in zip(batch, results, strict=True):
-            if not isinstance(result, str):
-                operation, future, _, _ = waiting
-                if future.done():
-                    self._on_late(operation, result)
+            operation, future, _, _ = waiting
+            if isinstance(result, str):
+                is_the_servers, reason = error_classes.described_result(result)
+                if is_the_servers:
+                    server_failure = reason
+                    _fail_all([waiting], reason, sent=True)
                 else:
-                    future.set_result(result)
-                continue
-            is_the_servers, reason = error_classes.described_result(result)
-            if is_the_servers:
-                server_failure = reason
-                _fail_all([waiting], reason, sent=True)
+                    self._fail(reason, [waiting])
+            elif future.done():
+                self._on_late(operation, result)
             else:
-                self._fail(reason, [waiting])
+                future.set_result(result)
         if server_failure:
             self._take_down(server_failure, [])
         else:
@@ -212,7 +207,7 @@ class Lane:
     def _fail(self, reason: str, batch: Sequence[_Waiting]) -> None:
         """Fail only these operations."""
         _fail_all(batch, reason, sent=True)
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         self._reported_at = {text: at for text, at in self._reported_at.items() if now - at < _SAME_AGAIN_SECONDS}
         if reason not in self._reported_at:
             self._reported_at[reason] = now
@@ -227,7 +222,7 @@ class Lane:
         self._urgent.clear()
         self._patient.clear()
         if self._probing is None:
-            self._probing = asyncio.create_task(self._probe_until_open(), name="store-probe")
+            self._probing = self._loop.create_task(self._probe_until_open(), name="store-probe")
 
     async def _probe_until_open(self) -> None:
         try:
@@ -252,6 +247,8 @@ def _fail_all(batch: Sequence[_Waiting], reason: str, *, sent: bool) -> None:
 
 def _taken(queue: list[_Waiting], most: int) -> list[_Waiting]:
     """Remove and return the first ones, without those that have timed out."""
+    if not queue:
+        return []
     pending = [waiting for waiting in queue if not waiting[1].done()]
     queue[:] = pending[most:]
     return pending[:most]
@@ -286,12 +283,12 @@ class Lanes:
     def ask(self, operation: ScriptOperation) -> Awaitable[Any]:
         """Ask for the result of an urgent operation; of a traced review, add the call that carries it."""
         tag, timed = operation.planned.plan.tag, timed_calls.get()
-        if timed is None:
-            return self.of(tag).ask(operation)
-        return self.of(tag).ask_timed(operation, timed, self._name_of(tag))
+        lane = self.of(tag)
+        return lane.ask(operation) if timed is None else lane.ask_timed(operation, timed, self._name_of(tag))
 
     def ask_patiently(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
-        return self.of(operation.planned.plan.tag).ask_patiently(operation)
+        """Ask for the result of an operation that is not urgent."""
+        return self.of(operation.planned.plan.tag).ask(operation, is_patient=True)
 
     async def close(self) -> None:
         for lane in self._lanes.values():

@@ -10,7 +10,7 @@ from webhook.adapters.redis_store.keys import PlanKeys
 from webhook.core.quota import CounterPlan
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PreparedPlan:
     """A plan with its keys and its encoded forms. `longest_us` is its longest window, 0 if it limits nothing."""
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import math
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -48,10 +49,11 @@ class ScriptCaller:
         self._asked = 0
         """Services in running calls of all nodes of a Cluster, as `_services` counts them."""
 
-    async def run(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
+    def run(self, operations: Sequence[ScriptOperation]) -> Awaitable[Sequence[Any]]:
         """Return the results in the order of the operations; a result that is a string is that operation's error."""
-        if not self._transport.one_tag_a_call:
-            return await self._call(operations)
+        return self._call_by_tag(operations) if self._transport.one_tag_a_call else self._call(operations)
+
+    async def _call_by_tag(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
         by_tag: dict[str, _Group] = {}
         for index, operation in enumerate(operations):
             by_tag.setdefault(operation.planned.plan.tag, {})[index] = operation
@@ -98,22 +100,23 @@ class ScriptCaller:
         return dict(zip(group, results, strict=True))
 
     async def _call(self, operations: Sequence[ScriptOperation]) -> Sequence[Any]:
-        keys: dict[str, int] = {}
-        numbers: dict[int, int] = {}
+        keys = defaultdict[str, int](count(1).__next__)
+        number_of = keys.__getitem__
+        numbers: dict[PreparedPlan, int] = {}
         plans: list[Any] = []
-        asked: list[tuple[Any, ...]] = []
+        asked: list[Any] = [0]
+        size_at = 0  # where the number of values of the next operation belongs
         for operation in operations:
             planned = operation.planned
-            number = numbers.get(id(planned))
+            number = numbers.get(planned)
             if number is None:
-                number = numbers[id(planned)] = len(numbers) + 1
-                plans += self._plan(planned, keys)
-            own = [keys.setdefault(key, len(keys) + 1) for key in operation.keys]
-            name, *arguments = operation.request
-            asked.append((name, number, *own, *arguments))
-        values = [*self._header(len(numbers), 1 + len(asked[0])), *plans]
-        for following, one in zip((*asked[1:], ()), asked, strict=True):
-            values += (1 + len(following) if following else 0, *one)
+                number = numbers[planned] = len(numbers) + 1
+                plans += self._plan(planned, number_of)
+            begin = len(asked)
+            asked += (0, operation.name, number, *map(number_of, operation.keys), *operation.arguments)
+            asked[size_at] = len(asked) - begin
+            size_at = begin
+        values = [*self._header(len(numbers), asked[0]), *plans, *asked[1:]]
         results: Sequence[Any] = _decode(await self._transport.run(list(keys), codec.stream(values)))
         return results
 
@@ -121,11 +124,10 @@ class ScriptCaller:
         """Return the values before the plans; `size` is the number of values of the first operation."""
         return self._clock.given_us(), self._late_us, self._breakers.opened(), plans, size
 
-    def _plan(self, planned: PreparedPlan, keys: dict[str, int]) -> tuple[Any, ...]:
-        """Return a plan as the script reads it; add its keys to those of the call."""
+    def _plan(self, planned: PreparedPlan, number_of: Callable[[str], int]) -> tuple[Any, ...]:
+        """Return a plan as the script reads it; `number_of` returns the number of a key in the call."""
         own = planned.keys
-        named = own.home, own.ring, own.breaker, own.waits, own.live
-        numbers = [keys.setdefault(key, len(keys) + 1) for key in named]
+        numbers = map(number_of, (own.home, own.ring, own.breaker, own.waits, own.live))
         is_counted, settled = self._breakers.counts(planned.plan.key), self._settled.of(planned)
         uid_at = len(own.pods) + 1
         return planned.packed, *numbers, uid_at, is_counted, settled, planned.details_bytes, planned.details

@@ -9,7 +9,7 @@ from webhook.adapters.redis_store.breakers.ledger import RedisBreakerLedger
 from webhook.adapters.redis_store.keys import all_of, channel_of
 from webhook.adapters.redis_store.lane import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector
-from webhook.adapters.redis_store.plans import PlanCache
+from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.pods.ledger import RedisPodLedger
 from webhook.adapters.redis_store.pods.queue_index import RedisQueueIndex
 from webhook.adapters.redis_store.script_caller import ScriptCaller
@@ -35,6 +35,9 @@ from webhook.core.reporting.status import StoreServers
 from webhook.ports import Clock, WatchReports
 
 _OWN = Holder.SERVICE, Holder.STANDING
+
+_Facts = tuple[PreparedPlan, int, BreakerView | None, bool, int]
+"""Of an answer: plan, time, the breaker if Redis has written it, whether it charged, and when its counters began."""
 
 
 class RedisStore:
@@ -73,6 +76,8 @@ class RedisStore:
         self._lanes = Lanes(transport.lane, caller, deadline_seconds, reports, self._cache.add_late)
         self._pods = RedisPodLedger(self._plans, self._lanes)
         self.queue = RedisQueueIndex(self._plans, self._lanes)
+        self._learned: _Facts | None = None
+        """Of the last answer. Most Pods of a call have the same, and learning them has taken 100 opcodes of each."""
         self._breakers = RedisBreakerLedger(self._plans, self._lanes, self._cache, self._clock)
         self._announcements = AnnouncementListener(
             transport.dial, channel, self._cache.announced, announcement_reports or reports
@@ -87,12 +92,11 @@ class RedisStore:
         planned = self._plans.of(plan)
         result = await self._lanes.ask(operations.acquire(planned, request))
         receipt = codec.receipt(plan, result)
-        if receipt.breaker is not None or self._clock.ahead_us is None:
-            is_written = not (receipt.repeated or request.peek or request.resize_from is not None)
-            self._breakers.learn(plan, receipt.breaker if is_written else None, receipt.at_us)
-        if planned.longest_us:
-            counts_until_us = receipt.at_us + planned.longest_us if receipt.charged else None
-            self._losses.seen(planned.keys.home, result[-1], receipt.at_us, counts_until_us)
+        is_written = not (receipt.repeated or request.peek or request.resize_from is not None)
+        facts = planned, receipt.at_us, receipt.breaker if is_written else None, receipt.charged, result[-1]
+        if facts != self._learned:
+            self._learned = facts
+            self._learn(facts)
         return receipt
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
@@ -195,6 +199,13 @@ class RedisStore:
 
     async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
         await self._breakers.propose(plan, view)
+
+    def _learn(self, facts: _Facts) -> None:
+        planned, at_us, view, is_charged, born_us = facts
+        self._breakers.learn(planned.plan, view, at_us)
+        if planned.longest_us:
+            counts_until_us = at_us + planned.longest_us if is_charged else None
+            self._losses.seen(planned.keys.home, born_us, at_us, counts_until_us)
 
     def _missed(self, plan: CounterPlan) -> None:
         self.on_missed(plan)  # set after this store was made

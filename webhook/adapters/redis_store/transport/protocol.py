@@ -1,6 +1,6 @@
 """Transport: the protocol that one server, a primary with Sentinels, and a Cluster implement."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from webhook.adapters.redis_store.transport.stream import RespStream
@@ -24,7 +24,7 @@ class Transport(Protocol):
     def lane(self, tag: str) -> str:
         """Return the node that calls with this tag go to; "" if there is only one. It may change."""
 
-    async def run(self, keys: Sequence[str], argument: bytes) -> Any:
+    def run(self, keys: Sequence[str], argument: bytes) -> Awaitable[Any]:
         """Run the script once, whole, and return its raw answer."""
 
     async def run_ids(self) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """ServerTransport: one Redis server at a time; and the commands that all transports send to a server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -30,8 +30,8 @@ class ServerTransport:
     def lane(self, _: str) -> str:
         return ""
 
-    async def run(self, keys: Sequence[str], argument: bytes) -> Any:
-        return await self._script.run(self._connection, keys, argument)
+    def run(self, keys: Sequence[str], argument: bytes) -> Awaitable[Any]:
+        return self._script.run(self._connection, keys, argument)
 
     async def run_ids(self) -> Mapping[str, str]:
         return {"": await run_id(self._connection)}
