@@ -349,7 +349,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.pass_time_isolated()  # the plan may have changed
         breakers, model = self.isolated[name].breakers, self.isolated.pop(name).model
         self.run(breakers.propose_to(self.store, self.plan.key))
-        assert not breakers
+        assert not breakers.records
         model.plan = replace(model.plan, forcing=None)  # overrides are the leader's to apply
         model.settle()
         self.model.heal(model)
