@@ -5,7 +5,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 
 class PatchOperation(Struct, frozen=True):
@@ -24,9 +24,9 @@ class Patch(tuple[PatchOperation, ...]):  # noqa: SLOT001  cached_property keeps
     """The operations of one patch, in order."""
 
     @cached_property
-    def encoded(self) -> bytes:
-        """The patch as JSON; Pods of one controller share it (1.3 us)."""
-        return _encoder.encode(self)
+    def encoded(self) -> Raw:
+        """The patch as a response has it, JSON in base64; Pods of one controller share it (2.5 us)."""
+        return Raw(_encoder.encode(_encoder.encode(self)))
 
 
 NO_PATCH = Patch()

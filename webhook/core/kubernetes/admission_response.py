@@ -6,11 +6,11 @@ Source: k8s.io/api/admission/v1.
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from webhook.core.kubernetes.admission_request import API_VERSION, KIND
 
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
 
 
 class ResponseStatus(Struct, frozen=True):
@@ -37,20 +37,20 @@ class _Status(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class _Response(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """`patch` and `patchType` are set together or not at all; bytes are encoded as base64."""
+    """`patch` and `patchType` are set together or not at all."""
 
     uid: str
     allowed: bool
     patch_type: str | None = None
-    patch: bytes | None = None
+    patch: Raw | None = None
     status: _Status | None = None
     warnings: Sequence[str] | None = None
     audit_annotations: Mapping[str, str] | None = None
 
 
-class _Review(Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
-    api_version: str = API_VERSION
-    kind: str = KIND
+class _Review(Struct, frozen=True, gc=False, rename="camel"):
+    api_version: str
+    kind: str
     response: _Response
 
 
@@ -59,13 +59,15 @@ def respond(
     status: ResponseStatus,
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
-    patch: bytes | None = None,
+    patch: Raw | None = None,
 ) -> bytes:
-    """Return the encoded AdmissionReview; any status but ALLOWED denies. `patch` is an encoded JSON Patch."""
-    denial = None
-    if status is not ALLOWED:
-        details = None if status.retry_after_seconds is None else _Details(status.retry_after_seconds)
-        denial = _Status(status.code, status.reason, status.message, details)
+    """Return the encoded AdmissionReview; any status but ALLOWED denies. `patch` is a JSON Patch in base64, in JSON."""
+    denial = None if status is ALLOWED else _denial(status)
     kind = None if patch is None else "JSONPatch"
     response = _Response(uid, denial is None, kind, patch, denial, warnings or None, audit or None)
-    return _encoder.encode(_Review(response=response))
+    return _encode(_Review(API_VERSION, KIND, response))
+
+
+def _denial(status: ResponseStatus) -> _Status:
+    details = None if status.retry_after_seconds is None else _Details(status.retry_after_seconds)
+    return _Status(status.code, status.reason, status.message, details)
