@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from webhook.core.admission import charging, ownership, queueing, review, stages, workloads
 from webhook.core.admission.decision import Decision, Half
-from webhook.core.admission.evaluation import Evaluation, conclude
+from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod_size import LARGE_BYTES, measure
-from webhook.core.quota import Acquire
+from webhook.core.quota import Acquire, Receipt
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PodQueue, PolicySource, Review
 from webhook.ports.traces import STORE, TimedCalls, TraceSampler, not_sampled, timed_calls
@@ -37,19 +37,22 @@ class Answer(Struct, frozen=True, gc=False):
 Stage = Callable[[Evaluation], Awaitable[None] | None]
 """A function that may set the evaluation's verdict, which ends the review."""
 
+_OwnerFinder = Callable[[Evaluation, Mapping[str, str]], None]
+
 _T = TypeVar("_T")
+_NO_LABELS: Mapping[str, str] = {}
 _IN_THREAD_BYTES = 512 << 10
 """Size above which a body is decoded in a thread. To decode one of 2.3 MB, with 40,000 containers, takes 8 ms."""
 
 
 class _Pipeline:
-    """Stages, in order. `names_of`: the names of what ran, by their number: a review may end with any stage."""
+    """Stages, in order. `names_of`: the names of what ran, by their number but for the answer."""
 
-    def __init__(self, *stages: tuple[str, Stage]) -> None:
+    def __init__(self, conclude: Callable[[Evaluation, str], Decision], *stages: tuple[str, Stage]) -> None:
         self.stages = tuple(stage for _, stage in stages)
+        self.conclude = conclude
         names = tuple(name for name, _ in stages)
-        ran = [("decode", "policy", *names[:count], "answer") for count in range(len(names) + 1)]
-        self.names_of = {len(steps): steps for steps in ran}
+        self.names_of = {2 + count: ("decode", "policy", *names[:count], "answer") for count in range(len(names) + 1)}
 
 
 class Interceptor:
@@ -78,29 +81,32 @@ class Interceptor:
         self._on_uncounted = on_uncounted
         self._sample = sample
         self._large_pods = ThreadPoolExecutor(1, "large-pod")
-        self._is_releaser = is_releaser
+        exempt = partial(ownership.exempt, is_releaser)
         # The cheapest denials come first; the stage that charges comes last.
         self._pod_stages = {
             Half.MUTATE: _Pipeline(
-                ("exempt", self._exempt),
-                ("own", self._own),
+                conclude,
+                ("exempt", exempt),
+                ("own", partial(self._own, ownership.find_owner)),
                 *(() if queue is None else (("queue", partial(self._gate, queue)),)),
                 ("rewrite", self._rewrite),
             ),
             Half.VALIDATE: _Pipeline(
-                ("exempt", self._exempt),
-                ("own", self._own),
+                conclude,
+                ("exempt", exempt),
+                ("own", partial(self._own, ownership.find_owner)),
                 ("breaker", self._breaker),
-                ("check", lambda evaluation: self._run(evaluation, stages.check)),
+                ("check", partial(self._run, stages.check)),
                 *(() if queue is None else (("queue", partial(self._enqueue, queue)),)),
                 ("charge", self._charge),
             ),
         }
         # A workload is only checked: its Pods meet the breaker and are charged when they are created.
         self._workload_stages = _Pipeline(
+            workloads.conclude,
             ("exempt", workloads.exempt),
-            ("own", self._own),
-            ("check", lambda evaluation: self._run(evaluation, workloads.check)),
+            ("own", partial(self._own, workloads.find_owner)),
+            ("check", partial(self._run, workloads.check)),
         )
 
     async def review(
@@ -116,7 +122,7 @@ class Interceptor:
             request, is_large = await self._decode_large(body)
         else:
             request = review.decode(body)
-        ends_ns = [perf_counter_ns() - started_ns]
+        decoded_ns = perf_counter_ns() - started_ns
         trace = self._sample(half, request, traceparent, wall_ns)
         timed = None if trace is None else TimedCalls(started_ns)
         if timed is not timed_calls.get():  # seldom: to set it takes 0.5 us, and mostly it stays None
@@ -125,9 +131,8 @@ class Interceptor:
         policy, hash_known = self._known_policy(half, request) or await self._refreshed_policy(request)
         if policy is None:
             raise NoPolicyError("no good policy has been loaded yet")
-        evaluation = Evaluation(half, request, policy, hash_known)
-        evaluation.is_large = is_large
-        ends_ns.append(perf_counter_ns() - started_ns)
+        evaluation = Evaluation(half, request, policy, request.pod or NO_POD, hash_known, is_large)
+        ends_ns = [decoded_ns, perf_counter_ns() - started_ns]
 
         pipeline = self._pod_stages[half] if request.workload is None else self._workload_stages
         for stage in pipeline.stages:
@@ -138,13 +143,11 @@ class Interceptor:
             if evaluation.verdict is not None:
                 break
 
-        finish = conclude if request.workload is None else workloads.conclude
-        decision = finish(evaluation, caller.client_id if caller else "")
+        decision = pipeline.conclude(evaluation, caller.client_id if caller else "")
         answer = Answer(review.encode(decision), decision)
         took_ns = perf_counter_ns() - started_ns
-        ends_ns.append(took_ns)
         names, calls = pipeline.names_of[len(ends_ns)], () if timed is None else timed.calls
-        done = Review(decision, caller, wall_ns, took_ns, names, tuple(ends_ns), trace, calls, request)
+        done = Review(decision, caller, wall_ns, took_ns, names, (*ends_ns, took_ns), trace, calls, request)
         self._observer.reviewed(done)
         return answer
 
@@ -180,25 +183,24 @@ class Interceptor:
 
     # The stages, in order. Those without a method here are functions of the core.
 
-    def _exempt(self, evaluation: Evaluation) -> None:
-        ownership.exempt(evaluation, self._is_releaser)
-
-    def _own(self, evaluation: Evaluation) -> Awaitable[None] | None:
-        """Find the service that the Pod belongs to."""
+    def _own(self, find_owner: _OwnerFinder, evaluation: Evaluation) -> Awaitable[None] | None:
+        """Find the service that the Pod belongs to, with the labels of its namespace if some service reads them."""
         namespace = evaluation.request.namespace
-        labels = self._namespaces.labels(namespace)
-        if labels is None and ownership.needs_namespace_labels(evaluation):
-            return self._own_after_lookup(evaluation)
-        _find_owner(evaluation, labels or {})
+        labels = None
+        if evaluation.compiled.matcher.by_namespace[namespace].read_labels:
+            labels = self._namespaces.labels(namespace)
+            if labels is None and ownership.needs_namespace_labels(evaluation):
+                return self._own_after_lookup(find_owner, evaluation)
+        find_owner(evaluation, labels or _NO_LABELS)
         return None
 
-    async def _own_after_lookup(self, evaluation: Evaluation) -> None:
+    async def _own_after_lookup(self, find_owner: _OwnerFinder, evaluation: Evaluation) -> None:
         """Look up a Namespace that is too new to be in the cache: "not cached" must never mean "does not match"."""
         namespace = evaluation.request.namespace
         labels = await self._namespaces.lookup(namespace)
         if labels is None:
             raise UnknownNamespaceError(f"the labels of Namespace {namespace!r} are not known")
-        _find_owner(evaluation, labels)
+        find_owner(evaluation, labels)
 
     def _gate(self, queue: PodQueue, evaluation: Evaluation) -> Awaitable[None] | None:
         """Gate a Pod that would be denied, if the Pods of its service wait instead; on overload, gate it unjudged."""
@@ -219,10 +221,10 @@ class Interceptor:
         return queueing.gate(evaluation, reason) if reason else None
 
     def _rewrite(self, evaluation: Evaluation) -> Awaitable[None] | None:
-        breaker = evaluation.plan.breaker
-        degrades = breaker is not None and breaker.degrades
-        known = self._store.known_breaker(evaluation.plan) if degrades else None
-        return self._run(evaluation, stages.rewrite, known)
+        plan = evaluation.plan
+        breaker = plan.breaker
+        known = self._store.known_breaker(plan) if breaker is not None and breaker.degrades else None
+        return self._run(stages.rewrite, evaluation, known)
 
     def _breaker(self, evaluation: Evaluation) -> None:
         view = self._store.known_breaker(evaluation.plan)
@@ -244,23 +246,30 @@ class Interceptor:
         else:
             asked = charging.acquire(evaluation)
         evaluation.asked = asked
-        timed, asked_ns = timed_calls.get(), perf_counter_ns()
+        timed = timed_calls.get()
+        acquire = self._store.acquire if timed is None else partial(self._timed_acquire, timed)
         try:
-            receipt = await self._store.acquire(asked)
+            receipt = await acquire(asked)
         except StoreUnavailableError as error:
-            if timed is not None:
-                timed.add(STORE, asked_ns, error=str(error))
             charging.admit_or_deny_uncounted(evaluation, str(error))
             if evaluation.uncounted:
                 self._on_uncounted(asked)
             return
-        if timed is not None:
-            timed.add(STORE, asked_ns)
         charging.record_receipt(evaluation, receipt)
         for transition in receipt.transitions:
             self._observer.transitioned(transition)
 
-    def _run(self, evaluation: Evaluation, work: Callable[..., None], *arguments: object) -> Awaitable[None] | None:
+    async def _timed_acquire(self, timed: TimedCalls, asked: Acquire) -> Receipt:
+        asked_ns = perf_counter_ns()
+        try:
+            receipt = await self._store.acquire(asked)
+        except StoreUnavailableError as error:
+            timed.add(STORE, asked_ns, error=str(error))
+            raise
+        timed.add(STORE, asked_ns)
+        return receipt
+
+    def _run(self, work: Callable[..., None], evaluation: Evaluation, *arguments: object) -> Awaitable[None] | None:
         """Run a step of the core; return what to wait for if the Pod is large."""
         if evaluation.is_large:
             return self._in_thread(work, evaluation, *arguments)
@@ -274,11 +283,7 @@ class Interceptor:
 
 def _carried_hash(request: Request) -> str | None:
     """Return the policy hash that the mutating half wrote into a new Pod; None without one."""
-    if request.pod is None or request.operation != "CREATE" or request.workload is not None:
+    annotations = None if request.pod is None else request.pod.metadata.annotations
+    if not annotations or request.operation != "CREATE" or request.workload is not None:
         return None
-    return request.pod.annotations.get(HASH_ANNOTATION)
-
-
-def _find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
-    find_owner = ownership.find_owner if evaluation.request.workload is None else workloads.find_owner
-    find_owner(evaluation, namespace_labels)
+    return annotations.get(HASH_ANNOTATION)

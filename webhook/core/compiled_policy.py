@@ -14,8 +14,8 @@ from webhook.core.policy_spec import Mode, WhenOpen
 from webhook.core.quota import CounterPlan
 from webhook.core.quota.pod_cost import counted
 
-_POD_RESULTS_MAX = 2048
-"""Rewrites, checks and costs: three for each kind of Pod that is being created."""
+_POD_RESULTS_MAX = 1024
+"""Two for each kind of Pod that is being created: as its controller sends it, and as it was rewritten."""
 
 _NAMESPACE_VALUES_MAX = 256
 """Services as they are in Namespaces, one for each set of label values that they read."""
@@ -40,13 +40,14 @@ class CompiledPolicy:
         self.policy = loaded.policy
         self.hash = loaded.hash
         self.parts = parts
-        self.pod_results: LruCache[tuple[object, ...], Any] = LruCache(_POD_RESULTS_MAX)
+        self.pod_results: LruCache[tuple[str, bytes], dict[object, Any]] = LruCache(_POD_RESULTS_MAX)
         """See `admission/pod_results.py`."""
         self._in_namespaces: LruCache[tuple[str, tuple[str | None, ...]], Service] = LruCache(_NAMESPACE_VALUES_MAX)
         self.matcher = Matcher(loaded.policy)
         self.services: Mapping[str, Service] = {name: one.service for name, one in parts.items()}
         self.plans: Mapping[str, CounterPlan] = {name: one.plan for name, one in parts.items()}
         self.counted: Mapping[str, tuple[str, ...]] = {name: one.counted for name, one in parts.items()}
+        self.overrides = loaded.overrides
 
     def in_namespace(self, service: Service, namespace_labels: Mapping[str, str]) -> Service:
         """Return a service with the labels of a Namespace that it reads as literals."""
@@ -61,7 +62,8 @@ class CompiledPolicy:
 
     def named_by_label(self, pod: Pod) -> Service | None:
         """Return the service that a Pod's label names; a tenant may have written the label."""
-        return self.services.get(pod.labels.get(SERVICE_LABEL, ""))
+        labels = pod.metadata.labels
+        return self.services.get(labels.get(SERVICE_LABEL, "")) if labels else None
 
     def owner_by_label(self, pod: Pod, namespace: str, namespace_labels: Mapping[str, str]) -> Service | None:
         """Return the service that a Pod's label names, if that service may own Pods in the namespace."""

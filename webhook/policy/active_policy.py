@@ -67,11 +67,13 @@ class ActivePolicy:
 
     def current(self) -> CompiledPolicy | None:
         """Return the policy in force under the active overrides."""
-        return self._compiled(self._history.current)
+        policy = self._history.current
+        return None if policy is None else policy.under[self._overrides.current()].compiled
 
     def by_hash(self, policy_hash: str) -> CompiledPolicy | None:
         """Return a policy of the last 60 s under the active overrides."""
-        return self._compiled(self._history.by_hash(policy_hash, self._clock.now_us()))
+        policy = self._history.by_hash(policy_hash, self._clock.now_us())
+        return None if policy is None else policy.under[self._overrides.current()].compiled
 
     async def swap(self, loaded: LoadedPolicy) -> None:
         """Compile a policy, in parts, and put it into force."""
@@ -89,9 +91,6 @@ class ActivePolicy:
             for policy in self._history.kept(self._clock.now_us()):
                 await _prepare(policy, (*self._overrides.prepared(), *coming))
                 await asyncio.sleep(0)
-
-    def _compiled(self, policy: _PreparedPolicy | None) -> CompiledPolicy | None:
-        return None if policy is None else policy.under[self._overrides.current()].compiled
 
 
 async def _prepare(policy: _PreparedPolicy, states: Iterable[LiveOverrides]) -> None:

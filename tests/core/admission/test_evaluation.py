@@ -5,7 +5,7 @@ from typing import Any, cast
 import msgspec
 
 from tests.core.reviewing import policy_of
-from webhook.core.admission.decision import Decision, Dependence, Finding, Half, StageNote, Verdict, WouldWrite
+from webhook.core.admission.decision import Decision, Finding, Half, StageNote, Verdict, WouldWrite
 from webhook.core.admission.evaluation import Evaluation, conclude
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
@@ -25,7 +25,6 @@ EVALUATED: dict[str, Any] = {
     "degraded": "breaker OPEN",
     "would_degrade": True,
     "would_write": (WouldWrite("placement", Mode.AUDIT, ("spec.x",)),),
-    "depends_on": (Dependence("web"),),
     "patch": Patch([add("x", "spec")]),
     "receipt": Receipt(1),
     "uncounted": True,
@@ -45,6 +44,7 @@ MADE: dict[str, Any] = {
     "pod": "web-1",
     "pod_uid": "pod-uid",
     "workload": "",
+    "depends_on": (),
     "service": "web",
     "policy_hash": COMPILED.hash,
     "findings": FINDINGS,
@@ -60,10 +60,11 @@ def evaluation(**changed: Any) -> Evaluation:
         Half.VALIDATE,
         REQUEST,
         COMPILED,
+        POD,
         service=COMPILED.services["web"],
-        findings=list(FINDINGS),
+        findings=FINDINGS,
         overwritten=("overwritten",),
-        steps=[StageNote("own", "service web")],
+        steps=(StageNote("own", "service web"),),
         **changed,
     )
 

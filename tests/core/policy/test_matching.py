@@ -158,7 +158,7 @@ def test_eviction_of_cached_namespaces_changes_no_owner(monkeypatch: pytest.Monk
     policy_matcher = matcher(service("s", namespaces=["a*"]))
     for _ in range(2):
         assert [owner(policy_matcher, name) for name in ("a1", "b1", "a2", "b2")] == ["s", None, "s", None]
-    assert len(policy_matcher._by_namespace) <= 2
+    assert len(policy_matcher.by_namespace) <= 2
 
 
 NODE = "system:node:n1"

@@ -11,24 +11,25 @@ from webhook.core.quota import Acquire, Cost, Receipt, pod_cost
 
 def acquire(evaluation: Evaluation, *, peek: bool = False) -> Acquire:
     """Return the store request: the Pod's cost under its uid. Raises BadReviewError without a uid, except to `peek`."""
-    pod, request, plan = evaluation.pod, evaluation.request, evaluation.plan
-    if not pod.metadata.uid and not peek:
+    metadata, request, plan = evaluation.pod.metadata, evaluation.request, evaluation.plan
+    if not metadata.uid and not peek:
         raise BadReviewError("AdmissionReview.request.object.metadata.uid is missing: the validating call needs it")
     try:
         taken = cached(evaluation, _cost)
-        names = evaluation.compiled.counted[plan.service]
-        before = pod_cost.taken(request.old_pod, names) if request.sub_resource and request.old_pod else None
+        before = None
+        if request.sub_resource and request.old_pod is not None:
+            before = pod_cost.taken(request.old_pod, evaluation.compiled.counted[plan.service])
     except ValueError as error:
         raise unreadable_resources(error) from None
     return Acquire(
         plan,
         request.namespace,
-        pod.metadata.uid,
+        metadata.uid,
         taken,
         event_source(evaluation),
         request.dry_run or peek,
         before,
-        pod.metadata.name,
+        metadata.name,
     )
 
 
@@ -49,7 +50,8 @@ def event_source(evaluation: Evaluation) -> str:
 def record_receipt(evaluation: Evaluation, receipt: Receipt) -> None:
     """Record the store's receipt, and decide by it."""
     evaluation.receipt = receipt
-    evaluation.add_findings("charge", denials.counter_findings(evaluation.owner, receipt))
+    if receipt.refused is not None or receipt.would_refuse:
+        evaluation.add_findings("charge", denials.counter_findings(evaluation.owner, receipt))
     if evaluation.verdict is None:
         evaluation.decide(Verdict.ADMIT, "charge", _charge_in_words(evaluation, receipt))
 

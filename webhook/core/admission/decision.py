@@ -106,7 +106,6 @@ class Decision(Struct, frozen=True, gc=False):
     namespace: str = ""
     pod: str = ""
     pod_uid: str = ""
-    workload: str = ""
     service: str | None = None
     policy_hash: str = ""
     exemption: str = ""
@@ -115,8 +114,6 @@ class Decision(Struct, frozen=True, gc=False):
     would_degrade: bool = False
     """It would have left them out if the breaker's mode were Enforce."""
     would_write: tuple[WouldWrite, ...] = ()
-    depends_on: tuple[Dependence, ...] = ()
-    """In the policy's order; the last one has no labels, and owns the Pods that none of the others owns."""
     status: ResponseStatus = ALLOWED
     findings: tuple[Finding, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -132,13 +129,15 @@ class Decision(Struct, frozen=True, gc=False):
     """The fields of a new Pod that policies read, encoded; empty if they were not needed in this form."""
     overrides: str = ""
     """The live override entries of the service, a list in JSON; empty without any."""
-
     namespace_values: Mapping[str, str] = {}
     """The labels of the Namespace that the service's placement reads."""
     annotations_read: tuple[str, ...] = ()
     """The keys of the Pod's annotations that the service's placement reads."""
     overload: str = ""
     """Why the Pod is gated without being judged, "" if it is judged."""
+    workload: str = ""
+    depends_on: tuple[Dependence, ...] = ()
+    """In the policy's order; the last one has no labels, and owns the Pods that none of the others owns."""
 
     @property
     def allowed(self) -> bool:

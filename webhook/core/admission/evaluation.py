@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -20,13 +20,14 @@ from webhook.core.admission.messages import denials
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.findings import Code
-from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.admission_response import ALLOWED, ResponseStatus
-from webhook.core.kubernetes.pod import Pod
+from webhook.core.kubernetes.pod import Pod, PodMetadata, PodSpec
 from webhook.core.patch import NO_PATCH, Patch
 from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Acquire, CounterPlan, Receipt
+
+NO_POD = Pod(PodMetadata(), PodSpec())
 
 
 class Evaluation(Struct, gc=False):
@@ -35,6 +36,8 @@ class Evaluation(Struct, gc=False):
     half: Half
     request: Request
     compiled: CompiledPolicy
+    pod: Pod
+    """The Pod under review; NO_POD for a request without one, which no stage after "exempt" sees."""
     hash_known: bool = True
     is_large: bool = False
     """The Pod could delay other reviews."""
@@ -49,7 +52,7 @@ class Evaluation(Struct, gc=False):
     """The rewrite adds the gate of a Pod that waits."""
     overload: str = ""
     """Why the Pod is gated without being judged, "" if it is judged."""
-    findings: list[Finding] = []
+    findings: tuple[Finding, ...] = ()
     would_write: tuple[WouldWrite, ...] = ()
     patch: Patch = NO_PATCH
     overwritten: tuple[str, ...] = ()
@@ -58,21 +61,15 @@ class Evaluation(Struct, gc=False):
     asked: Acquire | None = None
     receipt: Receipt | None = None
     uncounted: bool = False
-    steps: list[StageNote] = []
-    pod_key: bytes | None = b""
-    """Key of the Pod's results; empty before it is needed, None if they are not cached."""
-
-    @property
-    def pod(self) -> Pod:
-        """The Pod under review."""
-        if self.request.pod is None:
-            raise BadReviewError("AdmissionReview.request.object is missing: CREATE and UPDATE of pods need it")
-        return self.request.pod
+    steps: tuple[StageNote, ...] = ()
+    results: dict[object, Any] | None = None
+    """What is known about Pods of the same kind; None before it is needed."""
+    pod_key: bytes = b""
+    """Key of these results; empty before it is needed, and if they are not cached."""
 
     @property
     def plan(self) -> CounterPlan:
-        service = self.service or self.owner
-        return self.compiled.plans[service.name]
+        return self.compiled.plans[self.owner.name]
 
     @property
     def owner(self) -> Service:
@@ -82,19 +79,18 @@ class Evaluation(Struct, gc=False):
         return self.service
 
     def note(self, stage: str, found: str) -> None:
-        self.steps.append(StageNote(stage, found))
+        self.steps += (StageNote(stage, found),)
 
     def decide(self, verdict: Verdict, stage: str, found: str) -> None:
         self.verdict = verdict
-        self.note(stage, found)
+        self.steps += (StageNote(stage, found),)
 
     def add_findings(self, stage: str, findings: tuple[Finding, ...]) -> None:
         """Add findings; an enforced one makes the verdict Deny."""
         if not findings:
             return
         self.findings += findings
-        for finding in findings:
-            self.note(stage, f"{finding.mode}: {finding}")
+        self.steps += tuple([StageNote(stage, f"{finding.mode}: {finding}") for finding in findings])
         if enforced(findings):
             self.verdict = Verdict.DENY
 
@@ -106,9 +102,6 @@ class _Messages(NamedTuple):
     message: str
     warnings: tuple[str, ...]
     audit: str
-
-
-_NO_MESSAGES = _Messages(None, "", (), "")
 
 
 @lru_cache(maxsize=1024)  # Pods that are denied together mostly get the same messages
@@ -137,41 +130,56 @@ def _denied(evaluation: Evaluation, denial: Finding, message: str) -> ResponseSt
     return ResponseStatus(status.code, status.reason, message, status.retry_after_seconds)
 
 
-def _audit(evaluation: Evaluation, verdict: Verdict, findings: str, client_id: str) -> dict[str, str]:
-    """Return the audit annotations."""
+def _audit(evaluation: Evaluation, verdict: Verdict, client_id: str) -> dict[str, str]:
+    """Return the audit annotations, but for those about findings and fields that Enforce would write."""
+    service = evaluation.service
     audit = {"decision": str(verdict), "policy-hash": evaluation.compiled.hash, "client-id": client_id}
-    if evaluation.service is not None:
-        audit["service"] = evaluation.service.name
-    if evaluation.depends_on:
-        audit["depends-on"] = ",".join(map(str, evaluation.depends_on))
-    if evaluation.exemption:
-        audit["exemption"] = evaluation.exemption
+    if service is None:
+        if evaluation.exemption:
+            audit["exemption"] = evaluation.exemption
+        return audit
+    audit["service"] = service.name
     if evaluation.degraded:
         audit["degraded"] = evaluation.degraded
     if evaluation.overload:
         audit["overload"] = evaluation.overload
     if evaluation.qos_change:
         audit["qos-class"] = evaluation.qos_change
-    if findings:
-        audit["findings"] = findings
     return audit
+
+
+class _Objections(NamedTuple):
+    """What is answered because of findings and fields that Enforce would write."""
+
+    status: ResponseStatus
+    would_write: tuple[WouldWrite, ...]
+    warnings: tuple[str, ...]
+
+
+def _objections(evaluation: Evaluation, audit: dict[str, str]) -> _Objections:
+    """Return them, and add the audit annotations about them."""
+    messages, status, would_write = _messages(evaluation.findings), ALLOWED, evaluation.would_write
+    warnings = messages.warnings
+    if messages.audit:
+        audit["findings"] = messages.audit
+    if messages.denial is not None:
+        status, would_write = _denied(evaluation, messages.denial, messages.message), ()
+    if would_write:
+        warnings += _note(evaluation, would_write)
+        audit["would-rewrite"] = ",".join([f"{write.concern}/{write.mode}" for write in would_write])
+    return _Objections(status, would_write, warnings + evaluation.overwritten)
 
 
 def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     """Return the decision record of a finished evaluation."""
-    request, pod = evaluation.request, evaluation.request.pod
-    findings = tuple(evaluation.findings)
-    messages = _messages(findings) if findings else _NO_MESSAGES
-    status = ALLOWED if messages.denial is None else _denied(evaluation, messages.denial, messages.message)
+    request, compiled, service, pod = evaluation.request, evaluation.compiled, evaluation.service, evaluation.pod
     verdict = evaluation.verdict or Verdict.ADMIT
-    name = evaluation.service.name if evaluation.service else None
-    audit = _audit(evaluation, verdict, messages.audit, client_id)
-    would_write = evaluation.would_write if status is ALLOWED else ()
-    warnings = messages.warnings + evaluation.overwritten
-    if would_write:
-        warnings = (*messages.warnings, *_note(evaluation, would_write), *evaluation.overwritten)
-        audit["would-rewrite"] = ",".join([f"{write.concern}/{write.mode}" for write in would_write])
-    # In the order of the fields: by keyword it takes 1.4 us instead of 0.2.
+    audit = _audit(evaluation, verdict, client_id)
+    status, would_write, warnings = ALLOWED, evaluation.would_write, evaluation.overwritten
+    if would_write or evaluation.findings:
+        status, would_write, warnings = _objections(evaluation, audit)
+    # In the order of the fields: by keyword it takes 1.4 us instead of 0.2. With more than 30 of them CPython would
+    # first make a list of them, with one more instruction for each.
     return Decision(
         evaluation.half,
         request.uid,
@@ -181,28 +189,26 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         request.dry_run,
         request.user,
         request.namespace,
-        pod.shown_name if pod else "",
-        pod.metadata.uid if pod else "",
-        "",  # workload
-        name,
-        evaluation.compiled.hash,
+        pod.metadata.name or ("" if pod is NO_POD else pod.shown_name),
+        pod.metadata.uid,
+        None if service is None else service.name,
+        compiled.hash,
         evaluation.exemption,
         evaluation.degraded,
         evaluation.would_degrade,
         would_write,
-        evaluation.depends_on,
         status,
-        findings,
+        evaluation.findings,
         warnings,
         evaluation.patch,
         audit,
         evaluation.receipt,
         evaluation.uncounted,
-        tuple(evaluation.steps),
+        evaluation.steps,
         evaluation.asked,
-        evaluation.pod_key or b"",
-        evaluation.compiled.loaded.overrides.get(name, "") if name is not None else "",
+        evaluation.pod_key,
+        "" if service is None else compiled.overrides.get(service.name, ""),
         evaluation.namespace_values,
-        evaluation.service.annotations_read if evaluation.service else (),
+        () if service is None else service.annotations_read,
         evaluation.overload,
     )

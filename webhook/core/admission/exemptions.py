@@ -1,5 +1,7 @@
 """Exemptions: Pods that no policy applies to, with the reason."""
 
+from functools import lru_cache
+
 from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.admission.review import Request
 from webhook.core.kubernetes.name_patterns import matches_any
@@ -22,7 +24,11 @@ def releases(request: Request) -> bool:
 
 def is_exempt_namespace(namespace: str, policy: Policy) -> bool:
     patterns = policy.exemptions.namespaces
-    return namespace in BUILT_IN_EXEMPT_NAMESPACES or (bool(patterns) and matches_any(patterns, namespace))
+    return namespace in BUILT_IN_EXEMPT_NAMESPACES or (bool(patterns) and _matches_any(patterns, namespace))
+
+
+_matches_any = lru_cache(maxsize=4096)(matches_any)
+"""Asked about the same namespaces again and again: each pattern takes 0.3 us."""
 
 
 def is_exempt_runtime_class(pod: Pod, policy: Policy) -> bool:
@@ -36,9 +42,9 @@ def exemption(request: Request, pod: Pod, policy: Policy) -> str:
         return "namespace"
     if user in exempt.usernames:
         return "username"
-    if is_exempt_runtime_class(pod, policy):
+    if pod.spec.runtime_class_name and is_exempt_runtime_class(pod, policy):
         return "runtimeClass"
-    if exempt.daemon_sets and user == DAEMON_SET_CONTROLLER:
+    if user == DAEMON_SET_CONTROLLER and exempt.daemon_sets:
         return "daemonSet"
     # A tenant can write the annotation too: only a kubelet creates mirror Pods.
     if user.startswith("system:node:") and MIRROR_ANNOTATION in pod.annotations:

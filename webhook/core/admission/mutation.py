@@ -44,7 +44,8 @@ def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = Fa
 
 def has_queue_gate(pod: Pod) -> bool:
     """Return whether a Pod waits for its release, or is to wait."""
-    return any(gate.name == QUEUE_GATE for gate in pod.spec.scheduling_gates or ())
+    gates = pod.spec.scheduling_gates
+    return gates is not None and any(gate.name == QUEUE_GATE for gate in gates)
 
 
 def placed(pod: Pod, service: Service) -> list[PatchOperation]:

@@ -3,18 +3,21 @@
 from collections.abc import Callable, Mapping
 
 from webhook.core.admission import exemptions, mutation, queueing, validation
-from webhook.core.admission.decision import Finding, Half, Verdict
+from webhook.core.admission.decision import Finding, Half, StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
+from webhook.core.admission.review import Request
 from webhook.core.findings import Code
+from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import claimed_owner_kind
 from webhook.core.kubernetes.unresolved_labels import RESOLVED
-from webhook.core.patch import NO_PATCH
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Service, Unmatched
 from webhook.core.policy_spec import Mode
 
+_NO_SERVICE = StageNote("own", "no service matches")
 
-def exempt(evaluation: Evaluation, is_releaser: Callable[[str], bool] = exemptions.PODGATE_USERS.__contains__) -> None:
+
+def exempt(is_releaser: Callable[[str], bool], evaluation: Evaluation) -> None:
     """Decide requests that no policy applies to: other resources, exempt Pods, and Pods that are being deleted.
 
     Nor does one apply to the removal of a waiting Pod's gate by a user that `is_releaser`.
@@ -24,60 +27,66 @@ def exempt(evaluation: Evaluation, is_releaser: Callable[[str], bool] = exemptio
         return evaluation.decide(
             Verdict.UNMATCHED, "own", f"{request.operation} of {request.resource} is not handled by Podgate"
         )
-    if request.sub_resource not in {"", "resize"}:
+    if request.sub_resource and request.sub_resource != "resize":
         return evaluation.decide(Verdict.UNMATCHED, "own", f"pods/{request.sub_resource} is not handled by Podgate")
-    evaluation.exemption = exemptions.exemption(request, evaluation.pod, evaluation.compiled.policy)
-    if evaluation.exemption:
-        return evaluation.decide(Verdict.EXEMPT, "own", f"exempt by {evaluation.exemption}")
-    if request.operation == "UPDATE" and evaluation.pod.metadata.deletion_timestamp is not None:
-        return evaluation.decide(Verdict.ADMIT, "own", "the Pod is being deleted")
-    if exemptions.releases(request) and is_releaser(request.user):
-        return evaluation.decide(Verdict.ADMIT, "own", "Podgate releases the Pod, which it has charged")
+    if request.pod is None:
+        raise BadReviewError("AdmissionReview.request.object is missing: CREATE and UPDATE of pods need it")
+    exemption = exemptions.exemption(request, request.pod, evaluation.compiled.policy)
+    if exemption:
+        evaluation.exemption = exemption
+        return evaluation.decide(Verdict.EXEMPT, "own", f"exempt by {exemption}")
+    if request.operation == "UPDATE":
+        _exempt_update(is_releaser, evaluation)
     return None
 
 
+def _exempt_update(is_releaser: Callable[[str], bool], evaluation: Evaluation) -> None:
+    request = evaluation.request
+    if evaluation.pod.metadata.deletion_timestamp is not None:
+        evaluation.decide(Verdict.ADMIT, "own", "the Pod is being deleted")
+    elif exemptions.releases(request) and is_releaser(request.user):
+        evaluation.decide(Verdict.ADMIT, "own", "Podgate releases the Pod, which it has charged")
+
+
 def needs_namespace_labels(evaluation: Evaluation) -> bool:
-    """Return whether the Pod's owner, or what the owner writes, depends on labels of its namespace."""
-    matcher, namespace = evaluation.compiled.matcher, evaluation.request.namespace
-    if any(service.namespace_keys for service in matcher.candidates(namespace)):
+    """Return whether the Pod's owner, or what the owner writes, depends on labels of its namespace.
+
+    Only asked where some service reads them.
+    """
+    matcher, request = evaluation.compiled.matcher, evaluation.request
+    if any(service.namespace_keys for service in matcher.candidates(request.namespace)):
         return True
-    if not matcher.needs_labels(namespace):
-        return False
-    if evaluation.request.operation == "UPDATE" or _has_unread_labels(evaluation):
+    if request.operation == "UPDATE" or _has_unread_labels(request):
         return True
     is_strict = evaluation.compiled.policy.unmatched is not Unmatched.ADMIT
-    workload = evaluation.request.workload
-    unresolved = RESOLVED if workload is None else workload.unresolved
-    kind = evaluation.request.owner_kind
-    return matcher.labels_decide(namespace, evaluation.pod.labels, kind, to_be_named=is_strict, unresolved=unresolved)
+    unresolved = RESOLVED if request.workload is None else request.workload.unresolved
+    return matcher.labels_decide(
+        request.namespace, evaluation.pod.labels, request.owner_kind, to_be_named=is_strict, unresolved=unresolved
+    )
 
 
 def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
     """Find the service that owns the Pod; without one, apply `unmatched`."""
-    request = evaluation.request
+    request, matcher = evaluation.request, evaluation.compiled.matcher
     labels = {NAME_LABEL: request.namespace, **namespace_labels}
     if request.operation == "UPDATE":
-        evaluation.service = _owner_of_existing(evaluation, labels)
+        service = _owner_of_existing(evaluation, labels)
     else:
         # With too many labels to read, the first service that may own Pods of the namespace owns the Pod.
-        own_labels = None if _has_unread_labels(evaluation) else evaluation.pod.labels
-        matcher = evaluation.compiled.matcher
+        own_labels = None if _has_unread_labels(request) else evaluation.pod.labels
         kind = request.owner_kind if matcher.reads_kinds else ""
-        evaluation.service = matcher.owner(request.namespace, labels, own_labels, kind)
-    if evaluation.service is not None:
-        return _own(evaluation, evaluation.service, labels)
-    return _unmatched(evaluation, labels)
-
-
-def _own(evaluation: Evaluation, service: Service, labels: Mapping[str, str]) -> None:
+        service = matcher.owner(request.namespace, labels, own_labels, kind)
+    if service is None:
+        return _unmatched(evaluation, labels)
     if service.namespace_keys:
         evaluation.namespace_values = {key: labels[key] for key in service.namespace_keys if key in labels}
-        evaluation.service = evaluation.compiled.in_namespace(service, evaluation.namespace_values)
+        service = evaluation.compiled.in_namespace(service, evaluation.namespace_values)
+    evaluation.service = service
     return evaluation.note("own", f"service {service.name}")
 
 
-def _has_unread_labels(evaluation: Evaluation) -> bool:
-    return evaluation.request.excess is not None and not evaluation.request.excess.has_labels
+def _has_unread_labels(request: Request) -> bool:
+    return request.excess is not None and not request.excess.has_labels
 
 
 def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
@@ -98,12 +107,14 @@ def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Ser
 
 
 def _unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None:
-    if evaluation.request.operation == "CREATE" and evaluation.half is Half.MUTATE:
-        evaluation.patch = mutation.DISOWN if evaluation.compiled.named_by_label(evaluation.pod) else NO_PATCH
-    elif evaluation.request.operation == "CREATE":
+    is_new = evaluation.request.operation == "CREATE"
+    if is_new and evaluation.half is Half.VALIDATE:
         evaluation.add_findings("own", unowned(evaluation, labels))
+    elif is_new and evaluation.compiled.named_by_label(evaluation.pod) is not None:
+        evaluation.patch = mutation.DISOWN
     if evaluation.verdict is None:
-        evaluation.decide(Verdict.UNMATCHED, "own", "no service matches")
+        evaluation.verdict = Verdict.UNMATCHED
+        evaluation.steps += (_NO_SERVICE,)
 
 
 def unowned(evaluation: Evaluation, labels: Mapping[str, str]) -> tuple[Finding, ...]:

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from webhook.core.admission import enforcement_preview, mutation, queueing, validation
 from webhook.core.admission.charging import event_source, unreadable_resources
-from webhook.core.admission.decision import Finding, Verdict, WouldWrite
+from webhook.core.admission.decision import Finding, StageNote, Verdict, WouldWrite
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.messages import denials, rewrite_warnings
 from webhook.core.admission.pod_results import cached
@@ -18,12 +18,12 @@ from webhook.core.quota import Receipt
 
 
 class Rewrite(Struct, frozen=True):
-    """The patch of a new Pod, the warnings and the change of its QoS class; `paths` names what is patched."""
+    """The patch of a new Pod, the warnings, the change of its QoS class, and notes of both."""
 
     patch: Patch
     overwritten: tuple[str, ...]
     qos_change: str
-    paths: str
+    notes: tuple[StageNote, ...]
 
 
 class Check(Struct, frozen=True):
@@ -31,6 +31,9 @@ class Check(Struct, frozen=True):
 
     findings: tuple[Finding, ...]
     would_write: tuple[WouldWrite, ...]
+
+
+_FULFILLED = StageNote("check", "fulfilled")
 
 
 def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
@@ -41,11 +44,12 @@ def rewrite(evaluation: Evaluation, view: BreakerView | None = None) -> None:
         return evaluation.note("rewrite", evaluation.request.excess.text)
     if view is not None:
         _degrade(evaluation, view)
-    found = cached(evaluation, _rewritten, variant=(bool(evaluation.degraded), evaluation.is_gated))
-    evaluation.patch, evaluation.overwritten, evaluation.qos_change = found.patch, found.overwritten, found.qos_change
-    if found.qos_change:
-        evaluation.note("rewrite", f"QoS class: {found.qos_change}")
-    return evaluation.note("rewrite", found.paths)
+    found = cached(evaluation, _rewritten, (evaluation.degraded, evaluation.is_gated))
+    evaluation.patch = found.patch
+    evaluation.overwritten = found.overwritten
+    evaluation.qos_change = found.qos_change
+    evaluation.steps += found.notes
+    return None
 
 
 def _rewritten(evaluation: Evaluation) -> Rewrite:
@@ -57,8 +61,10 @@ def _rewritten(evaluation: Evaluation) -> Rewrite:
         overwritten = rewrite_warnings.warnings(pod, service, patch)
     except ValueError as error:
         raise unreadable_resources(error) from None
+    change = "" if qos is None else f"{qos[0]} to {qos[1]}"
     paths = ", ".join(operation.path for operation in patch) or "nothing to change"
-    return Rewrite(patch, overwritten, "" if qos is None else f"{qos[0]} to {qos[1]}", paths)
+    notes = (*([f"QoS class: {change}"] if change else []), paths)
+    return Rewrite(patch, overwritten, change, tuple(StageNote("rewrite", note) for note in notes))
 
 
 def _degrade(evaluation: Evaluation, view: BreakerView) -> None:
@@ -96,29 +102,35 @@ def deny_if_open(evaluation: Evaluation, view: BreakerView | None, now_us: int) 
 
 def check(evaluation: Evaluation) -> None:
     """Check the Pod's fields: a new Pod against the policy, an updated one against its old version."""
-    request, service = evaluation.request, evaluation.owner
-    if request.operation == "UPDATE" and request.old_pod is None:
+    request, old = evaluation.request, evaluation.request.old_pod
+    is_new = request.operation == "CREATE"
+    if not is_new and old is None:
         raise BadReviewError("AdmissionReview.request.oldObject is missing: UPDATE of pods needs it")
     if request.excess is not None:
-        evaluation.add_findings("check", validation.check_size(service, request.excess))
+        evaluation.add_findings("check", validation.check_size(evaluation.owner, request.excess))
         evaluation.decide(evaluation.verdict or Verdict.ADMIT, "check", "too large: not checked further, not charged")
         return
     try:
-        if request.old_pod is None or request.operation == "CREATE":
-            found = cached(evaluation, _checked, variant=evaluation.hash_known)
-            findings = (*record_check(evaluation, found), *queueing.check_gate(evaluation))
-        else:
-            guarded = validation.guard(
-                request.old_pod, evaluation.pod, service, resized=request.sub_resource == "resize"
-            )
-            findings = (*guarded, *queueing.check_resize(evaluation))
+        findings = _new(evaluation) if is_new or old is None else _updated(evaluation, old)
     except ValueError as error:
         raise unreadable_resources(error) from None
-    evaluation.add_findings("check", findings)
-    if not findings and not evaluation.would_write:
-        evaluation.note("check", "fulfilled")
-    if evaluation.verdict is None and request.operation == "UPDATE" and not request.sub_resource:
+    if findings:
+        evaluation.add_findings("check", findings)
+    elif not evaluation.would_write:
+        evaluation.steps += (_FULFILLED,)
+    if not is_new and evaluation.verdict is None and not request.sub_resource:
         evaluation.decide(Verdict.ADMIT, "check", "an UPDATE is not charged")
+
+
+def _new(evaluation: Evaluation) -> tuple[Finding, ...]:
+    found = cached(evaluation, _checked, evaluation.hash_known)
+    return record_check(evaluation, found) + queueing.check_gate(evaluation)
+
+
+def _updated(evaluation: Evaluation, old: Pod) -> tuple[Finding, ...]:
+    is_resized = evaluation.request.sub_resource == "resize"
+    guarded = validation.guard(old, evaluation.pod, evaluation.owner, resized=is_resized)
+    return guarded + queueing.check_resize(evaluation)
 
 
 def _checked(evaluation: Evaluation) -> Check:
@@ -134,7 +146,7 @@ def check_new(pod: Pod, service: Service, *, hash_known: bool) -> Check:
 
 def record_check(evaluation: Evaluation, found: Check) -> tuple[Finding, ...]:
     """Record what Enforce would only write; return the findings."""
-    evaluation.would_write = found.would_write
-    for write in found.would_write:
-        evaluation.note("check", f"{write.mode}: {write}")
+    if found.would_write:
+        evaluation.would_write = found.would_write
+        evaluation.steps += tuple([StageNote("check", f"{write.mode}: {write}") for write in found.would_write])
     return found.findings

@@ -40,7 +40,7 @@ def exempt(evaluation: Evaluation) -> None:
     """Decide requests that no policy applies to. Templates are never rewritten: their Pods are."""
     if evaluation.half is Half.MUTATE:
         return evaluation.decide(Verdict.UNMATCHED, "own", "templates are not rewritten, their Pods are")
-    return ownership.exempt(evaluation)
+    return ownership.exempt(exemptions.PODGATE_USERS.__contains__, evaluation)
 
 
 def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
@@ -55,12 +55,14 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
     by_service = []
     for one in found:
         service = None if one.service is None else evaluation.compiled.in_namespace(one.service, labels)
-        possible = Evaluation(evaluation.half, evaluation.request, evaluation.compiled, service=service)
+        possible = Evaluation(evaluation.half, evaluation.request, evaluation.compiled, evaluation.pod, service=service)
         findings = ownership.unowned(possible, labels) if one.service is None else _objections(possible)
         by_service.append((one.service, findings))
         dependence = Dependence(_name_of(one.service), one.labels, any(map(_denies, findings)))
         evaluation.depends_on = (*evaluation.depends_on, dependence)
-    evaluation.findings = [one for service, findings in by_service for one in _advice(findings, evaluation, service)]
+    evaluation.findings = tuple(
+        [one for service, findings in by_service for one in _advice(findings, evaluation, service)]
+    )
     return evaluation.decide(Verdict.DEPENDS, "own", _whose(evaluation))
 
 
@@ -113,16 +115,14 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     """Return the decision record: the object is always admitted."""
     workload = _workload(evaluation)
     if evaluation.verdict is not Verdict.DEPENDS:
-        evaluation.findings = _advice(evaluation.findings, evaluation, evaluation.service)
+        evaluation.findings = tuple(_advice(evaluation.findings, evaluation, evaluation.service))
     if evaluation.verdict is Verdict.DENY:
         evaluation.verdict = Verdict.UNMATCHED if evaluation.service is None else Verdict.ADMIT
-    return replace(
-        conclude_review(evaluation, client_id),
-        workload=workload.name,
-        operation=workload.operation,
-        user=workload.user,
-        pod="",
-    )
+    decision = conclude_review(evaluation, client_id)
+    if evaluation.depends_on:
+        depends_on = {"depends-on": ",".join(map(str, evaluation.depends_on))}
+        decision = replace(decision, depends_on=evaluation.depends_on, audit={**decision.audit, **depends_on})
+    return replace(decision, workload=workload.name, operation=workload.operation, user=workload.user, pod="")
 
 
 def _workload(evaluation: Evaluation) -> WorkloadRequest:

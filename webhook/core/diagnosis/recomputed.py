@@ -8,6 +8,7 @@ import msgspec
 from webhook.core.admission import ownership, queueing, stages
 from webhook.core.admission.decision import Decision, Finding, Half, Verdict
 from webhook.core.admission.evaluation import Evaluation, conclude
+from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy, compile_services, with_changed
@@ -30,7 +31,7 @@ def recomputed(record: DecisionRecord, policy: CompiledPolicy, *, is_gated: bool
     `is_gated`: the mutating half wrote the gate of the queue, which the record of the validating half shows.
     """
     evaluation = _evaluation(record, _under_overrides(policy, record))
-    ownership.exempt(evaluation)
+    ownership.exempt(PODGATE_USERS.__contains__, evaluation)
     if evaluation.verdict is None:
         ownership.find_owner(evaluation, record.namespace_labels)
     if evaluation.verdict is None and record.half is Half.MUTATE:
@@ -75,7 +76,7 @@ def _evaluation(record: DecisionRecord, policy: CompiledPolicy) -> Evaluation:
         old_pod=record.old_pod,
     )
     carried = pod.annotations.get(HASH_ANNOTATION)
-    return Evaluation(record.half, request, policy, carried in {None, policy.hash})
+    return Evaluation(record.half, request, policy, pod, carried in {None, policy.hash})
 
 
 def _rewrite(evaluation: Evaluation, record: DecisionRecord, *, is_gated: bool) -> None:

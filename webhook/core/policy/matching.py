@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.selector_match import deciding_labels, selects
 from webhook.core.kubernetes.unresolved_labels import RESOLVED, UnresolvedLabels
@@ -39,39 +41,49 @@ class PossibleOwner(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-class _Candidates(NamedTuple):
-    """The services that may own Pods of a namespace, by its name, and whether some select it by its labels."""
+class Candidates(Struct, frozen=True, gc=False):
+    """What a namespace's name decides: the services that may own its Pods, and what they read of its labels.
+
+    `need_labels`: some select by them. `read_labels`: some select by them or write them into Pods.
+    """
 
     services: tuple[Service, ...]
     need_labels: bool
+    read_labels: bool
+
+
+class _ByNamespace(dict[str, Candidates]):
+    """Candidates by the name of the namespace, found when it is first asked for."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self._policy = policy
+
+    def __missing__(self, namespace: str) -> Candidates:
+        if len(self) >= _NAMESPACES_REMEMBERED:
+            self.clear()
+        services = tuple(service for service in self._policy.services if _may_own(service.match, namespace))
+        selects_by_labels = any(one.match.namespace_selector is not None for one in services)
+        writes_labels = any(one.namespace_keys for one in services)
+        found = self[namespace] = Candidates(services, selects_by_labels, selects_by_labels or writes_labels)
+        return found
 
 
 class Matcher:
     """Matcher of a policy, with a cache of candidate services by namespace name."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
         self.reads_kinds = any(service.match.owner_kinds for service in policy.services)
         """Whether any owner depends on the kind of a Pod's workload."""
-        self._by_namespace: dict[str, _Candidates] = {}
+        self.by_namespace = _ByNamespace(policy)
 
     def candidates(self, namespace: str) -> tuple[Service, ...]:
         """Return, in order, the services that may own Pods of a namespace, by its name."""
-        return self._candidates(namespace).services
-
-    def _candidates(self, namespace: str) -> _Candidates:
-        known = self._by_namespace.get(namespace)
-        if known is None:
-            if len(self._by_namespace) >= _NAMESPACES_REMEMBERED:
-                self._by_namespace.clear()
-            services = tuple(service for service in self._policy.services if _may_own(service.match, namespace))
-            known = _Candidates(services, any(one.match.namespace_selector is not None for one in services))
-            self._by_namespace[namespace] = known
-        return known
+        return self.by_namespace[namespace].services
 
     def needs_labels(self, namespace: str) -> bool:
         """Return whether the possible owners depend on labels of the namespace."""
-        return self._candidates(namespace).need_labels
+        return self.by_namespace[namespace].need_labels
 
     def labels_decide(
         self,
@@ -110,13 +122,13 @@ class Matcher:
 
         Without `labels`, podSelectors are ignored. `kind`: of the Pod's workload, "" for none; None ignores ownerKinds.
         """
-        for service in self.candidates(namespace):
+        for service in self.by_namespace[namespace].services:
             match = service.match
             if match.owner_kinds and not _fits_kind(match, kind):
                 continue
-            if not selects(match.namespace_selector, namespace_labels):
+            if match.namespace_selector is not None and not selects(match.namespace_selector, namespace_labels):
                 continue
-            if labels is None or selects(match.pod_selector, labels):
+            if labels is None or match.pod_selector is None or selects(match.pod_selector, labels):
                 return service
         return None
 

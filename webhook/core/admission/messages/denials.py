@@ -24,8 +24,6 @@ def utc(at_us: int) -> str:
 
 def counter_findings(service: Service, receipt: Receipt) -> tuple[Finding, ...]:
     """Return the findings of breaker and quota, each under its own mode."""
-    if receipt.refused is None and not receipt.would_refuse:
-        return ()
     objections = {*receipt.would_refuse, *((receipt.refused,) if receipt.refused else ())}
     findings = []
     degrades = service.breaker is not None and service.breaker.when_open is WhenOpen.DEGRADE
