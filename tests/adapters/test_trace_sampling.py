@@ -101,10 +101,13 @@ def test_parent_that_is_not_followed_does_not_decide(traceparent: str, trace_par
         f"{UNSAMPLED}\n",
     ],
 )
-def test_malformed_parent_is_ignored(traceparent: str) -> None:
-    found = mutated(sampler(), traceparent)
+@pytest.mark.parametrize("flags", ["-00", "-01"])
+def test_malformed_parent_is_ignored(traceparent: str, flags: str) -> None:
+    by = sampler()
+    found = mutated(by, flags.join(traceparent.rsplit("-00", 1)))
     assert found is not None
     assert (found.parent, found.links) == (None, ())
+    assert by.sampled_parents() == {"followed": 0, "limited": 0}
 
 
 def test_later_traceparent_version_is_accepted() -> None:

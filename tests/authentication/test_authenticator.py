@@ -10,8 +10,11 @@ from typing import Any
 import aiohttp
 import jwt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from certs.tokens.issuer import certificate_binding
+from tests.core.strategies import examples
 from tests.harness.identity import Pki, Signer, der, identities, jwks, segment, signer
 from tests.harness.loopback import Loopback, loopback, post
 from webhook.authentication.authenticator import Authenticator, TokenLimits, require_role
@@ -40,6 +43,15 @@ class SetClock:
         return int(self.seconds * 1_000_000)
 
 
+class Revocations:
+    """Denials of all tokens, or of none."""
+
+    all = False
+
+    def is_revoked(self, _issuer: str, _jti: str, _now_us: int) -> bool:
+        return self.all
+
+
 class SystemClock:
     def now_us(self) -> int:
         return time.time_ns() // 1000
@@ -48,6 +60,11 @@ class SystemClock:
 @pytest.fixture
 def pki(tmp_path: Path) -> Pki:
     return Pki.create(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def one_pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return Pki.create(tmp_path_factory.mktemp("pki"))
 
 
 @pytest.fixture
@@ -410,6 +427,50 @@ def test_a_certificate_that_expires_while_its_connection_is_open_is_refused(
     with pytest.raises(AuthenticationError) as refused:
         authenticator.authenticate(certificate, [f"Bearer {APISERVER.token(clock.seconds)}"])
     assert refused.value.reason == R.CERTIFICATE_EXPIRED
+
+
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("time"), st.sampled_from([-1, 0, 1, 29, 30, 59, 60, 61, 3600, 86_401])),
+        st.tuples(st.sampled_from(["keys", "identities", "denial"]), st.booleans()),
+    ),
+    max_size=5,
+)
+
+
+@examples(100)
+@given(CHANGES, st.sampled_from([20, 45, 3600, 86_400]))
+def test_what_still_holds_is_what_would_be_verified(
+    one_pki: Pki, tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, Any]], lifetime_seconds: int
+) -> None:
+    """Both ways: a call is remembered as long as nothing has changed, and not a moment longer."""
+    key_file = tmp_path_factory.mktemp("keys") / "jwks.json"
+    key_file.write_text(jwks(APISERVER, PROBER))
+    keys, identity_file, clock = JwksFile(key_file), identities(), SetClock(float(int(time.time())))
+    everyone, denied = identity_file.value, Revocations()
+    authenticator = Authenticator(identity_file, JwksUnion([keys]), clock, TokenLimits(leeway_seconds=5), denied)
+    expires_at = int(clock.seconds) + lifetime_seconds
+    call = der(one_pki.client()), [f"Bearer {APISERVER.token(clock.seconds, exp=expires_at, jti='1')}"]
+    known = authenticator.verified(*call)
+    for kind, value in changes:
+        match kind:
+            case "time":
+                clock.seconds += value
+            case "keys":
+                key_file.write_text(jwks(APISERVER, PROBER) if value else jwks(PROBER))
+                keys.reload()
+            case "identities":
+                identity_file.set(everyone if value else replace(everyone, callers=everyone.callers[1:]))
+            case _:
+                denied.all = value
+        still_holds = authenticator.still_holds(known)
+        try:
+            again = authenticator.verified(*call)
+        except AuthenticationError:
+            assert not still_holds
+            continue
+        assert again.caller == known.caller
+        assert (again is known) == still_holds
 
 
 def test_connection_without_a_certificate_is_rejected(authenticator: Authenticator) -> None:

@@ -256,7 +256,7 @@ class ProxySetup:
         headers = CIMultiDict({"Authorization": f"Bearer {token or self.forwarding.files.signer.token()}"})
         for value in [header] if isinstance(header, str) else header:
             headers.add(HEADER, value)
-        caller, path = self.strategy.authenticate(
+        caller, path, _ = self.strategy.authenticate(
             der(hop or self.forwarding.proxy), CIMultiDictProxy(headers), "/mutate"
         )
         assert path == "/mutate"

@@ -4,19 +4,26 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import HttpVersion11
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from tests.harness.loopback import loopback
 from tests.timeouts import HANG_SECONDS
 from webhook.authentication.certificates.peer_recheck import Peer
+from webhook.authentication.strategies import Authenticated
 from webhook.core.admission.decision import Half
+from webhook.errors import AuthenticationError
 from webhook.outcomes.endpoint import TooManyReportsError
 from webhook.ports import Caller
 from webhook.server.call_endpoint import CallEndpoint, CallLimits
+from webhook.server.http_messages import NO_CONTENT, Body, HttpRequest, RequestConnection, RequestHead
 from webhook.server.routes import admission_routes
 
 SECRET = "the-password-of-the-store"
@@ -52,8 +59,8 @@ class SlowService:
 class AcceptAll:
     """A strategy that accepts every caller."""
 
-    def authenticate(self, _certificate: bytes | None, _headers: object, path: str) -> tuple[Caller, str]:
-        return (REPORTER if path == "/v1/outcomes" else CALLER), path
+    def authenticate(self, _certificate: bytes | None, _headers: object, path: str) -> Authenticated:
+        return Authenticated(REPORTER if path == "/v1/outcomes" else CALLER, path)
 
 
 class Guard:
@@ -160,3 +167,98 @@ async def test_full_report_queue_answers_503_and_reviews_continue() -> None:
         assert await post("/v1/outcomes") == (503, "too many reports in flight\n")
         assert await post("/validate") == (200, "{}")
     assert [reason for reason, _ in reported.refused_calls] == ["reporters_overloaded"]
+
+
+class CountingStrategy(AcceptAll):
+    """A strategy whose calls may be remembered as long as they hold."""
+
+    def __init__(self) -> None:
+        self.authentications = 0
+        self.holds = True
+
+    def authenticate(self, certificate: bytes | None, headers: object, path: str) -> Authenticated:
+        self.authentications += 1
+        verified: Any = self
+        return super().authenticate(certificate, headers, path)._replace(verified=verified)
+
+    def still_holds(self, _verified: object) -> bool:
+        return self.holds
+
+
+class WatchfulGuard(Guard):
+    """A guard that may distrust the client of a connection."""
+
+    def __init__(self) -> None:
+        self.checked = 0
+        self.distrusts = False
+
+    def check_peer(self, _peer: Peer) -> None:
+        self.checked += 1
+        if self.distrusts:
+            raise AuthenticationError("certificate_untrusted", "its CA was removed")
+
+
+@dataclass
+class KeptConnection:
+    """Calls over one connection, with the headers that its parser has kept."""
+
+    strategy: CountingStrategy
+    guard: WatchfulGuard
+    endpoint: CallEndpoint
+    connection: RequestConnection
+
+    @classmethod
+    def open(cls) -> "KeptConnection":
+        strategy, guard = CountingStrategy(), WatchfulGuard()
+        limits = CallLimits(max_body_bytes=1000, body_timeout_seconds=HANG_SECONDS, max_in_flight=1)
+        parts: list[Any] = [FailingInterceptor(), None, SlowService(), strategy, guard, RefusalLog(), limits]
+        connection = RequestConnection(asyncio.get_running_loop())
+        peer: Any = SimpleNamespace(certificate_der=b"certificate")
+        connection.peer = peer
+        return cls(strategy, guard, endpoint_of(parts), connection)
+
+    async def call(self, head: RequestHead, body: bytes | None = b"well", content: Body = NO_CONTENT) -> int:
+        length_bytes = 2000 if body is None else len(body)
+        request = HttpRequest(self.connection, head, None, length_bytes, body, content)
+        return (await self.endpoint.handle(request)).status
+
+
+def head_of(path: str = "/validate", **headers: str) -> RequestHead:
+    given = CIMultiDictProxy(CIMultiDict({"Content-Type": "application/json", **headers}))
+    return RequestHead("POST", path, "", given, HttpVersion11, keep_alive=True)
+
+
+async def test_a_repeated_header_is_authenticated_once_as_long_as_that_holds() -> None:
+    kept, head = KeptConnection.open(), head_of()
+    assert [await kept.call(head) for _ in range(3)] == [200] * 3
+    assert (kept.strategy.authentications, kept.guard.checked) == (1, 3)
+    kept.strategy.holds = False
+    assert [await kept.call(head) for _ in range(2)] == [200] * 2
+    assert kept.strategy.authentications == 3
+
+
+async def test_a_repeated_header_is_refused_once_the_certificate_is_not_trusted() -> None:
+    kept, head = KeptConnection.open(), head_of()
+    assert await kept.call(head) == 200
+    kept.guard.distrusts = True
+    assert await kept.call(head) == 401
+    kept.guard.distrusts = False
+    assert await kept.call(head) == 200
+
+
+async def test_limits_hold_for_a_repeated_header() -> None:
+    kept, head = KeptConnection.open(), head_of()
+    assert await kept.call(head) == 200
+    assert await kept.call(head, b"a" * 1001) == 413
+    assert await kept.call(head, None, asyncio.StreamReader()) == 413  # by its length: nothing of it is read
+    assert await kept.call(head, b"ill") == 500
+    kept.endpoint._authenticated = 1
+    assert await kept.call(head) == 503
+
+
+@pytest.mark.parametrize("head", [head_of("/nowhere"), head_of(Expect="100-continue")], ids=["refused", "waits"])
+async def test_only_accepted_headers_that_expect_nothing_are_remembered(head: RequestHead) -> None:
+    kept = KeptConnection.open()
+    for _ in range(2):
+        await kept.call(head)
+    assert kept.strategy.authentications == 2

@@ -1,12 +1,18 @@
 """Health endpoints: the content type of the metrics is the one that a scraper prefers."""
 
 import asyncio
-from typing import cast
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from webhook.server.http_messages import HttpRequest, HttpResponse, HttpVersion11, RequestHead
+from webhook.server.http_messages import (
+    NO_CONTENT,
+    HttpRequest,
+    HttpResponse,
+    HttpVersion11,
+    RequestConnection,
+    RequestHead,
+)
 from webhook.server.plain.health import plain_handler
 
 TEXT, OPENMETRICS = "text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0"
@@ -35,7 +41,8 @@ HANDLE = plain_handler(list, dict.fromkeys((TEXT, OPENMETRICS), nothing), nothin
 async def content_type(accept: str | None) -> str:
     headers = CIMultiDictProxy(CIMultiDict({} if accept is None else {"accept": accept}))
     head = RequestHead("GET", "/metrics", "", headers, HttpVersion11, keep_alive=True)
-    request = HttpRequest(head, 0, asyncio.StreamReader(), cast("asyncio.Transport", None))
+    connection = RequestConnection(asyncio.get_running_loop())
+    request = HttpRequest(connection, head, None, 0, b"", NO_CONTENT)
     return (await HANDLE(request)).content_type
 
 

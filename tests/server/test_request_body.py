@@ -12,7 +12,6 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from webhook.authentication.identities import Role
 from webhook.authentication.strategies import reject_forwarded
 from webhook.errors import AuthenticationError, CallRefusedError
-from webhook.server.http_messages import ArrivedBody
 from webhook.server.request_body import BodyReader
 
 
@@ -65,10 +64,10 @@ def test_timed_out_body_is_dropped_without_effect_on_others(run: Callable[..., t
 
 def arrived(*headers: tuple[str, str]) -> bytes | None:
     """Return the body of a request with these headers, which has arrived."""
-    request: Any = SimpleNamespace(
-        headers=CIMultiDictProxy(CIMultiDict(headers)), content_length=2, content=ArrivedBody(b"{}")
-    )
-    return BodyReader(1000, 1.0).arrived(request)
+    request: Any = SimpleNamespace(headers=CIMultiDictProxy(CIMultiDict(headers)), content_length=2, body=b"{}")
+    bodies = BodyReader(1000, 1.0)
+    bodies.check(request)
+    return bodies.arrived(request)
 
 
 @pytest.mark.parametrize("cased", [str, str.lower, str.upper])

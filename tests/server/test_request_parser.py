@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpProcessingError, HttpRequestParser
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from tests.core.strategies import examples
 from webhook.server import request_parser
 from webhook.server.header_limits import BoundedHeaders, MalformedRequest
-from webhook.server.http_messages import ArrivedBody, Body, RequestHead
+from webhook.server.http_messages import HttpRequest, RequestConnection
 from webhook.server.request_parser import RequestParser
 
 BUFFER_BYTES = 64
@@ -68,7 +67,7 @@ UNUSUAL = st.one_of(
 )
 
 
-class Protocol(BaseProtocol):
+class Protocol(RequestConnection):
     """A connection that never pauses: the buffer of its bodies is not limited."""
 
     def pause_reading(self) -> None: ...
@@ -91,12 +90,14 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 Summary = tuple[object, ...]
 
 
-def summary(head: RequestHead | MalformedRequest, length_bytes: int | None, body: Body) -> Summary:
-    if isinstance(head, MalformedRequest):
-        return (head,)
-    data = b"".join(iter(body.read_nowait, b"")) if not isinstance(body, ArrivedBody) else body.read_nowait()
+def summary(request: HttpRequest | MalformedRequest) -> Summary:
+    if isinstance(request, MalformedRequest):
+        return (request,)
+    head, content = request.head, request.content
+    data = b"".join(iter(content.read_nowait, b"")) if request.body is None else request.body
     headers = sorted((name.lower(), value) for name, value in head.headers.items() if name != "Content-Length")
-    return head.method, head.path, headers, head.keep_alive, head.traceparent, length_bytes, data, body.is_eof()
+    length_bytes, traceparent = request.content_length, request.traceparent
+    return head.method, head.path, headers, head.keep_alive, traceparent, length_bytes, data, content.is_eof()
 
 
 def fed(parser: RequestParser, pieces: Sequence[bytes]) -> tuple[list[Summary], bool]:
@@ -105,13 +106,14 @@ def fed(parser: RequestParser, pieces: Sequence[bytes]) -> tuple[list[Summary], 
     ends = False
     for piece in pieces:
         try:
-            more, ends = parser.feed_data(piece)
+            known = parser.recognize(piece)
+            more, ends = parser.feed_data(piece) if known is None else ([known], False)
         except HttpProcessingError as error:
-            more, ends = [(MalformedRequest(type(error).__name__), None, ArrivedBody(b""))], True
+            more, ends = [MalformedRequest(type(error).__name__)], True
         found += more
         if ends:
             break
-    return [summary(*one) for one in found], ends
+    return [summary(one) for one in found], ends
 
 
 @examples(1000)
@@ -144,8 +146,8 @@ def cut(request: bytes, after: int | None) -> list[bytes]:
     return [request[:at], request[at:]]
 
 
-class Forgetting(dict[request_parser._Frame, RequestHead]):
-    def __setitem__(self, key: request_parser._Frame, head: RequestHead) -> None: ...
+class Forgetting(dict[request_parser._Frame, request_parser._Known]):
+    def __setitem__(self, key: request_parser._Frame, known: request_parser._Known) -> None: ...
 
 
 @pytest.mark.parametrize(

@@ -46,13 +46,18 @@ class TokenLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verified:
-    """A token that was verified at `since_us`; the result is valid until `until_us`, unless the token is denied."""
+class Verified:
+    """A token that was verified at `since_us`; the result is valid until `until_us`, unless the token is denied.
+
+    So long neither the token nor the certificate expires.
+    """
 
     caller: Caller
     jti: str | None
     since_us: int
     until_us: float
+    generations: tuple[int, int]
+    """Of the keys and identities that it was verified with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class _Holder:
     """A certificate, and the valid tokens recently used with it, by the Authorization header."""
 
     certificate: CertificateIdentity
-    verified: LruCache[str, _Verified] = field(default_factory=lambda: LruCache(_TOKENS_MAX))
+    verified: LruCache[str, Verified] = field(default_factory=lambda: LruCache(_TOKENS_MAX))
 
 
 class Authenticator:
@@ -93,10 +98,14 @@ class Authenticator:
 
         `authorization` holds every Authorization header of the request; more than one is an error.
         """
+        return self.verified(certificate_der, authorization).caller
+
+    def verified(self, certificate_der: bytes | None, authorization: Sequence[str]) -> Verified:
+        """Return the caller and how long it is known; errors as of `authenticate`."""
         now_us = self._clock.now_us()
         if not certificate_der:
             refuse(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
-        if (self._keys.generation, self._identities.generation) != self._generations:
+        if self._current_generations() != self._generations:
             self._forget()
         holder = self._holders.get(certificate_der) or self._new_holder(certificate_der)
         certificate = holder.certificate
@@ -107,9 +116,24 @@ class Authenticator:
         if known is None or not known.since_us <= now_us < known.until_us:
             known = self._verify(_bearer(authorization), certificate, now_us)
             holder.verified.keep(authorization[0], known)
-        if self._denials is not None and known.jti is not None:
-            _check_denied(self._denials, known.caller.issuer, known.jti, now_us)
-        return known.caller
+        if self._is_denied(known, now_us):
+            refuse(AuthFailure.DENIED, f"iss {known.caller.issuer!r}, jti {known.jti!r} is denied")
+        return known
+
+    def still_holds(self, known: Verified) -> bool:
+        """Return whether `verified` would return the same: nothing has changed, and nothing has expired."""
+        now_us = self._clock.now_us()
+        if not known.since_us <= now_us < known.until_us or self._current_generations() != known.generations:
+            return False
+        return self._denials is None or not self._is_denied(known, now_us)
+
+    def _current_generations(self) -> tuple[int, int]:
+        return self._keys.generation, self._identities.generation
+
+    def _is_denied(self, known: Verified, now_us: int) -> bool:
+        if self._denials is None or known.jti is None:
+            return False
+        return self._denials.is_revoked(known.caller.issuer, known.jti, now_us)
 
     async def refetch_keys(self) -> bool:
         """Fetch the keys, unless that was done just now; return whether there are new ones."""
@@ -117,7 +141,7 @@ class Authenticator:
 
     def _forget(self) -> None:
         """Clear the cached tokens: the keys or identities have changed."""
-        self._generations = (self._keys.generation, self._identities.generation)
+        self._generations = self._current_generations()
         for holder in self._holders.values():
             holder.verified.clear()
         callers = self._identities.value.callers
@@ -134,7 +158,7 @@ class Authenticator:
         self._holders.keep(der, holder)
         return holder
 
-    def _verify(self, token: str, certificate: CertificateIdentity, now_us: int) -> _Verified:
+    def _verify(self, token: str, certificate: CertificateIdentity, now_us: int) -> Verified:
         try:
             claims = verify(token, self._keys, self._rules, now_us / _US)
         except AuthenticationError as error:
@@ -143,8 +167,9 @@ class Authenticator:
             raise type(error)(error.reason, detail, error.status) from None
         self._check_binding(claims, certificate)
         caller = self._caller(certificate, claims)
-        ends_at_us = (claims.expires_at_seconds + self._limits.leeway_seconds) * _US
-        return _Verified(caller, claims.jti, now_us, min(ends_at_us, now_us + _CACHED_MAX_SECONDS * _US))
+        token_until_us = (claims.expires_at_seconds + self._limits.leeway_seconds) * _US
+        until_us = min(token_until_us, certificate.expires_at_seconds * _US, now_us + _CACHED_MAX_SECONDS * _US)
+        return Verified(caller, claims.jti, now_us, until_us, self._generations)
 
     def _caller(self, certificate: CertificateIdentity, claims: Claims) -> Caller:
         """Return the caller of the first matching identity: the order in the file is the precedence."""
@@ -184,11 +209,6 @@ def require_role(caller: Caller, role: Role) -> None:
         refuse(
             AuthFailure.ROLE, f"{caller.client_id!r} has the role {caller.role}, the route asks for {role}", status=403
         )
-
-
-def _check_denied(denials: TokenRevocations, issuer: str, jti: str, now_us: int) -> None:
-    if denials.is_revoked(issuer, jti, now_us):
-        refuse(AuthFailure.DENIED, f"iss {issuer!r}, jti {jti!r} is denied")
 
 
 def _bearer(authorization: Sequence[str]) -> str:

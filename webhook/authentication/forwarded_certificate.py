@@ -5,16 +5,16 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from webhook.authentication.authenticator import Authenticator
+from webhook.authentication.authenticator import Authenticator, Verified
 from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.certificates.chain_verifier import ClientChainVerifier, ForeignCertificateError, obstacle
 from webhook.authentication.certificates.client_ca import authorities_of
 from webhook.authentication.certificates.xfcc import forwarded_certificate
 from webhook.authentication.identities import Identities
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.strategies import AUTHORIZATION, FORWARDED_CERTIFICATE, Headers
+from webhook.authentication.strategies import AUTHORIZATION, FORWARDED_CERTIFICATE, Authenticated, Headers
 from webhook.errors import AuthenticationError, UserError
-from webhook.ports import Caller, Clock, CurrentValue
+from webhook.ports import Clock, CurrentValue
 from webhook.support.watched_file import WatchedFile
 
 _FILE_BYTES_MAX = 1024 * 1024
@@ -57,7 +57,7 @@ class ForwardedCertificateStrategy:
         self._authorities = authorities
         self._clock = clock
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:
         now_seconds = self._clock.now_us() / _US
         self._check_hop(peer_der, now_seconds)
         der = forwarded_certificate(headers.getall(FORWARDED_CERTIFICATE, []))
@@ -67,7 +67,10 @@ class ForwardedCertificateStrategy:
             raise AuthenticationError(AuthFailure.FORWARDED_FOREIGN, f"the forwarded certificate: {error}") from None
         if self._is_proxy(_names(der)):
             raise AuthenticationError(AuthFailure.NOT_A_PROXY, "a proxy was forwarded as a caller", status=403)
-        return self._authenticator.authenticate(der, headers.getall(AUTHORIZATION, ())), path
+        return Authenticated(self._authenticator.authenticate(der, headers.getall(AUTHORIZATION, ())), path)
+
+    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  part of the protocol
+        return False
 
     async def refetch_keys(self) -> bool:
         return await self._authenticator.refetch_keys()

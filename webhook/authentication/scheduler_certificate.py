@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from hashlib import sha256
 
+from webhook.authentication.authenticator import Verified
 from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.identities import CertificateField, Role
 from webhook.authentication.reasons import AuthFailure, refuse
-from webhook.authentication.strategies import Headers, reject_forwarded
+from webhook.authentication.strategies import Authenticated, Headers, reject_forwarded
 from webhook.core.lru_cache import LruCache
 from webhook.ports import Caller, Clock
 
@@ -24,7 +25,7 @@ class CertificateStrategy:
         self._clock = clock
         self._known: LruCache[bytes, CertificateIdentity] = LruCache(_CERTIFICATES_MAX)
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:
         reject_forwarded(headers)
         if not peer_der:
             refuse(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
@@ -38,7 +39,12 @@ class CertificateStrategy:
             detail = f"the certificate {certificate.name!r} is not of a scheduler in --scheduler-names"
             refuse(AuthFailure.IDENTITY_MISMATCH, detail, status=403)
         expiry_seconds = int(certificate.expires_at_seconds)
-        return Caller(Role.SCHEDULER, certificate.name, "", "", certificate.name, 0, expiry_seconds), path
+        return Authenticated(
+            Caller(Role.SCHEDULER, certificate.name, "", "", certificate.name, 0, expiry_seconds), path
+        )
+
+    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  part of the protocol
+        return False
 
     async def refetch_keys(self) -> bool:
         """Return False: no keys are used."""

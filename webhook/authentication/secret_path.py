@@ -3,9 +3,10 @@
 from hashlib import sha256
 from hmac import compare_digest
 
+from webhook.authentication.authenticator import Verified
 from webhook.authentication.identities import Role
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.strategies import Headers
+from webhook.authentication.strategies import Authenticated, Headers
 from webhook.errors import AuthenticationError
 from webhook.ports import Caller, CurrentValue
 
@@ -24,12 +25,15 @@ class SecretPathStrategy:
     def __init__(self, digests: CurrentValue[tuple[bytes, ...]]) -> None:
         self._digests = digests
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:  # noqa: ARG002  part of the protocol; they prove nothing here
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:  # noqa: ARG002  part of the protocol; they prove nothing here
         secret, _, route = path.removeprefix("/").rpartition("/")
         digest = sha256(secret.encode(errors="surrogatepass")).digest()
         if sum(compare_digest(digest, good) for good in self._digests.value) == 0:
             raise AuthenticationError(AuthFailure.PATH, "unknown path", status=404)
-        return _CALLER, f"/{route}"
+        return Authenticated(_CALLER, f"/{route}")
+
+    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  part of the protocol
+        return False
 
     async def refetch_keys(self) -> bool:
         """Return False: no token is needed."""

@@ -1,10 +1,10 @@
 """Authentication strategies, one for each `--client-identity`: the protocol, and the one for mutual TLS."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from multidict import CIMultiDictProxy, istr
 
-from webhook.authentication.authenticator import Authenticator
+from webhook.authentication.authenticator import Authenticator, Verified
 from webhook.authentication.reasons import AuthFailure, refuse
 from webhook.ports import Caller
 
@@ -14,14 +14,27 @@ AUTHORIZATION = istr("Authorization")
 Headers = CIMultiDictProxy[str]
 
 
+class Authenticated(NamedTuple):
+    """An authenticated call: its caller, and the path of its route."""
+
+    caller: Caller
+    path: str
+    verified: Verified | None = None
+    """By what `still_holds` tells whether the same holds for a later call; None: each call is authenticated anew."""
+
+
 class AuthenticationStrategy(Protocol):
     """Authenticates a call before its body is read, and before the response reveals which paths exist."""
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:
         """Return the caller and the route's path; AuthenticationError if the caller is unknown.
 
         `peer_der` is the client certificate of the connection in DER, None if it has none.
         """
+        ...
+
+    def still_holds(self, verified: Verified) -> bool:
+        """Return whether `authenticate` would now return the same for a call with the same header and certificate."""
         ...
 
     async def refetch_keys(self) -> bool:
@@ -41,9 +54,13 @@ class MutualTlsStrategy:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
 
-    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> tuple[Caller, str]:
+    def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:
         reject_forwarded(headers)
-        return self._authenticator.authenticate(peer_der, headers.getall(AUTHORIZATION, ())), path
+        verified = self._authenticator.verified(peer_der, headers.getall(AUTHORIZATION, ()))
+        return Authenticated(verified.caller, path, verified)
+
+    def still_holds(self, verified: Verified) -> bool:
+        return self._authenticator.still_holds(verified)
 
     async def refetch_keys(self) -> bool:
         return await self._authenticator.refetch_keys()

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from msgspec.structs import replace
+from msgspec import Struct
 
-from webhook.authentication.authenticator import require_role
+from webhook.authentication.authenticator import Verified, require_role
 from webhook.authentication.identities import Role
 from webhook.authentication.strategies import AuthenticationStrategy
 from webhook.authentication.tokens.jwt import KeyNotFoundError
@@ -23,12 +23,27 @@ from webhook.outcomes.endpoint import NotAReporterError, TooManyReportsError
 from webhook.ports import Caller, Observer
 from webhook.server.connection_guard import ConnectionGuard
 from webhook.server.http_messages import JSON, HttpRequest, HttpResponse, closing_response
-from webhook.server.request_body import BodyReader
+from webhook.server.request_body import BodyReader, expects
 
 _METHOD = "POST"
 _OK = HTTPStatus.OK
-Answering = Callable[[bytes, Caller, str | None], Awaitable[bytes]]
-"""From the request body, its caller and the traceparent to the response body."""
+
+
+class Answered(Protocol):
+    """An answer with the body of its response."""
+
+    @property
+    def body(self) -> bytes: ...
+
+
+class Encoded(NamedTuple):
+    """An answer of which nothing else is needed."""
+
+    body: bytes
+
+
+Answering = Callable[[bytes, Caller, str | None], Awaitable[Answered]]
+"""From the request body, its caller and the traceparent to the answer."""
 
 _REPORTERS_PART = 4
 """Reports may take one part in this many of the calls in flight: the rest is for reviews."""
@@ -52,6 +67,15 @@ class Route(NamedTuple):
 
     role: Role
     answer: Answering
+
+
+class _Call(Struct, frozen=True):
+    """An accepted call. It is remembered with its header: a repeated one need not be authenticated and routed anew."""
+
+    caller: Caller
+    verified: Verified | None
+    route: Route
+    is_report: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,68 +118,63 @@ class CallEndpoint:
 
     async def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer one HTTP request."""
+        admitted: _Call | None = None
         self.in_flight += 1
-        is_last = self._guard.record_request(request.transport)
+        is_last = self._guard.record_request(request.connection.transport)
         try:
-            response = await self._answer(request)
-        except AuthenticationError as error:
-            self._observer.refused(f"authentication_{error.reason}", error.detail)
-            return closing_response(HTTPStatus(error.status))
-        except CallRefusedError as error:
-            self._observer.refused(error.reason, f"{error.detail}{_caller_suffix(request)}")
-            return closing_response(error.status, error.text)
+            known = self._known(request)
+            call = known or await self._identify(request)
+            self._check_room(call)
+            admitted = call
+            self._authenticated += 1
+            self._reporting += call.is_report
+            if known is None:
+                self._bodies.check(request)
+            body = self._bodies.arrived(request)
+            if body is None:
+                body = await self._bodies.arrive(request, call.route.role)
+            if known is None:
+                self._accept(request, call)
+            answer = await call.route.answer(body, call.caller, request.traceparent)
+            return HttpResponse(_OK, answer.body, JSON, is_last)
         except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
-            self._observer.refused("internal_error", _location_of(error))
-            return closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
+            return self._refuse(request, error)
         finally:
             self.in_flight -= 1
+            if admitted is not None:
+                self._authenticated -= 1
+                self._reporting -= admitted.is_report
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
                 self._idle = None
-        return replace(response, closes=True) if is_last else response
 
-    async def _answer(self, request: HttpRequest) -> HttpResponse:
+    def _known(self, request: HttpRequest) -> _Call | None:
+        """Return the call as it was accepted before on this connection, if nothing has changed since.
+
+        AuthenticationError: the certificate of the connection is no longer trusted.
+        """
+        call, peer = request.head.known, request.connection.peer
+        if not isinstance(call, _Call) or call.verified is None or peer is None:
+            return None
+        self._guard.check_peer(peer)
+        request.client_id = call.caller.client_id
+        return call if self._strategy.still_holds(call.verified) else None
+
+    async def _identify(self, request: HttpRequest) -> _Call:
         try:
-            caller, route = self._authenticate(request)
+            return self._authenticate(request)
         except KeyNotFoundError:
             if not await self._strategy.refetch_keys():
                 raise
-            caller, route = self._authenticate(request)
-        is_report = route.role is Role.REPORTER
-        self._check_room(is_report=is_report)
-        self._authenticated += 1
-        self._reporting += is_report
-        try:
-            body = self._bodies.arrived(request)
-            if body is None:
-                body = await self._bodies.arrive(request, route.role)
-            if not is_report:
-                self._guard.mark_trusted(request.transport)
-            answer = await route.answer(body, caller, request.traceparent)
-        except tuple(_REFUSALS) as error:
-            status, reason = _REFUSALS[type(error)]
-            raise CallRefusedError(status, reason, str(error)) from None
-        finally:
-            self._authenticated -= 1
-            self._reporting -= is_report
-        return HttpResponse(_OK, answer, JSON)
+            return self._authenticate(request)
 
-    def _check_room(self, *, is_report: bool) -> None:
-        """Refuse a call above the limits, unless it displaces one whose body is incomplete."""
-        calls_max = self._limits.max_in_flight
-        if self._authenticated >= calls_max and not self._bodies.displace():
-            raise CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too many reviews in flight")
-        reports_max = max(1, calls_max // _REPORTERS_PART)
-        if is_report and self._reporting >= reports_max and not self._bodies.displace(Role.REPORTER):
-            raise CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "reporters_overloaded", "too many reports in flight")
-
-    def _authenticate(self, request: HttpRequest) -> tuple[Caller, Route]:
+    def _authenticate(self, request: HttpRequest) -> _Call:
         """Return caller and route, before any of the body is read, and before revealing which paths exist."""
         peer = request.peer
         certificate = peer.certificate_der if peer is not None else None
         if peer is not None and certificate is not None:  # reduced mode asks for none
             self._guard.check_peer(peer)
-        caller, path = self._strategy.authenticate(certificate, request.headers, request.path)
+        caller, path, verified = self._strategy.authenticate(certificate, request.headers, request.path)
         request.client_id = caller.client_id
         route = self._routes.get(path)
         if route is None:
@@ -163,7 +182,38 @@ class CallEndpoint:
         require_role(caller, route.role)
         if request.method != _METHOD:
             raise CallRefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method", "", "not a POST")
-        return caller, route
+        return _Call(caller, verified, route, route.role is Role.REPORTER)
+
+    def _accept(self, request: HttpRequest, call: _Call) -> None:
+        """Trust the connection of an authenticated call that has arrived whole, and remember the call."""
+        if not call.is_report:
+            self._guard.mark_trusted(request.transport)
+        if not expects(request):
+            request.head.known = call
+
+    def _check_room(self, call: _Call) -> None:
+        """Refuse a call above the limits, unless it displaces one whose body is incomplete."""
+        calls_max = self._limits.max_in_flight
+        if self._authenticated >= calls_max and not self._bodies.displace():
+            raise CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too many reviews in flight")
+        if not call.is_report:
+            return
+        if self._reporting >= max(1, calls_max // _REPORTERS_PART) and not self._bodies.displace(Role.REPORTER):
+            raise CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "reporters_overloaded", "too many reports in flight")
+
+    def _refuse(self, request: HttpRequest, error: Exception) -> HttpResponse:
+        """Report why a call is not answered, and return the response, which reveals nothing."""
+        if isinstance(error, AuthenticationError):
+            self._observer.refused(f"authentication_{error.reason}", error.detail)
+            return closing_response(HTTPStatus(error.status))
+        refusal = _REFUSALS.get(type(error))
+        if refusal is not None:
+            error = CallRefusedError(*refusal, str(error))
+        if isinstance(error, CallRefusedError):
+            self._observer.refused(error.reason, f"{error.detail}{_caller_suffix(request)}")
+            return closing_response(error.status, error.text)
+        self._observer.refused("internal_error", _location_of(error))
+        return closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _caller_suffix(request: HttpRequest) -> str:

@@ -105,8 +105,9 @@ class ConnectionTable:
             return False
         if connection.timer is not None:
             connection.stop_timer()
-        is_young = self._loop.time() - connection.since_seconds < self.limits.age_max_seconds
-        return is_young and connection.context is self.context()
+        if self._loop.time() - connection.since_seconds >= self.limits.age_max_seconds:
+            return False
+        return self._context is None or connection.context is self._context()
 
     def mark_trusted(self, transport: asyncio.BaseTransport | None) -> None:
         """Never displace this connection from now on, and prefer its address in the handshake queue."""

@@ -5,19 +5,17 @@ from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
 
-from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpProcessingError, HttpRequestParser
-from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.tcp_helpers import tcp_keepalive
 
 from webhook.authentication.certificates.peer_recheck import Peer
 from webhook.server.header_limits import BoundedHeaders, MalformedRequest
 from webhook.server.http_messages import (
+    NO_CONTENT,
     Body,
     BrokenBodyError,
     Handler,
-    HttpRequest,
-    RequestHead,
+    RequestConnection,
     closing_response,
     encode,
 )
@@ -59,7 +57,7 @@ class HttpProtocols:
                 task.cancel()
 
 
-class HttpConnection(BaseProtocol):
+class HttpConnection(RequestConnection):
     """One connection. Its task takes one request after another: parsed, handled, answered in one write."""
 
     __slots__ = (
@@ -72,7 +70,6 @@ class HttpConnection(BaseProtocol):
         "_next_request",
         "_on_refused",
         "_open",
-        "_peer",
         "_requests",
         "_responses",
         "_serving",
@@ -98,7 +95,7 @@ class HttpConnection(BaseProtocol):
             max_msg_queue_size=_PIPELINED_MAX,
         )
         requests = RequestParser(self, BoundedHeaders(parser), _BODY_BUFFER_BYTES)
-        super().__init__(loop, requests)  # type: ignore[arg-type]  # it has the methods that are used
+        super().__init__(loop, requests)
         self._handler = handler
         self._keep_alive_seconds = keep_alive_seconds
         self._on_refused = on_refused
@@ -107,10 +104,9 @@ class HttpConnection(BaseProtocol):
         self._requests: deque[Parsed] = deque()
         self._next_request: asyncio.Future[None] | None = None
         """Waited for while the connection is idle."""
-        self._content: Body = EMPTY_PAYLOAD
+        self._content: Body = NO_CONTENT
         """Body of the request being answered."""
         self._is_ending = False
-        self._peer: Peer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._idle_until_seconds = 0.0
@@ -122,7 +118,7 @@ class HttpConnection(BaseProtocol):
         assert self.transport is not None  # noqa: S101  aiohttp has just set it
         tcp_keepalive(self.transport)
         tls = self.transport.get_extra_info("ssl_object")
-        self._peer = None if tls is None else Peer(tls)
+        self.peer = None if tls is None else Peer(tls)
         self._open.add(self)
         self._responses.busy += 1
         self._serving = self._loop.create_task(self._serve())
@@ -130,16 +126,23 @@ class HttpConnection(BaseProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_ending or self._upgraded:
             return
-        try:
-            found, self._upgraded = self._parser.feed_data(data)  # type: ignore[union-attr,misc]  # a RequestParser until it is lost
-        except HttpProcessingError as error:
-            found = ((MalformedRequest(type(error).__name__), None, EMPTY_PAYLOAD),)
-        if not found:
+        known = self._parser.recognize(data)  # type: ignore[union-attr]  # a RequestParser until it is lost
+        if known is not None:
+            self._requests.append(known)
+        elif not self._parse(data):
             return
-        self._requests.extend(found)
         if len(self._requests) >= _PIPELINED_MAX and not self._buffer_paused:
             self._pause_reading_for_buffer()
         self._wake()
+
+    def _parse(self, data: bytes) -> bool:
+        """Add the requests whose header `data` completes; return whether there are any."""
+        try:
+            found, self._upgraded = self._parser.feed_data(data)  # type: ignore[union-attr,misc]  # as above
+        except HttpProcessingError as error:
+            found = (MalformedRequest(type(error).__name__),)
+        self._requests.extend(found)
+        return bool(found)
 
     def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002  aiohttp's signature
         if self._reading_paused:  # the body of every request calls this, mostly without need
@@ -168,17 +171,14 @@ class HttpConnection(BaseProtocol):
     # The task of the connection.
 
     async def _serve(self) -> None:
+        requests = self._requests
         try:
             while not self._is_ending:
-                if not self._requests:
+                if not requests:
                     await self._begin_idle()
-                    self._next_request = None
-                    continue
-                if self._paused:
-                    await self._drain_helper()
-                if not await self._exchange(*self._requests.popleft()):
+                elif not await self._exchange(requests.popleft()):
                     break
-                if self._requests:
+                elif requests:
                     self._responses.flush()  # the next handler may write 100 Continue
         except ConnectionError:
             pass  # the client has gone before its response
@@ -189,26 +189,27 @@ class HttpConnection(BaseProtocol):
             if self.transport is not None:
                 self.transport.close()
 
-    async def _exchange(self, head: RequestHead | MalformedRequest, length_bytes: int | None, content: Body) -> bool:
+    async def _exchange(self, request: Parsed) -> bool:
         """Answer one request; return whether the connection stays open."""
+        if self._paused:
+            await self._drain_helper()
         self._parser.message_consumed()  # type: ignore[union-attr]  # the connection is open
         if self._buffer_paused:
             self._read_on()
-        if isinstance(head, MalformedRequest):
-            self._on_refused("bad_request", head.detail)
+        if isinstance(request, MalformedRequest):
+            self._on_refused("bad_request", request.detail)
             # Its version is unknown: the lowest one is understood by every client.
-            self._write(encode(closing_response(head.status), closes=True, version="HTTP/1.0"))
+            self._write(encode(closing_response(request.status), closes=True, version="HTTP/1.0"))
             return False
-        assert self.transport is not None  # noqa: S101  requests of a lost connection are not taken
-        self._content = content
-        request = HttpRequest(head, length_bytes, content, self.transport, self._peer)
+        head, self._content = request.head, request.content
         try:
             response = await self._handler(request)
         except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
             self._on_refused("internal_error", type(error).__name__)
             response = closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
         stays = head.keep_alive and not (response.closes or self._is_ending or self._upgraded)
-        self._write(encode(response, closes=not stays, with_body=request.method != "HEAD"))
+        self._write(encode(response, closes=not stays, with_body=head.method != "HEAD"))
+        content = self._content
         return (content.is_eof() or await self._discard(content)) and stays and not self._is_ending
 
     async def _discard(self, content: Body) -> bool:
@@ -234,8 +235,9 @@ class HttpConnection(BaseProtocol):
                 self._resume_reading_for_buffer()
 
     def _wake(self) -> None:
-        if self._next_request is not None and not self._next_request.done():
-            self._next_request.set_result(None)
+        waiting, self._next_request = self._next_request, None
+        if waiting is not None and not waiting.done():  # done: the task was cancelled
+            waiting.set_result(None)
             self._responses.busy += 1
 
     def _begin_idle(self) -> "asyncio.Future[None]":

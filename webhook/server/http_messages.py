@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiohttp import HttpVersion, HttpVersion11
+from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD
 from msgspec import Struct
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -20,6 +22,8 @@ JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 _TRACEPARENT = "traceparent"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_KEEP, _CLOSE = b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"
+NO_CONTENT = EMPTY_PAYLOAD
 
 
 class BrokenBodyError(Exception):
@@ -27,7 +31,7 @@ class BrokenBodyError(Exception):
 
 
 class Body(Protocol):
-    """The body of a request: aiohttp's StreamReader, or an ArrivedBody."""
+    """The body of a request: aiohttp's StreamReader, or NO_CONTENT."""
 
     def is_eof(self) -> bool:
         """Whether the whole body has arrived."""
@@ -46,28 +50,8 @@ class Body(Protocol):
         ...
 
 
-class ArrivedBody:
-    """A body that arrived together with its header, for one reading."""
-
-    __slots__ = ("_data",)
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def is_eof(self) -> bool:
-        return True
-
-    def read_nowait(self) -> bytes:
-        return self._data
-
-    async def readany(self) -> bytes:
-        return b""
-
-    def set_exception(self, exc: Exception) -> None: ...
-
-
-class RequestHead(Struct, frozen=True):
-    """The header of a request."""
+class RequestHead(Struct):
+    """The header of a request. A connection keeps it for later requests with the same header."""
 
     method: str
     path: str
@@ -79,10 +63,12 @@ class RequestHead(Struct, frozen=True):
     version: HttpVersion
     keep_alive: bool
     """Whether the client may send another request on this connection."""
-    traceparent: str | None = None
+    known: object = None
+    """What the handler remembers of this header: on one connection, the next request mostly has the same one."""
 
     @classmethod
-    def of(cls, message: RawRequestMessage) -> "RequestHead":
+    def of(cls, message: RawRequestMessage) -> tuple["RequestHead", str | None]:
+        """Return the header of a parsed message, and its traceparent, which differs from request to request."""
         keep_alive = not message.should_close and message.version >= HttpVersion11
         url, headers = message.url, message.headers
         traceparent = headers.get(_TRACEPARENT)
@@ -90,11 +76,8 @@ class RequestHead(Struct, frozen=True):
             others = CIMultiDict(headers)
             others.popall(_TRACEPARENT)
             headers = CIMultiDictProxy(others)
-        return cls(message.method, url.path, url.raw_query_string, headers, message.version, keep_alive, traceparent)
-
-    def with_traceparent(self, traceparent: str) -> "RequestHead":
-        """Return the same header with another traceparent."""
-        return RequestHead(self.method, self.path, self.query, self.headers, self.version, self.keep_alive, traceparent)
+        head = cls(message.method, url.path, url.raw_query_string, headers, message.version, keep_alive)
+        return head, traceparent
 
     @property
     def is_repeatable(self) -> bool:
@@ -102,49 +85,62 @@ class RequestHead(Struct, frozen=True):
         return "Transfer-Encoding" not in self.headers
 
 
-class HttpRequest:
-    """One request whose header is complete; its body may still be arriving as `content`."""
+class RequestConnection(BaseProtocol):
+    """The connection of a request, with aiohttp's flow control."""
 
-    __slots__ = (
-        "client_id",
-        "content",
-        "content_length",
-        "headers",
-        "method",
-        "path",
-        "peer",
-        "query",
-        "traceparent",
-        "transport",
-        "version",
-    )
+    __slots__ = ("peer",)
 
-    def __init__(
-        self,
-        head: RequestHead,
-        content_length: int | None,
-        content: Body,
-        transport: asyncio.Transport,
-        peer: Peer | None = None,
-    ) -> None:
-        self.method = head.method
-        self.path = head.path
-        self.query = head.query
-        self.headers = head.headers
-        self.traceparent = head.traceparent
-        self.version = head.version
-        self.content_length = content_length
-        """Size of the body in bytes; None if it is chunked."""
-        self.content = content
-        self.transport = transport
-        self.peer = peer
+    def __init__(self, loop: asyncio.AbstractEventLoop, parser: Any = None) -> None:
+        super().__init__(loop, parser)
+        self.peer: Peer | None = None
+        """The client; None over plain HTTP."""
+
+
+class HttpRequest(Struct):
+    """One request whose header is complete."""
+
+    connection: RequestConnection
+    head: RequestHead
+    traceparent: str | None
+    content_length: int | None
+    """Size of the body in bytes; None if it is chunked."""
+    body: bytes | None
+    """The whole body, if it arrived together with the header."""
+    content: Body
+    """The body otherwise, which may still be arriving."""
+    client_id: str | None = None
+    """The caller, once it is authenticated."""
+
+    @property
+    def method(self) -> str:
+        return self.head.method
+
+    @property
+    def path(self) -> str:
+        return self.head.path
+
+    @property
+    def query(self) -> str:
+        return self.head.query
+
+    @property
+    def headers(self) -> Headers:
+        return self.head.headers
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """None once the connection is lost."""
+        return self.connection.transport
+
+    @property
+    def peer(self) -> Peer | None:
         """The client of the connection; None over plain HTTP."""
-        self.client_id: str | None = None
-        """The caller, once it is authenticated."""
+        return self.connection.peer
 
     def send_continue(self) -> None:
         """Ask a client that waits for it to send its body."""
-        self.transport.write(_CONTINUE)
+        if self.transport is not None:
+            self.transport.write(_CONTINUE)
 
 
 class HttpResponse(Struct, frozen=True, gc=False):
@@ -168,15 +164,14 @@ def closing_response(status: HTTPStatus, text: str = "", *, allow: str = "") -> 
 
 def encode(response: HttpResponse, *, closes: bool, with_body: bool = True, version: str = "HTTP/1.1") -> bytes:
     """Return header and body in one piece. `with_body` is false for the answer to a HEAD request."""
-    head = _head(version, response.status, response.content_type, int(time.time()))
-    allow = f"\r\nAllow: {response.allow}" if response.allow else ""
-    end = "\r\nConnection: close\r\n\r\n" if closes else "\r\n\r\n"
-    encoded = f"{head}{len(response.body)}{allow}{end}".encode("latin-1")
-    return encoded + response.body if with_body else encoded
+    head = _head(version, response.status, response.content_type, response.allow, int(time.time()))
+    body = response.body
+    return b"%b%d%b%b" % (head, len(body), _CLOSE if closes else _KEEP, body if with_body else b"")
 
 
 @lru_cache(maxsize=16)
-def _head(version: str, status: int, content_type: str, second: int) -> str:
+def _head(version: str, status: int, content_type: str, allow: str, second: int) -> bytes:
     """Return a header up to the value of Content-Length; it is the same for one second."""
-    date, phrase = formatdate(second, usegmt=True), HTTPStatus(status).phrase
-    return f"{version} {status} {phrase}\r\nContent-Type: {content_type}\r\nDate: {date}\r\nContent-Length: "
+    phrase, allowed = HTTPStatus(status).phrase, f"Allow: {allow}\r\n" if allow else ""
+    head = f"{version} {status} {phrase}\r\nContent-Type: {content_type}\r\nDate: {formatdate(second, usegmt=True)}\r\n"
+    return f"{head}{allowed}Content-Length: ".encode("latin-1")

@@ -8,7 +8,7 @@ from aiohttp import HttpVersion11, hdrs
 
 from webhook.authentication.identities import Role
 from webhook.errors import CallRefusedError
-from webhook.server.http_messages import JSON, BrokenBodyError, HttpRequest
+from webhook.server.http_messages import JSON, BrokenBodyError, Headers, HttpRequest
 
 _HELD_MAX_BYTES = 64 * 1024 * 1024
 """Incomplete bodies. An API server sends a body in milliseconds: only deliberately slow clients reach this."""
@@ -33,18 +33,23 @@ class BodyReader:
         self._arriving: dict[_Arrival, None] = {}
         self._held_bytes = 0
 
-    def arrived(self, request: HttpRequest) -> bytes | None:
-        """Return the body if the whole of it has arrived, as is usual; CallRefusedError if it is not acceptable."""
-        if not _is_plain_json(request):
+    def check(self, request: HttpRequest) -> None:
+        """Check a header, and ask a caller that waits for it to send the body; CallRefusedError if not acceptable."""
+        if not _is_plain_json(request.headers):
             text = "send application/json, not encoded"
             raise CallRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media_type", text)
-        if (request.content_length or 0) > self.max_bytes:
-            raise self._too_large()
-        if hdrs.EXPECT in request.headers:
+        self._check_size(request.content_length or 0)
+        if expects(request):
             _want_body(request)
-        if not request.content.is_eof():
-            return None
-        body = request.content.read_nowait()
+
+    def arrived(self, request: HttpRequest) -> bytes | None:
+        """Return the body if the whole of it has arrived, as is usual; CallRefusedError if it is too large."""
+        body = request.body
+        if body is None:
+            self._check_size(request.content_length or 0)
+            if not request.content.is_eof():
+                return None
+            body = request.content.read_nowait()
         if len(body) > self.max_bytes:
             raise self._too_large()
         return body
@@ -101,13 +106,21 @@ class BodyReader:
         text = f"the body took longer than {self._timeout_seconds:g}s"
         return CallRefusedError(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", text)
 
+    def _check_size(self, size_bytes: int) -> None:
+        if size_bytes > self.max_bytes:
+            raise self._too_large()
+
     def _too_large(self) -> CallRefusedError:
         text = f"the body is larger than {self.max_bytes} bytes"
         return CallRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", text)
 
 
-def _is_plain_json(request: HttpRequest) -> bool:
-    headers = request.headers
+def expects(request: HttpRequest) -> bool:
+    """Return whether a caller waits for an answer to its header before it sends the body."""
+    return hdrs.EXPECT in request.headers
+
+
+def _is_plain_json(headers: Headers) -> bool:
     if hdrs.CONTENT_ENCODING in headers:
         return False
     content_type = headers.get(hdrs.CONTENT_TYPE, "")
@@ -116,7 +129,7 @@ def _is_plain_json(request: HttpRequest) -> bool:
 
 def _want_body(request: HttpRequest) -> None:
     """Send 100 Continue to a caller that expects it; it has been authenticated by now."""
-    if request.version < HttpVersion11:
+    if request.head.version < HttpVersion11:
         return
     if request.headers[hdrs.EXPECT].lower() != "100-continue":
         raise CallRefusedError(HTTPStatus.EXPECTATION_FAILED, "expectation", "")

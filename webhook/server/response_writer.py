@@ -21,10 +21,11 @@ class ResponseWriter:
 
     def add(self, transport: asyncio.Transport, response: bytes) -> None:
         """Write a response in this turn of the loop, before anything else is read from any connection."""
-        self._waiting.append((transport, response))
-        if self.busy <= 1 or len(self._waiting) >= _WAITING_MAX:
+        waiting = self._waiting
+        waiting.append((transport, response))
+        if self.busy <= 1 or len(waiting) >= _WAITING_MAX:
             self.flush()
-        elif len(self._waiting) == 1:
+        elif len(waiting) == 1:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:

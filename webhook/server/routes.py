@@ -12,7 +12,7 @@ from webhook.interceptor import Interceptor
 from webhook.outcomes.endpoint import OutcomeEndpoint
 from webhook.policy.policy_webhook import PolicyWebhook
 from webhook.ports import Caller
-from webhook.server.call_endpoint import Route
+from webhook.server.call_endpoint import Encoded, Route
 
 
 def admission_routes(
@@ -20,14 +20,17 @@ def admission_routes(
 ) -> Mapping[str, Route]:
     """Return `/mutate`, `/validate`, `/validate-policy` for the API server, `/v1/outcomes` for reporters."""
 
-    async def review(half: Half, body: bytes, caller: Caller, traceparent: str | None) -> bytes:
-        return (await interceptor.review(half, body, caller, traceparent)).body
+    async def review_policy(body: bytes, _caller: Caller, _traceparent: str | None) -> Encoded:
+        return Encoded(await policies.review(body))
+
+    async def receive(body: bytes, caller: Caller, _traceparent: str | None) -> Encoded:
+        return Encoded(await outcomes.receive(body, caller))
 
     return {
-        "/mutate": Route(Role.APISERVER, partial(review, Half.MUTATE)),
-        "/validate": Route(Role.APISERVER, partial(review, Half.VALIDATE)),
-        "/validate-policy": Route(Role.APISERVER, lambda body, *_: policies.review(body)),
-        "/v1/outcomes": Route(Role.REPORTER, lambda body, caller, _: outcomes.receive(body, caller)),
+        "/mutate": Route(Role.APISERVER, partial(interceptor.review, Half.MUTATE)),
+        "/validate": Route(Role.APISERVER, partial(interceptor.review, Half.VALIDATE)),
+        "/validate-policy": Route(Role.APISERVER, review_policy),
+        "/v1/outcomes": Route(Role.REPORTER, receive),
     }
 
 
@@ -38,7 +41,7 @@ def extender_routes(extender: Extender, on_ended: Callable[[str, CallResult, int
     """
 
     def route(verb: str, answer: Callable[[bytes], bytes]) -> Route:
-        async def call(body: bytes, _caller: Caller, _traceparent: str | None) -> bytes:
+        async def call(body: bytes, _caller: Caller, _traceparent: str | None) -> Encoded:
             started_ns, result = perf_counter_ns(), CallResult.FAILED
             try:
                 answered = answer(body)
@@ -48,7 +51,7 @@ def extender_routes(extender: Extender, on_ended: Callable[[str, CallResult, int
                 raise
             finally:
                 on_ended(verb, result, perf_counter_ns() - started_ns)
-            return answered
+            return Encoded(answered)
 
         return Route(Role.SCHEDULER, call)
 

@@ -15,8 +15,13 @@ FOLLOWED_PER_SECOND_MAX = 10
 """Reviews traced because of a sampled parent. Beyond them, the ratio applies as without a parent."""
 
 # https://www.w3.org/TR/trace-context/#traceparent-header: ids of only zeros and version ff are invalid.
-_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-_SAMPLED = 0x01
+# Only versions above 00 may have additional fields at the end.
+_parse = re.compile(
+    r"(?!ff|00.{53}-)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?"
+).fullmatch
+_FLAGS_END = 54
+_SAMPLED_DIGITS = frozenset("13579bdf")
+"""Last digit of the flags of a sampled parent: its lowest bit is set."""
 _SECOND_NS = 1_000_000_000
 
 _UUID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-([1-8][0-9a-f]{3})-([0-9a-f]{4})-([0-9a-f]{12})")
@@ -55,19 +60,22 @@ class RatioSampler:
         return {"followed": self._followed, "limited": self._limited}
 
     def sample(self, half: Half, request: Request, traceparent: str | None, now_ns: int) -> ReviewTrace | None:
-        parent = None
-        if traceparent and self._trace_parent is not TraceParent.IGNORE:
-            parent = _parsed(traceparent)
-        if parent is not None and self._trace_parent is TraceParent.FOLLOW:
-            if not parent.is_sampled:
-                return None
-            if self._has_room(now_ns):
-                return ReviewTrace(SpanReference(parent.trace_id, new_span_id()), parent)
+        """Decide on one review. A parent is parsed only if it may be followed or linked: many are sent, few are."""
+        follows = self._trace_parent is TraceParent.FOLLOW
+        if follows and traceparent and traceparent[_FLAGS_END : _FLAGS_END + 1] in _SAMPLED_DIGITS:
+            found = _parse(traceparent)
+            if found is not None and self._has_room(now_ns):
+                followed = _reference(found)
+                return ReviewTrace(SpanReference(followed.trace_id, new_span_id()), followed)
         uid = "" if request.pod is None else request.pod.metadata.uid
-        mutation = None
-        if half is Half.VALIDATE and self._mutations:
-            mutation = self._mutations.take(request, parent, now_ns)
-        if mutation is None and not self.is_drawn(uid):
+        is_drawn, may_link = self.is_drawn(uid), half is Half.VALIDATE and bool(self._mutations)
+        if not is_drawn and not may_link:
+            return None
+        parent = self._parent(traceparent)
+        if follows and parent is not None and not parent.is_sampled:
+            return None
+        mutation = self._mutations.take(request, parent, now_ns) if may_link else None
+        if mutation is None and not is_drawn:
             return None
         trace = ReviewTrace(
             SpanReference(trace_id_of(uid), new_span_id()),
@@ -76,6 +84,13 @@ class RatioSampler:
         if half is Half.MUTATE:
             self._mutations.add(request, parent, trace.span, now_ns)
         return trace
+
+    def _parent(self, traceparent: str | None) -> SpanReference | None:
+        """Return the caller's span; None without one, or if it is invalid or not used."""
+        if not traceparent or self._trace_parent is TraceParent.IGNORE:
+            return None
+        found = _parse(traceparent)
+        return None if found is None else _reference(found)
 
     def is_drawn(self, uid: str) -> bool:
         """Return whether a review of the Pod with this uid is drawn; without one, at random."""
@@ -116,9 +131,5 @@ def _uid_below(share: float) -> str:
     return "g" if below >= top else f"{below:0{_DRAWN_DIGITS}x}"  # "g" is greater than any digit
 
 
-def _parsed(traceparent: str) -> SpanReference | None:
-    """Parse the header; None if it is invalid. Only versions above 00 may have additional fields at the end."""
-    found = _TRACEPARENT.fullmatch(traceparent)
-    if found is None or (found[1] == "00" and found[5]):
-        return None
-    return SpanReference(found[2], found[3], is_sampled=bool(int(found[4], 16) & _SAMPLED))
+def _reference(found: re.Match[str]) -> SpanReference:
+    return SpanReference(found[1], found[2], is_sampled=found[3][-1] in _SAMPLED_DIGITS)

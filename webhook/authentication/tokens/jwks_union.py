@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from operator import attrgetter
 
 from webhook.ports import KeySource, TokenKey
+
+_GENERATION = attrgetter("generation")
 
 
 class JwksUnion:
@@ -22,7 +25,7 @@ class JwksUnion:
 
     @property
     def generation(self) -> int:
-        return sum([source.generation for source in self._sources])
+        return sum(map(_GENERATION, self._sources))
 
     async def refetch(self) -> bool:
         before = self.generation
