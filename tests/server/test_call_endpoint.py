@@ -16,7 +16,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from tests.harness.loopback import loopback
 from tests.timeouts import HANG_SECONDS
-from webhook.authentication.certificates.peer_recheck import Peer
+from webhook.authentication.authenticator import Verified
+from webhook.authentication.certificates.peer_recheck import Peer, TrustedCas
 from webhook.authentication.strategies import Authenticated
 from webhook.core.admission.decision import Half
 from webhook.errors import AuthenticationError
@@ -65,9 +66,9 @@ class AcceptAll:
 
 class Guard:
     def record_request(self, _transport: asyncio.BaseTransport | None) -> bool:
-        return False
+        return True
 
-    def check_peer(self, peer: Peer) -> None:
+    def check_peer(self, peer: Peer) -> tuple[TrustedCas, float]:
         raise AssertionError(peer)
 
     def mark_trusted(self, _transport: asyncio.BaseTransport | None) -> None: ...
@@ -178,11 +179,11 @@ class CountingStrategy(AcceptAll):
 
     def authenticate(self, certificate: bytes | None, headers: object, path: str) -> Authenticated:
         self.authentications += 1
-        verified: Any = self
+        verified = Verified(CALLER, None, since_us=0, until_us=9e9, generations=(1, 1))
         return super().authenticate(certificate, headers, path)._replace(verified=verified)
 
-    def still_holds(self, _verified: object) -> bool:
-        return self.holds
+    def still_holds(self, verified: Verified) -> bool:
+        return self.holds and verified.until_us > 5e9
 
 
 class WatchfulGuard(Guard):
@@ -190,12 +191,17 @@ class WatchfulGuard(Guard):
 
     def __init__(self) -> None:
         self.checked = 0
-        self.distrusts = False
+        self.cas: TrustedCas | None = TrustedCas()
+        self.until_seconds = 1e9
 
-    def check_peer(self, _peer: Peer) -> None:
+    def trust(self) -> TrustedCas | None:
+        return self.cas
+
+    def check_peer(self, _peer: Peer) -> tuple[TrustedCas, float]:
         self.checked += 1
-        if self.distrusts:
+        if self.cas is None:
             raise AuthenticationError("certificate_untrusted", "its CA was removed")
+        return self.cas, self.until_seconds
 
 
 @dataclass
@@ -231,19 +237,27 @@ def head_of(path: str = "/validate", **headers: str) -> RequestHead:
 async def test_a_repeated_header_is_authenticated_once_as_long_as_that_holds() -> None:
     kept, head = KeptConnection.open(), head_of()
     assert [await kept.call(head) for _ in range(3)] == [200] * 3
-    assert (kept.strategy.authentications, kept.guard.checked) == (1, 3)
+    assert (kept.strategy.authentications, kept.guard.checked) == (1, 1)
     kept.strategy.holds = False
     assert [await kept.call(head) for _ in range(2)] == [200] * 2
     assert kept.strategy.authentications == 3
 
 
+async def test_a_repeated_header_is_remembered_at_most_until_the_ca_expires() -> None:
+    kept, head = KeptConnection.open(), head_of()
+    kept.guard.until_seconds = 1e-3  # less than the strategy wants
+    assert [await kept.call(head) for _ in range(2)] == [200] * 2
+    assert (kept.strategy.authentications, kept.guard.checked) == (2, 2)
+
+
 async def test_a_repeated_header_is_refused_once_the_certificate_is_not_trusted() -> None:
     kept, head = KeptConnection.open(), head_of()
     assert await kept.call(head) == 200
-    kept.guard.distrusts = True
+    kept.guard.cas = None
     assert await kept.call(head) == 401
-    kept.guard.distrusts = False
-    assert await kept.call(head) == 200
+    kept.guard.cas = TrustedCas()
+    assert [await kept.call(head) for _ in range(2)] == [200] * 2
+    assert kept.guard.checked == 3
 
 
 async def test_limits_hold_for_a_repeated_header() -> None:
@@ -252,7 +266,7 @@ async def test_limits_hold_for_a_repeated_header() -> None:
     assert await kept.call(head, b"a" * 1001) == 413
     assert await kept.call(head, None, asyncio.StreamReader()) == 413  # by its length: nothing of it is read
     assert await kept.call(head, b"ill") == 500
-    kept.endpoint._authenticated = 1
+    kept.endpoint.in_flight = 1
     assert await kept.call(head) == 503
 
 

@@ -233,7 +233,7 @@ class ServerProcess:
     def _obstacles(self) -> list[str]:
         """Return the reasons not to be ready: no lease, draining, or unverifiable tokens of the API server."""
         lease = self._sources.lease
-        leaving = [_DRAINING] if self._guard.draining else []
+        leaving = [_DRAINING] if self._guard.is_draining else []
         unknown = self._callers.unready() if self._callers is not None else []
         return [*([lease.obstacle] if lease is not None and lease.obstacle else []), *leaving, *unknown]
 

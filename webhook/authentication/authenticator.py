@@ -3,7 +3,7 @@
 import base64
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
@@ -59,6 +59,10 @@ class Verified:
     generations: tuple[int, int]
     """Of the keys and identities that it was verified with."""
 
+    def at_most_until(self, seconds: float) -> "Verified":
+        """Return the same, but valid at most until then (since the Unix epoch)."""
+        return self if self.until_us <= seconds * _US else replace(self, until_us=seconds * _US)
+
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
@@ -105,7 +109,7 @@ class Authenticator:
         now_us = self._clock.now_us()
         if not certificate_der:
             refuse(AuthFailure.NO_CERTIFICATE, "the connection has no client certificate")
-        if self._current_generations() != self._generations:
+        if (self._keys.generation, self._identities.generation) != self._generations:
             self._forget()
         holder = self._holders.get(certificate_der) or self._new_holder(certificate_der)
         certificate = holder.certificate
@@ -123,12 +127,11 @@ class Authenticator:
     def still_holds(self, known: Verified) -> bool:
         """Return whether `verified` would return the same: nothing has changed, and nothing has expired."""
         now_us = self._clock.now_us()
-        if not known.since_us <= now_us < known.until_us or self._current_generations() != known.generations:
+        if not known.since_us <= now_us < known.until_us:
+            return False
+        if (self._keys.generation, self._identities.generation) != known.generations:
             return False
         return self._denials is None or not self._is_denied(known, now_us)
-
-    def _current_generations(self) -> tuple[int, int]:
-        return self._keys.generation, self._identities.generation
 
     def _is_denied(self, known: Verified, now_us: int) -> bool:
         if self._denials is None or known.jti is None:
@@ -141,7 +144,7 @@ class Authenticator:
 
     def _forget(self) -> None:
         """Clear the cached tokens: the keys or identities have changed."""
-        self._generations = self._current_generations()
+        self._generations = (self._keys.generation, self._identities.generation)
         for holder in self._holders.values():
             holder.verified.clear()
         callers = self._identities.value.callers

@@ -53,14 +53,12 @@ class MutualTlsStrategy:
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
+        self.still_holds = authenticator.still_holds
 
     def authenticate(self, peer_der: bytes | None, headers: Headers, path: str) -> Authenticated:
         reject_forwarded(headers)
         verified = self._authenticator.verified(peer_der, headers.getall(AUTHORIZATION, ()))
         return Authenticated(verified.caller, path, verified)
-
-    def still_holds(self, verified: Verified) -> bool:
-        return self._authenticator.still_holds(verified)
 
     async def refetch_keys(self) -> bool:
         return await self._authenticator.refetch_keys()

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from webhook.authentication.authenticator import Verified, require_role
+from webhook.authentication.certificates.peer_recheck import TrustedCas
 from webhook.authentication.identities import Role
 from webhook.authentication.strategies import AuthenticationStrategy
 from webhook.authentication.tokens.jwt import KeyNotFoundError
@@ -73,9 +74,12 @@ class _Call(Struct, frozen=True):
     """An accepted call. It is remembered with its header: a repeated one need not be authenticated and routed anew."""
 
     caller: Caller
+    role: Role
+    answer: Answering
     verified: Verified | None
-    route: Route
-    is_report: bool
+    """None: it is not remembered."""
+    trust: TrustedCas | None
+    """The client CAs by which the connection is trusted; None for a connection without a client certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,9 @@ class CallEndpoint:
         self._limits = limits
         self._bodies = BodyReader(limits.max_body_bytes, limits.body_timeout_seconds)
         self.in_flight = 0
-        self._authenticated = 0  # only these are limited: a flood of unauthenticated calls does not displace them
+        self._unidentified = 0  # not limited: a flood of unauthenticated calls does not displace authenticated ones
         self._reporting = 0
+        self._reports_max = max(1, limits.max_in_flight // _REPORTERS_PART)
         self._idle: asyncio.Event | None = None
         """Made for those who wait: to clear and set it at each call would cost 0.5 us."""
 
@@ -118,62 +123,65 @@ class CallEndpoint:
 
     async def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer one HTTP request."""
-        admitted: _Call | None = None
         self.in_flight += 1
-        is_last = self._guard.record_request(request.connection.transport)
+        is_report = False
+        stays = self._guard.record_request(request.connection.transport)
         try:
             known = self._known(request)
             call = known or await self._identify(request)
-            self._check_room(call)
-            admitted = call
-            self._authenticated += 1
-            self._reporting += call.is_report
+            if self.in_flight - self._unidentified > self._limits.max_in_flight:
+                self._displace_for(None, "overloaded", "too many reviews in flight")
+            if call.role is Role.REPORTER:
+                if self._reporting >= self._reports_max:
+                    self._displace_for(Role.REPORTER, "reporters_overloaded", "too many reports in flight")
+                is_report = True
+                self._reporting += 1
             if known is None:
                 self._bodies.check(request)
             body = self._bodies.arrived(request)
             if body is None:
-                body = await self._bodies.arrive(request, call.route.role)
+                body = await self._bodies.arrive(request, call.role)
             if known is None:
                 self._accept(request, call)
-            answer = await call.route.answer(body, call.caller, request.traceparent)
-            return HttpResponse(_OK, answer.body, JSON, is_last)
+            answer = await call.answer(body, call.caller, request.traceparent)
+            return HttpResponse(_OK, answer.body, JSON, not stays)
         except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
             return self._refuse(request, error)
         finally:
             self.in_flight -= 1
-            if admitted is not None:
-                self._authenticated -= 1
-                self._reporting -= admitted.is_report
+            if is_report:
+                self._reporting -= 1
             if self._idle is not None and not self.in_flight:
                 self._idle.set()
                 self._idle = None
 
     def _known(self, request: HttpRequest) -> _Call | None:
-        """Return the call as it was accepted before on this connection, if nothing has changed since.
-
-        AuthenticationError: the certificate of the connection is no longer trusted.
-        """
-        call, peer = request.head.known, request.connection.peer
-        if not isinstance(call, _Call) or call.verified is None or peer is None:
+        """Return the call as it was accepted before on this connection; None if anything has changed since."""
+        call: _Call | None = request.head.known
+        if call is None or call.trust is not self._guard.trust():
             return None
-        self._guard.check_peer(peer)
+        if call.verified is None or not self._strategy.still_holds(call.verified):
+            return None
         request.client_id = call.caller.client_id
-        return call if self._strategy.still_holds(call.verified) else None
+        return call
 
     async def _identify(self, request: HttpRequest) -> _Call:
+        self._unidentified += 1
         try:
             return self._authenticate(request)
         except KeyNotFoundError:
             if not await self._strategy.refetch_keys():
                 raise
             return self._authenticate(request)
+        finally:
+            self._unidentified -= 1
 
     def _authenticate(self, request: HttpRequest) -> _Call:
         """Return caller and route, before any of the body is read, and before revealing which paths exist."""
-        peer = request.peer
-        certificate = peer.certificate_der if peer is not None else None
+        peer, trust, until_seconds = request.peer, None, 0.0
+        certificate = None if peer is None else peer.certificate_der
         if peer is not None and certificate is not None:  # reduced mode asks for none
-            self._guard.check_peer(peer)
+            trust, until_seconds = self._guard.check_peer(peer)
         caller, path, verified = self._strategy.authenticate(certificate, request.headers, request.path)
         request.client_id = caller.client_id
         route = self._routes.get(path)
@@ -182,24 +190,20 @@ class CallEndpoint:
         require_role(caller, route.role)
         if request.method != _METHOD:
             raise CallRefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "method", "", "not a POST")
-        return _Call(caller, verified, route, route.role is Role.REPORTER)
+        known = None if verified is None else verified.at_most_until(until_seconds)
+        return _Call(caller, route.role, route.answer, known, trust)
 
     def _accept(self, request: HttpRequest, call: _Call) -> None:
         """Trust the connection of an authenticated call that has arrived whole, and remember the call."""
-        if not call.is_report:
+        if call.role is not Role.REPORTER:
             self._guard.mark_trusted(request.transport)
-        if not expects(request):
+        if call.verified is not None and not expects(request):
             request.head.known = call
 
-    def _check_room(self, call: _Call) -> None:
-        """Refuse a call above the limits, unless it displaces one whose body is incomplete."""
-        calls_max = self._limits.max_in_flight
-        if self._authenticated >= calls_max and not self._bodies.displace():
-            raise CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "too many reviews in flight")
-        if not call.is_report:
-            return
-        if self._reporting >= max(1, calls_max // _REPORTERS_PART) and not self._bodies.displace(Role.REPORTER):
-            raise CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "reporters_overloaded", "too many reports in flight")
+    def _displace_for(self, role: Role | None, reason: str, text: str) -> None:
+        """Make room for one more call (of a role) in place of one whose body is incomplete, or refuse it."""
+        if not self._bodies.displace(role):
+            raise CallRefusedError(HTTPStatus.SERVICE_UNAVAILABLE, reason, text)
 
     def _refuse(self, request: HttpRequest, error: Exception) -> HttpResponse:
         """Report why a call is not answered, and return the response, which reveals nothing."""

@@ -38,6 +38,7 @@ class ConnectionTable:
         self.is_tls = context is not None
         self._context = context
         self._loop = asyncio.get_running_loop()
+        self.is_draining = False
         self.throttle: HandshakeThrottle[Connection] = HandshakeThrottle(self._loop.time)
         self._untrusted: dict[Connection, None] = {}  # in order of arrival, those before their handshake included
         self._trusted: dict[Connection, None] = {}
@@ -98,14 +99,14 @@ class ConnectionTable:
     def record_request(self, transport: asyncio.BaseTransport | None) -> bool:
         """Record that a request header is complete; return False if the connection should be closed after its response.
 
-        That is so for an old connection, and for one whose TLS context has been replaced since it was opened.
+        That is so for an old connection, for one whose TLS context has been replaced since, and while draining.
         """
         connection = self._established.get(transport) if transport is not None else None
         if connection is None:
             return False
         if connection.timer is not None:
             connection.stop_timer()
-        if self._loop.time() - connection.since_seconds >= self.limits.age_max_seconds:
+        if self.is_draining or self._loop.time() - connection.since_seconds >= self.limits.age_max_seconds:
             return False
         return self._context is None or connection.context is self._context()
 

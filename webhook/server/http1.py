@@ -193,7 +193,6 @@ class HttpConnection(RequestConnection):
         """Answer one request; return whether the connection stays open."""
         if self._paused:
             await self._drain_helper()
-        self._parser.message_consumed()  # type: ignore[union-attr]  # the connection is open
         if self._buffer_paused:
             self._read_on()
         if isinstance(request, MalformedRequest):
@@ -201,7 +200,10 @@ class HttpConnection(RequestConnection):
             # Its version is unknown: the lowest one is understood by every client.
             self._write(encode(closing_response(request.status), closes=True, version="HTTP/1.0"))
             return False
-        head, self._content = request.head, request.content
+        head, content = request.head, request.content
+        if request.body is None:
+            self._parser.message_consumed()  # type: ignore[union-attr]  # the connection is open
+            self._content = content
         try:
             response = await self._handler(request)
         except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
@@ -209,8 +211,9 @@ class HttpConnection(RequestConnection):
             response = closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
         stays = head.keep_alive and not (response.closes or self._is_ending or self._upgraded)
         self._write(encode(response, closes=not stays, with_body=head.method != "HEAD"))
-        content = self._content
-        return (content.is_eof() or await self._discard(content)) and stays and not self._is_ending
+        if request.body is None and not content.is_eof():
+            return await self._discard(content) and stays and not self._is_ending
+        return stays and not self._is_ending
 
     async def _discard(self, content: Body) -> bool:
         """Read the rest of a body for a moment; return whether that was all of it."""

@@ -63,7 +63,7 @@ class RequestHead(Struct):
     version: HttpVersion
     keep_alive: bool
     """Whether the client may send another request on this connection."""
-    known: object = None
+    known: Any = None
     """What the handler remembers of this header: on one connection, the next request mostly has the same one."""
 
     @classmethod

@@ -78,7 +78,7 @@ class Server:
         elsewhere. When no connection is left after `accept_seconds`, the drain time is over or `hurry` is set, stop
         accepting and finish the calls that are running or still arriving.
         """
-        self._guard.draining = True
+        self._guard.drain()
         await self._drain(hurry)
         await self.admission.close()
         with suppress(TimeoutError):

@@ -158,7 +158,7 @@ class ExtenderProcess:
     def _unready(self) -> list[str]:
         """Return the reasons why calls cannot be answered. A source of load that failed is none."""
         listed = self._extender.is_ready
-        draining = ["draining"] if self._guard.draining else []
+        draining = ["draining"] if self._guard.is_draining else []
         return [
             *self._sources.unready(),
             *self._tls.unready(),

@@ -62,19 +62,23 @@ class Peer:
 
 
 class PeerRecheck:
-    """Checks a connection once for each set of CAs, so that a call costs only two comparisons.
+    """Checks a connection once for each set of CAs.
 
     The handshake has verified the signatures of the chain; only the set of trusted CAs changes afterwards. Leaf
     certificates that OpenSSL accepts and Podgate does not are rejected here, where an HTTP response is possible.
     """
 
     def __init__(self, trust: Callable[[], TrustedCas], now_seconds: Callable[[], float] = time.time) -> None:
-        self._trust = trust
+        self.trust = trust
+        """Return the current CAs, another object after each change."""
         self._now_seconds = now_seconds
 
-    def check(self, peer: Peer) -> None:
-        """Raise AuthenticationError if this peer is not, or is no longer, trusted. The leaf's expiry is not checked."""
-        trust, judged = self._trust(), peer.judged
+    def check(self, peer: Peer) -> tuple[TrustedCas, float]:
+        """Return by which CAs this peer is trusted, and until when, in seconds since the Unix epoch.
+
+        AuthenticationError: it is not, or no longer, trusted. The leaf's expiry is not checked.
+        """
+        trust, judged = self.trust(), peer.judged
         if judged is None or judged.trust is not trust:
             judged = peer.judged = _judge(peer.tls, trust)
         if judged.refusal is not None:
@@ -82,6 +86,7 @@ class PeerRecheck:
         if self._now_seconds() >= judged.until_seconds:
             detail = "the CA of its certificate was removed, or expired, while its connection was open"
             raise AuthenticationError(AuthFailure.CERTIFICATE_UNTRUSTED, detail)
+        return trust, judged.until_seconds
 
 
 def _judge(tls: ssl.SSLObject, trust: TrustedCas) -> _Judged:
