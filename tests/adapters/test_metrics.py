@@ -458,7 +458,7 @@ def test_stages_of_many_reviews_are_counted_as_each_alone() -> None:
     series, expected = StageDurations(["decode"]), Durations(STAGE_BOUNDS_SECONDS)
     bounds_ns = [round(bound * 1e9) for bound in STAGE_BOUNDS_SECONDS]
     for end_ns in (ns for bound in bounds_ns for ns in [bound - 1, bound, bound + 1] * 20):
-        series.add(("decode", "answer"), (end_ns, end_ns + 5))
+        series.pending(("decode", "answer")).append((end_ns + 7, (end_ns, end_ns + 5)))
         expected.add(end_ns)
     found = dict(series.read())
     assert found["decode"].read() == expected.read()
@@ -675,6 +675,21 @@ def test_caller_labels_are_bounded(metrics: Metrics) -> None:
     assert len(series(metrics, "podgate_refused_calls_total")) == 101
     assert len(series(metrics, "podgate_credential_expiry_timestamp_seconds")) == 2 * 200
     assert len(series(metrics, "podgate_reviews_total")) == 2  # CREATE and other
+
+
+def test_client_has_its_newest_credentials_and_is_counted_by_role(metrics: Metrics) -> None:
+    renewed = replace(CALLER, token_expires_at_seconds=CALLER.token_expires_at_seconds + 60)
+    for caller in (replace(CALLER, role="reporter"), CALLER, CALLER, renewed):
+        metrics.reviewed(replace(review(), caller=caller))
+    expiry = series(metrics, "podgate_credential_expiry_timestamp_seconds")
+    assert renewed.token_expires_at_seconds in expiry.values()
+    assert list(series(metrics, "podgate_calls_total").values()) == [1, 3]
+
+
+def test_charged_pod_that_enforce_would_rewrite_is_counted(metrics: Metrics) -> None:
+    would = replace(ADMITTED, would_write=(WouldWrite("resources", Mode.WARN, ("spec.x",)),))
+    metrics.reviewed(review(replace(would, receipt=Receipt(AT_US, charged=True))))
+    assert list(series(metrics, "podgate_would_rewrite_total").values()) == [1]
 
 
 def test_mutating_review_is_not_counted_as_would_deny(metrics: Metrics) -> None:

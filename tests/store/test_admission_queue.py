@@ -162,6 +162,18 @@ async def test_reviews_without_the_store_are_failures(of: dict[str, object]) -> 
     assert started.changes == [([], ["failures"])]
 
 
+async def test_reviews_that_passed_count_for_their_window() -> None:
+    started = Started()
+    started.review(95)
+    started.review(5, uncounted=True)
+    assert started.changes == [], "five of a hundred"
+    for _ in range(11):
+        started.review(0)
+    started.review(90)
+    started.review(5, uncounted=True)
+    assert started.changes == [([], ["failures"])], "five of 95: the window is over"
+
+
 async def test_refused_calls_are_failures_unless_anybody_could_cause_them() -> None:
     started = Started()
     for _ in range(50):

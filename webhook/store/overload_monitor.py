@@ -27,6 +27,7 @@ class OverloadMonitor(PartialObserver):
         on_changed: Callable[[Mapping[OverloadCause, str], Mapping[OverloadCause, str]], None],
     ) -> None:
         self._detector = OverloadDetector(limits)
+        self._slow_ns = limits.p99_ns
         self._slice_seconds = limits.window_us / SLICES / 1_000_000
         self._clock = clock
         self.store_trouble = store_trouble
@@ -58,11 +59,13 @@ class OverloadMonitor(PartialObserver):
         decision = review.decision
         if decision.overload:
             self.gated += decision.half is Half.MUTATE and not decision.dry_run
-        elif decision.verdict is not Verdict.QUEUE:  # a waiting Pod is only registered: it is judged later
-            has_failed = decision.uncounted
-            if decision.findings:
-                has_failed |= any(one.code is Code.STORE_UNAVAILABLE for one in decision.findings)
+        elif decision.verdict is Verdict.QUEUE:
+            pass  # a waiting Pod is only registered: it is judged later
+        elif decision.findings or decision.uncounted or review.duration_ns > self._slow_ns:
+            has_failed = decision.uncounted or any(one.code is Code.STORE_UNAVAILABLE for one in decision.findings)
             self._detector.reviewed(review.duration_ns, has_failed=has_failed)
+        else:
+            self._detector.passed += 1
 
     def refused(self, reason: str, detail: str) -> None:  # noqa: ARG002  the detail is for the log
         if reason in _FAILURES:

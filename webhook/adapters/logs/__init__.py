@@ -8,6 +8,7 @@ from typing import Any
 from webhook.adapters.logs.lines import LINES_PER_SECOND_MAX, Bounded, JsonLines, StandardLogging, clipped
 from webhook.core.admission.decision import Decision
 from webhook.core.breaker import State, Transition
+from webhook.core.kubernetes.admission_response import ALLOWED
 from webhook.core.overload import OverloadCause
 from webhook.core.overrides import Override
 from webhook.core.policy.model import LoadedPolicy, Policy
@@ -43,19 +44,17 @@ class Logs:
         self._denials: dict[tuple[str, str], Bounded] = {}
         """By service ("" if no service owns the Pod) and code."""
         self._sample_every = sample_every
-        self._admitted = 0
+        self._until_sample = sample_every
         self._former: tuple[list[logging.Handler], int] | None = None
         self._policy: Policy | None = None
 
     def reviewed(self, review: Review) -> None:
-        if not review.decision.allowed:
+        if review.decision.status is not ALLOWED:
             self._denied(review)
             return
-        if not self._sample_every:
-            return
-        self._admitted += 1
-        if self._admitted >= self._sample_every:
-            self._admitted = 0
+        self._until_sample -= 1
+        if not self._until_sample:  # never, if it starts at 0
+            self._until_sample = self._sample_every
             self._lines.write("info", "reviewed", **_fields(review), sample_every=self._sample_every)
 
     def _denied(self, review: Review) -> None:

@@ -51,7 +51,7 @@ class Metrics(PartialObserver):
         self._duties = duties
         self._policy: Policy | None = None
         self._policy_at_zero: Policy | None = None
-        self._decisions = Decisions()
+        self._decisions = Decisions(self._of_policy)
         self._refused = Totals(families.REFUSED, *((reason,) for reason in refusal_reasons))
         self._transitions = Transitions()
         self._reloads = Totals(families.POLICY_RELOADS, (SUCCESS,), (FAILURE,))
@@ -101,7 +101,7 @@ class Metrics(PartialObserver):
         self._rendering = Lock()
 
     def reviewed(self, review: Review) -> None:
-        self._decisions.add(review, self._of_policy(review.decision.service))
+        self._decisions.add(review)
 
     @property
     def last_review_us(self) -> int:
@@ -123,7 +123,6 @@ class Metrics(PartialObserver):
         self._refused.add(reason)
 
     def policy_loaded(self, loaded: LoadedPolicy) -> None:
-        self._policy = loaded.policy
         self._services = frozenset(service.name for service in loaded.policy.services)
         self._decisions.degrading = frozenset(
             service.name
@@ -132,12 +131,13 @@ class Metrics(PartialObserver):
         )
         for totals in self._totals:
             totals.keep(self._services)
+        self._decisions.forget_services()
         self._standing.keep(self._services)
         self._store.keep(self._services)
         self.ledger.keep(self._services)
         self.queue.keep(self._services)
         self.outcomes.keep(self._services)
-        self._policy_hash, self._last_good = loaded.hash, True
+        self._policy, self._policy_hash, self._last_good = loaded.policy, loaded.hash, True
         self._reloads.add(SUCCESS)
 
     def policy_failed(self, errors: Sequence[str]) -> None:  # noqa: ARG002  the errors are for the log

@@ -24,37 +24,49 @@ Row = tuple[tuple[str, ...], float]
 """Label values, in the family's order, and the value."""
 
 
+class Count:
+    """The value of one counter series: who adds to it often keeps it, and does not look its labels up again."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
 class Totals:
     """One counter family. Label sets beyond its bound count under `other`, so that no client can exhaust memory."""
 
-    __slots__ = ("_values", "family")
+    __slots__ = ("_counts", "family")
 
     def __init__(self, family: Family, *start: tuple[str, ...]) -> None:
         self.family = family
-        self._values = {labels: [0] for labels in start}
-        """Each in a list of its own: to look labels up once, not again to store the sum, saves a fifth of `add`."""
+        self._counts = {labels: Count() for labels in start}
 
     def add(self, *labels: str, count: int = 1) -> None:
-        values = self._values
-        try:
-            values[labels][0] += count
-        except KeyError:
-            if len(values) >= self.family.series_max:
+        self.of(labels).value += count
+
+    def of(self, labels: tuple[str, ...]) -> Count:
+        """Return the count of a series. `keep` ends those of a service."""
+        counts = self._counts
+        found = counts.get(labels)
+        if found is None:
+            if len(counts) >= self.family.series_max:
                 labels = (OTHER,) * len(labels)
-            values.setdefault(labels, [0])[0] += count
+            found = counts.setdefault(labels, Count())
+        return found
 
     def keep(self, services: frozenset[str]) -> None:
         """Remove the series of services that are gone; series without a service stay."""
         if "service" in self.family.labels:
             index = self.family.labels.index("service")
-            self._values = {
-                labels: value
-                for labels, value in self._values.items()
+            self._counts = {
+                labels: count
+                for labels, count in self._counts.items()
                 if not labels[index] or labels[index] in services
             }
 
     def rows(self) -> Iterable[Row]:
-        return [(labels, value) for labels, [value] in list(self._values.items())]
+        return [(labels, count.value) for labels, count in list(self._counts.items())]
 
 
 class Exemplar(NamedTuple):

@@ -1,11 +1,11 @@
 """Counters of reviews. Rewrites are counted from the mutating call, everything else from the validating call."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from webhook.adapters.metrics import families
-from webhook.adapters.metrics.accumulators import OTHER, Durations, Exemplar, Row, Totals
+from webhook.adapters.metrics.accumulators import OTHER, Count, Durations, Exemplar, Row, Totals
 from webhook.adapters.metrics.families import Family
-from webhook.adapters.metrics.stage_durations import StageDurations
+from webhook.adapters.metrics.stage_durations import BATCH, StageDurations, Timed
 from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.breaker import State
 from webhook.core.findings import Code
@@ -24,22 +24,45 @@ _STAGES = {
 """The interceptor's stages of a Pod, whose series start at 0."""
 
 
-class Decisions:
-    """Accumulators updated by every review."""
+class _Client:
+    """A calling client: how often it has called, and its newest credentials."""
 
-    def __init__(self) -> None:
-        self.durations = {half: Durations() for half in Half}
+    __slots__ = ("caller", "calls")
+
+    def __init__(self, caller: Caller, calls: Count) -> None:
+        self.caller = caller
+        self.calls = calls
+
+
+class _Kind:
+    """What reviews with the same labels share: their count, and where the times of those with the last stages go."""
+
+    __slots__ = ("count_more", "pending", "reviews", "service", "stages")
+
+    def __init__(self, service: str, reviews: Count, count_more: Callable[[Decision, str], None]) -> None:
+        self.service = service
+        self.reviews = reviews
+        self.count_more = count_more
+        self.stages: tuple[str, ...] | None = None
+        self.pending: list[Timed] = []
+
+
+class Decisions:
+    """Accumulators updated by every review. `label_of` returns the label of a service; "" for one that is gone."""
+
+    def __init__(self, label_of: Callable[[str | None], str]) -> None:
+        self._label_of = label_of
         self.stages = {half: StageDurations(_STAGES[half]) for half in Half}
         self.charges = Durations()
         self.stages[Half.VALIDATE].replace(_CHARGE, self.charges)
         self.last_review_ns = 0
         """When the last review began, in nanoseconds since the Unix epoch; 0 before the first."""
         self._reviews = Totals(families.REVIEWS)
+        self._kinds: dict[tuple[Half, str | None, str, Verdict], _Kind] = {}
         self._workloads = Totals(families.WORKLOADS)
         self._workload_warnings = Totals(families.WORKLOAD_WARNINGS)
         self._calls = Totals(families.CALLS)
-        self._callers: dict[str, Caller] = {}
-        """The newest credentials of each client."""
+        self._clients: dict[str, _Client] = {}
         self._findings = Totals(families.FINDINGS)
         self._would_deny = Totals(families.WOULD_DENY)
         self._would_rewrite = Totals(families.WOULD_REWRITE)
@@ -56,57 +79,85 @@ class Decisions:
         self.degrading: frozenset[str] = frozenset()
         self.totals = tuple(value for value in vars(self).values() if isinstance(value, Totals))
 
-    def add(self, review: Review, service: str) -> None:
-        """Count one review for `service`; "" if no service of the policy in force owns it."""
+    def add(self, review: Review) -> None:
+        """Count one review."""
         self.last_review_ns = review.started_ns
-        decision = review.decision
-        operation = decision.operation if decision.operation in _OPERATIONS else OTHER
-        if review.caller is not None:
-            self._calls.add(review.caller.client_id, review.caller.role)
-            if review.caller.client_id in self._callers or len(self._callers) < families.CLIENTS_MAX:
-                self._callers[review.caller.client_id] = review.caller
+        decision, caller = review.decision, review.caller
+        if caller is not None:
+            client = self._clients.get(caller.client_id)
+            if client is None or client.caller.role != caller.role:
+                client = self._new_client(caller)
+            client.caller = caller
+            client.calls.value += 1
         if decision.workload:
-            self._advised(decision, service, operation)
+            self._advised(decision)
             return
-        self._reviews.add(decision.half, service, operation, decision.verdict)
-        durations = self.durations[decision.half]
-        durations.add(review.duration_ns)
+        half = decision.half
+        key = half, decision.service, decision.operation, decision.verdict
+        kind = self._kinds.get(key) or self._new_kind(key)
+        kind.reviews.value += 1
+        if kind.stages is not review.stages:
+            kind.stages, kind.pending = review.stages, self.stages[half].pending(review.stages)
+        pending = kind.pending
+        pending.append((review.duration_ns, review.ends_ns))
+        if len(pending) >= BATCH:
+            self.stages[half].count(review.stages)
         if review.trace is not None:
             span, at_seconds = review.trace.span, review.started_ns // 1_000_000 / 1000
-            durations.keep(Exemplar(span.trace_id, span.span_id, review.duration_ns / 1e9, at_seconds))
-        self.stages[decision.half].add(review.stages, review.ends_ns)
-        if decision.dry_run:
-            return
-        if decision.half is Half.VALIDATE:
-            self._judged(decision, service)
-        elif decision.patch:  # empty if the call is repeated for the same Pod
-            self._rewritten(decision, service)
+            exemplar = Exemplar(span.trace_id, span.span_id, review.duration_ns / 1e9, at_seconds)
+            self.stages[half].reviews.keep(exemplar)
+        if not decision.dry_run:
+            kind.count_more(decision, kind.service)
+
+    def forget_services(self) -> None:
+        """Look up all labels anew: the policy has changed, and the series of its former services are gone."""
+        self._kinds.clear()
+
+    def _new_client(self, caller: Caller) -> _Client:
+        client = _Client(caller, self._calls.of((caller.client_id, caller.role)))
+        if caller.client_id in self._clients or len(self._clients) < families.CLIENTS_MAX:
+            self._clients[caller.client_id] = client
+        return client
+
+    def _new_kind(self, key: tuple[Half, str | None, str, Verdict]) -> _Kind:
+        half, name, operation, verdict = key
+        service = self._label_of(name)
+        reviews = self._reviews.of((half, service, _operation_label(operation), verdict))
+        kind = _Kind(service, reviews, self._judged if half is Half.VALIDATE else self._rewritten)
+        if len(self._kinds) >= families.SERIES_MAX:
+            self._kinds.clear()
+        self._kinds[key] = kind
+        return kind
 
     def histograms(self, *, with_stages: bool) -> Sequence[tuple[Family, Sequence[tuple[tuple[str, ...], Durations]]]]:
         """Return every histogram with its series. A process that reviews nothing needs no stages."""
         of_stage = [((half, stage), series) for half in Half for stage, series in self.stages[half].read()]
         return [
-            (families.DURATION, [((half,), series) for half, series in self.durations.items()]),
+            (families.DURATION, [((half,), series.reviews) for half, series in self.stages.items()]),
             *([(families.STAGE_DURATION, of_stage)] if with_stages else []),
             (families.CHARGE_DURATION, [((), self.charges)]),
         ]
 
     def credentials(self) -> list[Row]:
         """Return when the token and the certificate expire that each client has used last."""
-        callers = list(self._callers.values())
+        callers = [client.caller for client in list(self._clients.values())]
         ends = [((one.client_id, "token"), float(one.token_expires_at_seconds)) for one in callers]
         ends += [((one.client_id, "certificate"), float(one.certificate_expires_at_seconds)) for one in callers]
         return [(labels, at) for labels, at in ends if at]
 
-    def _advised(self, decision: Decision, service: str, operation: str) -> None:
+    def _advised(self, decision: Decision) -> None:
         """Count the review of a workload's Pod template, apart from reviews of Pods: it has no Pod yet."""
-        self._workloads.add(service, operation, decision.verdict)
+        service = self._label_of(decision.service)
+        self._workloads.add(service, _operation_label(decision.operation), decision.verdict)
         for finding in () if decision.dry_run else decision.findings:
             self._workload_warnings.add(service, finding.code)
         if not decision.dry_run and any(write.mode is Mode.WARN for write in decision.would_write):
             self._workload_warnings.add(service, Code.WOULD_REWRITE)
 
     def _judged(self, decision: Decision, service: str) -> None:
+        receipt = decision.receipt
+        if receipt is not None and not (decision.findings or decision.would_write) and _is_plain(receipt):
+            return  # what is mostly so
         if decision.operation == "CREATE" and not decision.sub_resource:
             if decision.verdict is Verdict.UNMATCHED:
                 self._unmatched.add(decision.namespace)
@@ -118,10 +169,12 @@ class Decisions:
             self._would_rewrite.add(service, write.concern)
         if decision.uncounted:
             self._uncounted.add(service)
-        if decision.receipt is not None:
-            self._charged(decision.receipt, service, resize=bool(decision.sub_resource))
+        if receipt is not None:
+            self._charged(receipt, service, resize=bool(decision.sub_resource))
 
     def _rewritten(self, decision: Decision, service: str) -> None:
+        if not decision.patch:  # the call is repeated for the same Pod
+            return
         if decision.overload:
             self._overload_gated.add(service)
         if decision.degraded:
@@ -149,6 +202,21 @@ class Decisions:
         # A resize never asks the breaker. A breaker that degrades admits all Pods and does not say which ones probe.
         elif receipt.charged and not resize and service not in self.degrading and _is_probe(receipt):
             self._probes.add(service)
+
+
+def _operation_label(operation: str) -> str:
+    return operation if operation in _OPERATIONS else OTHER
+
+
+def _is_plain(receipt: Receipt) -> bool:
+    """Return whether there is nothing to count: no denial, no probe, and the store has answered."""
+    view = receipt.breaker
+    return (
+        receipt.refused is None
+        and not receipt.local
+        and not receipt.transitions
+        and (view is None or view.state is State.CLOSED)
+    )
 
 
 def _is_probe(receipt: Receipt) -> bool:

@@ -1,4 +1,4 @@
-"""Durations of the stages of one half, added in batches: one by one they take longer than all other metrics."""
+"""Durations of one half's reviews and their stages, added in batches: one by one they take longer than all else."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -7,44 +7,49 @@ from threading import Lock
 
 from webhook.adapters.metrics.accumulators import STAGE_BOUNDS_SECONDS, Durations
 
-_BATCH = 256
+BATCH = 256
 """Reviews of one batch: about 0.2 ms."""
+
+Timed = tuple[int, tuple[int, ...]]
+"""How long a review took, and the end of each of its stages after its start, in nanoseconds."""
 
 
 class StageDurations:
-    """Histograms by stage. Reviews are added on the event loop; a scrape reads in a thread."""
+    """Histograms of a half. Reviews are added on the event loop; a scrape reads in a thread."""
 
     def __init__(self, stages: Iterable[str]) -> None:
         """Create the series of `stages`; further ones are created when they are seen."""
+        self.reviews = Durations()
         self._series = defaultdict(_of_stage, {stage: _of_stage() for stage in stages})
-        self._pending: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+        self._pending: dict[tuple[str, ...], list[Timed]] = {}
         self._lock = Lock()
 
     def replace(self, stage: str, series: Durations) -> None:
         """Use another series for a stage."""
         self._series[stage] = series
 
-    def add(self, stages: tuple[str, ...], ends_ns: tuple[int, ...]) -> None:
-        """Add a review: its stages, in order, and their ends after its start."""
-        pending = self._pending.get(stages)
-        if pending is None:
-            pending = self._pending[stages] = []
-        pending.append(ends_ns)
-        if len(pending) >= _BATCH:
-            self._count(stages, pending)
+    def pending(self, stages: tuple[str, ...]) -> list[Timed]:
+        """Return the list to which reviews with these stages, in order, are appended; `count` it at BATCH."""
+        return self._pending.setdefault(stages, [])
 
     def read(self) -> list[tuple[str, Durations]]:
         """Return each stage with its series."""
-        for stages, pending in list(self._pending.items()):
-            self._count(stages, pending)
+        for stages in list(self._pending):
+            self.count(stages)
         return list(self._series.items())
 
-    def _count(self, stages: tuple[str, ...], pending: list[tuple[int, ...]]) -> None:
+    def count(self, stages: tuple[str, ...]) -> None:
+        """Add what is pending to the histograms."""
+        pending = self._pending[stages]
         with self._lock:
             batch = pending[:]
             del pending[: len(batch)]  # others may be appended meanwhile
+            if not batch:
+                return
+            took_ns, ends_ns = zip(*batch, strict=True)
+            self.reviews.add_all(list(took_ns))
             begins: Iterable[int] = [0] * len(batch)
-            for stage, ends in zip(stages, zip(*batch, strict=True), strict=False):
+            for stage, ends in zip(stages, zip(*ends_ns, strict=True), strict=False):
                 self._series[stage].add_all(list(map(sub, ends, begins)))
                 begins = ends
 

@@ -24,6 +24,8 @@ class OverloadDetector:
     def __init__(self, limits: OverloadLimits) -> None:
         self._limits = limits
         self._window = ReviewWindow(limits, SLICES)
+        self.passed = 0
+        """Reviews of this slice that neither failed nor were too slow. An observer counts them here, without a call."""
         self.causes: Mapping[OverloadCause, str] = {}
         """Why the server is overloaded, as text for people; empty if it is not."""
         self.since_us = 0
@@ -40,7 +42,7 @@ class OverloadDetector:
         return OverloadCause.LATENCY in self.causes or OverloadCause.FAILURES in self.causes
 
     def reviewed(self, duration_ns: int, *, has_failed: bool) -> None:
-        """Count a review of any Pod that was judged."""
+        """Count a review of any Pod that was judged; `passed` takes those that need no more than a count."""
         current = self._window.current
         current.reviews += 1
         if has_failed:
@@ -59,6 +61,8 @@ class OverloadDetector:
 
     def advance(self, now_us: int, store_trouble: str) -> bool:
         """End a slice; return whether the causes have changed. `store_trouble`: why the store gives no answer."""
+        self._window.current.reviews += self.passed
+        self.passed = 0
         self._window.next()
         self._unprobed_slices += 1
         was = self.causes
