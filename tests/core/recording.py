@@ -1,6 +1,7 @@
 """Decision records of reviews, as a server keeps them: of Pods of a ReplicaSet under a policy with a quota of one."""
 
 import msgspec
+from msgspec.structs import replace
 
 from tests.core.reviewing import NOW_US, REPLICA_SETS, Gate, body, pod
 from tests.core.strategies import Json
@@ -8,8 +9,7 @@ from webhook.core.admission.decision import Half
 from webhook.core.document import Purpose, load
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.records.codec import EncodedRecord
-from webhook.core.reporting.records.encoder import RecordEncoder
-from webhook.core.reporting.records.packed import RecordOrigin
+from webhook.decisions.encoder import RecordEncoder
 from webhook.observers import Observers
 from webhook.ports import Review
 
@@ -32,13 +32,13 @@ class Recorder(Observers):
     def __init__(self) -> None:
         super().__init__()
         self.kept: list[EncodedRecord] = []
-        self._encoder = RecordEncoder()
+        self._encoder = RecordEncoder("a")
 
     def reviewed(self, review: Review) -> None:
         assert review.request is not None
         at_us = NOW_US + len(self.kept) * 1000
-        origin = RecordOrigin(at_us // 1000, 0, "a", at_us * 1000, review.stages, review.ends_ns)
-        self.kept.insert(0, self._encoder.encode(review.decision, review.request, origin))
+        timed = replace(review, started_ns=at_us * 1000, duration_ns=0)
+        self.kept.insert(0, self._encoder.encode(timed, review.request))
 
     @property
     def lines(self) -> list[bytes]:

@@ -105,3 +105,11 @@ async def test_ring_bounds_the_rate_after_a_burst(monkeypatch: pytest.MonkeyPatc
     for at_ns in [second_ns] * 4 + [second_ns + 1_500_000] * 3:
         kept.reviewed(replace(review, started_ns=at_ns))
     assert (len(kept), kept.dropped) == (3, 4), "1.5 ms later there is room for one more"
+
+
+async def test_clock_that_was_set_back_stops_no_record() -> None:
+    kept = DecisionRing("a")
+    [review] = await reviews(1)
+    for started_ns in (2_000_000_000_000_000_000, *[1_999_996_000_000_000_000] * 3):
+        kept.reviewed(replace(review, started_ns=started_ns))
+    assert (len(kept), kept.dropped) == (4, 0)

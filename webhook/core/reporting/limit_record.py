@@ -6,7 +6,7 @@ from msgspec.structs import astuple
 
 from webhook.core.admission.messages.denials import utc
 from webhook.core.lru_cache import LruCache
-from webhook.core.quota import Acquire, CounterPlan, Holder, Receipt, Use
+from webhook.core.quota import Acquire, Cost, CounterPlan, Holder, Receipt, Use
 from webhook.core.quota.pod_cost import shown
 
 
@@ -56,17 +56,20 @@ class _PackedLimits(Struct, frozen=True, gc=False, array_like=True):
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(_PackedLimits).decode
+_ARRAY_OF_FIVE = b"\x95"
+"""The beginning of a `_PackedLimits`: MessagePack writes an array as its length and its elements."""
+_NONE = _pack(())
 NO_LIMITS = _pack(("", (), (), (), ()))
 
 
 def packed_limits(asked: Acquire, receipt: Receipt) -> bytes:
     """Return the use of each limit of the plan; of those exceeded only, if the store did not report the others."""
-    plan, cost = asked.plan, asked.cost
-    over = tuple([astuple(use) for use in receipt.over]) if receipt.over else ()
+    plan = asked.plan
+    over = _pack([astuple(use) for use in receipt.over]) if receipt.over else _NONE
     if len(receipt.used) != len(plan.limits):
-        return _pack((plan.service, (), (), (), over))
-    heads, names = _heads(plan)
-    return _pack((plan.service, heads, receipt.used, [cost.get(name, 0) for name in names], over))
+        return b"".join((_ARRAY_OF_FIVE, _pack(plan.service), _NONE, _NONE, _NONE, over))
+    begin, end = _shared_parts(plan, asked.cost)
+    return b"".join((begin, _pack(receipt.used), end, over))
 
 
 def limit_rows(packed: bytes | Raw) -> list[RecordedLimit]:
@@ -81,17 +84,27 @@ def limit_rows(packed: bytes | Raw) -> list[RecordedLimit]:
     ]
 
 
-_known_heads: LruCache[int, tuple[CounterPlan, Raw, list[str]]] = LruCache(256)
+class _Parts(Struct, frozen=True, gc=False):
+    """What the limits of Pods with one plan and cost share: what is packed before their use, and after it."""
+
+    plan: CounterPlan
+    cost: Cost
+    begin: bytes
+    end: bytes
 
 
-def _heads(plan: CounterPlan) -> tuple[Raw, list[str]]:
-    """Return the packed heads of a plan's limits, and what each counts.
+_known: LruCache[tuple[int, int], _Parts] = LruCache(512)
 
-    They are known by the plan's identity, as its hash is that of all its limits.
+
+def _shared_parts(plan: CounterPlan, cost: Cost) -> tuple[bytes, bytes]:
+    """Return the packed service and heads of a plan's limits, and what a Pod asks of each.
+
+    They are known by the identity of plan and cost, as hashes are those of all their limits and amounts.
     """
-    known = _known_heads.get(id(plan))
-    if known is not None and known[0] is plan:
-        return known[1:]
+    key = id(plan), id(cost)
+    known = _known.get(key)
+    if known is not None and known.plan is plan and known.cost is cost:
+        return known.begin, known.end
     heads = [
         _LimitHead(
             holder,
@@ -102,9 +115,10 @@ def _heads(plan: CounterPlan) -> tuple[Raw, list[str]]:
         )
         for holder, window, limit in plan.limits
     ]
-    packed, names = Raw(_pack(heads)), [limit.counts for _, _, limit in plan.limits]
-    _known_heads.keep(id(plan), (plan, packed, names))
-    return packed, names
+    begin = b"".join((_ARRAY_OF_FIVE, _pack(plan.service), _pack(heads)))
+    end = _pack([cost.get(limit.counts, 0) for _, _, limit in plan.limits])
+    _known.keep(key, _Parts(plan, cost, begin, end))
+    return begin, end
 
 
 def _row(head: _LimitHead, used: int, asked: int) -> RecordedLimit:

@@ -29,7 +29,8 @@ class RedisDecisions:
         self._connection = SharedConnection(lambda: transport.dial(self._key))
 
     async def append(self, records: Sequence[bytes]) -> None:
-        await translated(self._connection.ask(*((*self._add, record) for record in records)))
+        add = self._add
+        await translated(self._connection.ask(*[(*add, record) for record in records]))
 
     async def page(self, begin: str, count: int) -> SharedPage:
         entries: list[Any] = await translated(

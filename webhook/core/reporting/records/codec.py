@@ -8,7 +8,7 @@ from webhook.core.quota import Acquire, Receipt
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.limit_record import NO_LIMITS, limit_rows, packed_limits
 from webhook.core.reporting.records.packed import GroupHead, OwnHead, group_head_of, own_head_of, unpacked
-from webhook.core.reporting.records.pod_compression import compressed, decompressed
+from webhook.core.reporting.records.pod_compression import decompressed, packed_pod
 
 POD_MAX_BYTES = 8 * 1024
 """Size above which a recorded Pod is left out."""
@@ -48,8 +48,9 @@ class EncodedRecord(Struct, frozen=True, gc=False):
     @property
     def shared(self) -> bytes:
         """Return the whole record in its packed form, as replicas share it."""
-        parts = Raw(self.own), Raw(self.group), Raw(self._limits())
-        return _pack((*parts, compressed(self.pod), compressed(self.old_pod)))
+        return b"".join(
+            (_ARRAY_OF_FIVE, self.own, self.group, self._limits(), packed_pod(self.pod), packed_pod(self.old_pod))
+        )
 
     def _limits(self) -> bytes:
         return NO_LIMITS if self.asked is None or self.receipt is None else packed_limits(self.asked, self.receipt)
@@ -63,7 +64,8 @@ class _Shared(Struct, frozen=True, gc=False, array_like=True):
     old_pod: bytes
 
 
-_pack = msgspec.msgpack.Encoder().encode
+_ARRAY_OF_FIVE = b"\x95"
+"""The beginning of a `_Shared`: MessagePack writes an array as its length and its elements."""
 _unpack = msgspec.msgpack.Decoder(_Shared).decode
 head_of_shared = msgspec.msgpack.Decoder(RecordHead).decode
 """Returns the head of a record in its shared form. Raises msgspec.MsgspecError."""

@@ -3,6 +3,8 @@
 import zlib
 from functools import lru_cache
 
+import msgspec
+
 _LEVEL, _WINDOW_BITS, _MEMORY = 6, 13, 6
 """For texts of at most 8 KB."""
 # Records that are kept can be read with this dictionary only: another one needs another form of record.
@@ -28,7 +30,15 @@ _USUAL = b"".join(
 )
 
 
+_pack = msgspec.msgpack.Encoder().encode
+
+
 @lru_cache(maxsize=512)  # Pods of one controller mostly share one; any other takes 25 us
+def packed_pod(pod: bytes) -> bytes:
+    """Return a compressed Pod as a binary of MessagePack, an empty one for none."""
+    return _pack(compressed(pod))
+
+
 def compressed(pod: bytes) -> bytes:
     if not pod:
         return b""

@@ -17,11 +17,12 @@ from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy_spec import Mode
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.records.codec import POD_MAX_BYTES, EncodedRecord, head_of_shared, record_of_shared
-from webhook.core.reporting.records.encoder import RecordEncoder
-from webhook.core.reporting.records.packed import RecordOrigin, record_id
+from webhook.core.reporting.records.packed import record_id
 from webhook.core.reporting.records.pod_compression import compressed, decompressed
+from webhook.decisions.encoder import RecordEncoder
 from webhook.observers import Observers
 from webhook.ports import Review
+from webhook.ports.traces import ReviewTrace, SpanReference
 
 POLICY = policy_of("""
 - name: web
@@ -31,6 +32,7 @@ POLICY = policy_of("""
   breaker: {quotaExceeded: {count: 3, within: 1m}}
 """)
 AT_US = 1_800_000_000_123_456
+TRACE = ReviewTrace(SpanReference("0af7", "b7ad"))
 
 
 class Reviews(Observers):
@@ -61,8 +63,8 @@ def encoded(
     review: Review, encoder: RecordEncoder | None = None, labels: Mapping[str, str] | None = None
 ) -> EncodedRecord:
     assert review.request is not None
-    origin = RecordOrigin(AT_US // 1000, 7, "podgate-a", AT_US * 1000, review.stages, review.ends_ns, "0af7")
-    return (encoder or RecordEncoder()).encode(review.decision, review.request, origin, labels)
+    timed = replace(review, started_ns=AT_US * 1000, duration_ns=0, trace=TRACE)
+    return (encoder or RecordEncoder("podgate-a")).encode(timed, review.request, labels)
 
 
 def record_of(review: Review) -> DecisionRecord:
@@ -73,6 +75,21 @@ def owned(uid: str) -> dict[str, Any]:
     pod = with_private_values(uid, **{"podgate.io/service": "web"})
     pod["metadata"]["annotations"] = {"podgate.io/policy-hash": POLICY.hash}
     return pod
+
+
+def asking(memory: str) -> dict[str, Any]:
+    pod, resources = owned(f"u{memory}"), {"requests": {"memory": memory}}
+    return {**pod, "spec": {**pod["spec"], "containers": [{"name": "web", "resources": resources}]}}
+
+
+def with_priority_class(written: dict[str, Any]) -> dict[str, Any]:
+    pod = owned("u1")
+    managers = [{"fieldsV1": {"f:spec": written}}]
+    return {
+        **pod,
+        "metadata": {**pod["metadata"], "managedFields": managers},
+        "spec": {**pod["spec"], "priorityClassName": "high"},
+    }
 
 
 async def test_record_has_no_private_values() -> None:
@@ -110,6 +127,12 @@ async def test_limits_have_the_figures_of_the_denial() -> None:
     assert (memory.hard, memory.over, memory.free_at) == ("1Gi", False, "")
 
 
+async def test_limits_have_what_each_pod_asks() -> None:
+    requests = [{"object": asking(memory)} for memory in ("100Mi", "200Mi", "100Mi")]
+    asked = [record_of(review).limits[1].asked for review in await reviewed(Half.VALIDATE, *requests)]
+    assert asked == ["100Mi", "200Mi", "100Mi"]
+
+
 async def test_record_of_the_mutating_half_has_the_generated_name_and_no_uid() -> None:
     pod = with_private_values()
     del pod["metadata"]["name"]
@@ -128,7 +151,7 @@ async def test_identifiers_are_in_the_order_of_time() -> None:
 
 
 async def test_pods_of_one_template_share_their_group_and_the_bytes_of_the_recorded_pod() -> None:
-    encoder = RecordEncoder()
+    encoder = RecordEncoder("podgate-a")
     requests = [{"object": owned(uid)} for uid in ("u1", "u2")]
     first, second = [encoded(review, encoder) for review in await reviewed(Half.VALIDATE, *requests[:1], *requests[:1])]
     assert first.group is second.group
@@ -155,12 +178,13 @@ async def test_records_do_not_depend_on_the_earlier_ones_of_their_encoder(half: 
         {"object": owned("u1"), "userInfo": {"username": "bob"}},
         {"object": owned("u1"), "namespace": "elsewhere"},
         {"operation": "UPDATE", "object": owned("u1"), "oldObject": with_private_values("u1", tier="a")},
+        *({"object": with_priority_class(written)} for written in ({"f:priorityClassName": {}}, {})),
     ]
-    encoder = RecordEncoder()
+    encoder = RecordEncoder("podgate-a")
     for review in await reviewed(half, *requests, *reversed(requests)):
         for labels in (None, {"team": "a"}, {"team": "b"}):
             kept, fresh = encoded(review, encoder, labels), encoded(review, labels=labels)
-            assert kept.read() == fresh.read()
+            assert replace(kept.read(), id="") == replace(fresh.read(), id="")
             assert dict(kept.read().namespace_labels) == (labels or {})
 
 
@@ -187,7 +211,7 @@ async def test_every_field_that_a_group_is_made_from_tells_it_from_others() -> N
         "overrides": "[]",
         "overload": "latency",
     }
-    encoder = RecordEncoder()
+    encoder = RecordEncoder("podgate-a")
     seen = [encoded(review, encoder).group]
     for name, value in changes.items():
         other = replace(review, decision=replace(review.decision, **{name: value}))
@@ -197,7 +221,7 @@ async def test_every_field_that_a_group_is_made_from_tells_it_from_others() -> N
 
 
 async def test_other_labels_make_another_recorded_pod() -> None:
-    encoder = RecordEncoder()
+    encoder = RecordEncoder("podgate-a")
     requests = [{"object": with_private_values(tier=tier)} for tier in ("a", "b")]
     first, second = [encoded(review, encoder) for review in await reviewed(Half.MUTATE, *requests)]
     assert b'"tier":"b"' in second.pod
@@ -211,7 +235,7 @@ async def test_shared_form_has_the_whole_record_by_position() -> None:
         kept = encoded(review)
         assert record_of_shared(kept.shared) == kept.read()
         assert head_of_shared(kept.shared) == kept.head
-        assert kept.head.own.id == kept.read().id == "1800000000123-007-podgate-a"
+        assert kept.head.own.id == kept.read().id == "1800000000123-000-podgate-a"
         assert len(kept.shared) < len(msgspec.json.encode(kept.read())) / 2
 
 

@@ -8,13 +8,14 @@ from msgspec import Struct
 from webhook.core.admission.decision import Decision
 from webhook.core.admission.pod_results import template_key
 from webhook.core.admission.review import Request
-from webhook.core.kubernetes.admission_response import ALLOWED
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
 from webhook.core.lru_cache import LruCache
+from webhook.core.placement import recorded_managers
 from webhook.core.reporting.decision_record import controller_of
 from webhook.core.reporting.pod_record import recorded_template
 from webhook.core.reporting.records.codec import POD_MAX_BYTES, EncodedRecord
-from webhook.core.reporting.records.packed import RecordOrigin, group_of, own_fields
+from webhook.core.reporting.records.packed import group_of, packed_own
+from webhook.ports import Review
 
 _KEPT = 512
 _to_json = msgspec.json.Encoder().encode
@@ -30,26 +31,26 @@ class _Shared(Struct, frozen=True, gc=False):
 
 
 class RecordEncoder:
-    """Keeps the shared parts that were encoded last: a record that finds them takes a quarter fewer instructions."""
+    """Encodes the records of one replica, and numbers them in the order of time.
 
-    def __init__(self) -> None:
+    It keeps the shared parts that were encoded last: a record that finds them takes a quarter fewer instructions.
+    """
+
+    def __init__(self, replica: str) -> None:
+        self._replica = replica
+        self._last_ms = self._number = 0
         self._shared: LruCache[object, _Shared] = LruCache(_KEPT)
         self._pods: LruCache[object, bytes] = LruCache(_KEPT)
         """Apart: denials of one Pod's siblings may all have different messages."""
 
-    def encode(
-        self,
-        decision: Decision,
-        request: Request,
-        origin: RecordOrigin,
-        labels: Mapping[str, str] | None = None,
-    ) -> EncodedRecord:
-        """Return the record of a review; `labels` are those of its Namespace."""
-        own = own_fields(decision, request, origin)
+    def encode(self, review: Review, request: Request, labels: Mapping[str, str] | None = None) -> EncodedRecord:
+        """Return the record of a review of `request`; `labels` are those of its Namespace."""
+        decision, stages = review.decision, review.stages
         asked, receipt = decision.asked, decision.receipt
-        key = _shared_key(decision, request, origin.stages)
+        own = self._own(review, request)
+        key = _shared_key(decision, request, stages)
         if key is None:
-            group, pod, old_pod = _group(decision, request, origin.stages, labels), b"", b""
+            group, pod, old_pod = _group(decision, request, stages, labels), b"", b""
             if request.excess is None:
                 pod, old_pod = (_encoded(one, decision.annotations_read) for one in (request.pod, request.old_pod))
             return EncodedRecord(
@@ -58,9 +59,34 @@ class RecordEncoder:
         shared = self._shared.peek(key)
         if shared is not None and (shared.labels is labels or shared.labels == labels):
             return EncodedRecord(own, shared.group, shared.pod, b"", asked, receipt, len(own))
-        group, pod = _group(decision, request, origin.stages, labels), self._pod(key[:_OF_POD], decision, request)
+        group, pod = _group(decision, request, stages, labels), self._pod(key[:_OF_POD], decision, request)
         self._shared.keep(key, _Shared(group, pod, labels))
         return EncodedRecord(own, group, pod, b"", asked, receipt, len(own) + len(group) + len(pod))
+
+    def _own(self, review: Review, request: Request) -> bytes:
+        """Return what the record has for itself."""
+        at_ns = review.started_ns + review.duration_ns
+        at_ms = at_ns // 1_000_000
+        if at_ms > self._last_ms:
+            self._last_ms, self._number = at_ms, 0
+        else:  # identifiers never go back, also if the clock does
+            self._number += 1
+        decision, pod, trace = review.decision, request.pod, review.trace
+        receipt = decision.receipt
+        view = None if receipt is None else receipt.breaker
+        return packed_own(
+            (
+                self._last_ms,
+                self._number,
+                self._replica,
+                "" if pod is None else pod.metadata.name or pod.metadata.generate_name,
+                decision.pod_uid,
+                at_ns,
+                review.ends_ns,
+                "" if trace is None else trace.span.trace_id,
+                None if view is None else (view.state, view.generation, view.open_until_us, view.reason),
+            )
+        )
 
     def _pod(self, key: object, decision: Decision, request: Request) -> bytes:
         pod = self._pods.get(key)
@@ -90,6 +116,8 @@ def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -
         annotations is not None and MIRROR_ANNOTATION in annotations,
         names,
         tuple([pod.annotations.get(name) for name in names]) if names else (),
+        bytes(recorded_managers(metadata)) if pod.spec.priority_class_name else b"",
+        stages,
         decision.half,
         decision.verdict,
         decision.operation,
@@ -102,16 +130,15 @@ def _shared_key(decision: Decision, request: Request, stages: tuple[str, ...]) -
         decision.policy_hash,
         decision.exemption,
         decision.degraded,
-        None if decision.status is ALLOWED else decision.status,
+        decision.status,
         decision.findings,
         decision.uncounted,
         decision.overrides,
         decision.overload,
-        stages,
     )
 
 
-_OF_POD = 6
+_OF_POD = 7
 
 
 def _group(decision: Decision, request: Request, stages: tuple[str, ...], labels: Mapping[str, str] | None) -> bytes:
