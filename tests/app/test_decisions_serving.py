@@ -12,6 +12,7 @@ from tests.harness.server_process import Files, Serving, pod, serving
 from tests.redis_servers import RedisServer, names, program
 from tests.redis_servers.access import acl_file, user
 from tests.timeouts import HANG_SECONDS
+from webhook.core.admission.decision import Half
 from webhook.offline.simulator import Ask
 
 PRIVATE = "hunter2"
@@ -58,6 +59,27 @@ async def test_without_redis_decisions_come_from_the_ring(tmp_path: Path) -> Non
         async with server.session.get(f"http://{server.decisions}/api/v1/policies/{denied['policy']}") as response:
             assert await response.text() == server.files.policy.read_text()
         assert await status(server) == {"kept": 8, "written": None, "dropped": 0, "error": None}
+
+
+async def test_pages_show_each_review_as_soon_as_it_is_answered_also_under_load(tmp_path: Path) -> None:
+    async with serving(Files.create(tmp_path)) as server:
+
+        async def load() -> None:
+            while True:
+                await server.ask(Half.MUTATE, free, free.pod)
+
+        free, mine = Ask(pod(), "free", "", "alice"), Ask(pod(), "payments", "", "alice")
+        others = [asyncio.create_task(load()) for _ in range(4)]
+        labels = 'decision="Admit",half="mutate",operation="CREATE",service="payment-api"'
+        counted, found = list[float](), list[int]()
+        for _ in range(10):
+            await server.ask(Half.MUTATE, mine, mine.pod)
+            found.append(len((await decisions(server, "service=payment-api"))["decisions"]))
+            counted.append(await server.metric(f"podgate_reviews_total{{{labels}}}"))
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+    assert counted == found == list(range(1, 11))
 
 
 async def test_decisions_are_served_once_another_process_has_left_their_port(tmp_path: Path) -> None:
