@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 from aiohttp.http import HttpProcessingError, HttpRequestParser
 from aiohttp.tcp_helpers import tcp_keepalive
+from msgspec.structs import replace
 
 from webhook.authentication.certificates.peer_recheck import Peer
 from webhook.server.header_limits import BoundedHeaders, MalformedRequest
@@ -18,6 +19,7 @@ from webhook.server.http_messages import (
     RequestConnection,
     closing_response,
     encode,
+    encode_head,
 )
 from webhook.server.request_parser import Parsed, RequestParser
 from webhook.server.response_writer import ResponseWriter
@@ -198,7 +200,7 @@ class HttpConnection(RequestConnection):
         if isinstance(request, MalformedRequest):
             self._on_refused("bad_request", request.detail)
             # Its version is unknown: the lowest one is understood by every client.
-            self._write(encode(closing_response(request.status), closes=True, version="HTTP/1.0"))
+            self._write(encode(closing_response(request.status), "HTTP/1.0"))
             return False
         head, content = request.head, request.content
         if request.body is None:
@@ -210,7 +212,9 @@ class HttpConnection(RequestConnection):
             self._on_refused("internal_error", type(error).__name__)
             response = closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
         stays = head.keep_alive and not (response.closes or self._is_ending or self._upgraded)
-        self._write(encode(response, closes=not stays, with_body=head.method != "HEAD"))
+        if not stays and not response.closes:
+            response = replace(response, closes=True)
+        self._write(encode(response) if head.method != "HEAD" else encode_head(response))
         if request.body is None and not content.is_eof():
             return await self._discard(content) and stays and not self._is_ending
         return stays and not self._is_ending

@@ -50,7 +50,7 @@ class Body(Protocol):
         ...
 
 
-class RequestHead(Struct):
+class RequestHead(Struct, gc=False):
     """The header of a request. A connection keeps it for later requests with the same header."""
 
     method: str
@@ -96,7 +96,7 @@ class RequestConnection(BaseProtocol):
         """The client; None over plain HTTP."""
 
 
-class HttpRequest(Struct):
+class HttpRequest(Struct, gc=False):
     """One request whose header is complete."""
 
     connection: RequestConnection
@@ -162,11 +162,15 @@ def closing_response(status: HTTPStatus, text: str = "", *, allow: str = "") -> 
     return HttpResponse(status, f"{text or status.phrase.lower()}\n".encode(), closes=True, allow=allow)
 
 
-def encode(response: HttpResponse, *, closes: bool, with_body: bool = True, version: str = "HTTP/1.1") -> bytes:
-    """Return header and body in one piece. `with_body` is false for the answer to a HEAD request."""
+def encode(response: HttpResponse, version: str = "HTTP/1.1") -> bytes:
+    """Return header and body in one piece."""
+    return encode_head(response, version) + response.body
+
+
+def encode_head(response: HttpResponse, version: str = "HTTP/1.1") -> bytes:
+    """Return the header alone, as it is with the body."""
     head = _head(version, response.status, response.content_type, response.allow, int(time.time()))
-    body = response.body
-    return b"%b%d%b%b" % (head, len(body), _CLOSE if closes else _KEEP, body if with_body else b"")
+    return b"%b%d%b" % (head, len(response.body), _CLOSE if response.closes else _KEEP)
 
 
 @lru_cache(maxsize=16)
