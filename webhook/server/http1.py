@@ -16,10 +16,11 @@ from webhook.server.http_messages import (
     Body,
     BrokenBodyError,
     Handler,
+    HttpResponse,
     RequestConnection,
+    RequestHead,
     closing_response,
     encode,
-    encode_head,
 )
 from webhook.server.request_parser import Parsed, RequestParser
 from webhook.server.response_writer import ResponseWriter
@@ -173,15 +174,8 @@ class HttpConnection(RequestConnection):
     # The task of the connection.
 
     async def _serve(self) -> None:
-        requests = self._requests
         try:
-            while not self._is_ending:
-                if not requests:
-                    await self._begin_idle()
-                elif not await self._exchange(requests.popleft()):
-                    break
-                elif requests:
-                    self._responses.flush()  # the next handler may write 100 Continue
+            await self._answer_requests()
         except ConnectionError:
             pass  # the client has gone before its response
         finally:
@@ -191,36 +185,63 @@ class HttpConnection(RequestConnection):
             if self.transport is not None:
                 self.transport.close()
 
-    async def _exchange(self, request: Parsed) -> bool:
-        """Answer one request; return whether the connection stays open."""
+    async def _answer_requests(self) -> None:
+        """Answer one request after another, until the client or a response ends the connection."""
+        requests, stays = self._requests, True
+        while stays and not self._is_ending:
+            if not requests:
+                await self._begin_idle()
+                continue
+            request = requests.popleft()
+            if self._paused or self._buffer_paused:
+                await self._catch_up()
+            if isinstance(request, MalformedRequest):
+                return self._refuse(request)
+            if request.body is None:
+                self._parser.message_consumed()  # type: ignore[union-attr]  # the connection is open
+                self._content = request.content
+            try:
+                response = await self._handler(request)
+            except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
+                response = self._internal_error(error)
+            stays = self._respond(request.head, response)
+            if request.body is None:
+                stays = await self._discard(request.content) and stays
+            if requests:
+                self._responses.flush()  # the next handler may write 100 Continue
+        return None
+
+    async def _catch_up(self) -> None:
+        """Wait until the client has read its responses, and read on if enough pipelined requests are answered."""
         if self._paused:
             await self._drain_helper()
         if self._buffer_paused:
             self._read_on()
-        if isinstance(request, MalformedRequest):
-            self._on_refused("bad_request", request.detail)
-            # Its version is unknown: the lowest one is understood by every client.
-            self._write(encode(closing_response(request.status), "HTTP/1.0"))
-            return False
-        head, content = request.head, request.content
-        if request.body is None:
-            self._parser.message_consumed()  # type: ignore[union-attr]  # the connection is open
-            self._content = content
-        try:
-            response = await self._handler(request)
-        except Exception as error:  # noqa: BLE001  a defect must cost one call, never the process
-            self._on_refused("internal_error", type(error).__name__)
-            response = closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _refuse(self, malformed: MalformedRequest) -> None:
+        self._on_refused("bad_request", malformed.detail)
+        # Its version is unknown: the lowest one is understood by every client.
+        self._write(encode(closing_response(malformed.status), "HTTP/1.0"))
+
+    def _internal_error(self, error: Exception) -> HttpResponse:
+        self._on_refused("internal_error", type(error).__name__)
+        return closing_response(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _respond(self, head: RequestHead, response: HttpResponse) -> bool:
+        """Write a response; return whether the connection stays open."""
         stays = head.keep_alive and not (response.closes or self._is_ending or self._upgraded)
         if not stays and not response.closes:
             response = replace(response, closes=True)
-        self._write(encode(response) if head.method != "HEAD" else encode_head(response))
-        if request.body is None and not content.is_eof():
-            return await self._discard(content) and stays and not self._is_ending
-        return stays and not self._is_ending
+        encoded = encode(response)
+        if head.method == "HEAD":
+            encoded = encoded[: len(encoded) - len(response.body)]
+        self._write(encoded)
+        return stays
 
     async def _discard(self, content: Body) -> bool:
-        """Read the rest of a body for a moment; return whether that was all of it."""
+        """Read the rest of a body, if there is one, for a moment; return whether that was all of it."""
+        if content.is_eof():
+            return True
         try:
             async with asyncio.timeout(_LINGERING_SECONDS):
                 while not content.is_eof():
@@ -235,7 +256,6 @@ class HttpConnection(RequestConnection):
         self._responses.add(self.transport, data)
 
     def _read_on(self) -> None:
-        """Read on if enough pipelined requests are answered."""
         if len(self._requests) <= _PIPELINED_MAX // 2:
             self.data_received(b"")  # the parser has kept what it did not parse
             if len(self._requests) < _PIPELINED_MAX:

@@ -164,13 +164,8 @@ def closing_response(status: HTTPStatus, text: str = "", *, allow: str = "") -> 
 
 def encode(response: HttpResponse, version: str = "HTTP/1.1") -> bytes:
     """Return header and body in one piece."""
-    return encode_head(response, version) + response.body
-
-
-def encode_head(response: HttpResponse, version: str = "HTTP/1.1") -> bytes:
-    """Return the header alone, as it is with the body."""
-    head = _head(version, response.status, response.content_type, response.allow, int(time.time()))
-    return b"%b%d%b" % (head, len(response.body), _CLOSE if response.closes else _KEEP)
+    head, body = _head(version, response.status, response.content_type, response.allow, int(time.time())), response.body
+    return b"%b%d%b%b" % (head, len(body), _CLOSE if response.closes else _KEEP, body)
 
 
 @lru_cache(maxsize=16)
