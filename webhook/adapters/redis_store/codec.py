@@ -137,13 +137,13 @@ def _rules(plan: BreakerPlan) -> list[Any]:
 
 def cost_text(cost: Cost) -> str:
     """Return a cost as records have it: the script parses each distinct text once per call."""
-    return _encode_text(exact(cost)).decode()
+    if cost and max(cost.values()) > LARGEST_EXACT:
+        cost = exact(cost)
+    return _encode_text(cost).decode()
 
 
 def exact(cost: Cost) -> Cost:
     """Clip amounts above any possible limit: the script counts in doubles."""
-    if max(cost.values(), default=0) <= LARGEST_EXACT:
-        return cost
     return {resource: min(amount, LARGEST_EXACT) for resource, amount in cost.items()}
 
 

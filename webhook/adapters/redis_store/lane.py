@@ -283,7 +283,7 @@ class Lanes:
     def ask(self, operation: ScriptOperation) -> Awaitable[Any]:
         """Ask for the result of an urgent operation; of a traced review, add the call that carries it."""
         tag, timed = operation.planned.plan.tag, timed_calls.get()
-        lane = self.of(tag)
+        lane = self._lanes.get(self._name_of(tag)) or self.of(tag)
         return lane.ask(operation) if timed is None else lane.ask_timed(operation, timed, self._name_of(tag))
 
     def ask_patiently(self, operation: ScriptOperation) -> "asyncio.Future[Any]":

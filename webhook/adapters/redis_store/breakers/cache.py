@@ -25,7 +25,8 @@ class BreakerCache:
         self._guarded: frozenset[Key] = frozenset()
         """The breakers that breakerGuard counts."""
         self._open_max = 0
-        self._open: set[Key] = set()
+        self.open: set[Key] = set()
+        """The breakers whose known state is OPEN or HALF_OPEN. Mostly there are none: each review looks here first."""
         self._lost: set[Key] = set()
         """Breakers whose newest state Redis has lost."""
         self._unreported: list[Transition] = []
@@ -39,7 +40,7 @@ class BreakerCache:
         known = self._known.get(key)
         if known is None or (not _is_behind(view, known[0]) and not _is_older(view, at_us, *known)):
             self._known[key] = view, at_us
-            (self._open.add if view.state.is_tripped else self._open.discard)(key)
+            (self.open.add if view.state.is_tripped else self.open.discard)(key)
 
     def answered(self, key: Key, view: BreakerView, at_us: int) -> None:
         """Cache a state that Redis has written. If it is older than the known one, Redis has lost the latter."""
@@ -62,7 +63,7 @@ class BreakerCache:
 
     def opened(self) -> int:
         """Return how many breakers that breakerGuard counts are open."""
-        return len(self._open & self._guarded)
+        return len(self.open & self._guarded)
 
     def may_open(self) -> int:
         """Return how many more breakers breakerGuard allows to open; 0 also without a guard."""
@@ -70,11 +71,11 @@ class BreakerCache:
 
     def tripped(self, key: Key) -> None:
         """Count a breaker as open, before its caller learns its state from the same answer."""
-        self._open.add(key)
+        self.open.add(key)
 
     def counts(self, key: Key) -> bool:
         """Return whether a breaker is open and breakerGuard counts it."""
-        return key in self._open and key in self._guarded
+        return key in self.open and key in self._guarded
 
     def add_unreported(self, transitions: Iterable[Transition]) -> None:
         """Keep transitions until `take_unreported`."""
@@ -94,7 +95,7 @@ class BreakerCache:
         named = {plan.key for plan in plans if plan.breaker is not None}
         self._known = {key: known for key, known in self._known.items() if key in named}
         self._lost &= named
-        self._open &= named
+        self.open &= named
         limits = {
             plan.key: plan.breaker.open_max
             for plan in plans

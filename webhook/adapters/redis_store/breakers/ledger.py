@@ -30,11 +30,17 @@ class RedisBreakerLedger:
         Any other state must be read from Redis. A forced state counts only if the plan has it: an override may have
         begun or ended since the last answer.
         """
-        breaker, view = plan.breaker, self._cache.get(plan.key)
-        if breaker is not None and breaker.forcing is not None and self._clock.now_us() < breaker.forcing.until_us:
+        breaker = plan.breaker
+        if breaker is None:
+            return None
+        if breaker.forcing is not None and self._clock.now_us() < breaker.forcing.until_us:
+            view = self._cache.get(plan.key)
             generation = view.generation if view is not None else 0
             return machine.shown(machine.Record(plan.service, generation=generation), breaker, self._clock.now_us())
-        if breaker is None or view is None or view.state is not State.OPEN:
+        if plan.key not in self._cache.open:
+            return None
+        view = self._cache.get(plan.key)
+        if view is None or view.state is not State.OPEN:
             return None
         return view if view.open_until_us > self._clock.now_us() else None
 

@@ -52,7 +52,7 @@ class RespStream(asyncio.Protocol):
     def send(self, *commands: Command) -> None:
         """Send commands whose answers are messages."""
         if self._transport is not None and not self.is_closed:
-            self._transport.write(b"".join(map(_packed, commands)))
+            self._transport.write(b"".join(map(pack_command, commands)))  # type: ignore[arg-type]  # as if of one part
 
     def listen(self, on_message: Callable[[Any], None]) -> None:
         """Pass on what is no answer to `ask`, and at the end the error of the connection."""
@@ -119,8 +119,3 @@ class RespStream(asyncio.Protocol):
                 self.close(TimeoutError(f"no answer within {_ANSWER_SECONDS:g} s"))
             else:
                 self._alarm = self._loop.call_at(due, self._check)
-
-
-def _packed(command: Command) -> bytes:
-    packed: bytes = pack_command(command)  # type: ignore[arg-type]  # typed as if a command had one part
-    return packed
