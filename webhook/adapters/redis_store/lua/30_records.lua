@@ -10,38 +10,35 @@ local function cost_of(text)
   return cost
 end
 
--- Return what is stored of a Pod: an array of 13 values, and its place.
-local function packed_pod(p, place)
-  if p.record then
-    return cmsgpack.pack(p.record) .. place
-  end
-  return '\157' .. p.charge .. p.windows .. p.origin .. place
+-- Return how long a record is kept.
+local function lasts_ms(expires, now)
+  return math.ceil((expires - now) / 1000) + 1000
 end
 
 -- Return a Pod's record if it counts, and the record even if it has expired or was refunded.
 local function pod_of(key, strings, now)
   local held = pods[key]
-  if held == nil then
-    local packed, behind = strings[key], -1
-    held = NOTHING
-    if packed then
-      held = {}
-      behind, held.record = cmsgpack.unpack_one(packed)
+  if not held then
+    local packed = strings[key]
+    if not packed then
+      return nil, nil
     end
+    local behind, record = cmsgpack.unpack_one(packed)
+    held = {record = record}
     pods[key], places[key] = held, behind > 0 and string.sub(packed, behind + 1) or ''
-  elseif held.charge and not held.record then -- charged in this call
-    held.record = cmsgpack.unpack(packed_pod(held, ''))
+  elseif not held.record then -- charged in this call
+    held.record = cmsgpack.unpack(held.packed)
   end
   local p = held.record
   return p and p[EXPIRES] > now and not p[REFUNDED] and p or nil, p
 end
 
--- Return a new Pod. Its record is packed in parts, which are joined once, with its place: Redis hashes each string.
+-- Return a new Pod, with its record packed: an array of 13 values, in parts, since a plan has its windows packed.
 local function new_pod(plan, at, now, generation, is_probe, scope, cost_text, source)
-  local expires = at + plan.remember
+  local expires, packed = at + plan.remember, cmsgpack.pack
+  local charge = packed(expires, at, generation, is_probe, false, plan.service, scope, plan.fleet, cost_text, false)
   return {
-    expires = expires, now = now, generation = generation, source = source, record = false, windows = plan.packed_windows,
-    charge = cmsgpack.pack(expires, at, generation, is_probe, false, plan.service, scope, plan.fleet, cost_text, false),
-    origin = cmsgpack.pack(source, false),
+    packed = '\157' .. charge .. plan.packed_windows .. packed(source, false), lasts_ms = lasts_ms(expires, now),
+    generation = generation, source = source, record = false,
   }
 end

@@ -45,8 +45,6 @@ local function acquire(
   end
   if not peek then
     if refused == 0 then
-      -- Once a second of the tag's clock: this has saved 3 % of a call.
-      expiring[plan.waits_key] = expiring[plan.waits_key] or floor(home.last / 1000000) < floor(now / 1000000)
       charge(plan, b, scope, cost, now, used)
       local generation, maker = r.generation, plan.has_outcomes and source or ''
       if breaker and breaker.take_probe(r, rules, now, uid, source, moves) then
@@ -70,5 +68,5 @@ local function acquire(
   end
   local view = plan.has_rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0))
   local reported = not peek and #moves > 0 and breaker.moved(moves, home)
-  return {shown(home, now), refused, would, refused == 0 and not peek, false, used, over, view, reported, home.born}
+  return {now - home.offset, refused, would, refused == 0 and not peek, false, used, over, view, reported, home.born}
 end

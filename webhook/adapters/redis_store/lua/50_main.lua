@@ -30,7 +30,7 @@ end
 -- Commands that Redis may reject go first: once one is accepted, all are. Without modules no breaker has changed, and
 -- there are no live Pods.
 local function write()
-  local changed, live = next(modules) and breakers or NOTHING, next(modules) and lives or NOTHING
+  local changed, live, call = next(modules) and breakers or NOTHING, next(modules) and lives or NOTHING, redis.call
   for _, r in pairs(changed) do
     if r.moved then
       module('breaker').keep_time(r)
@@ -59,9 +59,8 @@ local function write()
     end
   end
   for key, p in pairs(pods) do
-    if p.now then
-      local lasts_ms = math.ceil(((p.expires or p.record[EXPIRES]) - p.now) / 1000) + 1000
-      redis.call('SET', key, packed_pod(p, places[key]), 'PX', lasts_ms)
+    if p.lasts_ms then
+      call('SET', key, (p.packed or cmsgpack.pack(p.record)) .. places[key], 'PX', p.lasts_ms)
     end
   end
   for key, r in pairs(changed) do
@@ -156,7 +155,7 @@ local function carried_out(plans, reading, strings, at, next_size, kind, number,
 end
 
 local function execute(argument)
-  local plans, results, at, reading, count = {}, {}
+  local plans, results, number, at, reading, count = {}, {}, 0
   at, reading, late, opened, count, size = cmsgpack.unpack_limit(argument, HEADER_VALUES, 0)
   if not reading then
     local time = redis.call('TIME')
@@ -177,9 +176,11 @@ local function execute(argument)
     end
   end
   position = at
+  local call, values = pcall, cmsgpack.unpack_limit
   while size > 0 do
-    local fine, result = pcall(carried_out, plans, reading, strings, cmsgpack.unpack_limit(argument, size, position))
-    results[#results + 1] = fine and result or module('operations').words_of(result)
+    local fine, result = call(carried_out, plans, reading, strings, values(argument, size, position))
+    number = number + 1
+    results[number] = fine and result or module('operations').words_of(result)
   end
   for _, plan in ipairs(plans) do
     local home = plan.settled and hashes[plan.home]

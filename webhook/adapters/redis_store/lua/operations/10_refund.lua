@@ -22,7 +22,7 @@ local function belongs(r, plan, home, now)
 end
 
 local function remember(key, p, now, place)
-  pods[key], places[key] = {record = p, now = now}, place
+  pods[key], places[key] = {record = p, packed = false, lasts_ms = lasts_ms(p[EXPIRES], now)}, place
 end
 
 local function uid_of(plan, pod_key)
