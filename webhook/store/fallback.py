@@ -137,12 +137,14 @@ class StoreFallback:
             return moves
 
     def known_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        local = self._breakers.view(plan, self.now_us()) if self._breakers.records else None
-        return self._inner.known_breaker(plan) if local is None else local
+        if self._breakers.records and (local := self._breakers.view(plan, self.now_us())) is not None:
+            return local
+        return self._inner.known_breaker(plan)
 
     def last_breaker(self, plan: CounterPlan) -> BreakerView | None:
-        local = self._breakers.view(plan, self.now_us()) if self._breakers.records else None
-        return self._inner.last_breaker(plan) if local is None else local
+        if self._breakers.records and (local := self._breakers.view(plan, self.now_us())) is not None:
+            return local
+        return self._inner.last_breaker(plan)
 
     def now_us(self) -> int:
         return self._inner.now_us()

@@ -184,15 +184,15 @@ class Lane:
     def _settle(self, batch: Sequence[_Waiting], results: Sequence[Any]) -> None:
         """Deliver the results. An error fails only its operation, unless it shows that the whole server fails."""
         server_failure = ""
-        for waiting, result in zip(batch, results, strict=True):
-            operation, future, _, _ = waiting
+        for (operation, future, due, seconds), result in zip(batch, results, strict=True):
             if isinstance(result, str):
                 is_the_servers, reason = error_classes.described_result(result)
+                failed = [(operation, future, due, seconds)]
                 if is_the_servers:
                     server_failure = reason
-                    _fail_all([waiting], reason, sent=True)
+                    _fail_all(failed, reason, sent=True)
                 else:
-                    self._fail(reason, [waiting])
+                    self._fail(reason, failed)
             elif future.done():
                 self._on_late(operation, result)
             else:

@@ -29,8 +29,7 @@ class ScriptOperation(Struct, frozen=True, gc=False):
 
 
 def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
-    scope = request.namespace if planned.plan.per_namespace else ""
-    keys = _pod_keys(planned, scope, request.uid)
+    scope, keys = _scope_and_keys(planned, request.namespace, request.uid)
     place, cost = f"{request.namespace}/{request.name}", codec.cost_text(request.cost)
     if request.resize_from is not None:
         before = codec.exact(request.resize_from)
@@ -40,15 +39,13 @@ def acquire(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
 
 
 def book(planned: PreparedPlan, booking: Booking) -> ScriptOperation:
-    scope = planned.plan.scope_of(booking.namespace)
-    keys = _pod_keys(planned, scope, booking.uid)
+    scope, keys = _scope_and_keys(planned, booking.namespace, booking.uid)
     place, cost = f"{booking.namespace}/{booking.name}", codec.cost_text(booking.cost)
     return ScriptOperation(planned, "book", keys, (scope, place, cost, booking.at_us))
 
 
 def observe(planned: PreparedPlan, seen: Sighting) -> ScriptOperation:
-    scope = planned.plan.scope_of(seen.namespace)
-    keys = _pod_keys(planned, scope, seen.uid)
+    scope, keys = _scope_and_keys(planned, seen.namespace, seen.uid)
     place, cost = f"{seen.namespace}/{seen.name}", codec.cost_text(seen.cost)
     return ScriptOperation(planned, "observe", keys, (scope, place, cost, seen.created_at_us, seen.lives, seen.is_sure))
 
@@ -153,10 +150,10 @@ def queue(planned: PreparedPlan, name: str, *arguments: Any) -> ScriptOperation:
     return ScriptOperation(planned, QUEUE, (planned.keys.queue,), (name, *arguments))
 
 
-def _pod_keys(planned: PreparedPlan, scope: str, uid: str) -> tuple[str, ...]:
-    """Return the keys of one Pod: ring, record, live Pods (if these are not limited, the record again)."""
-    keys = planned.keys
+def _scope_and_keys(planned: PreparedPlan, namespace: str, uid: str) -> tuple[str, tuple[str, ...]]:
+    """Return a Pod's scope, and its keys: ring, record, live Pods (if these are not limited, the record again)."""
+    keys, plan = planned.keys, planned.plan
     pod = keys.pods + uid
-    if not scope:  # most count as one
-        return keys.ring, pod, keys.live if planned.plan.standing else pod
-    return keys.ring_of(scope), pod, keys.live_of(scope) if planned.plan.standing else pod
+    if not plan.per_namespace:
+        return "", (keys.ring, pod, keys.live if plan.standing else pod)
+    return namespace, (keys.ring_of(namespace), pod, keys.live_of(namespace) if plan.standing else pod)
