@@ -163,12 +163,15 @@ class Interceptor:
     def _known_policy(self, half: Half, request: Request) -> tuple[CompiledPolicy | None, bool] | None:
         """Return the policy for a request, and whether the policy hash in the Pod's annotation is known.
 
-        The mutating half writes the hash of its policy into the Pod; the validating half uses the same policy, even if
-        the policy in force has changed in between. None: the hash may be that of a policy that is not read yet.
+        The mutating half writes the hash of its policy into a new Pod; the validating half uses the same policy, even
+        if the policy in force has changed in between. None: the hash may be that of a policy that is not read yet.
         """
         current = self._policies.current()
-        carried = _carried_hash(request)
-        if carried is None or (current is not None and carried == current.hash):
+        annotations = None if request.pod is None else request.pod.metadata.annotations
+        carried = annotations.get(HASH_ANNOTATION) if annotations else None
+        if carried is None or request.operation != "CREATE" or request.workload is not None:
+            return current, True
+        if current is not None and carried == current.hash:
             return current, True
         former = self._policies.by_hash(carried)
         if former is None and half is Half.VALIDATE:
@@ -178,20 +181,22 @@ class Interceptor:
     async def _refreshed_policy(self, request: Request) -> tuple[CompiledPolicy | None, bool]:
         """Return the same after a refresh: another replica may have mutated the Pod under a newer policy."""
         await self._policies.refresh()
-        chosen = self._policies.by_hash(_carried_hash(request) or "")
+        annotations = {} if request.pod is None else request.pod.annotations
+        chosen = self._policies.by_hash(annotations.get(HASH_ANNOTATION, ""))
         return chosen or self._policies.current(), chosen is not None
 
     # The stages, in order. Those without a method here are functions of the core.
 
     def _own(self, find_owner: _OwnerFinder, evaluation: Evaluation) -> Awaitable[None] | None:
         """Find the service that the Pod belongs to, with the labels of its namespace if some service reads them."""
-        namespace = evaluation.request.namespace
-        labels = None
+        namespace, labels = evaluation.request.namespace, _NO_LABELS
         if evaluation.compiled.matcher.by_namespace[namespace].read_labels:
-            labels = self._namespaces.labels(namespace)
-            if labels is None and ownership.needs_namespace_labels(evaluation):
+            known = self._namespaces.labels(namespace)
+            if known is not None:
+                labels = known
+            elif ownership.needs_namespace_labels(evaluation):
                 return self._own_after_lookup(find_owner, evaluation)
-        find_owner(evaluation, labels or _NO_LABELS)
+        find_owner(evaluation, labels)
         return None
 
     async def _own_after_lookup(self, find_owner: _OwnerFinder, evaluation: Evaluation) -> None:
@@ -279,11 +284,3 @@ class Interceptor:
     def _in_thread(self, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]:
         """Run a step for a large Pod beside the event loop, so that other reviews continue; one such Pod at a time."""
         return asyncio.get_running_loop().run_in_executor(self._large_pods, work, *arguments)
-
-
-def _carried_hash(request: Request) -> str | None:
-    """Return the policy hash that the mutating half wrote into a new Pod; None without one."""
-    annotations = None if request.pod is None else request.pod.metadata.annotations
-    if not annotations or request.operation != "CREATE" or request.workload is not None:
-        return None
-    return annotations.get(HASH_ANNOTATION)

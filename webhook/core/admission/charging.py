@@ -1,9 +1,10 @@
 """Stage "charge": the request to the counter store, and the decision by its receipt or its failure."""
 
-from webhook.core.admission.decision import Verdict
+from webhook.core.admission.decision import StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.messages import denials
 from webhook.core.admission.pod_results import cached
+from webhook.core.admission.review import Request
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import CONTROLLER, owning_controller
 from webhook.core.quota import Acquire, Cost, Receipt, pod_cost
@@ -53,7 +54,8 @@ def record_receipt(evaluation: Evaluation, receipt: Receipt) -> None:
     if receipt.refused is not None or receipt.would_refuse:
         evaluation.add_findings("charge", denials.counter_findings(evaluation.owner, receipt))
     if evaluation.verdict is None:
-        evaluation.decide(Verdict.ADMIT, "charge", _charge_in_words(evaluation, receipt))
+        evaluation.verdict = Verdict.ADMIT
+        evaluation.steps += (_note_of(receipt, evaluation.request),)
 
 
 def admit_or_deny_uncounted(evaluation: Evaluation, reason: str) -> None:
@@ -65,11 +67,18 @@ def admit_or_deny_uncounted(evaluation: Evaluation, reason: str) -> None:
         evaluation.decide(Verdict.ADMIT, "charge", f"not counted: {reason}")
 
 
-def _charge_in_words(evaluation: Evaluation, receipt: Receipt) -> str:
-    if evaluation.request.dry_run:
-        return "not charged (dry run)"
+_CHARGED = StageNote("charge", "charged")
+_NOTHING_TO_CHARGE = StageNote("charge", "nothing to charge")
+_NOT_CHARGED = StageNote("charge", "not charged (dry run)")
+_REPEATED = StageNote("charge", "repeated uid")
+_LOCAL = StageNote("charge", "within this replica's share: the counters are unavailable")
+
+
+def _note_of(receipt: Receipt, request: Request) -> StageNote:
+    if request.dry_run:
+        return _NOT_CHARGED
     if receipt.repeated:
-        return "repeated uid"
+        return _REPEATED
     if receipt.local:
-        return "within this replica's share: the counters are unavailable"
-    return "charged" if receipt.charged else "nothing to charge"
+        return _LOCAL
+    return _CHARGED if receipt.charged else _NOTHING_TO_CHARGE

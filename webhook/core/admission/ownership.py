@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from webhook.core.admission import exemptions, mutation, queueing, validation
 from webhook.core.admission.decision import Finding, Half, StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.admission.review import Request
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import claimed_owner_kind
@@ -56,7 +55,7 @@ def needs_namespace_labels(evaluation: Evaluation) -> bool:
     matcher, request = evaluation.compiled.matcher, evaluation.request
     if any(service.namespace_keys for service in matcher.candidates(request.namespace)):
         return True
-    if request.operation == "UPDATE" or _has_unread_labels(request):
+    if request.operation == "UPDATE" or (request.excess is not None and not request.excess.has_labels):
         return True
     is_strict = evaluation.compiled.policy.unmatched is not Unmatched.ADMIT
     unresolved = RESOLVED if request.workload is None else request.workload.unresolved
@@ -73,7 +72,7 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
         service = _owner_of_existing(evaluation, labels)
     else:
         # With too many labels to read, the first service that may own Pods of the namespace owns the Pod.
-        own_labels = None if _has_unread_labels(request) else evaluation.pod.labels
+        own_labels = evaluation.pod.labels if request.excess is None or request.excess.has_labels else None
         kind = request.owner_kind if matcher.reads_kinds else ""
         service = matcher.owner(request.namespace, labels, own_labels, kind)
     if service is None:
@@ -82,11 +81,8 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
         evaluation.namespace_values = {key: labels[key] for key in service.namespace_keys if key in labels}
         service = evaluation.compiled.in_namespace(service, evaluation.namespace_values)
     evaluation.service = service
-    return evaluation.note("own", f"service {service.name}")
-
-
-def _has_unread_labels(request: Request) -> bool:
-    return request.excess is not None and not request.excess.has_labels
+    evaluation.steps += (StageNote("own", f"service {service.name}"),)
+    return None
 
 
 def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
@@ -107,11 +103,11 @@ def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Ser
 
 
 def _unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None:
-    is_new = evaluation.request.operation == "CREATE"
-    if is_new and evaluation.half is Half.VALIDATE:
-        evaluation.add_findings("own", unowned(evaluation, labels))
-    elif is_new and evaluation.compiled.named_by_label(evaluation.pod) is not None:
-        evaluation.patch = mutation.DISOWN
+    if evaluation.request.operation == "CREATE":
+        if evaluation.half is Half.VALIDATE:
+            evaluation.add_findings("own", unowned(evaluation, labels))
+        elif evaluation.compiled.named_by_label(evaluation.pod) is not None:
+            evaluation.patch = mutation.DISOWN
     if evaluation.verdict is None:
         evaluation.verdict = Verdict.UNMATCHED
         evaluation.steps += (_NO_SERVICE,)

@@ -62,8 +62,8 @@ def _results_of(evaluation: Evaluation) -> dict[object, Any]:
 
     A large Pod is evaluated in a thread of its own, and the cache belongs to the event loop's.
     """
-    request, service = evaluation.request, evaluation.owner
-    if evaluation.is_large or request.operation != "CREATE" or request.workload is not None:
+    service = evaluation.owner
+    if evaluation.is_large or evaluation.request.operation != "CREATE":
         return {}
     key = pod_key(evaluation.pod, service)
     if key is None:

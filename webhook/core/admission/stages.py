@@ -123,8 +123,8 @@ def check(evaluation: Evaluation) -> None:
 
 
 def _new(evaluation: Evaluation) -> tuple[Finding, ...]:
-    found = cached(evaluation, _checked, evaluation.hash_known)
-    return record_check(evaluation, found) + queueing.check_gate(evaluation)
+    findings = record_check(evaluation, cached(evaluation, _checked, evaluation.hash_known))
+    return findings + queueing.check_gate(evaluation) if evaluation.pod.spec.scheduling_gates else findings
 
 
 def _updated(evaluation: Evaluation, old: Pod) -> tuple[Finding, ...]:
