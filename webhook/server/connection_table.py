@@ -42,7 +42,7 @@ class ConnectionTable:
         self.throttle: HandshakeThrottle[Connection] = HandshakeThrottle(self._loop.time)
         self._untrusted: dict[Connection, None] = {}  # in order of arrival, those before their handshake included
         self._trusted: dict[Connection, None] = {}
-        self._established: dict[asyncio.BaseTransport, Connection] = {}
+        self._established: dict[asyncio.BaseTransport | None, Connection] = {}
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -101,18 +101,18 @@ class ConnectionTable:
 
         That is so for an old connection, for one whose TLS context has been replaced since, and while draining.
         """
-        connection = self._established.get(transport) if transport is not None else None
+        connection = self._established.get(transport)
         if connection is None:
             return False
         if connection.timer is not None:
             connection.stop_timer()
-        if self.is_draining or self._loop.time() - connection.since_seconds >= self.limits.age_max_seconds:
+        if self.is_draining or self._loop.time() >= connection.since_seconds + self.limits.age_max_seconds:
             return False
         return self._context is None or connection.context is self._context()
 
     def mark_trusted(self, transport: asyncio.BaseTransport | None) -> None:
         """Never displace this connection from now on, and prefer its address in the handshake queue."""
-        connection = self._established.get(transport) if transport is not None else None
+        connection = self._established.get(transport)
         if connection in self._untrusted:
             del self._untrusted[connection]
             self._trusted[connection] = None

@@ -61,18 +61,17 @@ class RatioSampler:
 
     def sample(self, half: Half, request: Request, traceparent: str | None, now_ns: int) -> ReviewTrace | None:
         """Decide on one review. A parent is parsed only if it may be followed or linked: many are sent, few are."""
-        follows = self._trace_parent is TraceParent.FOLLOW
-        if follows and traceparent and traceparent[_FLAGS_END : _FLAGS_END + 1] in _SAMPLED_DIGITS:
-            found = _parse(traceparent)
-            if found is not None and self._has_room(now_ns):
-                followed = _reference(found)
+        if traceparent and self._trace_parent is TraceParent.FOLLOW:
+            followed = self._followed_parent(traceparent, now_ns)
+            if followed is not None:
                 return ReviewTrace(SpanReference(followed.trace_id, new_span_id()), followed)
         uid = "" if request.pod is None else request.pod.metadata.uid
-        is_drawn, may_link = self.is_drawn(uid), half is Half.VALIDATE and bool(self._mutations)
+        is_drawn = self.is_drawn(uid)
+        may_link = half is Half.VALIDATE and bool(self._mutations)
         if not is_drawn and not may_link:
             return None
         parent = self._parent(traceparent)
-        if follows and parent is not None and not parent.is_sampled:
+        if parent is not None and not parent.is_sampled and self._trace_parent is TraceParent.FOLLOW:
             return None
         mutation = self._mutations.take(request, parent, now_ns) if may_link else None
         if mutation is None and not is_drawn:
@@ -84,6 +83,13 @@ class RatioSampler:
         if half is Half.MUTATE:
             self._mutations.add(request, parent, trace.span, now_ns)
         return trace
+
+    def _followed_parent(self, traceparent: str, now_ns: int) -> SpanReference | None:
+        """Return a sampled parent if one more may be followed in this second."""
+        if traceparent[_FLAGS_END : _FLAGS_END + 1] not in _SAMPLED_DIGITS:
+            return None
+        found = _parse(traceparent)
+        return _reference(found) if found is not None and self._has_room(now_ns) else None
 
     def _parent(self, traceparent: str | None) -> SpanReference | None:
         """Return the caller's span; None without one, or if it is invalid or not used."""
