@@ -21,13 +21,15 @@ class BreakerScript:
     __slots__ = ("_at_rest", "_environment", "_now_us", "_offset_us", "_plan", "record", "transitions")
 
     def __init__(self, state: TagState, plan: CounterPlan, now_us: int) -> None:
-        clock = state.clock(plan)
-        self._plan = breaker = store_time.forced(clock, plan.breaker)
-        self._now_us, self._offset_us, self._environment = now_us, clock.offset_us, state.environment
+        clock, breaker = state.clock(plan), plan.breaker
+        if breaker is not None and breaker.forcing is not None:
+            breaker = store_time.forced(clock, breaker)
+        self._plan, self._now_us = breaker, now_us
+        self._offset_us, self._environment = clock.offset_us, state.environment
         self.transitions: tuple[Transition, ...] = ()
-        self._at_rest = None if breaker is None else state.at_rest(plan.service, breaker, now_us)
-        if self._at_rest is not None:
-            self.record = self._at_rest.record
+        self._at_rest = at_rest = None if breaker is None else state.at_rest(plan.service, breaker, now_us)
+        if at_rest is not None:
+            self.record = at_rest.record
             return
         self.record = state.breaker(plan.service)
         if breaker is not None:

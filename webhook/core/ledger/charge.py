@@ -1,8 +1,7 @@
 """Charge of one Pod: counters, live Pods, uid record, and the wait for its sighting."""
 
-from webhook.core.ledger.live_pods import live_set_key
 from webhook.core.ledger.live_set import difference
-from webhook.core.ledger.pod_record import PodRecord, SharedParts
+from webhook.core.ledger.pod_record import PodRecord
 from webhook.core.ledger.tag_state import NO_COST, TagState
 from webhook.core.quota import Acquire, Booking, Cost, CounterPlan, Sighting
 
@@ -19,7 +18,8 @@ def charge_pod(
 ) -> None:
     """Charge a Pod as of a moment, store its uid record, add it to the live Pods, and mark it as not seen yet."""
     charge_seen_pod(state, plan, pod, at_us, now_us, generation=generation, probe=probe)
-    state.live_pods.put(plan, plan.scope_of(pod.namespace), pod.uid, pod.cost, now_us)
+    if plan.standing is not None:
+        state.live_pods.put(plan, plan.scope_of(pod.namespace), pod.uid, pod.cost, now_us)
     state.live_pods.wait_for(pod.uid, at_us)
 
 
@@ -34,21 +34,20 @@ def charge_seen_pod(
     probe: bool = False,
 ) -> None:
     """Charge a Pod as of a moment, and store its uid record, without live Pods: for a Pod that has been seen."""
-    scope = plan.scope_of(pod.namespace)
-    charges = state.charge(plan, scope, pod.cost, at_us, now_us)
-    shared = state.parts.shared(SharedParts(pod.namespace, pod.cost, charges, live_set_key(plan, scope)))
+    namespace, high_water, charges, live_set_key = state.parts.of(plan, pod.namespace, pod.cost)
     record = PodRecord(
         plan.service,
         at_us + plan.remember_us,
-        shared.high_water,
+        high_water,
         at_us,
-        shared.charges,
+        state.charge(plan, charges, at_us, now_us),
         generation,
         probe,
-        live_set_key=shared.live_set_key,
-        namespace=shared.namespace,
-        name=pod.name,
-        source=_source(plan, pod),
+        False,  # noqa: FBT003  calls by keyword take longer
+        live_set_key,
+        namespace,
+        pod.name,
+        _source(plan, pod),
     )
     state.remember(pod.uid, record)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from webhook.core.ledger.charge import charge_seen_pod
 from webhook.core.ledger.live_pods import live_set_key
-from webhook.core.ledger.pod_record import PodRecord
+from webhook.core.ledger.pod_record import PodRecord, charges_of
 from webhook.core.ledger.tag_state import TagState
 from webhook.core.quota import Cost, CounterPlan, Seen, Sighting, UnseenPod
 
@@ -61,7 +61,7 @@ def _raise(state: TagState, plan: CounterPlan, seen: Sighting, record: PodRecord
     }
     if not more:
         return False
-    state.charge(plan, plan.scope_of(seen.namespace), more, now_us, now_us)
+    state.charge(plan, charges_of(plan, plan.scope_of(seen.namespace), more), now_us, now_us)
     high_water = {**before, **{resource: seen.cost[resource] for resource in more}}
     state.remember(seen.uid, replace(record, expires_us=now_us + plan.remember_us, high_water=high_water))
     return True

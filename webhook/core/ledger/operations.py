@@ -12,7 +12,7 @@ from webhook.core.ledger import store_time
 from webhook.core.ledger.breaker_operations import BreakerScript
 from webhook.core.ledger.charge import charge_pod, more_standing
 from webhook.core.ledger.live_pods import live_set_key
-from webhook.core.ledger.pod_record import PodRecord
+from webhook.core.ledger.pod_record import PodRecord, charges_of
 from webhook.core.ledger.tag_state import NO_COST, TagState
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import (
@@ -40,7 +40,7 @@ def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
         receipt = _resize(state, request, request.resize_from, now_us)
     else:
         receipt = _acquire(state, request, now_us)
-    return store_time.receipt(clock, receipt)
+    return store_time.receipt(clock, receipt) if clock.offset_us else receipt
 
 
 def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
@@ -55,7 +55,7 @@ def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
     if not breaker.admits(request.event_source) and breaker.refuses():
         refused, would_refuse = _objection(DeniedBy.BREAKER, plan.breaker_mode, would_refuse)
     asked = request.cost if refused is None else NO_COST
-    standing = more_standing(state, plan, request, asked)
+    standing = None if plan.standing is None else more_standing(state, plan, request, asked)
     used, over = state.judge(plan, scope, asked, now_us, standing)
     if over:
         refused, would_refuse = _objection(DeniedBy.QUOTA, plan.quota_mode, would_refuse)
@@ -92,7 +92,7 @@ def _resize(state: TagState, request: Acquire, old: Cost, now_us: int) -> Receip
 
     written = refused is None and not request.peek
     if written:
-        state.charge(plan, scope, more, now_us, now_us)
+        state.charge(plan, charges_of(plan, scope, more), now_us, now_us)
         generation = state.breaker(plan.service).generation
         record = known or PodRecord(
             plan.service,
@@ -163,7 +163,7 @@ def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str
 
 def _and(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) -> list[int]:
     if standing is None:
-        return [has + cost.get(limit.counts, 0) for has, (_, _, limit) in zip(used, plan.limits, strict=True)]
+        return [has + cost.get(name, 0) for has, name in zip(used, plan.limited, strict=True)]
     return [
         has + (standing if holder is Holder.STANDING else cost).get(limit.counts, 0)
         for has, (holder, _, limit) in zip(used, plan.limits, strict=True)
@@ -188,14 +188,7 @@ def _receipt(  # noqa: PLR0913  the parts of a receipt
     *,
     charged: bool = False,
 ) -> Receipt:
+    repeated, free_at_us = False, all_free_at_us(over) if over else 0
     return Receipt(
-        now_us,
-        refused,
-        would_refuse,
-        charged,
-        used=tuple(used),
-        over=tuple(over),
-        free_at_us=all_free_at_us(over),
-        breaker=breaker,
-        transitions=transitions,
+        *(now_us, refused, would_refuse, charged, repeated, tuple(used), tuple(over), free_at_us, breaker, transitions)
     )

@@ -13,10 +13,10 @@ from webhook.core.breaker import (
     shown,
 )
 from webhook.core.ledger.live_pods import LivePods, expired_first
-from webhook.core.ledger.pod_record import Account, Charge, PartsCache, PodRecord
+from webhook.core.ledger.pod_record import Charge, PartsCache, PodRecord
 from webhook.core.ledger.tag_clock import TagClock
 from webhook.core.ledger.window_ring import Ring
-from webhook.core.quota import HOUR_US, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
+from webhook.core.quota import HOUR_US, Account, Cost, CounterPlan, Holder, Limit, Use, WindowPlan
 
 NO_COST: Cost = {}
 
@@ -25,8 +25,6 @@ LONG_US = 600_000_000
 
 RESET_US = 30 * 86_400_000_000
 """Retention of resets: no window is longer, and no reset is requested again later."""
-
-Accounts = tuple[tuple[Account, tuple[WindowPlan, ...]], ...]
 
 
 class AtRest(NamedTuple):
@@ -79,8 +77,9 @@ class TagState:
 
     def at_rest(self, service: str, plan: BreakerPlan, now_us: int) -> AtRest | None:
         """Return a breaker that time has not changed, computed once for all callers; None if it may have changed."""
-        record, known = self.breaker(service), self._at_rest.get(service)
-        if known is None or known.record is not record or known.plan is not plan:
+        known = self._at_rest.get(service)
+        if known is None or known.record is not self._breakers.get(service) or known.plan is not plan:
+            record = self.breaker(service)
             until_us = 0 if plan.forcing is not None else rests_until_us(record, plan, self.environment)
             known = self._at_rest[service] = AtRest(record, plan, until_us, shown(record, plan, 0))
         return known if now_us < known.until_us else None
@@ -90,7 +89,10 @@ class TagState:
 
     def move_breaker(self, plan: CounterPlan, record: Record, now_us: int) -> None:
         """Store a breaker. If its state changed, the clock does not go back behind `now_us`."""
-        if moved(self.breaker(record.service), record):
+        known = self._breakers.get(record.service)
+        if known is record:
+            return  # of nearly every Pod
+        if moved(known or Record(record.service), record):
             self.clock(plan).last_us = now_us
         self.set_breaker(record)
 
@@ -114,31 +116,28 @@ class TagState:
 
         A Pod that asks for none of a resource is not denied for it, even if it is overdrawn.
         """
-        used, over = self._judge(_accounts(plan, scope), cost, now_us)
-        if plan.standing is None:
-            return used, over
-        live, over_live = self.live_pods.judge(plan, scope, cost if standing is None else standing, now_us)
-        return [*used, *live], [*over, *over_live]
-
-    def _judge(self, accounts: Accounts, cost: Cost, now_us: int) -> tuple[list[int], list[Use]]:
         used: list[int] = []
         over: list[Use] = []
-        for account, windows in accounts:
+        for account, windows in plan.accounts_of(scope):
             rings = self._rings.get(account)
             for window in windows:
                 ring = rings.get(window.seconds) if rings else None
                 by_resource = NO_COST if ring is None else ring.used(now_us)
                 for limit in window.limits:
-                    has, asked = by_resource.get(limit.counts, 0), cost.get(limit.counts, 0)
+                    resource = limit.counts
+                    has, asked = by_resource.get(resource, 0), cost.get(resource, 0)
                     used.append(has)
                     if asked and has + asked > limit.hard:
                         over.append(_over(account, window, limit, ring, (has, asked, now_us)))
-        return used, over
+        if plan.standing is None:
+            return used, over
+        live, over_live = self.live_pods.judge(plan, scope, cost if standing is None else standing, now_us)
+        return [*used, *live], [*over, *over_live]
 
     def uses_of(self, plan: CounterPlan, scope: str, now_us: int, holder: Holder) -> tuple[Use, ...]:
         """Return every limit of a holder, each asked for one unit, to find when any is free."""
         found = []
-        for account, windows in _accounts(plan, scope):
+        for account, windows in plan.accounts_of(scope):
             rings = self._rings.get(account, {})
             for window in windows if account[0] is holder else ():
                 ring = rings.get(window.seconds)
@@ -150,20 +149,15 @@ class TagState:
                     found.append(one or _use(account, window, limit, used))
         return tuple(found)
 
-    def charge(self, plan: CounterPlan, scope: str, cost: Cost, at_us: int, now_us: int) -> tuple[Charge, ...]:
-        """Count `cost` as of a moment, now or before, in every window that limits any of it; return the charges.
+    def charge(self, plan: CounterPlan, charges: tuple[Charge, ...], at_us: int, now_us: int) -> tuple[Charge, ...]:
+        """Count `charges` as of a moment, now or before; return those that count.
 
         Amounts that have left their window by now are not counted. The clock does not go back behind a charge.
         """
-        charges = []
-        for account, windows in _accounts(plan, scope):
-            for window in windows:
-                amounts = window.amounts(cost)
-                if amounts and self._ring(account, window.seconds).add(now_us, amounts, at_us):
-                    charges.append((account, window.seconds, amounts))
-        if charges:
+        counted = [one for one in charges if self._ring(one[0], one[1]).add(now_us, one[2], at_us)]
+        if counted:
             self.clock(plan).last_us = now_us
-        return tuple(charges)
+        return charges if len(counted) == len(charges) else tuple(counted)
 
     def _ring(self, account: Account, seconds: int) -> Ring:
         rings = self._rings.get(account)
@@ -194,8 +188,8 @@ class TagState:
         moment, of one bucket at most. The clock does not go back behind `now_us`.
         """
         done, at_us = False, min(asked_us + self.clock(plan).offset_us, now_us)
-        for account, windows in _own(plan, scope):
-            for window in windows:
+        for account, windows in plan.accounts_of(scope):
+            for window in windows if account[0] is Holder.SERVICE else ():
                 key = account, window.seconds
                 if seconds not in {None, window.seconds} or self._resets.get(key, (0, 0))[0] >= asked_us:
                     continue
@@ -233,16 +227,6 @@ class TagState:
             del self._resets[key]
         has_no_live_pods = self.live_pods.sweep(times_us[False])
         return has_no_live_pods and not self._pods and not self._rings and self._seen_us + HOUR_US <= reading_us
-
-
-def _own(plan: CounterPlan, scope: str) -> Accounts:
-    return (((Holder.SERVICE, plan.service, plan.fleet, scope), plan.windows),) if plan.windows else ()
-
-
-def _accounts(plan: CounterPlan, scope: str) -> Accounts:
-    """Return the service's own account, and its pool's."""
-    pooled = (((Holder.POOL, plan.pool.name, plan.fleet, ""), plan.pool.windows),) if plan.pool else ()
-    return (*_own(plan, scope), *pooled)
 
 
 def _use(account: Account, window: WindowPlan, limit: Limit, used: int) -> Use:

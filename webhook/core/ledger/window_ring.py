@@ -7,6 +7,8 @@ ring holds at least the use of any trailing W, and nothing older than W * 65/64.
 from collections.abc import Mapping
 
 BUCKETS_LIVE = 65
+_BEFORE = BUCKETS_LIVE - 1
+"""The live buckets before the newest one."""
 _BUCKET_US_PER_SECOND = 1_000_000 // 64
 
 
@@ -25,19 +27,19 @@ class Ring:
 
     def used(self, now_us: int) -> Mapping[str, int]:
         """Return what counts at `now_us`, by resource; a resource that was never counted is absent."""
-        oldest = self._oldest(now_us)
-        if not self._buckets or next(iter(self._buckets)) >= oldest:
+        oldest, buckets = now_us // self._width_us - _BEFORE, self._buckets
+        if not buckets or next(iter(buckets)) >= oldest:
             return self._sums
         sums: dict[str, int] = {}
-        for number, amounts in self._buckets.items():
-            if number >= oldest:
-                _add(sums, amounts)
+        for number, amounts in buckets.items():
+            for resource, amount in amounts.items() if number >= oldest else ():
+                sums[resource] = sums.get(resource, 0) + amount
         return sums
 
     def add(self, now_us: int, amounts: Mapping[str, int], at_us: int) -> bool:
         """Count `amounts` as of `at_us`, now or before. If that has left the window, count nothing and return False."""
-        oldest, number = self._oldest(now_us), at_us // self._width_us
-        if number < oldest:
+        number, sums = at_us // self._width_us, self._sums
+        if number < (oldest := now_us // self._width_us - _BEFORE):
             return False
         bucket = self._buckets.get(number)
         if bucket is None:
@@ -46,8 +48,9 @@ class Ring:
             bucket = self._buckets[number] = {}
             if not is_newest:
                 self._buckets = dict(sorted(self._buckets.items()))
-        _add(bucket, amounts)
-        _add(self._sums, amounts)
+        for resource, amount in amounts.items():
+            bucket[resource] = bucket.get(resource, 0) + amount
+            sums[resource] = sums.get(resource, 0) + amount
         return True
 
     def _forget(self, oldest: int) -> None:
@@ -96,9 +99,4 @@ class Ring:
         return not self._buckets or next(reversed(self._buckets)) < self._oldest(now_us)
 
     def _oldest(self, now_us: int) -> int:
-        return now_us // self._width_us - (BUCKETS_LIVE - 1)
-
-
-def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
-    for resource, amount in amounts.items():
-        sums[resource] = sums.get(resource, 0) + amount
+        return now_us // self._width_us - _BEFORE

@@ -65,6 +65,12 @@ class WindowPlan(Struct, frozen=True):
         return {limit.counts: cost[limit.counts] for limit in self.limits if cost.get(limit.counts)}
 
 
+Account = tuple[Holder, str, bool, str]
+"""Owner of counters: the holder and its name, whether fleet-wide, and the namespace ("" where it counts as one)."""
+
+Accounts = tuple[tuple[Account, tuple[WindowPlan, ...]], ...]
+
+
 class PoolPlan(Struct, frozen=True):
     """The windows that the members of a pool share."""
 
@@ -226,6 +232,24 @@ class CounterPlan(Struct, frozen=True, dict=True):
     def scope_of(self, namespace: str) -> str:
         """Return the scope of a Pod's own windows: its namespace, or "" for the whole service."""
         return namespace if self.per_namespace else ""
+
+    def accounts_of(self, scope: str) -> Accounts:
+        """Return the accounts that a Pod is charged to, with their windows: the service's own, and its pool's."""
+        return self._accounts(scope) if scope else self._accounts_as_one
+
+    @cached_property
+    def _accounts_as_one(self) -> Accounts:
+        return self._accounts("")
+
+    def _accounts(self, scope: str) -> Accounts:
+        own = (((Holder.SERVICE, self.service, self.fleet, scope), self.windows),) if self.windows else ()
+        pooled = (((Holder.POOL, self.pool.name, self.fleet, ""), self.pool.windows),) if self.pool else ()
+        return (*own, *pooled)
+
+    @cached_property
+    def limited(self) -> tuple[str, ...]:
+        """Return the resource of each of the `limits`, by canonical name."""
+        return tuple(limit.counts for _, _, limit in self.limits)
 
     @cached_property
     def limits(self) -> tuple[tuple[Holder, WindowPlan, Limit], ...]:
