@@ -65,11 +65,12 @@ class PartsCache:
     def of(self, plan: CounterPlan, namespace: str, cost: Cost) -> SharedParts:
         """Return the parts of a record.
 
-        By identity first: Pods of one controller have one cost, and to work it all out takes 180 opcodes of a charge.
+        By identity first: Pods of one controller have one cost, and working it out anew has taken 90 opcodes more.
+        An entry keeps plan and cost, so that no other object can have their identities.
         """
         key = id(plan), namespace, id(cost)
         known = self._of_siblings.peek(key)
-        if known is not None and known[0] is plan and known[1] is cost:
+        if known is not None:
             return known[2]
         scope = plan.scope_of(namespace)
         parts = SharedParts(namespace, cost, charges_of(plan, scope, cost), live_set_key(plan, scope))
