@@ -72,10 +72,24 @@ def document(matches: list[Json]) -> dict[str, Any]:
 @given(_LISTS, _PODS)
 def test_owner_is_the_first_service_that_matches(matches: list[Json], pod: tuple[str, Json, Json, str]) -> None:
     namespace, of_namespace, labels, kind = pod
-    found = Matcher(msgspec.convert(document(matches), Policy)).owner(namespace, of_namespace, labels, kind)
+    matcher = Matcher(msgspec.convert(document(matches), Policy))
+    found = matcher.owner(namespace, of_namespace, labels, kind)
     expected = owner_of(matches, pod)
     event("owned" if expected else "not owned")
     assert (found.name if found else None) == expected
+
+
+@examples(600)
+@given(_LISTS, _PODS)
+def test_what_the_name_of_a_namespace_decides_is_so_for_all_of_its_pods(
+    matches: list[Json], pod: tuple[str, Json, Json, str]
+) -> None:
+    namespace, of_namespace, labels, kind = pod
+    matcher = Matcher(msgspec.convert(document(matches), Policy))
+    found, by_name = matcher.owner(namespace, of_namespace, labels, kind), matcher.by_namespace[namespace]
+    event("the name decides" if by_name.is_certain else "labels of the namespace" if by_name.read_labels else "Pods")
+    assert not by_name.is_certain or by_name.first is found
+    assert by_name.read_labels or matcher.owner(namespace, {}, labels, kind) is found
 
 
 @examples(900)

@@ -66,15 +66,15 @@ def needs_namespace_labels(evaluation: Evaluation) -> bool:
 
 def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> None:
     """Find the service that owns the Pod; without one, apply `unmatched`."""
-    request, matcher = evaluation.request, evaluation.compiled.matcher
-    labels = {NAME_LABEL: request.namespace, **namespace_labels}
+    request = evaluation.request
+    candidates = evaluation.compiled.matcher.by_namespace[request.namespace]
+    labels = {NAME_LABEL: request.namespace, **namespace_labels} if candidates.read_labels else namespace_labels
     if request.operation == "UPDATE":
         service = _owner_of_existing(evaluation, labels)
+    elif candidates.is_certain:
+        service = candidates.first
     else:
-        # With too many labels to read, the first service that may own Pods of the namespace owns the Pod.
-        own_labels = evaluation.pod.labels if request.excess is None or request.excess.has_labels else None
-        kind = request.owner_kind if matcher.reads_kinds else ""
-        service = matcher.owner(request.namespace, labels, own_labels, kind)
+        service = _owner_of_new(evaluation, labels)
     if service is None:
         return _unmatched(evaluation, labels)
     if service.namespace_keys:
@@ -83,6 +83,14 @@ def find_owner(evaluation: Evaluation, namespace_labels: Mapping[str, str]) -> N
     evaluation.service = service
     evaluation.steps += (StageNote("own", f"service {service.name}"),)
     return None
+
+
+def _owner_of_new(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:
+    request, matcher = evaluation.request, evaluation.compiled.matcher
+    # With too many labels to read, the first service that may own Pods of the namespace owns the Pod.
+    own_labels = evaluation.pod.labels if request.excess is None or request.excess.has_labels else None
+    kind = request.owner_kind if matcher.reads_kinds else ""
+    return matcher.owner(request.namespace, labels, own_labels, kind)
 
 
 def _owner_of_existing(evaluation: Evaluation, labels: Mapping[str, str]) -> Service | None:

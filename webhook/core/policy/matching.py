@@ -34,6 +34,11 @@ def _fits_kind(match: Match, kind: str | None) -> bool:
     return not match.owner_kinds or kind is None or kind in match.owner_kinds
 
 
+def _owns_all(match: Match) -> bool:
+    """Return whether a match holds for every Pod of the namespaces whose names match."""
+    return match.namespace_selector is None and match.pod_selector is None and not match.owner_kinds
+
+
 class PossibleOwner(NamedTuple):
     """A service (or None) that may own a workload's Pods, and the labels that decide it: () for the last one."""
 
@@ -44,12 +49,15 @@ class PossibleOwner(NamedTuple):
 class Candidates(Struct, frozen=True, gc=False):
     """What a namespace's name decides: the services that may own its Pods, and what they read of its labels.
 
-    `need_labels`: some select by them. `read_labels`: some select by them or write them into Pods.
+    `need_labels`: some select by them. `read_labels`: some select by them or write them into Pods. `is_certain`: the
+    first one, or none if there is none, owns every new Pod.
     """
 
     services: tuple[Service, ...]
     need_labels: bool
     read_labels: bool
+    is_certain: bool
+    first: Service | None
 
 
 class _ByNamespace(dict[str, Candidates]):
@@ -65,7 +73,14 @@ class _ByNamespace(dict[str, Candidates]):
         services = tuple(service for service in self._policy.services if _may_own(service.match, namespace))
         selects_by_labels = any(one.match.namespace_selector is not None for one in services)
         writes_labels = any(one.namespace_keys for one in services)
-        found = self[namespace] = Candidates(services, selects_by_labels, selects_by_labels or writes_labels)
+        first = services[0] if services else None
+        found = self[namespace] = Candidates(
+            services,
+            selects_by_labels,
+            selects_by_labels or writes_labels,
+            first is None or _owns_all(first.match),
+            first,
+        )
         return found
 
 
@@ -126,9 +141,9 @@ class Matcher:
             match = service.match
             if match.owner_kinds and not _fits_kind(match, kind):
                 continue
-            if match.namespace_selector is not None and not selects(match.namespace_selector, namespace_labels):
+            if not selects(match.namespace_selector, namespace_labels):
                 continue
-            if labels is None or match.pod_selector is None or selects(match.pod_selector, labels):
+            if labels is None or selects(match.pod_selector, labels):
                 return service
         return None
 
