@@ -28,8 +28,10 @@ class RespStream(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._reader = Reader(protocolError=InvalidResponse, replyError=error_of)
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[asyncio.Future[Any], bool, float]] = deque()
-        """For each command: its call, whether it is the call's last command, and when it was sent."""
+        self._waiting: deque[tuple[asyncio.Future[Any], int, float]] = deque()
+        """Calls, each with the number of its commands, and when they were sent."""
+        self._answers = 0
+        """How many commands of the first of them have been answered."""
         self._alarm: asyncio.TimerHandle | None = None
         self._on_message: Callable[[Any], None] | None = None
         self.is_closed = False
@@ -41,9 +43,7 @@ class RespStream(asyncio.Protocol):
             answer.set_exception(RedisConnectionError("the connection was lost"))
             return answer
         now = self._loop.time()
-        for _ in commands[1:]:
-            self._waiting.append((answer, False, now))
-        self._waiting.append((answer, True, now))
+        self._waiting.append((answer, len(commands), now))
         if self._alarm is None:  # not cancelled by an answer: the next call uses it again
             self._alarm = self._loop.call_at(now + _ANSWER_SECONDS, self._check)
         self.send(*commands)
@@ -74,8 +74,8 @@ class RespStream(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()  # TLS would wait for the server otherwise
         reason = error or RedisConnectionError("the connection was closed")
-        for answer, is_last, _ in self._waiting:
-            if is_last and not answer.done():
+        for answer, _, _ in self._waiting:
+            if not answer.done():
                 answer.set_exception(reason)
         self._waiting.clear()
         if self._on_message is not None:
@@ -99,13 +99,15 @@ class RespStream(asyncio.Protocol):
 
     def _receive(self, answer: Any) -> None:
         if self._waiting:
-            call, is_last, _ = self._waiting.popleft()
-            if call.done():
-                return
-            if isinstance(answer, Exception):
+            call, count, _ = self._waiting[0]
+            self._answers += 1
+            if isinstance(answer, Exception) and not call.done():
                 call.set_exception(answer)
-            elif is_last:
-                call.set_result(answer)
+            if self._answers == count:
+                self._waiting.popleft()
+                self._answers = 0
+                if not call.done():
+                    call.set_result(answer)
         elif self._on_message is not None:
             self._on_message(answer)
         else:
