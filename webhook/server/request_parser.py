@@ -6,21 +6,20 @@ can add. Parsing the same bytes again would give the same result, so that only t
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aiohttp.streams import StreamReader
-from msgspec import Struct
 
 from webhook.server.header_limits import BoundedHeaders, MalformedRequest
 from webhook.server.http_messages import NO_CONTENT, Body, Headers, HttpRequest, RequestConnection, RequestHead
 
 _LENGTH = b"\r\nContent-Length: "
 _LENGTH_DIGITS_MAX = 7
-_TRACEPARENT_VALUE = rb"[0-9A-Za-z-]{55}"
-"""As long as one of version 00, and of characters that every parser takes as they are. Its meaning is not judged."""
-_TRACEPARENT = re.compile(rb"\r\ntraceparent: (?=%b\r\n)" % _TRACEPARENT_VALUE, re.IGNORECASE)
-_TRACEPARENT_BYTES = 55
+_match_length = re.compile(rb"[0-9]{1,%d}" % _LENGTH_DIGITS_MAX).match
+_TRACEPARENT = re.compile(rb"\r\ntraceparent: ", re.IGNORECASE)
+_match_traceparent = re.compile(rb"[0-9A-Za-z-]{55}(?=\r\n)").match
+"""A value as long as one of version 00, of characters that every parser takes as they are. It is not judged here."""
 _END = b"\r\n\r\n"
 _KNOWN_MAX = 4
 """Headers remembered per connection: an API server calls a few paths with one token."""
@@ -41,25 +40,9 @@ class _Frame(NamedTuple):
     after: bytes
     """Empty without a traceparent."""
 
-    @property
-    def rest(self) -> re.Pattern[bytes]:
-        """What follows `before`: the two values are groups."""
-        value = rb"(%b)%b" % (_TRACEPARENT_VALUE, re.escape(self.after)) if self.after else b""
-        return re.compile(rb"([0-9]{1,%d})%b%b" % (_LENGTH_DIGITS_MAX, re.escape(self.between), value))
-
 
 _Framed = tuple[_Frame, int, int]
 """A header, the value of Content-Length, and where the body begins."""
-
-
-class _Known(Struct, frozen=True, gc=False):
-    """A header that was parsed before, and how it is recognized."""
-
-    before: bytes
-    length_at: int
-    match_rest: Callable[[bytes, int], re.Match[bytes] | None]
-    has_traceparent: bool
-    head: RequestHead
 
 
 class RequestParser:
@@ -73,7 +56,7 @@ class RequestParser:
         self._connection = connection
         self._parser = parser
         self._buffer_bytes = buffer_bytes
-        self._known: dict[_Frame, _Known] = {}
+        self._known: dict[_Frame, RequestHead] = {}
         self._body: StreamReader | None = None
         """The body of a request with a known header, while it is arriving."""
         self._rest_bytes = 0
@@ -108,18 +91,23 @@ class RequestParser:
         """
         if self._rest_bytes or self._begun:
             return None
-        for known in self._known.values():
-            found = known.match_rest(data, known.length_at) if data.startswith(known.before) else None
-            if found is None:
+        for (before, between, after), head in self._known.items():
+            length = _match_length(data, len(before)) if data.startswith(before) else None
+            if length is None or not data.startswith(between, length.end()):
                 continue
-            length_bytes, body = int(found[1]), data[found.end() :]
-            traceparent = found[2].decode() if known.has_traceparent else None
+            body_at, traceparent = length.end() + len(between), None
+            if after:
+                value = _match_traceparent(data, body_at)
+                if value is None or not data.startswith(after, value.end()):
+                    continue
+                body_at, traceparent = value.end() + len(after), value[0].decode()
+            length_bytes, body = int(length[0]), data[body_at:]
             if len(body) == length_bytes <= self._buffer_bytes:
-                return HttpRequest(self._connection, known.head, traceparent, length_bytes, body, NO_CONTENT)
+                return HttpRequest(self._connection, head, traceparent, length_bytes, body, NO_CONTENT)
             if len(body) > length_bytes:
                 return None
             arriving = self._begin_body(length_bytes, body)
-            return HttpRequest(self._connection, known.head, traceparent, length_bytes, None, arriving)
+            return HttpRequest(self._connection, head, traceparent, length_bytes, None, arriving)
         return None
 
     def _begin_body(self, length_bytes: int, begin: bytes) -> StreamReader:
@@ -172,7 +160,7 @@ class RequestParser:
         if is_repeatable and sum(map(len, frame)) <= _HEADER_MAX_BYTES:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            self._known[frame] = _Known(frame.before, len(frame.before), frame.rest.match, bool(frame.after), head)
+            self._known[frame] = head
 
 
 def _framed(data: bytes) -> _Framed | None:
@@ -191,8 +179,9 @@ def _framed(data: bytes) -> _Framed | None:
     body_at = end + len(_END)
     between, after = data[stop:body_at], b""
     found = _TRACEPARENT.search(between)
-    if found is not None:
-        between, after = between[: found.end()], between[found.end() + _TRACEPARENT_BYTES :]
+    value = None if found is None else _match_traceparent(between, found.end())
+    if value is not None:
+        between, after = between[: value.start()], between[value.end() :]
     return _Frame(data[:start], between, after), int(digits), body_at
 
 
