@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.lru_cache import LruCache
+from webhook.core.lru_cache import LruCache, SelfFillingCache
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import LoadedPolicy, Policy, Service
@@ -40,7 +40,7 @@ class CompiledPolicy:
         self.policy = loaded.policy
         self.hash = loaded.hash
         self.parts = parts
-        self.pod_results: LruCache[tuple[str, bytes], dict[object, Any]] = LruCache(_POD_RESULTS_MAX)
+        self.pod_results = SelfFillingCache[tuple[str, bytes], dict[object, Any]](_POD_RESULTS_MAX, lambda _: {})
         """See `admission/pod_results.py`."""
         self._in_namespaces: LruCache[tuple[str, tuple[str | None, ...]], Service] = LruCache(_NAMESPACE_VALUES_MAX)
         self.matcher = Matcher(loaded.policy)

@@ -130,22 +130,22 @@ def _denied(evaluation: Evaluation, denial: Finding, message: str) -> ResponseSt
     return ResponseStatus(status.code, status.reason, message, status.retry_after_seconds)
 
 
-def _audit(evaluation: Evaluation, verdict: Verdict, client_id: str) -> dict[str, str]:
-    """Return the audit annotations, but for those about findings and fields that Enforce would write."""
-    service = evaluation.service
-    audit = {"decision": str(verdict), "policy-hash": evaluation.compiled.hash, "client-id": client_id}
-    if service is None:
-        if evaluation.exemption:
-            audit["exemption"] = evaluation.exemption
-        return audit
-    audit["service"] = service.name
-    if evaluation.degraded:
-        audit["degraded"] = evaluation.degraded
-    if evaluation.overload:
-        audit["overload"] = evaluation.overload
-    if evaluation.qos_change:
-        audit["qos-class"] = evaluation.qos_change
-    return audit
+@lru_cache(maxsize=1024)  # the reviews of one client mostly have these: 0.3 us
+def _usual_audit(verdict: Verdict, policy_hash: str, client_id: str, service: str | None) -> Mapping[str, str]:
+    """Return the audit annotations of every review. Shared: others are added to a copy."""
+    audit = {"decision": str(verdict), "policy-hash": policy_hash, "client-id": client_id}
+    return audit if service is None else {**audit, "service": service}
+
+
+def _more_audit(evaluation: Evaluation) -> dict[str, str]:
+    """Return the audit annotations that few reviews have, but for those about findings."""
+    more = {
+        "exemption": evaluation.exemption,
+        "degraded": evaluation.degraded,
+        "overload": evaluation.overload,
+        "qos-class": evaluation.qos_change,
+    }
+    return {key: value for key, value in more.items() if value}
 
 
 class _Objections(NamedTuple):
@@ -154,12 +154,12 @@ class _Objections(NamedTuple):
     status: ResponseStatus
     would_write: tuple[WouldWrite, ...]
     warnings: tuple[str, ...]
+    audit: dict[str, str]
 
 
-def _objections(evaluation: Evaluation, audit: dict[str, str]) -> _Objections:
-    """Return them, and add the audit annotations about them."""
+def _objections(evaluation: Evaluation) -> _Objections:
     messages, status, would_write = _messages(evaluation.findings), ALLOWED, evaluation.would_write
-    warnings = messages.warnings
+    warnings, audit = messages.warnings, {}
     if messages.audit:
         audit["findings"] = messages.audit
     if messages.denial is not None:
@@ -167,17 +167,20 @@ def _objections(evaluation: Evaluation, audit: dict[str, str]) -> _Objections:
     if would_write:
         warnings += _note(evaluation, would_write)
         audit["would-rewrite"] = ",".join([f"{write.concern}/{write.mode}" for write in would_write])
-    return _Objections(status, would_write, warnings + evaluation.overwritten)
+    return _Objections(status, would_write, warnings + evaluation.overwritten, audit)
 
 
 def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     """Return the decision record of a finished evaluation."""
     request, compiled, service, pod = evaluation.request, evaluation.compiled, evaluation.service, evaluation.pod
-    verdict = evaluation.verdict or Verdict.ADMIT
-    audit = _audit(evaluation, verdict, client_id)
+    name, verdict = None if service is None else service.name, evaluation.verdict or Verdict.ADMIT
+    audit = _usual_audit(verdict, compiled.hash, client_id, name)
+    if evaluation.exemption or evaluation.degraded or evaluation.overload or evaluation.qos_change:
+        audit = {**audit, **_more_audit(evaluation)}
     status, would_write, warnings = ALLOWED, evaluation.would_write, evaluation.overwritten
     if would_write or evaluation.findings:
-        status, would_write, warnings = _objections(evaluation, audit)
+        status, would_write, warnings, about_them = _objections(evaluation)
+        audit = {**audit, **about_them}
     # In the order of the fields: by keyword it takes 1.4 us instead of 0.2. With more than 30 of them CPython would
     # first make a list of them, with one more instruction for each.
     return Decision(
@@ -191,7 +194,7 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         request.namespace,
         pod.metadata.name or ("" if pod is NO_POD else pod.shown_name),
         pod.metadata.uid,
-        None if service is None else service.name,
+        name,
         compiled.hash,
         evaluation.exemption,
         evaluation.degraded,
@@ -207,7 +210,7 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         evaluation.steps,
         evaluation.asked,
         evaluation.pod_key,
-        "" if service is None else compiled.overrides.get(service.name, ""),
+        "" if name is None else compiled.overrides.get(name, ""),
         evaluation.namespace_values,
         () if service is None else service.annotations_read,
         evaluation.overload,

@@ -69,9 +69,4 @@ def _results_of(evaluation: Evaluation) -> dict[object, Any]:
     if key is None:
         return {}
     evaluation.pod_key = key
-    kept = evaluation.compiled.pod_results
-    results = kept.peek((service.name, key))  # one that is forgotten while in use is worked out again
-    if results is None:
-        results = {}
-        kept.keep((service.name, key), results)
-    return results
+    return evaluation.compiled.pod_results[service.name, key]

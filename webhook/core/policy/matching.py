@@ -1,6 +1,7 @@
 """Matching of Pods to services: the first service in the list that matches owns the Pod, as in a firewall."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -8,6 +9,7 @@ from msgspec import Struct
 from webhook.core.kubernetes.name_patterns import matches_any
 from webhook.core.kubernetes.selector_match import deciding_labels, selects
 from webhook.core.kubernetes.unresolved_labels import RESOLVED, UnresolvedLabels
+from webhook.core.lru_cache import SelfFillingCache
 from webhook.core.policy.model import Match, Policy, Service
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -60,28 +62,12 @@ class Candidates(Struct, frozen=True, gc=False):
     first: Service | None
 
 
-class _ByNamespace(dict[str, Candidates]):
-    """Candidates by the name of the namespace, found when it is first asked for."""
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__()
-        self._policy = policy
-
-    def __missing__(self, namespace: str) -> Candidates:
-        if len(self) >= _NAMESPACES_REMEMBERED:
-            self.clear()
-        services = tuple(service for service in self._policy.services if _may_own(service.match, namespace))
-        selects_by_labels = any(one.match.namespace_selector is not None for one in services)
-        writes_labels = any(one.namespace_keys for one in services)
-        first = services[0] if services else None
-        found = self[namespace] = Candidates(
-            services,
-            selects_by_labels,
-            selects_by_labels or writes_labels,
-            first is None or _owns_all(first.match),
-            first,
-        )
-        return found
+def _candidates(policy: Policy, namespace: str) -> Candidates:
+    services = tuple(service for service in policy.services if _may_own(service.match, namespace))
+    need_labels = any(one.match.namespace_selector is not None for one in services)
+    read_labels = need_labels or any(one.namespace_keys for one in services)
+    first = services[0] if services else None
+    return Candidates(services, need_labels, read_labels, first is None or _owns_all(first.match), first)
 
 
 class Matcher:
@@ -90,7 +76,7 @@ class Matcher:
     def __init__(self, policy: Policy) -> None:
         self.reads_kinds = any(service.match.owner_kinds for service in policy.services)
         """Whether any owner depends on the kind of a Pod's workload."""
-        self.by_namespace = _ByNamespace(policy)
+        self.by_namespace = SelfFillingCache(_NAMESPACES_REMEMBERED, partial(_candidates, policy))
 
     def candidates(self, namespace: str) -> tuple[Service, ...]:
         """Return, in order, the services that may own Pods of a namespace, by its name."""
