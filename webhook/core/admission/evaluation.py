@@ -69,7 +69,7 @@ class Evaluation(Struct, gc=False):
 
     @property
     def plan(self) -> CounterPlan:
-        return self.compiled.plans[self.owner.name]
+        return self.compiled.plans[(self.service or self.owner).name]
 
     @property
     def owner(self) -> Service:
@@ -130,22 +130,14 @@ def _denied(evaluation: Evaluation, denial: Finding, message: str) -> ResponseSt
     return ResponseStatus(status.code, status.reason, message, status.retry_after_seconds)
 
 
-@lru_cache(maxsize=1024)  # the reviews of one client mostly have these: 0.3 us
-def _usual_audit(verdict: Verdict, policy_hash: str, client_id: str, service: str | None) -> Mapping[str, str]:
-    """Return the audit annotations of every review. Shared: others are added to a copy."""
-    audit = {"decision": str(verdict), "policy-hash": policy_hash, "client-id": client_id}
-    return audit if service is None else {**audit, "service": service}
+_SELDOM = ("service", "exemption", "degraded", "overload", "qos-class")
 
 
-def _more_audit(evaluation: Evaluation) -> dict[str, str]:
-    """Return the audit annotations that few reviews have, but for those about findings."""
-    more = {
-        "exemption": evaluation.exemption,
-        "degraded": evaluation.degraded,
-        "overload": evaluation.overload,
-        "qos-class": evaluation.qos_change,
-    }
-    return {key: value for key, value in more.items() if value}
+@lru_cache(maxsize=1024)  # the reviews of one client mostly have the same: 0.3 us
+def _audit(verdict: Verdict, policy_hash: str, client_id: str, *seldom: str) -> Mapping[str, str]:
+    """Return the audit annotations, but for those about findings. They are shared: others are added to a copy."""
+    always = {"decision": str(verdict), "policy-hash": policy_hash, "client-id": client_id}
+    return always | {key: value for key, value in zip(_SELDOM, seldom, strict=True) if value}
 
 
 class _Objections(NamedTuple):
@@ -172,11 +164,19 @@ def _objections(evaluation: Evaluation) -> _Objections:
 
 def conclude(evaluation: Evaluation, client_id: str) -> Decision:
     """Return the decision record of a finished evaluation."""
-    request, compiled, service, pod = evaluation.request, evaluation.compiled, evaluation.service, evaluation.pod
-    name, verdict = None if service is None else service.name, evaluation.verdict or Verdict.ADMIT
-    audit = _usual_audit(verdict, compiled.hash, client_id, name)
-    if evaluation.exemption or evaluation.degraded or evaluation.overload or evaluation.qos_change:
-        audit = {**audit, **_more_audit(evaluation)}
+    request, compiled, pod = evaluation.request, evaluation.compiled, evaluation.pod
+    service, verdict = evaluation.service, evaluation.verdict or Verdict.ADMIT
+    name = "" if service is None else service.name
+    audit = _audit(
+        verdict,
+        compiled.hash,
+        client_id,
+        name,
+        evaluation.exemption,
+        evaluation.degraded,
+        evaluation.overload,
+        evaluation.qos_change,
+    )
     status, would_write, warnings = ALLOWED, evaluation.would_write, evaluation.overwritten
     if would_write or evaluation.findings:
         status, would_write, warnings, about_them = _objections(evaluation)
@@ -194,7 +194,7 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         request.namespace,
         pod.metadata.name or ("" if pod is NO_POD else pod.shown_name),
         pod.metadata.uid,
-        name,
+        name or None,
         compiled.hash,
         evaluation.exemption,
         evaluation.degraded,
@@ -210,7 +210,7 @@ def conclude(evaluation: Evaluation, client_id: str) -> Decision:
         evaluation.steps,
         evaluation.asked,
         evaluation.pod_key,
-        "" if name is None else compiled.overrides.get(name, ""),
+        compiled.overrides.get(name, ""),
         evaluation.namespace_values,
         () if service is None else service.annotations_read,
         evaluation.overload,

@@ -9,6 +9,7 @@ from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import claimed_owner_kind
 from webhook.core.kubernetes.unresolved_labels import RESOLVED
+from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.core.policy.model import Service, Unmatched
 from webhook.core.policy_spec import Mode
@@ -114,7 +115,7 @@ def _unmatched(evaluation: Evaluation, labels: Mapping[str, str]) -> None:
     if evaluation.request.operation == "CREATE":
         if evaluation.half is Half.VALIDATE:
             evaluation.add_findings("own", unowned(evaluation, labels))
-        elif evaluation.compiled.named_by_label(evaluation.pod) is not None:
+        elif SERVICE_LABEL in evaluation.pod.labels and evaluation.compiled.named_by_label(evaluation.pod) is not None:
             evaluation.patch = mutation.DISOWN
     if evaluation.verdict is None:
         evaluation.verdict = Verdict.UNMATCHED

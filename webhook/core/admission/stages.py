@@ -111,7 +111,12 @@ def check(evaluation: Evaluation) -> None:
         evaluation.decide(evaluation.verdict or Verdict.ADMIT, "check", "too large: not checked further, not charged")
         return
     try:
-        findings = _new(evaluation) if is_new or old is None else _updated(evaluation, old)
+        if is_new or old is None:
+            findings = record_check(evaluation, cached(evaluation, _checked, evaluation.hash_known))
+            if evaluation.pod.spec.scheduling_gates:
+                findings += queueing.check_gate(evaluation)
+        else:
+            findings = _updated(evaluation, old)
     except ValueError as error:
         raise unreadable_resources(error) from None
     if findings:
@@ -120,11 +125,6 @@ def check(evaluation: Evaluation) -> None:
         evaluation.steps += (_FULFILLED,)
     if not is_new and evaluation.verdict is None and not request.sub_resource:
         evaluation.decide(Verdict.ADMIT, "check", "an UPDATE is not charged")
-
-
-def _new(evaluation: Evaluation) -> tuple[Finding, ...]:
-    findings = record_check(evaluation, cached(evaluation, _checked, evaluation.hash_known))
-    return findings + queueing.check_gate(evaluation) if evaluation.pod.spec.scheduling_gates else findings
 
 
 def _updated(evaluation: Evaluation, old: Pod) -> tuple[Finding, ...]:
