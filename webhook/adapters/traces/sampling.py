@@ -51,7 +51,7 @@ class RatioSampler:
         self._trace_parent = trace_parent
         self._draw = draw
         self._mutations = SampledMutations()
-        self._second = 0
+        self._second_ns = 0
         self._room = FOLLOWED_PER_SECOND_MAX
         self._followed = self._limited = 0
 
@@ -106,14 +106,14 @@ class RatioSampler:
 
     def _has_room(self, now_ns: int) -> bool:
         """Return whether one more sampled parent may be followed in this second; count the result."""
-        second = now_ns // _SECOND_NS
-        if second != self._second:
-            self._second, self._room = second, FOLLOWED_PER_SECOND_MAX
-        has_room = self._room > 0
-        self._room -= has_room
-        self._followed += has_room
-        self._limited += not has_room
-        return has_room
+        if not 0 <= now_ns - self._second_ns < _SECOND_NS:
+            self._second_ns, self._room = now_ns - now_ns % _SECOND_NS, FOLLOWED_PER_SECOND_MAX
+        if self._room > 0:
+            self._room -= 1
+            self._followed += 1
+            return True
+        self._limited += 1
+        return False
 
 
 def trace_id_of(uid: str) -> str:
