@@ -71,7 +71,10 @@ class Route(NamedTuple):
 
 
 class _Call(Struct, frozen=True):
-    """An accepted call. It is remembered with its header: a repeated one need not be authenticated and routed anew."""
+    """An accepted call. It is remembered with its header: a repeated one need not be authenticated and routed anew.
+
+    To see that it still holds takes 100 opcodes, where to accept it has taken 300 (of 2,660 of a whole review).
+    """
 
     caller: Caller
     role: Role
