@@ -22,8 +22,8 @@ pytest_plugins = ("tests.redis_servers.fixtures",)
 
 WINDOW_SECONDS = 12
 AT_ONCE = 4
-LATE_SECONDS = 5
-"""Less than the time to the next retry of a controller that was denied 12 s before."""
+LATE_SECONDS = 7
+"""Less than the time to the next retry of a controller that was denied 12 s before: they are 10 and 20 s after that."""
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
