@@ -64,6 +64,10 @@ BAD = {
     "empty_uid": (body(uid=""), "AdmissionReview.request.uid is empty"),
     "no_operation": (without("operation"), "`operation`"),
     "no_resource": (without("resource"), "`resource`"),
+    "resource_version_of_wrong_type": (
+        body(resource={"group": "", "version": 1, "resource": "pods"}),
+        "Expected `str`, got `int` - at `$.request.resource.version`",
+    ),
     "null_user": (body(userInfo=None), "at `$.request.userInfo`"),
     "no_object_on_create": (body(object=None), "AdmissionReview.request.object is missing"),
     "object_of_wrong_type": (body(object=[1]), "AdmissionReview.request.object: Expected `object`, got `array`"),

@@ -23,6 +23,8 @@ _POD_REQUESTS = frozenset({("CREATE", ""), ("UPDATE", ""), ("UPDATE", "resize")}
 class _PodResource(Struct, frozen=True, gc=False):
     resource: Literal["pods"]
     group: Literal[""] = ""
+    version: str = ""
+    """Not read, but checked as in steps."""
 
 
 class _PodRequest(Struct, frozen=True, gc=False, rename="camel"):
