@@ -1,12 +1,17 @@
-"""A failed connection leaves no exception in memory."""
+"""A connection that has ended leaves nothing in memory."""
 
 import asyncio
 import gc
+from http import HTTPStatus
 
+import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 
-from webhook.server.http1 import HttpProtocols
-from webhook.server.http_messages import HttpRequest, HttpResponse
+from tests.harness.loopback import loopback
+from webhook.server.http1 import HttpConnection, HttpProtocols
+from webhook.server.http_messages import HttpRequest, HttpResponse, closing_response
+
+POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 
 
 async def test_invalid_http_is_discarded_once_answered() -> None:
@@ -29,3 +34,23 @@ async def test_invalid_http_is_discarded_once_answered() -> None:
         gc.enable()
         server.close()
         await protocols.end(0)
+
+
+def held() -> int:
+    """Return how many connections are in memory."""
+    gc.collect()
+    return sum(isinstance(item, HttpConnection) for item in gc.get_objects())
+
+
+@pytest.mark.parametrize("sent", [POST % 0 * 3, POST % 9], ids=["requests without an answer", "a body cut off"])
+async def test_client_that_has_gone_is_forgotten_with_all_that_it_sent(sent: bytes) -> None:
+    async def refuse(_request: HttpRequest) -> HttpResponse:
+        return closing_response(HTTPStatus.UNAUTHORIZED)
+
+    async with loopback(refuse, None) as running:
+        before = held()
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(sent)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+        writer.close()
+        await running.until(lambda: held() <= before)

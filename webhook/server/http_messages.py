@@ -96,8 +96,11 @@ class RequestConnection(BaseProtocol):
         """The client; None over plain HTTP."""
 
 
-class HttpRequest(Struct, gc=False):
-    """One request whose header is complete."""
+class HttpRequest(Struct):
+    """One request whose header is complete.
+
+    The garbage collector must see it: its connection holds those that wait, and errors of a body hold their frames.
+    """
 
     connection: RequestConnection
     head: RequestHead
