@@ -537,6 +537,18 @@ async def test_local_admission_of_one_pool_service_counts_for_the_others(simulat
     assert (await simulation.ask(other)).refused is DeniedBy.QUOTA
 
 
+async def test_refund_of_a_pod_that_the_share_did_not_count_leaves_the_pools_share(simulation: Simulation) -> None:
+    pool = PoolPlan("shared", (window(64, pods=1, memory=9),))
+    local, allows = (replace(plan_of(), service=name, tag="shared", pool=pool) for name in ("local", "allows"))
+    allows = replace(allows, when_unavailable=WhenStoreUnavailable.ALLOW)
+    simulation.store.failure = "unreachable: refused"
+    assert (await simulation.ask(local)).charged
+    for uid, cost in (("a", {"pods": 1}), ("b", {"pods": 1, "requests.memory": 1})):
+        await simulation.ask_unavailable(allows, uid, admitted=True, cost=cost)
+        assert await simulation.guard.refund(allows, uid)
+    assert (await simulation.ask(local)).refused is DeniedBy.QUOTA
+
+
 async def test_pod_must_fit_the_share_until_other_replicas_settle(simulation: Simulation) -> None:
     simulation.guard = simulation.new_guard(replicas=2)
     simulation.store.settled_others = 0

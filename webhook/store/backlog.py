@@ -26,12 +26,12 @@ class BookingCause(StrEnum):
 class BacklogEntry(NamedTuple):
     """One Pod, or what a resize of one adds.
 
-    `at_us` is the store's time, `counted_at_us` this replica's, at which its share counted the Pod.
+    `at_us` is the store's time, `counted_at_us` this replica's, at which its share counted the Pod; None if it did not.
     """
 
     request: Acquire
     at_us: int
-    counted_at_us: int
+    counted_at_us: int | None
     cause: BookingCause
 
     @property

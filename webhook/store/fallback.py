@@ -18,7 +18,6 @@ from webhook.core.policy_spec import WhenStoreUnavailable
 from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, Receipt, ServiceSnapshot
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import Clock, SharedStore
-from webhook.store.backlog import BookingCause
 from webhook.store.local_breakers import LocalBreakers
 from webhook.store.outage_admission import OutageAdmission
 from webhook.store.reconciler import FallbackReports, Reconciler, ReconcilerTiming
@@ -86,7 +85,7 @@ class StoreFallback:
 
     def book_later(self, request: Acquire) -> None:
         """Book, once the store answers, a Pod that the caller admitted although `acquire` raised."""
-        self._outage.book_later(request, self._clock.now_us())
+        self._outage.book_later(request)
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         self._denied.drop(plan.tag)
@@ -95,7 +94,7 @@ class StoreFallback:
         entry = self._reconciler.remove(plan, uid)
         if entry is None:
             return await self._inner.refund(plan, uid)
-        if entry.cause is BookingCause.AWAY:
+        if entry.counted_at_us is not None:
             self._share.release(entry.request, entry.counted_at_us)
         self._reconciler.refund_later(plan, uid)  # the store may have charged it all the same
         return True

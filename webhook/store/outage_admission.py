@@ -50,8 +50,8 @@ class OutageAdmission:
             self.book_later(request, now_us)
         return receipt if decision is None else self._with_breaker(receipt, request, decision)
 
-    def book_later(self, request: Acquire, counted_at_us: int) -> None:
-        """Add an admission to the backlog; `counted_at_us` is when the share counted it, by this replica's clock."""
+    def book_later(self, request: Acquire, counted_at_us: int | None = None) -> None:
+        """Add an admission to the backlog; `counted_at_us` is when the share counted it, if it did."""
         if request.peek:
             return
         at_us = self._store.now_us()
@@ -69,11 +69,10 @@ class OutageAdmission:
 
     def rebook_recent(self) -> dict[ServiceKey, CounterPlan]:
         """Add the last minute's admissions to the backlog: the store may have lost them. Return their plans, by key."""
-        now_us = self._clock.now_us()
         plans: dict[ServiceKey, CounterPlan] = {}
         for request, at_us in self.recent.all():
             plans.setdefault(request.plan.key, request.plan)
-            self._reconciler.add(BacklogEntry(request, at_us, now_us, BookingCause.LOSS))
+            self._reconciler.add(BacklogEntry(request, at_us, None, BookingCause.LOSS))
         return plans
 
     def _with_breaker(self, receipt: Receipt, request: Acquire, decision: LocalBreakerDecision) -> Receipt:
