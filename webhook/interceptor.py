@@ -16,7 +16,7 @@ from webhook.core.admission.exemptions import PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.admission.review import Request
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.kubernetes.pod_size import LARGE_BYTES, measure
+from webhook.core.kubernetes.pod_size import LARGE_BYTES, has_many_parts, measure
 from webhook.core.quota import Acquire, Receipt
 from webhook.errors import NoPolicyError, StoreUnavailableError
 from webhook.ports import Caller, CounterStore, NamespaceLabels, Observer, PodQueue, PolicySource, Review
@@ -118,7 +118,7 @@ class Interceptor:
         """
         wall_ns, started_ns = time_ns(), perf_counter_ns()
         is_large = False
-        if len(body) > LARGE_BYTES:
+        if len(body) > LARGE_BYTES and (len(body) > _IN_THREAD_BYTES or has_many_parts(body)):
             request, is_large = await self._decode_large(body)
         else:
             request = review.decode(body)

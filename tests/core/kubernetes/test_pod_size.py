@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.reviewing import Gate, body, envelope, pod, policy_of
+from tests.core.strategies import examples
 from webhook.core.admission import review, stages
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.evaluation import Evaluation
@@ -19,7 +20,13 @@ from webhook.core.admission.mutation import rewrite
 from webhook.core.kubernetes import pod_size
 from webhook.core.kubernetes.label_constraints import ANYTHING, Constraint, constraints_of
 from webhook.core.kubernetes.pod import Pod
-from webhook.core.kubernetes.pod_size import CONTAINERS_MAX, ENTRIES_MAX, LARGE_BYTES, LARGE_CONTAINERS
+from webhook.core.kubernetes.pod_size import (
+    CONTAINERS_MAX,
+    ENTRIES_MAX,
+    LARGE_BYTES,
+    LARGE_CONTAINERS,
+    PARTS_MAX,
+)
 from webhook.core.kubernetes.types import NodeRequirement
 
 SERVICES = """\
@@ -195,7 +202,7 @@ async def test_longest_bodies_are_decoded_beside_the_event_loop(
 
     monkeypatch.setattr("webhook.interceptor.measure", noting(pod_size.measure))
     monkeypatch.setattr("webhook.interceptor.review.decode", noting(review.decode))
-    long = {"name": "c", "env": [{"name": name, "value": ""}]}
+    long = {"name": "c", "env": [{"name": name, "value": "," * TOO_MANY}]}
     decision = await gate.mutate(object=pod({"app": "web"}, containers=[long]))
     assert decision.service == "web"
     assert threads == {in_thread}
@@ -278,3 +285,34 @@ def test_expressions_on_one_label_are_narrowed_once(operator: str, monkeypatch: 
     monkeypatch.setattr(Constraint, "narrowed", counted)
     constraints_of([NodeRequirement("k", operator, (f"v{n}",)) for n in range(1_000)])
     assert calls == 1
+
+
+PARTS = ("containers", "initContainers", "tolerations", "schedulingGates")
+
+
+@examples(100)
+@given(
+    st.dictionaries(st.sampled_from(PARTS), st.integers(0, 1200), min_size=1),
+    st.integers(0, 1200),
+    st.integers(0, 1200),
+)
+def test_a_body_with_few_parts_is_below_the_limits(parts: dict[str, int], labels: int, texts: int) -> None:
+    """The lists have the shortest items that there are, so that no other body has more of them."""
+    spec = {name: [{}] * count for name, count in parts.items()}
+    metadata = {"labels": {f"{number}": "" for number in range(labels)}, "annotations": {"text": "," * texts}}
+    raw = msgspec.json.encode({"request": {"object": {"metadata": metadata, "spec": spec}}})
+    if not pod_size.has_many_parts(raw):
+        assert pod_size.measure(raw).excess is None
+    else:
+        assert sum(parts.values()) + labels + texts > PARTS_MAX
+
+
+def test_both_limits_are_above_what_few_parts_may_hold() -> None:
+    two_lists = 2
+    assert PARTS_MAX + two_lists < CONTAINERS_MAX < ENTRIES_MAX
+
+
+async def test_a_long_text_is_not_counted(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("webhook.interceptor.measure")
+    environment = [{"name": "E", "value": "x" * 2 * LARGE_BYTES}]
+    assert (await gate.mutate(object=pod({"app": "web"}, containers=[{"name": "c", "env": environment}]))).patch

