@@ -16,9 +16,8 @@ LARGE_CONTAINERS, LARGE_ENTRIES = 100, 2_000
 
 CONTAINERS_MAX = 2_000
 ENTRIES_MAX = 20_000
-PARTS_MAX = 1_800
-"""Commas above which a large body is counted. With fewer, it is below both limits: a list or a map has at most one more
-part than commas."""
+PARTS_MAX = CONTAINERS_MAX - 2
+"""Commas of a large body that need no count: each of the two lists of containers has at most one more than commas."""
 _NOTHING = Raw(b"")
 _COUNTED = (
     "labels, annotations, ownerReferences, nodeSelector, tolerations, affinity, topologySpreadConstraints,"
