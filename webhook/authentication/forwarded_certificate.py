@@ -5,14 +5,20 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from webhook.authentication.authenticator import Authenticator, Verified
+from webhook.authentication.authenticator import Authenticator
 from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.certificates.chain_verifier import ClientChainVerifier, ForeignCertificateError, obstacle
 from webhook.authentication.certificates.client_ca import authorities_of
 from webhook.authentication.certificates.xfcc import forwarded_certificate
 from webhook.authentication.identities import Identities
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.strategies import AUTHORIZATION, FORWARDED_CERTIFICATE, Authenticated, Headers
+from webhook.authentication.strategies import (
+    AUTHORIZATION,
+    FORWARDED_CERTIFICATE,
+    Authenticated,
+    AuthenticationStrategy,
+    Headers,
+)
 from webhook.errors import AuthenticationError, UserError
 from webhook.ports import Clock, CurrentValue
 from webhook.support.watched_file import WatchedFile
@@ -39,7 +45,7 @@ class ForwardedCaFile(WatchedFile[ClientChainVerifier]):
         super().__init__([path], _FILE_BYTES_MAX, parse, on_reading)
 
 
-class ForwardedCertificateStrategy:
+class ForwardedCertificateStrategy(AuthenticationStrategy):
     """Takes the caller's certificate, and nothing else, from a listed proxy; a proxy itself cannot be a caller.
 
     Chain, purpose and validity of the forwarded certificate are verified again here.
@@ -68,9 +74,6 @@ class ForwardedCertificateStrategy:
         if self._is_proxy(_names(der)):
             raise AuthenticationError(AuthFailure.NOT_A_PROXY, "a proxy was forwarded as a caller", status=403)
         return Authenticated(self._authenticator.authenticate(der, headers.getall(AUTHORIZATION, ())), path)
-
-    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  part of the protocol
-        return False
 
     async def refetch_keys(self) -> bool:
         return await self._authenticator.refetch_keys()

@@ -3,11 +3,10 @@
 from collections.abc import Collection
 from hashlib import sha256
 
-from webhook.authentication.authenticator import Verified
 from webhook.authentication.certificates.certificate_identity import CertificateIdentity, read_certificate
 from webhook.authentication.identities import CertificateField, Role
 from webhook.authentication.reasons import AuthFailure, refuse
-from webhook.authentication.strategies import Authenticated, Headers, reject_forwarded
+from webhook.authentication.strategies import Authenticated, AuthenticationStrategy, Headers, reject_forwarded
 from webhook.core.lru_cache import LruCache
 from webhook.ports import Caller, Clock
 
@@ -16,7 +15,7 @@ _US = 1_000_000
 _NAMES = (CertificateField.URI, CertificateField.COMMON_NAME, CertificateField.DNS_NAME)
 
 
-class CertificateStrategy:
+class CertificateStrategy(AuthenticationStrategy):
     """An `AuthenticationStrategy` without tokens. The handshake has verified the certificate's chain."""
 
     def __init__(self, names: Collection[str], clock: Clock) -> None:
@@ -42,9 +41,6 @@ class CertificateStrategy:
         return Authenticated(
             Caller(Role.SCHEDULER, certificate.name, "", "", certificate.name, 0, expiry_seconds), path
         )
-
-    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  part of the protocol
-        return False
 
     async def refetch_keys(self) -> bool:
         """Return False: no keys are used."""

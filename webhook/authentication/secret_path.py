@@ -3,10 +3,9 @@
 from hashlib import sha256
 from hmac import compare_digest
 
-from webhook.authentication.authenticator import Verified
 from webhook.authentication.identities import Role
 from webhook.authentication.reasons import AuthFailure
-from webhook.authentication.strategies import Authenticated, Headers
+from webhook.authentication.strategies import Authenticated, AuthenticationStrategy, Headers
 from webhook.errors import AuthenticationError
 from webhook.ports import Caller, CurrentValue
 
@@ -16,7 +15,7 @@ WARNING = "reduced mode: callers are not authenticated"
 _CALLER = Caller(Role.APISERVER, "reduced-mode", issuer="", subject="", certificate="")
 
 
-class SecretPathStrategy:
+class SecretPathStrategy(AuthenticationStrategy):
     """`/<path>/mutate`, `/<path>/validate`, `/<path>/validate-policy`; the same 404 for everything else.
 
     All digests are compared, each in constant time, so that timing does not reveal a partly correct guess.
@@ -31,9 +30,6 @@ class SecretPathStrategy:
         if sum(compare_digest(digest, good) for good in self._digests.value) == 0:
             raise AuthenticationError(AuthFailure.PATH, "unknown path", status=404)
         return Authenticated(_CALLER, f"/{route}")
-
-    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  part of the protocol
-        return False
 
     async def refetch_keys(self) -> bool:
         """Return False: no token is needed."""

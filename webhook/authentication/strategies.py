@@ -33,9 +33,12 @@ class AuthenticationStrategy(Protocol):
         """
         ...
 
-    def still_holds(self, verified: Verified) -> bool:
-        """Return whether `authenticate` would now return the same for a call with the same header and certificate."""
-        ...
+    def still_holds(self, verified: Verified) -> bool:  # noqa: ARG002  for those that have their own
+        """Return whether `authenticate` would now return the same for a call with the same header and certificate.
+
+        Only a strategy that returns what is `verified` has one of its own.
+        """
+        return False
 
     async def refetch_keys(self) -> bool:
         """After a KeyNotFoundError, fetch the keys; return whether there are new ones."""

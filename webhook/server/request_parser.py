@@ -172,17 +172,16 @@ def _framed(data: bytes) -> _Framed | None:
     if start < 0:
         return None
     start += len(_LENGTH)
-    stop = data.find(b"\r\n", start)
-    digits = data[start:stop]
-    if not digits.isdigit() or len(digits) > _LENGTH_DIGITS_MAX:
+    length = _match_length(data, start)
+    if length is None or not data.startswith(b"\r\n", length.end()):
         return None
     body_at = end + len(_END)
-    between, after = data[stop:body_at], b""
+    between, after = data[length.end() : body_at], b""
     found = _TRACEPARENT.search(between)
     value = None if found is None else _match_traceparent(between, found.end())
     if value is not None:
         between, after = between[: value.start()], between[value.end() :]
-    return _Frame(data[:start], between, after), int(digits), body_at
+    return _Frame(data[:start], between, after), int(length[0]), body_at
 
 
 def _content_length(headers: Headers) -> int | None:
