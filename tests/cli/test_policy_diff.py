@@ -37,3 +37,14 @@ def test_mistakes_of_a_policy_end_with_2(tmp_path: Path) -> None:
     assert "services[0].mach: {...}: unknown field: did you mean match?" in done.err
     assert podgate("policy", "diff", "-", "-").error.startswith("-: standard input is named twice")
     assert podgate("policy", "diff", "live", "-", "--kubeconfig", tmp_path / "none").code == 2
+
+
+def test_what_an_upgrade_changes_for_a_document_is_shown(tmp_path: Path) -> None:
+    merged = tmp_path / "merged.yaml"
+    limits = "  quota: {standing: {hard: {pods: 50}}}\n"
+    head = "defaults: {quota: {standing: {hard: {pods: 200, memory: 400Gi}}}}\n"
+    merged.write_text(policy_text("- name: web\n  match: {namespaces: [shop]}\n" + limits, head))
+    assert podgate("policy", "diff", merged, merged).code == 0
+    done = podgate("policy", "diff", "--a-as", "0.1.0", merged, merged)
+    assert done.code == 1
+    assert done.out.splitlines() == ["service web", "  quota.standing.hard.memory: added: 400Gi"]

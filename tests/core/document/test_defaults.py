@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.document.documents import HEAD, only_service, problems, with_service
-from webhook.core.document.defaults import ATOMIC, with_defaults
+from webhook.core.document.defaults import ATOMIC, merge_advice, with_defaults
 from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.reader import read
 
@@ -106,3 +106,81 @@ def test_absent_fields_get_built_in_defaults() -> None:
     assert quota["denial"] == {"status": 429, "retryAfter": "Never"}
     assert (quota["per"], quota["scope"], quota["whenStoreUnavailable"]) == ("Service", "Cluster", "Local")
     assert (service.sla_class, service.failure_mode, service.pool) == ("bronze", "Open", None)
+
+
+MATCH = "services:\n- name: a\n  match: {namespaces: [x]}\n"
+
+
+def test_a_limit_of_defaults_stays_beside_a_service_s_own() -> None:
+    document = HEAD + (
+        "defaults: {quota: {standing: {hard: {pods: 200, memory: 400Gi}}}}\n"
+        + MATCH
+        + "  quota: {standing: {hard: {pods: 50}}}\n"
+    )
+    quota = only_service(document).quota
+    assert quota is not None
+    assert quota.standing is not None
+    assert {name: amount.text for name, amount in quota.standing.hard.items()} == {"pods": "50", "memory": "400Gi"}
+
+
+def test_a_limit_under_another_name_of_its_resource_replaces_the_default() -> None:
+    document = HEAD + (
+        "defaults: {quota: {standing: {hard: {requests.cpu: 40, memory: 1Gi}}}}\n"
+        + MATCH
+        + "  quota: {standing: {hard: {cpu: 10, requests.memory: null}}}\n"
+    )
+    quota = only_service(document).quota
+    assert quota is not None
+    assert quota.standing is not None
+    assert {name: amount.text for name, amount in quota.standing.hard.items()} == {"cpu": "10"}
+
+
+PCI = (
+    "defaults: {placement: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution:"
+    " {nodeSelectorTerms: [{matchExpressions: [{key: compliance, operator: In, values: [pci]}]}]}}}}}\n"
+)
+SPREAD = (
+    "{preferredDuringSchedulingIgnoredDuringExecution:"
+    " [{weight: 1, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {}}}]}"
+)
+
+
+def test_a_required_affinity_of_defaults_stays_beside_a_service_s_own() -> None:
+    for affinity, has_own in (("{}", False), (f"{{podAntiAffinity: {SPREAD}}}", True)):
+        service = only_service(HEAD + PCI + MATCH + f"  placement: {{affinity: {affinity}}}\n")
+        assert service.placement is not None
+        merged_affinity = service.placement.affinity
+        assert merged_affinity is not None
+        assert merged_affinity.node_affinity is not None
+        assert merged_affinity.node_affinity.required is not None
+        assert (merged_affinity.pod_anti_affinity is not None) is has_own
+
+
+def advice(document: str) -> list[str]:
+    return [str(problem) for problem in merge_advice(read((HEAD + document).encode()).root)]
+
+
+def test_a_default_replaced_in_part_is_noted() -> None:
+    [note] = advice(
+        "defaults: {quota: {standing: {hard: {pods: 200, memory: 400Gi}}}}\n"
+        + MATCH
+        + "  quota: {standing: {hard: {pods: 50}}}\n"
+    )
+    assert note == (
+        "7:22: services[0].quota.standing.hard: {...}: replaces pods of `defaults` in line 3; memory still applies:"
+        " keep it so, or remove that too with memory: null"
+    )
+
+
+def test_a_default_that_is_kept_removed_or_replaced_whole_is_not_noted() -> None:
+    default = "defaults: {quota: {standing: {hard: {pods: 200, memory: 400Gi}}}}\n" + MATCH
+    for hard in ("{cpu: 1}", "{pods: 50, memory: null}", "{pods: null}", "{pods: 1, requests.memory: 1Gi}"):
+        assert advice(default + f"  quota: {{standing: {{hard: {hard}}}}}\n") == []
+    assert advice(default) == []
+
+
+def test_an_affinity_of_defaults_replaced_in_part_is_noted() -> None:
+    default = PCI.replace("nodeAffinity:", f"podAntiAffinity: {SPREAD}, nodeAffinity:", 1) + MATCH
+    [note] = advice(default + f"  placement: {{affinity: {{podAntiAffinity: {SPREAD}}}}}\n")
+    assert "replaces podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution of `defaults`" in note
+    assert "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms still applies" in note

@@ -9,6 +9,7 @@ import msgspec
 from webhook.app.operations.live_policy import read_live_policy
 from webhook.cli.options.cluster_options import ClusterLocation, cluster
 from webhook.core.document import DocumentError
+from webhook.core.document.defaults import ATOMIC, ATOMIC_IN_0_1
 from webhook.core.document.loading import load_unproved
 from webhook.core.policy.model import Policy
 from webhook.core.policy_diff import compare
@@ -22,9 +23,15 @@ DIFFERENT = 1
 @click.command("diff")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
+@click.option(
+    "--a-as",
+    type=click.Choice(["0.1.0"]),
+    help="Read A as this version did, to see what an upgrade changes: 0.1.0 replaced a default `hard` or `affinity` as"
+    " a whole where a service has its own.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @cluster
-def print_difference(before: str, after: str, where: ClusterLocation, output: str) -> None:
+def print_difference(before: str, after: str, a_as: str | None, where: ClusterLocation, output: str) -> None:
     """Print what changes from policy A to policy B, by service, with `defaults` applied.
 
     A and B are files, "-" (standard input), or `live`: the policy in the cluster.
@@ -32,7 +39,8 @@ def print_difference(before: str, after: str, where: ClusterLocation, output: st
     """
     if before == after == "-":
         raise UserError("-: standard input is named twice", "it can only be read once: put the other in a file")
-    found = compare(_policy(before, where), _policy(after, where))
+    old = _policy(before, _read(before, where), ATOMIC if a_as is None else ATOMIC_IN_0_1)
+    found = compare(old, _policy(after, _read(after, where), ATOMIC))
     if output == "json":
         click.echo(msgspec.json.encode({"same": not found, **msgspec.structs.asdict(found)}).decode())
     else:
@@ -42,10 +50,13 @@ def print_difference(before: str, after: str, where: ClusterLocation, output: st
         sys.exit(DIFFERENT)
 
 
-def _policy(name: str, where: ClusterLocation) -> Policy:
-    raw = asyncio.run(read_live_policy(where.kubeconfig, where.context)) if name == LIVE else read_document(name)
+def _read(name: str, where: ClusterLocation) -> bytes:
+    return asyncio.run(read_live_policy(where.kubeconfig, where.context)) if name == LIVE else read_document(name)
+
+
+def _policy(name: str, raw: bytes, atomic: frozenset[str]) -> Policy:
     try:
-        return load_unproved(raw, None).policy
+        return load_unproved(raw, None, atomic).policy
     except DocumentError as error:
         problems = "\n".join(f"  {name}:{problem}" for problem in error.problems)
         raise UserError(f"{name}: mistakes in the policy: fix what is listed here\n{problems}") from None

@@ -1,18 +1,26 @@
 """Merge of `defaults` under every service (RFC 7386); values keep their line and column in the document."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from webhook.core.document.yaml.nodes import MOST_NODES, Node
-from webhook.core.document.yaml.problems import DocumentError
+from webhook.core.document.yaml.problems import DocumentError, Problem
+from webhook.core.quota import canonical
 
 NO_DEFAULT = ("name", "match", "pool")
 """Fields that identify a service, which `defaults` cannot set."""
 
-ATOMIC = frozenset({"affinity", "hard", "podSelector", "namespaceSelector", "labelSelector"})
+ATOMIC = frozenset({"podSelector", "namespaceSelector", "labelSelector"})
 """Fields replaced as a whole: a merged selector would mean something else."""
 
+ATOMIC_IN_0_1 = ATOMIC | {"affinity", "hard"}
+"""Fields that version 0.1.0 replaced as a whole."""
 
-def with_defaults(document: Node) -> Node:
+_LIMITING = (("quota", "standing", "hard"), ("placement", "affinity"))
+"""Fields in which a default that still applies beside a service's own values is easily overlooked."""
+
+
+def with_defaults(document: Node, atomic: frozenset[str] = ATOMIC) -> Node:
     """Return the document with defaults merged into every service. Non-mappings are left to the schema."""
     fields = document.value
     if not isinstance(fields, dict) or "services" not in fields:
@@ -21,7 +29,7 @@ def with_defaults(document: Node) -> Node:
     if not isinstance(services.value, list) or defaults is None or not isinstance(defaults.value, dict):
         return document
     kept = {key: node for key, node in defaults.value.items() if key not in NO_DEFAULT and node.value is not None}
-    merged = [_merged(kept, service) for service in services.value]
+    merged = [_merged(kept, service, atomic) for service in services.value]
     size = sum(service.size for service in merged)
     if size > MOST_NODES:
         reason = f"more than {MOST_NODES} values once `defaults` is under every service"
@@ -29,17 +37,68 @@ def with_defaults(document: Node) -> Node:
     return replace(document, value={**fields, "services": replace(services, value=merged)})
 
 
-def _merged(base: dict[str, Node], patch: Node) -> Node:
+def _merged(base: dict[str, Node], patch: Node, atomic: frozenset[str], field: str = "") -> Node:
     """Return `base` patched. A null that removes nothing stays, so that the schema rejects it."""
     if not isinstance(patch.value, dict):
         return patch
     result = dict(base)
     for key, node in patch.value.items():
-        below = base.get(key)
-        if below is not None and node.value is None:
-            del result[key]
-        elif below is not None and isinstance(below.value, dict) and key not in ATOMIC:
-            result[key] = _merged(below.value, node)
-        else:
-            result[key] = node
+        replaced = _same_key(base, key, field)
+        below = base.get(replaced)
+        if below is not None and (node.value is None or replaced != key):
+            del result[replaced]
+        if below is None or node.value is not None:
+            default = None if below is None or key in atomic else below.value
+            result[key] = _merged(default, node, atomic, key) if isinstance(default, dict) else node
     return replace(patch, value=result, size=1 + sum(node.size for node in result.values()))
+
+
+def _same_key(base: dict[str, Node], key: str, field: str) -> str:
+    """Return the key of the default that `key` replaces: in `hard`, `cpu` and `requests.cpu` are one resource."""
+    if field != "hard" or key in base:
+        return key
+    return next((other for other in base if canonical(other) == canonical(key)), key)
+
+
+def merge_advice(document: Node) -> Iterator[Problem]:
+    """Yield a warning where a service replaces a part of a default limit or affinity, and the rest still applies.
+
+    `document`: as it is written, valid.
+    """
+    services = _at(document, ("services",))
+    for path in _LIMITING:
+        default = _at(document, ("defaults", *path))
+        if default is None or services is None or not isinstance(services.value, list):
+            continue
+        for service in services.value:
+            own = _at(service, path)
+            if own is not None:
+                yield from _replaced_in_part(default, own)
+
+
+def _replaced_in_part(default: Node, own: Node) -> Iterator[Problem]:
+    base, patch = dict(_leaves(default, ())), dict(_leaves(own, ()))
+    names = {path: ".".join(map(str, node.path[len(default.path) :])) for path, node in base.items()}
+    replaced = [names[path] for path in base if path in patch and patch[path].value is not None]
+    kept = [names[path] for path in base if not any(path[:length] in patch for length in range(len(path) + 1))]
+    if replaced and kept:
+        reason = f"replaces {', '.join(replaced)} of `defaults` in line {default.line}; {', '.join(kept)} still applies"
+        yield own.problem_at_key(reason, f"keep it so, or remove that too with {kept[0]}: null")
+
+
+def _at(node: Node, path: tuple[str, ...]) -> Node | None:
+    """Return the node at a path of keys, None if it is absent."""
+    for step in path:
+        if not isinstance(node.value, dict) or step not in node.value:
+            return None
+        node = node.value[step]
+    return node
+
+
+def _leaves(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
+    """Yield the values that a merge replaces, with their paths; a resource under its full name."""
+    if not isinstance(node.value, dict):
+        yield path, node
+        return
+    for key, inner in node.value.items():
+        yield from _leaves(inner, (*path, canonical(key)))

@@ -64,8 +64,14 @@ def _partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> 
             if "properties" in definitions.get(inner, {}) and field not in ATOMIC:
                 own_words = {key: value for key, value in schema.items() if key == "description"}
                 part = own_words | _partial(definitions, inner, suffix, nullable=nullable)
-            made["properties"][field] = {"anyOf": [part, {"type": "null"}]} if nullable else part
+            if nullable and isinstance(schema.get("additionalProperties"), dict):
+                part = {**schema, "additionalProperties": _or_null(schema["additionalProperties"])}
+            made["properties"][field] = _or_null(part) if nullable else part
     return {"$ref": _REF + key}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
 
 
 @cache
