@@ -314,7 +314,7 @@ CASES: dict[str, tuple[Json, Json, str, Act, str]] = {
         {"tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 300}]},
         "tolerations[0]",
         Act.WROTE,
-        "goes first, for the first that fits a taint decides when to evict",
+        "goes before a shorter one: the first that fits a taint decides when to evict",
     ),
 }
 

@@ -1,9 +1,14 @@
 """Tolerations by example: additions, their positions, and those already implied."""
 
-import pytest
+import math
 
-from tests.core.generating.vocabulary import Json
-from tests.core.oracle.taints import seconds_tolerated
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.generating.tolerations import tolerations
+from tests.core.generating.vocabulary import ODD, UNKNOWN_FIELD, Json
+from tests.core.oracle.taints import seconds_tolerated, toleration_faults
 from tests.core.placement.examples import operations, pod
 from tests.core.rewriting import patch_of, rewritten
 from tests.core.strategies import service_of
@@ -18,6 +23,53 @@ def test_longer_toleration_precedes_the_default_one() -> None:
     patched = rewritten(raw, service)
     assert seconds_tolerated(patched["spec"]["tolerations"], NOT_READY["key"], "", "NoExecute") == 3600
     assert patch_of(patched, service) == ()
+
+
+GPU = {"key": "gpu", "operator": "Exists", "effect": "NoExecute"}
+MAINTENANCE = {"key": "maintenance", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "seconds"),
+    [
+        (
+            [GPU, {**NOT_READY, "tolerationSeconds": 300}],
+            {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600},
+            {("gpu", ""): math.inf, (NOT_READY["key"], ""): 600, ("other", ""): 600},
+        ),
+        (
+            [{**MAINTENANCE, "value": "soft"}, {**MAINTENANCE, "value": "hard", "tolerationSeconds": 60}],
+            {**MAINTENANCE, "operator": "Exists", "tolerationSeconds": 600},
+            {("maintenance", "soft"): math.inf, ("maintenance", "hard"): 600, ("maintenance", ""): 600},
+        ),
+        (
+            [{**GPU, "tolerationSeconds": 60}, {"operator": "Exists"}],
+            {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600},
+            {("gpu", ""): 600, ("other", ""): math.inf},
+        ),
+    ],
+)
+def test_a_shorter_toleration_of_the_policy_leaves_a_longer_one_of_the_pod_in_force(
+    own: list[Json], wanted: Json, seconds: dict[tuple[str, str], float]
+) -> None:
+    service = service_of({"tolerations": [wanted]})
+    patched = rewritten(pod(tolerations=own), service)
+    found = patched["spec"]["tolerations"]
+    assert {taint: seconds_tolerated(found, *taint, "NoExecute") for taint in seconds} == seconds
+    assert patch_of(patched, service) == ()
+
+
+ODD_TOLERATIONS = st.lists(tolerations(ODD), max_size=5)
+
+
+@given(ODD_TOLERATIONS, ODD_TOLERATIONS)
+def test_each_taint_is_tolerated_for_the_longest_time_of_pod_and_policy(own: list[Json], wanted: list[Json]) -> None:
+    wanted = [{key: value for key, value in one.items() if key != UNKNOWN_FIELD and value != ""} for one in wanted]
+    before = pod(tolerations=own)
+    service = service_of({"tolerations": wanted})
+    after = rewritten(before, service)
+    assert list(toleration_faults(before, after, {"tolerations": wanted})) == []
+    assert patch_of(after, service) == ()
 
 
 def test_longer_toleration_precedes_a_shorter_one_of_every_key() -> None:

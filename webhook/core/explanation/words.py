@@ -159,6 +159,8 @@ def of_all(entry: PolicyEntry, before: Pod, after: Pod, found: Sequence[tuple[Js
     if entry.kind is EntryKind.SPREAD:
         is_override = any(change.former is not None for change, _ in found)
         return "overrides the Pod's own (onConflict Override)" if is_override else ""
+    if entry.kind is EntryKind.TOLERATION:
+        return _precedence(before.spec.tolerations or (), after.spec.tolerations or (), found)
     if entry.kind is not EntryKind.REQUIRED_NODES or not required.own_terms(before):
         return ""
     there = len(required.own_terms(after) or ())
@@ -166,6 +168,16 @@ def of_all(entry: PolicyEntry, before: Pod, after: Pod, found: Sequence[tuple[Js
     if written < there:
         return f"ANDed into {written} of {there} terms, the others need nothing"
     return "ANDed into every term" if there > 1 else "ANDed into the term"
+
+
+def _precedence(own: Sequence[Toleration], final: Sequence[Toleration], found: Sequence[tuple[JsonChange, str]]) -> str:
+    """Return why tolerations of the policy stand before some of the Pod's, "" if they stand behind."""
+    if not own:
+        return ""  # the whole list is new
+    indexes = [int(change.after.rpartition("/")[2]) for change, _ in found if change.after is not None]
+    if not any(one in own for index in indexes for one in final[index + 1 :]):
+        return ""
+    return "goes before a shorter one: the first that fits a taint decides when to evict"
 
 
 def of_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, value: Any) -> str:
@@ -187,8 +199,6 @@ def of_change(entry: PolicyEntry, pod: Pod, change: JsonChange, at: str, value: 
         source = _source(entry)
         found = [f"from {source}"] if source else []
         return ", ".join(found if own is None else [*found, f"overrides {own} (onConflict Override)"])
-    if entry.kind is EntryKind.TOLERATION and change.after == "/spec/tolerations/0" and pod.spec.tolerations:
-        return "goes first, for the first that fits a taint decides when to evict"
     return ""
 
 

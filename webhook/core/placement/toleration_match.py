@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from math import inf
 
+from msgspec.structs import replace
+
 from webhook.core.kubernetes.label_constraints import integer
 from webhook.core.kubernetes.types import Toleration
 
@@ -32,6 +34,24 @@ def shortens(own: Toleration, wanted: Toleration) -> bool:
     key = own.key == wanted.key or "" in {own.key, wanted.key}
     effect = own.effect == wanted.effect or "" in {own.effect, wanted.effect}
     return key and effect and _meet(own, wanted)
+
+
+def overlap(own: Toleration, wanted: Toleration) -> Toleration | None:
+    """Return a toleration of the taints that both tolerate, for the time of `wanted`.
+
+    None: their values are a range, which no toleration expresses. Both must tolerate some taint.
+    """
+    key, effect = own.key or wanted.key, own.effect or wanted.effect
+    operators = {one := own.operator or "Equal", other := wanted.operator or "Equal"}
+    if "Exists" in operators:
+        narrower = wanted if one == "Exists" else own
+    elif "Equal" in operators:
+        narrower = own if one == "Equal" else wanted
+    elif one == other:
+        narrower = own if _reaches(wanted, own) else wanted
+    else:
+        return None
+    return replace(wanted, key=key, effect=effect, operator=narrower.operator or "Equal", value=narrower.value)
 
 
 def _meet(own: Toleration, wanted: Toleration) -> bool:

@@ -1,33 +1,40 @@
 """Tolerations: the policy's added to the Pod's, without those that the Pod already covers for at least as long.
 
-The first toleration that matches a taint decides when to evict: a shorter one in front cancels a longer one behind it.
+The first toleration that matches a taint decides when to evict, so each taint is tolerated for the longer of the two
+times: a shorter one in front would cancel a longer one behind it, of the policy as of the Pod.
 DefaultTolerationSeconds has already added 300 s for not-ready and unreachable to most Pods.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
 
 from webhook.core.findings import Code, Violation
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.types import Toleration
 from webhook.core.patch import PatchOperation, add
 from webhook.core.placement.plan import PlacementPlan
-from webhook.core.placement.toleration_match import covers, shortens
+from webhook.core.placement.toleration_match import covers, overlap, shortens
+
+Plain = Any
+"""A toleration as JSON."""
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
-    """Append missing tolerations; prepend those that a shorter one of the Pod's would cancel."""
+    """Return the operations that insert what the Pod's tolerations lack."""
     own = pod.spec.tolerations
     patched = list(own or ())
+    plain: list[Plain] = [None] * len(patched)
     found: list[PatchOperation] = []
     for wanted in plan.tolerations:  # the longest last, so that it ends up in front
-        if _holds(patched, wanted.entry):
-            continue
-        in_front = any(shortens(have, wanted.entry) for have in patched)
-        patched.insert(0 if in_front else len(patched), wanted.entry)
-        found.append(add(wanted.plain, "spec", "tolerations", 0 if in_front else "-"))
+        for index, entry in _lacking(tuple(patched), wanted.entry):
+            as_json = wanted.plain if entry is wanted.entry else msgspec.to_builtins(entry)
+            found.append(add(as_json, "spec", "tolerations", "-" if index == len(patched) else index))
+            patched.insert(index, entry)
+            plain.insert(index, as_json)
     if own is None and found:
-        plain = {id(wanted.entry): wanted.plain for wanted in plan.tolerations}
-        return [add([plain[id(entry)] for entry in patched], "spec", "tolerations")]
+        return [add(plain, "spec", "tolerations")]
     return found
 
 
@@ -35,18 +42,31 @@ def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
     own = pod.spec.tolerations or ()
     return [
         Violation(Code.PLACEMENT_UNFULFILLED, "spec.tolerations", words, f"spec.tolerations lacks {words}")
-        for words in (in_words(wanted.entry) for wanted in plan.tolerations if not _holds(own, wanted.entry))
+        for words in (in_words(wanted.entry) for wanted in plan.tolerations if any(_lacking(own, wanted.entry)))
     ]
 
 
-def _holds(own: Iterable[Toleration], wanted: Toleration) -> bool:
-    """Return whether `own` tolerates all that `wanted` does, for as long: the first that matches decides."""
-    for have in own:
+def _lacking(own: Sequence[Toleration], wanted: Toleration) -> Iterator[tuple[int, Toleration]]:
+    """Yield the tolerations to insert, each with its index once those before it are inserted.
+
+    Before each that shortens `wanted` goes the part for the taints of both: all of `wanted` would cancel a longer one
+    behind it. A range of values has no such part, and keeps the Pod's time.
+    """
+    before: list[Toleration] = []
+    for index, have in enumerate(own):
         if covers(have, wanted):
-            return True
+            return
         if shortens(have, wanted):
-            return False
-    return False
+            is_longest = not any(shortens(wanted, other) for other in own[index:])
+            part = wanted if is_longest else overlap(have, wanted)
+            if part is not None and not any(covers(one, part) for one in before):
+                yield len(before), part
+                if is_longest:
+                    return
+                before.append(part)
+        before.append(have)
+    if not any(covers(one, wanted) for one in before):
+        yield len(before), wanted
 
 
 def in_words(toleration: Toleration) -> str:
