@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from webhook.core.document.rules import (
     amounts,
     breaker,
+    limits,
     match,
     patterns,
     pools,
@@ -38,6 +39,7 @@ _OF_THE_DOCUMENT: tuple[Rule, ...] = (
     pools.pools_exist,
     pools.pools_agree_with_their_members,
     services.no_service_is_exempt,
+    services.no_service_exempts_its_pods,
     match.every_service_can_be_reached,
     match.daemon_sets_are_not_exempt,
     pod_metadata.labels_decide_no_owner,
@@ -83,6 +85,7 @@ _ADVICE_ON_THE_DOCUMENT: tuple[Rule, ...] = (
     topology.conflicts_can_happen,
     quota.longer_windows_can_bind,
     amounts.units_are_meant,
+    limits.some_pods_are_admitted,
     scheduling.prometheus_has_tls,
     scheduling.pressures_are_measured,
 )
@@ -107,6 +110,8 @@ _ADVICE_ON_A_SERVICE: tuple[Rule, ...] = (
     ratios.ratios_can_bind,
     ratios.classes_fit_the_defaults,
     quota.a_queue_is_used,
+    quota.only_enforced_pods_wait,
+    limits.limits_admit_the_least_pod,
     quota.deployments_outlast_the_wait,
     quota.retry_after_can_be_sent,
     quota.namespaces_share_one_breaker,

@@ -106,15 +106,21 @@ class _Reach:
 
     def within(self, other: "_Reach") -> bool:
         """Return whether `other` matches everything that this service matches."""
+        return self.is_narrower(other) and (
+            not other.namespaces or (bool(self.namespaces) and all(map(other.names, self.namespaces)))
+        )
+
+    def is_narrower(self, other: "_Reach") -> bool:
+        """Return whether `other` matches all Pods of this service in each namespace that both name."""
         return (
-            (not other.namespaces or (bool(self.namespaces) and self._is_named_in(other.patterns)))
-            and (not other.owner_kinds or (bool(self.owner_kinds) and self.owner_kinds <= other.owner_kinds))
+            (not other.owner_kinds or (bool(self.owner_kinds) and self.owner_kinds <= other.owner_kinds))
             and imply(self.pod_labels, other.pod_labels)
             and imply(self.namespace_labels, other.namespace_labels)
         )
 
-    def _is_named_in(self, patterns: frozenset[str]) -> bool:
-        return not any(patterns.isdisjoint(covering_patterns(name)) for name in self.namespaces)
+    def names(self, pattern: str) -> bool:
+        """Return whether the service names all namespaces of a pattern."""
+        return not self.namespaces or not self.patterns.isdisjoint(covering_patterns(pattern))
 
 
 _Earlier = dict[tuple[str, tuple[str, str] | None], list[_Reach]]
@@ -136,14 +142,29 @@ def every_service_can_be_reached(document: DocumentPart) -> Iterator[Problem]:
 
 def _shadowed(reach: _Reach, earlier: _Earlier) -> Iterator[Problem]:
     # A service that covers all namespaces covers the first one.
-    patterns = ["", *(covering_patterns(reach.namespaces[0]) if reach.namespaces else ())]
-    labels = (None, *reach.exact_labels)
-    candidates = [other for key in product(patterns, labels) for other in earlier.get(key, ())]
+    candidates = _candidates(reach, reach.namespaces[0] if reach.namespaces else "", earlier)
     shadow = min((other for other in candidates if reach.within(other)), key=lambda other: other.order, default=None)
     if shadow is not None:
         line = shadow.part.node.key_line
         reason = f"service {shadow.name} above (line {line}) matches every Pod that this one would match"
         yield reach.part.wrong_field(reason, f"move it above {shadow.name}, or narrow {shadow.name}'s match")
+        return
+    by_name = [
+        next((other for other in _candidates(reach, pattern, earlier) if reach.is_narrower(other)), None)
+        for pattern in reach.namespaces
+    ]
+    together = {other.order: other for other in by_name if other is not None}
+    if by_name and None not in by_name:
+        names = ", ".join(f"{other.name} (line {other.part.node.key_line})" for _, other in sorted(together.items()))
+        reason = f"services above match every Pod that this one would match: {names}"
+        yield reach.part.wrong_field(reason, "move it above them, or narrow their matches")
+
+
+def _candidates(reach: _Reach, pattern: str, earlier: _Earlier) -> Iterator[_Reach]:
+    """Yield the earlier services that name all namespaces of a pattern, and may require no more of Pods."""
+    patterns = ["", *(covering_patterns(pattern) if pattern else ())]
+    for key in product(patterns, (None, *reach.exact_labels)):
+        yield from earlier.get(key, ())
 
 
 def daemon_sets_are_not_exempt(document: DocumentPart) -> Iterator[Problem]:

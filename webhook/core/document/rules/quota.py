@@ -8,7 +8,7 @@ from webhook.core.document.yaml.parts import DocumentPart, until_invalid
 from webhook.core.document.yaml.problems import Problem
 from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.core.policy.model import Modes
-from webhook.core.policy_spec import Mode, OnOverload, WhenExceeded
+from webhook.core.policy_spec import Mode, OnOverload, WhenExceeded, WhenOpen
 from webhook.core.quota import LARGEST_EXACT, canonical
 
 _LIMITED = (
@@ -128,12 +128,25 @@ def a_queue_is_used(service: DocumentPart) -> Iterator[Problem]:
     quota = service.get("quota")
     if quota is None:
         return
-    queue, exceeded = quota.get("queue"), quota.get("whenExceeded")
+    queue, exceeded, opened = quota.get("queue"), quota.get("whenExceeded"), service.get("breaker", "whenOpen")
     waits = exceeded is not None and exceeded.read(WhenExceeded) is WhenExceeded.QUEUE
+    waits = waits or (opened is not None and opened.read(WhenOpen) is WhenOpen.QUEUE)
     overload = queue.get("onOverload") if queue is not None else None
     waits = waits or (overload is not None and overload.read(OnOverload) is OnOverload.GATE)
     if queue is not None and not queue.is_empty and not waits:
-        yield queue.wrong_field("without effect", "write whenExceeded: Queue or onOverload: Gate, or remove it")
+        remedy = "write whenExceeded: Queue, whenOpen: Queue or onOverload: Gate, or remove it"
+        yield queue.wrong_field("without effect", remedy)
+
+
+def only_enforced_pods_wait(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about Pods that are to wait, or to be degraded, by a stanza whose mode leaves them as they are."""
+    modes = service.get("modes")
+    found = Modes() if modes is None else modes.read(Modes)
+    for stanza, field, mode in (("quota", "whenExceeded", found.quota), ("breaker", "whenOpen", found.breaker)):
+        part = service.get(stanza, field)
+        if part is not None and part.read(str) != "Deny" and mode in {Mode.WARN, Mode.AUDIT}:
+            remedy = f"expect its effect with modes.{stanza}: Enforce"
+            yield part.wrong(f"without effect while modes.{stanza} is {mode}, which changes no Pod", remedy)
 
 
 def deployments_outlast_the_wait(service: DocumentPart) -> Iterator[Problem]:

@@ -82,6 +82,16 @@ def _is_exempt(namespaces: DocumentPart, exempt: set[str]) -> Iterator[Problem]:
         yield namespaces.wrong_field(reason, "name other namespaces, or take these out of exemptions")
 
 
+def no_service_exempts_its_pods(document: DocumentPart) -> Iterator[Problem]:
+    """Reject a runtimeClassName that the policy writes and exempts: its Pods would escape it by its own rewrite."""
+    lines = {part.read(str): part.node.line for part in document.select("exemptions", "runtimeClasses", "*")}
+    for written in document.select("services", "*", "placement", "runtimeClassName"):
+        name = written.read(str)
+        if name in lines:
+            reason = f"line {lines[name]} exempts this RuntimeClass: every Pod of the service would become exempt"
+            yield written.wrong(reason, "remove it from exemptions.runtimeClasses, or write another one here")
+
+
 def all_items(part: DocumentPart) -> list[DocumentPart]:
     """Return the items; InvalidFieldError if one is invalid, because the intended value is then unknown."""
     part.read(list)

@@ -1,0 +1,75 @@
+"""Advice on limits that no Pod can meet: zero, or less than the policy's own resources give each Pod."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+from webhook.core.container_resources import RangePlan
+from webhook.core.container_resources.container_plan import container_plans
+from webhook.core.document.rules.resources import amounts_under
+from webhook.core.document.yaml.parts import DocumentPart, until_invalid
+from webhook.core.document.yaml.problems import Problem
+from webhook.core.kubernetes.pod import Container, Pod, PodMetadata, PodSpec
+from webhook.core.kubernetes.quantity import Quantity, quantity_value
+from webhook.core.policy.model import Modes
+from webhook.core.policy_spec import Mode, ResourceRules
+from webhook.core.quota import canonical
+
+_HARD = (("quota", "windows", "*", "hard"), ("quota", "standing", "hard"))
+_ASKS_FOR_NOTHING = Pod(PodMetadata(), PodSpec(containers=(Container(),)))
+
+_Amounts = Mapping[str, tuple[Fraction, str]]
+"""Amounts under the names of quota, each with the text that gives it."""
+
+
+def some_pods_are_admitted(document: DocumentPart) -> Iterator[Problem]:
+    """Warn about a limit of no Pods. A resource may be limited to 0: Pods need not ask for it."""
+    for path in (*(("services", "*", *path) for path in _HARD), ("pools", "*", "windows", "*", "hard")):
+        for pods in document.select(*path, "pods"):
+            yield from until_invalid(_admits_some(pods))
+
+
+def _admits_some(pods: DocumentPart) -> Iterator[Problem]:
+    if not pods.read(Quantity).value:
+        yield pods.wrong("admits no Pod at all", "raise it, or expect every new Pod to be refused")
+
+
+def limits_admit_the_least_pod(service: DocumentPart) -> Iterator[Problem]:
+    """Warn about limits below what the service's resources require of each Pod, or give to one without amounts."""
+    modes = service.get("modes")
+    if (Modes() if modes is None else modes.read(Modes)).resources is not Mode.ENFORCE:
+        return
+    least, given = _required(service), _given(service)
+    for path in _HARD:
+        for hard in service.select(*path):
+            for resource, part in hard.fields().items():
+                yield from until_invalid(_admits(canonical(resource), part, least, given))
+
+
+def _admits(name: str, part: DocumentPart, least: _Amounts, given: _Amounts) -> Iterator[Problem]:
+    limit = part.read(Quantity).value
+    if name in least and limit < least[name][0]:
+        reason = f"less than the {least[name][1]} that each container must have: no Pod fits"
+        yield part.wrong(reason, "raise it, or lower resources.container.min")
+    elif name in given and limit < given[name][0]:
+        reason = f"less than the {given[name][1]} that a Pod gets which asks for nothing: it never fits"
+        yield part.wrong(reason, "raise it, or lower the defaults of resources.container")
+
+
+def _required(service: DocumentPart) -> _Amounts:
+    """Return what each container must have, as request and as limit."""
+    return {
+        f"{side}.{resource}": (part.read(Quantity).value, part.node.shown)
+        for resource, part in amounts_under(service, "min").items()
+        for side in ("requests", "limits")
+    }
+
+
+def _given(service: DocumentPart) -> _Amounts:
+    """Return what a Pod of one container gets that asks for nothing."""
+    return {
+        f"{side}.{change.name}": (quantity_value(change.text), change.text)
+        for part in service.select("resources")
+        for *_, plan in container_plans(_ASKS_FOR_NOTHING, RangePlan.of(part.read(ResourceRules)))
+        for side, changes in (("requests", plan.requests), ("limits", plan.limits))
+        for change in changes
+    }
