@@ -17,6 +17,7 @@ from tests.core.placement.examples import (
 from tests.core.rewriting import read, rewritten
 from tests.core.strategies import service_of
 from webhook.core.admission.validation import check
+from webhook.core.placement import contradiction
 
 
 def test_each_of_several_terms_is_narrowed_not_only_the_last() -> None:
@@ -106,3 +107,28 @@ def test_too_many_terms_are_not_rewritten_and_are_found_unfulfilled() -> None:
     (found,) = check(read(many), service_of(placement), hash_known=True)
     assert found.code == "PlacementUnfulfilled"
     assert "nodeSelectorTerms" in found.field
+
+
+@pytest.mark.parametrize(
+    ("selector", "os", "text"),
+    [
+        ({"kubernetes.io/os": "linux"}, "windows", "asks for kubernetes.io/os=linux, and spec.os.name is windows"),
+        ({"kubernetes.io/os": "windows"}, "windows", ""),
+        ({"disk": "ssd"}, "windows", ""),
+    ],
+)
+def test_operating_system_against_a_node_selector_is_a_contradiction(selector: Json, os: str, text: str) -> None:
+    found = contradiction(read(pod(nodeSelector=selector, os={"name": os})))
+    assert (found is not None and found.text.endswith(text)) if text else found is None
+
+
+def test_operating_system_against_required_terms_is_a_contradiction() -> None:
+    raw = with_terms(expression_term("kubernetes.io/os", "In", "linux"))
+    raw["spec"]["os"] = {"name": "windows"}
+    found = contradiction(read(raw))
+    assert found is not None
+    assert (
+        "nodeSelector and spec.os ask for kubernetes.io/os In [windows] with kubernetes.io/os In [linux]" in found.text
+    )
+    raw["spec"]["os"] = {"name": "linux"}
+    assert contradiction(read(raw)) is None

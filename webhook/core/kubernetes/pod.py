@@ -51,6 +51,10 @@ class PodMetadata(Struct, frozen=True, gc=False, rename="camel"):
     managed_fields: Raw = Raw(b"null")
 
 
+class PodOS(Struct, frozen=True, gc=False, omit_defaults=True):
+    name: str = ""
+
+
 class PodSpec(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
     scheduler_name: str | None = None
     node_name: str | None = None
@@ -67,6 +71,7 @@ class PodSpec(Struct, frozen=True, gc=False, omit_defaults=True, rename="camel")
     init_containers: tuple[Container, ...] | None = None
     resources: Resources | None = None
     overhead: Amounts | None = None
+    os: PodOS | None = None
 
 
 class PodCondition(Struct, frozen=True, gc=False, rename="camel"):

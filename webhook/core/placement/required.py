@@ -24,6 +24,7 @@ MOST_COMPARED = 8
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PATH = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
 _TERMS = ".".join(_PATH)
+_OS_LABEL = "kubernetes.io/os"
 
 
 def own_terms(pod: Pod) -> Sequence[NodeSelectorTerm] | None:
@@ -142,17 +143,24 @@ def _either(wanted: Sequence[RequiredTerm]) -> str:
 
 
 def contradiction(pod: Pod) -> Violation | None:
-    """Return why no node can match the Pod's nodeSelector and required terms; None if one may."""
-    terms = own_terms(pod)
+    """Return why no node can match the Pod's nodeSelector, required terms and operating system; None if one may."""
+    selected, terms, sources = pod.spec.node_selector, own_terms(pod), "required node affinity and nodeSelector"
+    if pod.spec.os is not None:
+        # The kubelet refuses a Pod of another operating system.
+        system, wanted = pod.spec.os.name, (selected or {}).get(_OS_LABEL)
+        if wanted not in {None, system}:
+            text = f"no node can match: nodeSelector asks for {_OS_LABEL}={wanted}, and spec.os.name is {system}"
+            return Violation(Code.PLACEMENT_CONTRADICTION, "spec.os", "spec.os", text)
+        selected, sources = {**(selected or {}), _OS_LABEL: system}, "required node affinity, nodeSelector and spec.os"
     if (
         not terms
         or len(terms) > MOST_TERMS
-        or any(node_terms.term_constraints(term, pod.spec.node_selector) is not None for term in terms)
+        or any(node_terms.term_constraints(term, selected) is not None for term in terms)
     ):
         return None
-    words = _contradicting(terms[0], pod.spec.node_selector or {}) or "nothing, in a term without expressions"
+    words = _contradicting(terms[0], selected or {}) or "nothing, in a term without expressions"
     more = f" (terms that match no node: {len(terms)})" if len(terms) > 1 else ""
-    text = f"no node can match: required node affinity and nodeSelector ask for {words}{more}"
+    text = f"no node can match: {sources} ask for {words}{more}"
     return Violation(Code.PLACEMENT_CONTRADICTION, _TERMS, _TERMS, text)
 
 
