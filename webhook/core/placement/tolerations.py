@@ -6,7 +6,7 @@ DefaultTolerationSeconds has already added 300 s for not-ready and unreachable t
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,25 +17,42 @@ from webhook.core.patch import PatchOperation, add
 from webhook.core.placement.plan import PlacementPlan
 from webhook.core.placement.toleration_match import covers, overlap, shortens
 
-Plain = Any
-"""A toleration as JSON."""
+
+class _Entry(NamedTuple):
+    """A toleration of the final list, as JSON if it is inserted."""
+
+    toleration: Toleration
+    plain: Any = None
 
 
 def operations(pod: Pod, plan: PlacementPlan) -> list[PatchOperation]:
     """Return the operations that insert what the Pod's tolerations lack."""
     own = pod.spec.tolerations
-    patched = list(own or ())
-    plain: list[Plain] = [None] * len(patched)
-    found: list[PatchOperation] = []
-    for wanted in plan.tolerations:  # the longest last, so that it ends up in front
-        for index, entry in _lacking(tuple(patched), wanted.entry):
-            as_json = wanted.plain if entry is wanted.entry else msgspec.to_builtins(entry)
-            found.append(add(as_json, "spec", "tolerations", "-" if index == len(patched) else index))
-            patched.insert(index, entry)
-            plain.insert(index, as_json)
-    if own is None and found:
-        return [add(plain, "spec", "tolerations")]
+    final = [_Entry(one) for one in own or ()]
+    for wanted in plan.tolerations:
+        for index, part in _lacking([entry.toleration for entry in final], wanted.entry):
+            plain = wanted.plain if part is wanted.entry else msgspec.to_builtins(part)
+            final.insert(index, _Entry(part, plain))
+    if own is None:
+        return [add([entry.plain for entry in final], "spec", "tolerations")] if final else []
+    if not all(entry.plain is None for entry in final[: len(own)]):
+        final = _needed(final, plan)
+    length, found = len(own), list[PatchOperation]()
+    for index, entry in enumerate(final):
+        if entry.plain is not None:
+            found.append(add(entry.plain, "spec", "tolerations", "-" if index == length else index))
+            length += 1
     return found
+
+
+def _needed(final: list[_Entry], plan: PlacementPlan) -> list[_Entry]:
+    """Return the list without the insertions that others have made superfluous."""
+    for entry in [entry for entry in final if entry.plain is not None]:
+        rest = [other for other in final if other is not entry]
+        left = [other.toleration for other in rest]
+        if not any(any(_lacking(left, wanted.entry)) for wanted in plan.tolerations):
+            final = rest
+    return final
 
 
 def violations(pod: Pod, plan: PlacementPlan) -> list[Violation]:
@@ -57,16 +74,16 @@ def _lacking(own: Sequence[Toleration], wanted: Toleration) -> Iterator[tuple[in
         if covers(have, wanted):
             return
         if shortens(have, wanted):
-            is_longest = not any(shortens(wanted, other) for other in own[index:])
-            part = wanted if is_longest else overlap(have, wanted)
-            if part is not None and not any(covers(one, part) for one in before):
-                yield len(before), part
-                if is_longest:
+            part = overlap(have, wanted)
+            if part is None or not any(covers(one, part) for one in before):
+                if not any(shortens(wanted, other) for other in own[index:]):
+                    yield len(before), wanted
                     return
-                before.append(part)
+                if part is not None:
+                    yield len(before), part
+                    before.append(part)
         before.append(have)
-    if not any(covers(one, wanted) for one in before):
-        yield len(before), wanted
+    yield len(before), wanted
 
 
 def in_words(toleration: Toleration) -> str:
