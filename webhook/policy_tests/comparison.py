@@ -1,13 +1,18 @@
 """Comparison of what a case expects with what was decided: the fields that differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import msgspec
 
+from webhook.core.kubernetes.quantity import Duration, Quantity
 from webhook.offline.simulator import Admission
 from webhook.policy_tests.document import Expectation, ExpectedUse
-from webhook.policy_tests.field_paths import ABSENT, value_at
+from webhook.policy_tests.field_paths import ABSENT, field_steps, value_at
+
+_AMOUNTS = frozenset({"requests", "limits", "overhead", "sizeLimit", "used", "hard"})
+"""Fields that are quantities, or contain some."""
 
 
 class FieldDifference(NamedTuple):
@@ -65,7 +70,7 @@ def _of_admission(expect: Expectation, answer: CaseAnswer) -> Iterator[FieldDiff
         yield FieldDifference("warnings", _text(expect.warnings), _text(answer.warnings))
     for path, value in expect.patched.items():
         actual = value_at(answer.admission.pod, path)
-        if actual is ABSENT or actual != value:
+        if actual is ABSENT or not is_same_value(value, actual, field_steps(path)):
             yield FieldDifference(path, _text(value), "(absent)" if actual is ABSENT else _text(actual))
     for path in expect.absent:
         actual = value_at(answer.admission.pod, path)
@@ -81,8 +86,31 @@ def _of_line(expect: Expectation, line: Mapping[str, Any]) -> Iterator[FieldDiff
     for use in expect.used:
         wanted = _written(use)
         uses = [{key: str(one[key]) for key in wanted} for one in line.get("used", ())]
-        if wanted not in uses:
+        if not any(is_same_value(wanted, one, ()) for one in uses):
             yield FieldDifference("used", _text(wanted), ", ".join(map(_text, uses)) or "(nothing)")
+
+
+def is_same_value(expected: Any, actual: Any, steps: Sequence[str | int]) -> bool:
+    """Return whether two values at a path are the same: amounts and durations in any form, all else as written."""
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        return expected.keys() == actual.keys() and all(
+            is_same_value(value, actual[key], (*steps, key)) for key, value in expected.items()
+        )
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(
+            is_same_value(*pair, (*steps, index)) for index, pair in enumerate(zip(expected, actual, strict=True))
+        )
+    if expected == actual:
+        return True
+    kind = Duration if steps[-1:] == ("window",) else Quantity if not _AMOUNTS.isdisjoint(steps) else None
+    return kind is not None and _value(kind, expected) == _value(kind, actual) is not None
+
+
+def _value(kind: type[Duration] | type[Quantity], written: Any) -> Fraction | None:
+    try:
+        return kind.parse(str(written)).value
+    except ValueError:
+        return None
 
 
 def _written(use: ExpectedUse) -> dict[str, str]:
