@@ -1,16 +1,41 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from webhook.core.document import schema
+from webhook.core.document.formats import fault
+from webhook.core.document.schema import EDITOR_PATTERNS
 
 HERE = Path(__file__).parent
 SCHEMA = schema()
 VALIDATOR = Draft202012Validator(SCHEMA)
+_PARTS = [
+    "1",
+    "0",
+    ".",
+    "+",
+    "-",
+    "m",
+    "s",
+    "h",
+    "ns",
+    "Gi",
+    "k",
+    "e3",
+    "cpu",
+    "memory",
+    "requests.",
+    "limits.",
+    "pods",
+]
+_PARTS += ["hugepages-", "2Mi", "nvidia.com", "/", "gpu", "ephemeral-storage", "A_b", "µs"]
 
 
 def objects(part: Any) -> list[dict[str, Any]]:
@@ -76,3 +101,37 @@ def test_good_document_matches_the_schema(document: Path) -> None:
 def test_document_of_a_wrong_shape_does_not_match_the_schema(name: str) -> None:
     document = yaml.safe_load((HERE / "bad" / f"{name}.yaml").read_text())
     assert list(VALIDATOR.iter_errors(document)) != []
+
+
+def document_of(stanza: str) -> Any:
+    head = "apiVersion: podgate.io/v1alpha1\nkind: Policy\nservices:\n- name: web\n  match: {namespaces: [shop]}\n"
+    return yaml.safe_load(head + stanza)
+
+
+@pytest.mark.parametrize(
+    "stanza",
+    [
+        "  quota: {windows: [{window: 1d, hard: {pods: 1}}]}\n",
+        "  quota: {windows: [{window: 1m, hard: {memory: 1GB}}]}\n",
+        "  quota: {windows: [{window: 1m, hard: {memroy: 1Gi}}]}\n",
+        "  quota: {standing: {hard: {nvidia.com/gpu: 1}}}\n",
+        "  resources: {container: {max: {memory: 1GB}}}\n",
+        "  resources: {container: {max: {requests.cpu: 1}}}\n",
+        "  breaker: {quotaExceeded: {count: 1, within: 1 minute}}\n",
+    ],
+)
+def test_an_editor_refuses_a_misspelt_amount_duration_or_resource(stanza: str) -> None:
+    assert list(VALIDATOR.iter_errors(document_of(stanza))) != []
+
+
+@given(st.sampled_from(sorted(EDITOR_PATTERNS)), st.data())
+def test_every_value_of_a_format_has_its_pattern(name: str, data: st.DataObject) -> None:
+    parts = st.lists(st.sampled_from(_PARTS), max_size=5).map("".join)
+    text = data.draw(parts | st.from_regex(EDITOR_PATTERNS[name]) | st.text(max_size=8))
+    if fault(text, name) is None:
+        assert re.search(EDITOR_PATTERNS[name], text) is not None
+
+
+def test_a_service_may_remove_a_key_of_a_default_by_null() -> None:
+    assert list(VALIDATOR.iter_errors(document_of("  quota: {standing: {hard: {memory: null, pods: 1}}}\n"))) == []
+    assert list(VALIDATOR.iter_errors(document_of("  placement: {nodeSelector: {disk-type: null}}\n"))) == []

@@ -17,6 +17,19 @@ MOST_ITEMS = 1000
 
 _REF = "#/$defs/"
 
+_DURATION_PATTERN = r"^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
+_DOMAIN_PATTERN = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+_NAME_PATTERN = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_COMPUTE_PATTERN = r"(cpu|memory|ephemeral-storage)"
+EDITOR_PATTERNS = {
+    **dict.fromkeys(("duration", "interval", "window"), _DURATION_PATTERN),
+    "quantity": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(n|u|m|k|[MGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$",
+    "quota-resource": rf"^(pods|((requests|limits)\.)?{_COMPUTE_PATTERN}|(requests\.)?hugepages-{_NAME_PATTERN}"
+    rf"|requests\.{_DOMAIN_PATTERN}/{_NAME_PATTERN})$",
+    "container-resource": rf"^({_COMPUTE_PATTERN}|hugepages-{_NAME_PATTERN}|{_DOMAIN_PATTERN}/{_NAME_PATTERN})$",
+}
+"""Patterns by format for editors, which do not know the formats. A value of the format has the pattern."""
+
 
 def _of_our_types(kind: type) -> Schema:
     if kind is Duration:
@@ -107,7 +120,18 @@ def written() -> Schema:
             wanted[name] = definitions[name]
             pending += _references(definitions[name])
     document = wanted.pop("Document")
-    return {"$schema": DIALECT, **document, "$defs": dict(sorted(wanted.items()))}
+    made: Schema = _with_patterns({"$schema": DIALECT, **document, "$defs": dict(sorted(wanted.items()))})
+    return made
+
+
+def _with_patterns(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_patterns(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _with_patterns(value) for key, value in schema.items()}
+    pattern = EDITOR_PATTERNS.get(schema["format"]) if isinstance(schema.get("format"), str) else None
+    return made if pattern is None else {**made, "pattern": pattern}
 
 
 def _references(schema: Any) -> list[str]:
