@@ -102,6 +102,9 @@ def _bad_format(found: SchemaViolation) -> Iterator[SchemaProblem]:
 
 
 def _out_of_range(found: SchemaViolation) -> Iterator[SchemaProblem]:
+    type_name = found.schema.get("type")
+    if isinstance(type_name, str) and not is_of_type(found.node.value, type_name):
+        return  # reported by _wrong_type
     below, bound = found.keyword == "minimum", found.wanted
     reason, remedy = (f"below {bound}", "least") if below else (f"above {bound}", "most")
     yield SchemaProblem(found.node.problem(reason, f"write at {remedy} {bound}"), found.path)

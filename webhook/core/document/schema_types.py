@@ -3,7 +3,7 @@
 from webhook.core.document.formats import FormatError, check, fits
 from webhook.core.document.schema_validation import SchemaViolation
 from webhook.core.document.yaml.nodes import ExactNumber, Node
-from webhook.core.document.yaml.problems import listed, quoted, shown
+from webhook.core.document.yaml.problems import Path, listed, quoted, shown
 
 _DURATIONS = frozenset({"duration", "window", "interval"})
 _OF_FORMAT = {
@@ -33,6 +33,9 @@ def type_fault(found: SchemaViolation) -> tuple[str, str]:
     wanted, written = _OF_FORMAT.get(name, (None, None))
     wanted = wanted or listed([_NAMES[name] for name in expected])
     reason, remedy = _type_reason(node, expected, wanted, f"write {written or wanted}")
+    percent = _percent_of(node, path, expected)
+    if percent is not None:
+        return "a share, where a whole number of percent belongs", f"write {percent}"
     if name in _DURATIONS and _is_number(node.value):
         reason = "a number without a unit, where a duration belongs"
         if fits(f"{node.text}s", name):
@@ -42,6 +45,14 @@ def type_fault(found: SchemaViolation) -> tuple[str, str]:
     elif remedy.startswith("quote it") and name:
         remedy = _remedy_of(node.text, name) or remedy
     return reason, remedy
+
+
+def _percent_of(node: Node, path: Path, expected: list[str]) -> int | None:
+    """Return the percentage that a share between 0 and 1 stands for, None for any other value."""
+    is_percentage = str(path[-1]).lower().endswith("percent") and expected == ["integer"]
+    if not is_percentage or not isinstance(node.value, ExactNumber) or not 0 < node.value < 1:
+        return None
+    return max(1, round(node.value * 100))
 
 
 def _type_reason(node: Node, expected: list[str], wanted: str, remedy: str) -> tuple[str, str]:
