@@ -34,11 +34,13 @@ KEYS = [*HEADING, "decision", "allowed", "status", "warnings", "patch", "pod", "
 
 def template(cpu: int | None = None) -> Json:
     requests = {"resources": {"requests": {"cpu": cpu}}} if cpu else {}
-    return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", **requests}]}}
+    return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i", **requests}]}}
 
 
 def owned(kind: str, namespace: str = "shop", cpu: int | None = None) -> Json:
     spec: Json = {"template": template(cpu)}
+    if kind in {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}:
+        spec["selector"] = {"matchLabels": {"app": "web"}}
     if kind == "CronJob":
         spec = {"jobTemplate": {"spec": spec}}
     if kind == "PodTemplate":
@@ -202,14 +204,19 @@ def test_object_without_pods_is_skipped_and_named() -> None:
 def test_encoding_timestamps_and_nulls_are_read_like_kubectl() -> None:
     text = (
         "kind: Deployment\r\nmetadata: {name: web, namespace: shop, creationTimestamp: 2024-01-01T00:00:00Z}\r\n"
-        "spec:\r\n  template:\r\n    metadata: {creationTimestamp: null, labels: {app: web}, annotations: {1: x}}\r\n"
-        "    spec: {containers: null, nodeSelector: null, tolerations: null, affinity: null}\r\n"
+        "spec:\r\n  selector: {matchLabels: {app: web}}\r\n"
+        "  template:\r\n    metadata: {creationTimestamp: null, labels: {app: web}, annotations: {1: x}}\r\n"
+        "    spec: {containers: [{name: c, image: i}], initContainers: null,"
+        " nodeSelector: null, tolerations: null, affinity: null}\r\n"
     )
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=b"\xef\xbb\xbf" + text.encode())
     (line,) = done.lines
     assert (line["decision"], line["pod"]["spec"]["nodeSelector"]) == ("Admit", {"disk": "ssd"})
     assert line["pod"]["metadata"]["annotations"]["1"] == "x"
-    (dated,) = review("kind: Pod\nmetadata: {name: p, creationTimestamp: 2024-01-01T00:00:00Z}\nspec: {}")
+    (dated,) = review(
+        "kind: Pod\nmetadata: {name: p, creationTimestamp: 2024-01-01T00:00:00Z}\n"
+        "spec: {containers: [{name: c, image: i}]}"
+    )
     assert dated["pod"]["metadata"]["creationTimestamp"] == "2024-01-01T00:00:00Z"
 
 
@@ -481,7 +488,7 @@ def test_explain_adds_reasons_to_the_trace_of_json_lines() -> None:
 def test_clamp_warning_names_the_container(form: str) -> None:
     Path("policy.yaml").write_text(RANGED.replace("container:", "whenOutside: Clamp, container:"))
     given = owned("Deployment")
-    container = {"name": "vllm", "resources": {"limits": {"memory": "10Gi"}}}
+    container = {"name": "vllm", "image": "i", "resources": {"limits": {"memory": "10Gi"}}}
     given["spec"]["template"]["spec"]["containers"] = [container]
     out, _ = shown(form, given, explain=True)
     warning = 'container "vllm": limits.memory 10Gi lowered to 8Gi (resources.container.max, whenOutside Clamp)'
@@ -569,7 +576,7 @@ def test_exponentially_expanding_file_is_refused(tmp_path: Path) -> None:
 
 def test_namespace_option_applies_to_objects_without_namespace(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
-    manifest = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
+    manifest = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}"
     judged = {}
     for options in ((), ("-n", "shop")):
         done = podgate("review", "-", "--policy", tmp_path / "policy.yaml", "-o", "json", *options, stdin=manifest)
@@ -676,8 +683,8 @@ WHOLE = {
     "runtimeClassName": "r",
     "overhead": {"cpu": "1"},
     "resources": {"requests": {"cpu": "1"}},
-    "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}],
-    "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}],
+    "initContainers": [{"name": "i", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
 }
 GARBAGE = [None, True, 7, 1.5, "", "x", [], {}, [None], [7], [[]], {"a": None}, {"a": 7}, {"a": "\x1b["}, 2**70]
 
@@ -756,7 +763,9 @@ def test_unreadable_amount_in_a_range_names_field_and_remedy(amount: object, com
 @pytest.mark.parametrize("amount", ["1e100", "1e300", "1e308", "1e309", "9007199254740993.5", "10e9999999"])
 def test_bare_number_of_any_size_is_judged_as_written(amount: str) -> None:
     Path("policy.yaml").write_text(RANGED)
-    text = json.dumps({**pod(), "spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "@"}}}]}})
+    text = json.dumps(
+        {**pod(), "spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"memory": "@"}}}]}}
+    )
     done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text.replace('"@"', amount))
     assert done.code == 3, done.err
     (line,) = done.lines
@@ -780,3 +789,22 @@ def test_namespace_labels_are_not_needed_if_an_earlier_service_owns_the_pod() ->
 @pytest.mark.parametrize("name", ["Shop", "a.b", "-a", "a" * 64, "", "a b", "ä", "a\n"])
 def test_impossible_namespace_is_refused(name: str) -> None:
     assert refused(json.dumps(pod()), "-n", name).startswith(f"--namespace: {name!r}: not a DNS-1123 label: give ")
+
+
+def test_an_object_that_the_api_server_would_reject_is_an_error_beside_the_others() -> None:
+    above = pod()
+    above["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
+    unselected = owned("Deployment")
+    unselected["spec"]["selector"] = {"matchLabels": {"app": "other"}}
+    text = "\n---\n".join(json.dumps(one) for one in (above, unselected, pod()))
+    done = podgate("review", "-", "--policy", "policy.yaml", "-o", "json", stdin=text)
+    assert (done.code, len(done.lines)) == (2, 1)
+    first, second, _ = done.err.splitlines()
+    assert first == (
+        "error: -: document 1: Pod shop/p: spec.containers[0].resources.requests[cpu]: 2 is above the limit of 1:"
+        " lower the request, or raise the limit"
+    )
+    assert second == (
+        "error: -: document 2: Deployment shop/web: spec.selector.matchLabels[app]: 'other', and the label of the"
+        " template is 'web': write the same in both"
+    )

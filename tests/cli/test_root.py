@@ -113,7 +113,9 @@ def terminal_output(*arguments: object) -> str:
 
 def test_colours_are_for_terminals_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
-    (tmp_path / "pod.yaml").write_text("{kind: Pod, metadata: {name: p, namespace: shop}, spec: {}}")
+    (tmp_path / "pod.yaml").write_text(
+        "{kind: Pod, metadata: {name: p, namespace: shop}, spec: {containers: [{name: c, image: i}]}}"
+    )
     command = ["review", tmp_path / "pod.yaml", "--policy", tmp_path / "policy.yaml"]
     assert "\x1b[32m+  nodeSelector:" in terminal_output(*command)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -139,7 +141,7 @@ def test_closed_output_pipe_causes_no_error(tmp_path: Path) -> None:
 def test_full_disk_and_closed_stdin_are_one_line_errors(tmp_path: Path, command: str) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     text = {
-        "review": "{kind: Pod, metadata: {name: p, namespace: shop}, spec: {}}",
+        "review": "{kind: Pod, metadata: {name: p, namespace: shop}, spec: {containers: [{name: c, image: i}]}}",
         "replay": '{"at": 0, "status": "web"}',
     }[command]
     shell = f"{quote(str(BIN / 'podgate'))} {command} - --policy {quote(str(tmp_path / 'policy.yaml'))}"

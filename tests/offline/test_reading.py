@@ -80,8 +80,11 @@ def test_duplicate_key_is_refused(text: str) -> None:
 def test_merged_keys_are_no_duplicates() -> None:
     Path("pod").write_text(
         "x: &x {image: a, name: b}\ny: &y {<<: *x, image: c}\n"
-        "kind: Pod\nmetadata: {name: p, namespace: shop}\nspec: {containers: [{<<: *y, image: d}, *x, *y]}\n"
+        "kind: Pod\nmetadata: {name: p, namespace: shop}\nspec: {containers: [{<<: *y, image: d}],"
+        " initContainers: [{<<: *x, name: d}, {<<: *y, name: e}]}\n"
     )
     done = podgate("review", "pod", "--policy", "policy.yaml", "-o", "json")
     assert done.code == 0, done.err
-    assert [one["image"] for one in done.lines[0]["pod"]["spec"]["containers"]] == ["d", "a", "c"]
+    spec = done.lines[0]["pod"]["spec"]
+    found = [one["image"] for one in (*spec["containers"], *spec["initContainers"])]
+    assert found == ["d", "a", "c"]

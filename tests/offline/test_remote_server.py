@@ -41,7 +41,8 @@ def pod_named(name: str, **spec: Any) -> dict[str, Any]:
 
 def deployment() -> dict[str, Any]:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    return {"kind": "Deployment", "metadata": {"name": "web", "namespace": "payments"}, "spec": {"template": template}}
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
+    return {"kind": "Deployment", "metadata": {"name": "web", "namespace": "payments"}, "spec": spec}
 
 
 def server_flags(server: Serving) -> list[str]:

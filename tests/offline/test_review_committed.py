@@ -34,10 +34,13 @@ def manifest(kind: str, labels: Json | None = None, annotations: Json | None = N
     metadata: Json = {"labels": {"app": "web", **(labels or {})}}
     if annotations:
         metadata["annotations"] = annotations
-    inner: Json = {"metadata": metadata, "spec": {"containers": [{"name": "c"}], "nodeSelector": {"disk": "hdd"}}}
+    containers = [{"name": "c", "image": "i"}]
+    inner: Json = {"metadata": metadata, "spec": {"containers": containers, "nodeSelector": {"disk": "hdd"}}}
     for step in reversed(TEMPLATES[kind]):
         inner = {step: inner}
     inner["metadata"] = {**inner.get("metadata", {}), "name": "web", "namespace": "shop"}
+    if kind in {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}:
+        inner["spec"]["selector"] = {"matchLabels": {"app": "web"}}
     return {"kind": kind, **inner}
 
 
@@ -101,6 +104,7 @@ def test_label_and_annotation_of_podgate_are_removed(kind: str) -> None:
 
 def test_service_label_is_removed_from_a_template_of_unowned_pods() -> None:
     forged = manifest("Deployment", {"podgate.io/service": "web", "app": "other"})
+    forged["spec"]["selector"]["matchLabels"]["app"] = "other"
     _, found = review_yaml(forged)
     del forged["spec"]["template"]["metadata"]["labels"]["podgate.io/service"]
     assert found == forged

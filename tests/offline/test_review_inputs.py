@@ -19,7 +19,12 @@ SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
 
 def pod(name: str, namespace: str = "shop", **spec: object) -> Json:
     metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [], **spec}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
 
 
 def namespace(name: str, **labels: str) -> Json:
@@ -161,7 +166,7 @@ def test_namespace_of_another_api_is_not_used() -> None:
 
 
 def test_user_option_applies_to_pods_and_not_to_workloads() -> None:
-    template = {"metadata": {"labels": {}}, "spec": {"containers": []}}
+    template = {"metadata": {"labels": {}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     job = {"kind": "Job", "metadata": {"name": "j", "namespace": "shop"}, "spec": {"template": template}}
     write("all.yaml", pod("p"), job)
     usual = review("all.yaml")

@@ -1,6 +1,6 @@
 """Review of one object by both halves, in the order of the API server, with explanations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,6 +10,7 @@ from webhook.core.admission.decision import Decision, Half, Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.explanation import Note, explain
 from webhook.core.kubernetes.admission_request import BadReviewError
+from webhook.core.pods.object_checks import ObjectFault, pod_faults, selector_faults
 from webhook.errors import UserError
 from webhook.interceptor import UnknownNamespaceError
 from webhook.offline import decode_errors
@@ -89,6 +90,33 @@ async def judge(evaluator: Evaluator, subject: Subject, asker: Asker, *, with_no
         ) from None
     notes = _notes(evaluator, before, admission.mutated) if with_notes else ()
     return ReviewedObject(subject, before, admission, notes, rewritten)
+
+
+def rejection(judged: ReviewedObject) -> UserError | None:
+    """Return why the API server would reject the object, or the Pod that the policy makes of it; None if it may not."""
+    subject = judged.subject
+    if subject.review is not None:
+        return None
+    faults = list(_object_faults(subject))
+    whose = f"{subject.where}: {subject.name}"
+    if not faults:  # the API server checks the Pod between the two halves
+        faults = list(pod_faults(judged.admission.pod.get("spec")))
+        whose += " as rewritten" if subject.template_at or not any(pod_faults(subject.pod.get("spec"))) else ""
+    if not faults:
+        return None
+    return UserError(f"{whose}: {'; '.join(map(str, faults))}", "; ".join(dict.fromkeys(one.remedy for one in faults)))
+
+
+def _object_faults(subject: Subject) -> Iterator[ObjectFault]:
+    """Yield the faults of the object as it is written."""
+    if not subject.template_at:
+        return
+    template: Any = subject.document
+    for step in subject.template_at:
+        template = template[step]
+    yield from pod_faults(template.get("spec"), f"{'.'.join(subject.template_at)}.spec")
+    if subject.source is not None and subject.source.group == "apps":
+        yield from selector_faults(subject.document["spec"].get("selector"), template)
 
 
 async def _committed(evaluator: Evaluator, subject: Subject, asker: Asker, mutated: Decision) -> dict[str, Any]:

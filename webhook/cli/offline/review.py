@@ -20,7 +20,7 @@ from webhook.offline.output import explain_view
 from webhook.offline.output.review_output import FORMS
 from webhook.offline.output.review_summary import ReviewSummary
 from webhook.offline.policy_argument import load_policy
-from webhook.offline.review_object import Asker, Evaluator, ReviewedObject, judge
+from webhook.offline.review_object import Asker, Evaluator, ReviewedObject, judge, rejection
 from webhook.offline.simulator import ReviewServerError
 
 
@@ -127,10 +127,13 @@ async def _judged(
         else:
             try:
                 judged = await judge(evaluator, subject, asker, with_notes=with_notes)
+                wrong = rejection(judged)
             except ReviewServerError:
                 raise
             except UserError as error:
-                summary.wrong(error)
+                wrong = error
+            if wrong is not None:
+                summary.wrong(wrong)
             else:
                 summary.judged(judged.admission.validated)
                 yield judged
