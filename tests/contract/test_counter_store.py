@@ -128,6 +128,14 @@ async def test_amounts_are_exact_up_to_the_largest(store: CounterStore) -> None:
     assert await used(store, plan) == {"": [2**53]}
 
 
+async def test_amount_beyond_the_exact_ones_is_told_as_asked(store: CounterStore) -> None:
+    plan = plan_of(window(60, memory=2**53))
+    assert (await ask(store, plan, "b", {"pods": 1, "requests.memory": 1})).charged
+    for amount in (10**18, 2**53 + 1):  # the script takes both for 2^53, so that there must be something before
+        (over,) = (await ask(store, plan, "a", {"pods": 1, "requests.memory": amount})).over
+        assert (over.used, over.hard, over.asked) == (1, 2**53, amount)
+
+
 async def test_repeated_uid_is_charged_once_and_a_denied_one_judged_again(store: CounterStore) -> None:
     plan = plan_of(window(60, pods=1))
     await ask(store, plan, "a")

@@ -188,12 +188,13 @@ def packed_view(view: BreakerView) -> list[Any]:
     ]
 
 
-def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
+def receipt(plan: CounterPlan, result: Sequence[Any], cost: Cost) -> Receipt:
+    """Return a receipt as the script has packed it; `cost` is what was asked for."""
     at_us, refused, would, charged, repeated, used, figures, view, moves, _ = result
     if not (refused or would or moves):
         known = _NEW if view is True else breaker_view(view)
         return Receipt(at_us, None, (), charged, repeated, tuple(used), (), 0, known)
-    over = tuple([_over(plan, figure) for figure in figures])
+    over = tuple([_over(plan, figure, cost) for figure in figures])
     return Receipt(
         at_us=at_us,
         refused=_REFUSALS.get(refused),
@@ -208,8 +209,10 @@ def receipt(plan: CounterPlan, result: Sequence[Any]) -> Receipt:
     )
 
 
-def _over(plan: CounterPlan, figure: Sequence[int]) -> Use:
+def _over(plan: CounterPlan, figure: Sequence[int], cost: Cost) -> Use:
     number, used, asked, free_at_us, surge = figure
+    if asked == LARGEST_EXACT:  # the script was asked for a clipped amount
+        asked = cost[plan.limits[number - 1][2].counts]
     return _use(plan, number - 1, used, asked, free_at_us, surge)
 
 

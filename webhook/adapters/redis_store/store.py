@@ -91,7 +91,7 @@ class RedisStore:
         plan = request.plan
         planned = self._plans.of(plan)
         result = await self._lanes.ask(operations.acquire(planned, request))
-        receipt = codec.receipt(plan, result)
+        receipt = codec.receipt(plan, result, request.cost)
         is_written = not (receipt.repeated or request.peek or request.resize_from is not None)
         facts = planned, receipt.at_us, receipt.breaker if is_written else None, receipt.charged, result[-1]
         if facts != self._learned:
