@@ -1,4 +1,4 @@
-"""The gate of waiting Pods: removed only by Podgate, and pointless on Pods that do not wait."""
+"""The gate of waiting Pods: written and removed only by Podgate, as every other gate with its prefix."""
 
 from typing import Any
 
@@ -22,6 +22,8 @@ QUEUES = QUOTA % "whenExceeded: Queue, queue: {}"
 DENIES = QUOTA % "whenExceeded: Deny"
 BREAKER = "breaker: {quotaExceeded: {}, whenOpen: %s}"
 OURS, OTHER = {"name": QUEUE_GATE}, {"name": "example.com/other"}
+OTHER_OF_OURS = {"name": "podgate.io/other"}
+ALL_DISABLED = "{quota: Disabled, placement: Disabled, resources: Disabled, breaker: Disabled}"
 CONTROLLER = "system:serviceaccount:podgate-system:podgate-controller"
 
 
@@ -135,31 +137,34 @@ async def test_released_pod_may_become_larger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stanzas", "modes", "warned"),
+    ("stanzas", "modes", "gates", "verdict"),
     [
-        (QUEUES, "{}", False),
-        (DENIES, "{}", True),
-        (DENIES, "{quota: Audit}", False),
-        (DENIES, "{quota: Disabled, placement: Disabled, resources: Disabled, breaker: Disabled}", False),
+        (QUEUES, "{}", [OURS], Verdict.ADMIT),
+        (QUEUES, "{}", [OTHER], Verdict.ADMIT),
+        (QUEUES, "{}", [OTHER_OF_OURS], Verdict.DENY),
+        (QUEUES, "{}", [OURS, OTHER_OF_OURS], Verdict.DENY),
+        (DENIES, "{}", [OURS], Verdict.DENY),
+        (DENIES, "{}", [OTHER, OTHER_OF_OURS], Verdict.DENY),
+        (DENIES, "{quota: Audit}", [OURS], Verdict.ADMIT),
+        (DENIES, ALL_DISABLED, [OTHER_OF_OURS], Verdict.ADMIT),
     ],
 )
-async def test_new_pod_with_the_gate_that_does_not_wait_is_warned_about_and_charged(
-    stanzas: str, modes: str, *, warned: bool
+async def test_a_gate_of_podgates_that_podgate_does_not_write_is_refused(
+    stanzas: str, modes: str, gates: list[Any], verdict: Verdict
 ) -> None:
     gate = gate_of(stanzas, modes)
-    decision = await gate.validate(object=gate.owned("u1", schedulingGates=[OURS]))
-    assert decision.allowed
-    assert any("leave the gate out" in warning for warning in decision.warnings) is warned
-    if warned:
-        assert (await gate.used())["pods"] == 1
+    decision = await gate.validate(object=gate.owned("u1", schedulingGates=gates))
+    assert decision.verdict is verdict
+    if verdict is Verdict.DENY:
+        assert "leave the gate out" in decision.status.message
+        assert (await gate.used())["pods"] == 0
 
 
-async def test_new_pod_of_no_service_with_the_gate_is_warned_about() -> None:
+async def test_new_pod_of_no_service_with_a_gate_of_podgates_is_refused() -> None:
     gate = gate_of()
     decision = await gate.validate(object=pod({"app": "theirs"}, uid="u1", schedulingGates=[OURS]))
-    [warning] = decision.warnings
-    assert decision.allowed
-    assert "has podgate.io/quota, and a Pod of no service does not wait: leave the gate out" in warning
+    assert decision.verdict is Verdict.DENY
+    assert "has podgate.io/quota, and a Pod of no service does not wait: leave the gate out" in decision.status.message
 
 
 async def test_template_with_the_gate_is_warned_about() -> None:

@@ -168,10 +168,19 @@ async def test_an_ordinary_update_is_admitted_uncharged(gate: Gate) -> None:
     assert gate.store.requests == []
 
 
-async def test_a_pod_being_deleted_is_always_admitted(gate: Gate) -> None:
-    new = pod({"app": "web"}, uid="u")
-    new["metadata"] |= {"deletionTimestamp": "2027-01-15T08:00:00Z", "finalizers": []}
+async def test_a_pod_being_deleted_may_change_all_but_what_it_counts_by(gate: Gate) -> None:
+    deleted = {"deletionTimestamp": "2027-01-15T08:00:00Z", "finalizers": []}
+    new = gate.owned("u")
+    new["metadata"] |= deleted
     assert (await update(gate, gate.owned("u", **PLACED), new)).verdict is Verdict.ADMIT
+    free = gate.owned("u", **PLACED)
+    free["metadata"] = {**free["metadata"], **deleted, "labels": {**free["metadata"]["labels"], "role": "replica"}}
+    assert (await update(gate, gate.owned("u", **PLACED), free)).verdict is Verdict.ADMIT
+    relabelled = pod({"app": "other"}, uid="u", **PLACED)
+    relabelled["metadata"] |= deleted
+    decision = await update(gate, gate.owned("u", **PLACED), relabelled)
+    assert decision.verdict is Verdict.DENY
+    assert "metadata.labels[podgate.io/service] is Podgate's and cannot be changed" in decision.status.message
     resize = await update(
         gate, gate.owned("u", **requesting("1")), {**new, "spec": requesting("100")}, subResource="resize"
     )

@@ -6,10 +6,13 @@ from webhook.core.admission.evaluation import Evaluation
 from webhook.core.admission.mutation import QUEUE_GATE, has_queue_gate
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.policy.model import Service
 from webhook.core.policy_spec import Mode
 from webhook.core.quota import Acquire, Cost, CounterPlan, DeniedBy, Receipt
 
 PRIORITY_ANNOTATION = "podgate.io/priority"
+PREFIX = "podgate.io/"
+MESSAGE_NAME_MAX = 80
 WAITS = "waits: charged when it is released"
 PRIORITY_MAX = 1_000_000_000
 
@@ -74,23 +77,29 @@ def obstacle(plan: CounterPlan, receipt: Receipt) -> str:
 
 
 def check_gate(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """Return the warning about a new Pod, of a service or of none, that has the gate although it does not wait.
+    """Return the finding about a new Pod, of a service or of none, with a gate of Podgate's that Podgate did not write.
 
-    It is charged as if it had none. It is not denied: an override may have ended the queue since the gate was written.
+    A Pod with such a gate would not count as live, and its creator could remove a gate that Podgate does not know.
     """
+    gates = evaluation.pod.spec.scheduling_gates
+    if not gates:
+        return ()
     service = evaluation.service
-    if not has_queue_gate(evaluation.pod):
+    if service is not None and service.modes.all_disabled():
         return ()
-    if service is not None and (evaluation.plan.queue is not None or service.modes.all_disabled()):
-        return ()
+    waits = service is not None and evaluation.plan.queue is not None
+    for gate in gates:
+        if gate.name.startswith(PREFIX) and not (waits and gate.name == QUEUE_GATE):
+            return (_foreign_gate(gate.name, service),)
+    return ()
+
+
+def _foreign_gate(name: str, service: Service | None) -> Finding:
     owner = "a Pod of no service does" if service is None else f"Pods of service {service.name} do"
-    message = (
-        f"{validation.GATE} has {QUEUE_GATE}, and {owner} not wait: leave the gate out; the Pod is not scheduled before"
-        " Podgate's controller removes it"
-    )
-    is_silent = service is not None and validation.own_mode(service) is Mode.AUDIT
-    mode = Mode.AUDIT if is_silent else Mode.WARN
-    return (Finding(Code.IMMUTABLE, "placement", mode, message, validation.GATE, is_advice=True),)
+    reason = f"{owner} not wait" if name == QUEUE_GATE else f"gates with the prefix {PREFIX} are Podgate's own"
+    message = f"{validation.GATE} has {name[:MESSAGE_NAME_MAX]}, and {reason}: leave the gate out"
+    mode = Mode.ENFORCE if service is None else validation.own_mode(service)
+    return Finding(Code.IMMUTABLE, "placement", mode, message, validation.GATE)
 
 
 def check_resize(evaluation: Evaluation) -> tuple[Finding, ...]:

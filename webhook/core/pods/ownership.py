@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from webhook.core.admission.exemptions import is_exempt_namespace, is_exempt_runtime_class
+from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.controllers import claimed_owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
@@ -21,7 +22,6 @@ from webhook.core.quota import Cost, CounterPlan, Sighting, pod_cost
 
 FOREVER_US = 2**63 - 1
 NOT_LIVE_US = -1
-_GATES = "podgate.io/"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -68,7 +68,7 @@ def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str
     if service is None:
         return None
     is_sure = _is_selected(pod, service, is_labelled) and not _looks_exempt(pod, compiled, is_labelled)
-    is_gated = any(gate.name.startswith(_GATES) for gate in pod.spec.scheduling_gates or ())
+    is_gated = has_queue_gate(pod)
     return Owned(
         service.name,
         namespace,

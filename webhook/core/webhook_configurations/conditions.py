@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER, PODGATE_USERS
 from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
+from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Exemptions, Service
 from webhook.core.webhook_configurations.cel import is_one_of, namespace_fits, pieces, quoted
 from webhook.core.webhook_configurations.name_sets import EVERY, Patterns
@@ -21,8 +22,9 @@ JUDGED_WHILE_GATED = (
     *("priorityClassName", "runtimeClassName", "topologySpreadConstraints"),
 )
 """Fields of a Pod's spec that `validation.guard` compares, only while the Pod is gated."""
-_MOST_ANNOTATIONS = 20
-"""Annotations compared one by one; instead of more, all of a Pod's annotations are compared."""
+_JUDGED_PATHS = tuple(f"spec.?{field}" for field in JUDGED_WHILE_GATED)
+_MOST_KEYS = 20
+"""Labels or annotations compared one by one; instead of more, all of a Pod's are compared."""
 _USER = "request.userInfo.username"
 _RUNTIME_CLASS = "object.spec.runtimeClassName"
 
@@ -57,30 +59,37 @@ def of_new_pods(name: str, expression: str) -> Iterator[Condition]:
 
 
 def of_updates(services: Iterable[Service]) -> Iterator[Condition]:
-    """Yield the conditions that skip an UPDATE that is always admitted: finalizers must work without the webhook."""
-    yield _not_being_deleted()
+    """Yield the condition that skips an UPDATE that is always admitted: finalizers must work without the webhook.
+
+    While a Pod is being deleted, only the labels and annotations are judged that it counts by.
+    """
     plans = [one.placement_plan for one in services if one.placement_plan is not None]
     restricts = any(plan.allow.tolerations is not None for plan in plans)
     # Podgate releases Pods while no server runs, too: its own removal of the gate differs in nothing else.
     gated = "oldObject.spec.?schedulingGates.orValue([]).size() > 0"
-    judged = " ||\n  ".join(_differs(f"spec.?{field}") for field in JUDGED_WHILE_GATED)
+    # Labels choose the Pods that a spread with matchLabelKeys counts.
+    judged = " ||\n  ".join(_differs(path) for path in ("metadata.?labels", *_JUDGED_PATHS))
     asked = (
-        "request.operation == 'CREATE'",
         "request.?subResource.orValue('') == 'resize'",
-        _differs("metadata.?labels"),
-        *_annotations({key for plan in plans for key in plan.annotations}),
         *([_differs("spec.?tolerations")] if restricts else []),  # only these may grow in a Pod that is not gated
         f"{_differs('spec.?schedulingGates')} && !({is_one_of(_USER, PODGATE_USERS)})",
         f"{gated} && (\n  {judged}\n)",
     )
-    yield _condition("judged-fields-differ", " ||\n".join(asked))
+    while_it_lives = "\n".join(f"  {line}" for line in " ||\n".join(asked).splitlines())
+    always = (
+        "request.operation == 'CREATE'",
+        *_metadata("labels", SERVICE_LABEL, {key for plan in plans for key in plan.labels}),
+        *_metadata("annotations", HASH_ANNOTATION, {key for plan in plans for key in plan.annotations}),
+        f"!has(object.metadata.deletionTimestamp) && (\n{while_it_lives}\n)",
+    )
+    yield _condition("judged-fields-differ", " ||\n".join(always))
 
 
-def _annotations(keys: Collection[str]) -> list[str]:
-    """Return the expressions of changed annotations that are checked."""
-    if len(keys) > _MOST_ANNOTATIONS:
-        return [_differs("metadata.?annotations")]
-    return [_differs(f"metadata.?annotations[?{quoted(key)}]") for key in (HASH_ANNOTATION, *sorted(keys))]
+def _metadata(kind: str, own: str, keys: Collection[str]) -> list[str]:
+    """Return the expressions of changed labels or annotations that are checked: Podgate's own, and the policy's."""
+    if len(keys) > _MOST_KEYS:
+        return [_differs(f"metadata.?{kind}")]
+    return [_differs(f"metadata.?{kind}[?{quoted(key)}]") for key in (own, *sorted(keys))]
 
 
 def of_workloads() -> Iterator[Condition]:
@@ -90,14 +99,10 @@ def of_workloads() -> Iterator[Condition]:
     """
     made = "object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
     yield _condition("not-made-by-a-controller", f"!{made}")
-    yield _not_being_deleted()
+    yield _condition("not-being-deleted", "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)")
     # A CronJob's template is in the template of its Jobs.
     asked = ("request.operation == 'CREATE'", _differs("spec.?template"), _differs("spec.?jobTemplate.?spec.?template"))
     yield _condition("template-differs", " ||\n".join(asked))
-
-
-def _not_being_deleted() -> Condition:
-    return _condition("not-being-deleted", "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)")
 
 
 def _differs(path: str) -> str:
