@@ -10,7 +10,7 @@ from tests.controller.controller_simulation import WEB, ControllerSimulation, co
 from tests.timeouts import HANG_SECONDS
 from webhook.controller.pending_sightings import MOST, PendingSightings
 from webhook.controller.pod_index import GONE_MAX, GONE_US, PodIndex
-from webhook.core.kubernetes.pod import Container, Resources
+from webhook.core.kubernetes.pod import Container, OwnerReference, Resources
 from webhook.core.pods.ownership import NOT_LIVE_US, Owned
 from webhook.core.quota import Sighting
 
@@ -168,17 +168,18 @@ async def test_uncounted_resize_is_charged() -> None:
     ]
 
 
-async def test_rejected_label_is_counted_once_and_not_charged() -> None:
+async def test_label_counts_where_its_service_may_own_pods_and_is_reported_elsewhere() -> None:
     simulation = ControllerSimulation()
-    simulation.cluster.create(pod("forged", labels={"podgate.io/service": "web"}))
+    simulation.cluster.create(pod("labelled", labels={"podgate.io/service": "web"}))
     simulation.cluster.create(pod("elsewhere", labels={"podgate.io/service": "web"}, namespace="elsewhere"))
     for _ in range(2):
         simulation.cluster.update("elsewhere", phase="Running")
-        simulation.cluster.update("forged", phase="Running")
+        simulation.cluster.update("labelled", phase="Running")
         await simulation.run_all()
         simulation.watch.cut()
     await simulation.run_all()
-    assert (simulation.reported.ignored, await simulation.used(), await simulation.standing()) == (2, 0, set())
+    assert (simulation.reported.ignored, await simulation.used()) == (1, 1)
+    assert await simulation.standing() == {"labelled"}
     assert simulation.reported.drift == {"web": 0}, "a Pod without a service is not missing"
 
 
@@ -189,6 +190,30 @@ async def test_relabelling_frees_no_live_pod() -> None:
     simulation.cluster.update("a", labels={"app": "other", "podgate.io/service": "web"})
     await simulation.run_all()
     assert await simulation.standing() == {"a"}
+
+
+async def test_pod_that_loses_its_label_counts_until_it_is_gone() -> None:
+    simulation = ControllerSimulation()
+    await simulation.create("a")
+    await simulation.run_all()
+    simulation.cluster.update("a", labels={"app": "other"})
+    simulation.watch.list_again()
+    await simulation.run_all()
+    assert await simulation.standing() == {"a"}
+    simulation.cluster.delete("a")
+    await simulation.run_all()
+    assert await simulation.standing() == set()
+
+
+async def test_pods_count_by_their_label_once_the_store_has_lost_them() -> None:
+    """A tenant may relabel a running Pod, and name any owner: after a restart in memory only the label is left."""
+    simulation = ControllerSimulation()
+    simulation.cluster.create(pod("relabelled", labels={"app": "other", "podgate.io/service": "web"}))
+    for version in ("x.example/v1", "apps/v1"):
+        owner = OwnerReference(version, "DaemonSet", "d", "u", controller=True)
+        simulation.cluster.create(pod(f"owned-{version}", owners=(owner,)))
+    await simulation.run_all()
+    assert await simulation.standing() == {"relabelled", "owned-x.example/v1", "owned-apps/v1"}
 
 
 async def test_new_policy_reevaluates_all_pods() -> None:
@@ -214,8 +239,7 @@ async def test_pod_of_a_new_owner_is_released_by_the_former_service(services: st
     simulation.cluster.create(pod("a"))
     await simulation.watch_all()  # the store has not received it
     new = services.replace("name: web", "name: new")
-    simulation.policy = compiled(new + services.replace("app: web", "app: other"))
-    simulation.cluster.update("a", labels={"app": "web"})
+    simulation.policy = compiled(new + services.replace("namespaces: [shop]", "namespaces: [elsewhere]"))
     simulation.watch.list_again()
     await simulation.run_all()
     assert (await simulation.used(), simulation.reported.charged_late) == (0, {"new": 1})

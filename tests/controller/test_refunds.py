@@ -269,7 +269,7 @@ async def test_resume_version_of_another_history_is_not_used() -> None:
 
 async def test_unowned_pod_is_not_awaited() -> None:
     simulation = await watching_simulation()
-    forged = pod("forged", labels={"podgate.io/service": "web"})
+    forged = pod("forged", labels={"podgate.io/service": "web"}, namespace="elsewhere")
     simulation.cluster.create(forged)
     await simulation.run_all()
     assert simulation.reported.ignored == 1

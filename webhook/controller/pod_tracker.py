@@ -86,7 +86,7 @@ class PodTracker:
 
     async def listed(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
-            found = await self.find_owner(pod)
+            found = await self._find_known_owner(pod)
             self._take(pod, found)
             for observer in self._observers:
                 observer.listed(pod, found)
@@ -100,7 +100,7 @@ class PodTracker:
         self.listed_turn = self.pending.turn
 
     async def changed(self, pod: Pod, *, gone: bool) -> None:
-        uid, found = pod.metadata.uid, await self.find_owner(pod)
+        uid, found = pod.metadata.uid, await self._find_known_owner(pod)
         if gone:
             self._ignored_labels.discard(uid)
             self._gone(uid, found)
@@ -124,6 +124,13 @@ class PodTracker:
     async def passed(self, pod: Pod) -> None:
         if self.index.get(pod.metadata.uid) is None:
             self._gone(pod.metadata.uid, await self.find_owner(pod))
+
+    async def _find_known_owner(self, pod: Pod) -> Owned | None:
+        """Return a Pod with its service; one that is known stays with its service if it loses its label."""
+        found, before = await self.find_owner(pod), self.index.get(pod.metadata.uid)
+        if before is None or self.compiled is None:
+            return found
+        return ownership.as_known(pod, before, found, self.compiled)
 
     async def find_owner(self, pod: Pod) -> Owned | None:
         """Return a Pod with its service, None where it has none; an unknown Namespace is looked up once."""

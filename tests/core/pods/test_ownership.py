@@ -19,7 +19,8 @@ SERVICES = """
   match: {namespaceSelector: {matchLabels: {tier: prod}}}
 """
 LABEL = "podgate.io/service"
-DAEMON_SET = (OwnerReference(kind="DaemonSet", name="d", uid="u", controller=True),)
+DAEMON_SET = (OwnerReference("apps/v1", "DaemonSet", "d", "u", controller=True),)
+OF_ANOTHER_GROUP = (OwnerReference("x.example/v1", "DaemonSet", "d", "u", controller=True),)
 
 
 def owned_of(watched_pod: Pod, head: str = "", labels: dict[str, str] | None = None) -> Owned | None:
@@ -37,8 +38,8 @@ def test_label_is_accepted_if_its_service_matches_the_pod() -> None:
     assert owner_of(pod("u", labels={"app": "web", LABEL: "all"})) == ("all", True), "an earlier policy may have set it"
 
 
-def test_label_is_unsure_if_its_service_matches_the_namespace_only() -> None:
-    assert owner_of(pod("u", labels={"app": "other", LABEL: "web"})) == ("web", False)
+def test_label_counts_whatever_the_other_labels_say() -> None:
+    assert owner_of(pod("u", labels={"app": "other", LABEL: "web"})) == ("web", True)
 
 
 @pytest.mark.parametrize("label", ["gone", "prod"])
@@ -71,7 +72,7 @@ KINDS = """
 
 
 def test_owner_kind_of_a_watched_pod_is_sure_only_with_the_label() -> None:
-    jobs = (OwnerReference(kind="Job", name="j", uid="u", controller=True),)
+    jobs = (OwnerReference("batch/v1", "Job", "j", "u", controller=True),)
 
     def found(labels: dict[str, str], owners: tuple[OwnerReference, ...] = ()) -> tuple[str, bool]:
         watched = pod("u", labels=labels)
@@ -82,7 +83,8 @@ def test_owner_kind_of_a_watched_pod_is_sure_only_with_the_label() -> None:
 
     assert found({LABEL: "jobs"}, jobs) == ("jobs", True)
     assert found({}, jobs) == ("jobs", False), "a tenant may have written the owner while no webhook was called"
-    assert found({LABEL: "jobs"}) == ("jobs", False)
+    assert found({LABEL: "jobs"}) == ("jobs", True)
+    assert found({}, (OwnerReference("x.example/v1", "Job", "j", "u", controller=True),)) == ("rest", True)
     assert found({}) == ("rest", True)
 
 
@@ -107,9 +109,22 @@ def test_exempt_pods_have_no_owner() -> None:
     [{"owners": DAEMON_SET}, {"annotations": {"kubernetes.io/config.mirror": "x"}}],
     ids=["daemon set", "mirror"],
 )
-def test_owner_of_a_pod_that_looks_exempt_is_unsure(fields: dict[str, Any]) -> None:
-    assert owner_of(pod("u", **fields)) == ("web", False)
+def test_owner_of_a_pod_that_looks_exempt_is_unsure_without_the_label(fields: dict[str, Any]) -> None:
+    assert owner_of(pod("u", **fields)) == ("web", True)
     assert owner_of(pod("u", labels={"app": "web"}, **fields)) == ("web", False)
+
+
+def test_owner_of_another_api_group_exempts_no_pod() -> None:
+    assert owner_of(pod("u", labels={"app": "web"}, owners=OF_ANOTHER_GROUP)) == ("web", True)
+
+
+@pytest.mark.parametrize(("gate", "ends"), [("podgate.io/quota", NOT_LIVE_US), ("podgate.io/other", FOREVER_US)])
+def test_only_a_pod_that_waits_for_podgate_is_not_live(gate: str, ends: int) -> None:
+    watched = pod("u")
+    watched = replace(watched, spec=replace(watched.spec, scheduling_gates=(SchedulingGate(gate),)))
+    owned_pod = owned_of(watched)
+    assert owned_pod is not None
+    assert owned_pod.ends_at_us == ends
 
 
 def test_daemon_set_pods_have_an_owner_without_their_exemption() -> None:

@@ -13,6 +13,12 @@ _KUBE_CONTROLLERS = frozenset(
     }
 )
 
+_GROUPS = {
+    **dict.fromkeys(("ReplicaSet", "StatefulSet", "DaemonSet"), "apps"),
+    **dict.fromkeys(("Job", "CronJob"), "batch"),
+    "ReplicationController": "",
+}
+"""API group of each kind whose controller creates Pods: other groups have kinds of the same names."""
 _TEMPLATE_HASH = "pod-template-hash"
 CONTROLLER = "controller:"
 """Prefix of a source of quota events and failures that is a controller; its uid follows."""
@@ -35,9 +41,14 @@ def owner_kind(user: str, pod: Pod) -> str:
 
 
 def claimed_owner_kind(references: Iterable[OwnerReference] | None, labels: Mapping[str, str] | None) -> str:
-    """Return the kind of the workload that an existing Pod names as its controller. A tenant can write it."""
+    """Return the kind of the workload that an existing Pod names as its controller, "" of another API group.
+
+    A tenant can write it.
+    """
     owner = next((one for one in references or () if one.controller), None)
-    return "" if owner is None else _kind(owner, labels or {})
+    if owner is None or _GROUPS.get(owner.kind) != owner.api_version.rpartition("/")[0]:
+        return ""
+    return _kind(owner, labels or {})
 
 
 def _kind(owner: OwnerReference, labels: Mapping[str, str]) -> str:

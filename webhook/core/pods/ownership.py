@@ -1,7 +1,8 @@
 """Ownership of a watched Pod: its service, its cost, and the end of its time as a live Pod.
 
-Podgate's label is trusted only if the policy makes that service the owner; otherwise the store must know the Pod. The
-same holds for a Pod that looks exempt: the watch shows no user, and a tenant can write the fields that it does show.
+A Pod that carries Podgate's label counts for that service until it is gone: the label is guarded, while the tenant may
+change all other labels and write ownerReferences. The label of a service that may own no Pods in the namespace counts
+for nothing. An unlabelled Pod that looks exempt counts only if the store knows it: the watch shows no user.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,7 @@ from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.controllers import claimed_owner_kind
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION, Pod
-from webhook.core.kubernetes.selector_match import selects
 from webhook.core.placement import SERVICE_LABEL
-from webhook.core.policy.model import Service
 from webhook.core.quota import Cost, CounterPlan, Sighting, pod_cost
 
 FOREVER_US = 2**63 - 1
@@ -67,7 +66,7 @@ def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str
         service, is_labelled = compiled.matcher.owner(namespace, labels, pod.labels, kind), False
     if service is None:
         return None
-    is_sure = _is_selected(pod, service, is_labelled) and not _looks_exempt(pod, compiled, is_labelled)
+    is_sure = is_labelled or not (service.match.owner_kinds or _looks_exempt(pod, compiled))
     is_gated = has_queue_gate(pod)
     return Owned(
         service.name,
@@ -79,14 +78,6 @@ def owned(pod: Pod, compiled: CompiledPolicy, namespace_labels: Mapping[str, str
         is_sure,
         is_labelled,
     )
-
-
-def _is_selected(pod: Pod, service: Service, is_labelled: bool) -> bool:  # noqa: FBT001  one of two ways to own
-    """Return whether a match holds for certain: without the label, the kind of the owner may be a tenant's word."""
-    kinds = service.match.owner_kinds
-    kind = claimed_owner_kind(pod.metadata.owner_references, pod.labels)
-    is_of_kind = not kinds or (is_labelled and kind in kinds)
-    return is_of_kind and selects(service.match.pod_selector, pod.labels)
 
 
 def ignores_label(pod: Pod, found: Owned | None) -> bool:
@@ -118,12 +109,25 @@ def _is_left_alone(pod: Pod, compiled: CompiledPolicy) -> bool:
     return is_exempt_namespace(pod.metadata.namespace, policy) or is_exempt_runtime_class(pod, policy)
 
 
-def _looks_exempt(pod: Pod, compiled: CompiledPolicy, is_labelled: bool) -> bool:  # noqa: FBT001  one of two ways to own
+def as_known(pod: Pod, before: Owned, found: Owned | None, compiled: CompiledPolicy) -> Owned | None:
+    """Return the ownership of a Pod that was known as `before`, and is `found` now.
+
+    A Pod that has lost its service label, while no server guarded it, still counts for its service.
+    """
+    if not before.is_labelled or pod.labels.get(SERVICE_LABEL) == before.service:
+        return found  # its label is as it was, and the policy has changed
+    counted = compiled.counted.get(before.service)
+    if counted is None:
+        return found
+    return replace(before, cost=_cost(pod, counted), ends_at_us=NOT_LIVE_US if has_queue_gate(pod) else ends_at_us(pod))
+
+
+def _looks_exempt(pod: Pod, compiled: CompiledPolicy) -> bool:
+    """Return whether the fields that the watch shows may be those of an exempt Pod. A tenant can write them too."""
     exempt = compiled.policy.exemptions
-    if MIRROR_ANNOTATION in pod.annotations or (exempt.usernames and not is_labelled):
+    if MIRROR_ANNOTATION in pod.annotations or exempt.usernames:
         return True
-    owners = pod.metadata.owner_references or ()
-    return exempt.daemon_sets and any(owner.controller and owner.kind == "DaemonSet" for owner in owners)
+    return exempt.daemon_sets and claimed_owner_kind(pod.metadata.owner_references, pod.labels) == "DaemonSet"
 
 
 def _cost(pod: Pod, names: tuple[str, ...]) -> Cost:
