@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from webhook.core.admission import charging, ownership, queueing, review, stages, workloads
+from webhook.core.admission import charging, mutation, ownership, queueing, review, stages, workloads
 from webhook.core.admission.decision import Decision, Half
 from webhook.core.admission.evaluation import NO_POD, Evaluation, conclude
 from webhook.core.admission.exemptions import PODGATE_USERS
@@ -164,7 +164,8 @@ class Interceptor:
         """Return the policy for a request, and whether the policy hash in the Pod's annotation is known.
 
         The mutating half writes the hash of its policy into a new Pod; the validating half uses the same policy, even
-        if the policy in force has changed in between. None: the hash may be that of a policy that is not read yet.
+        if the policy in force has changed in between. A hash that the Pod's creator sent chooses no former policy.
+        None: the hash may be that of a policy that is not read yet.
         """
         current = self._policies.current()
         annotations = None if request.pod is None else request.pod.metadata.annotations
@@ -176,14 +177,25 @@ class Interceptor:
         former = self._policies.by_hash(carried)
         if former is None and half is Half.VALIDATE:
             return None
-        return former or current, former is not None
+        return self._trusted(half, request, former)
+
+    def _trusted(
+        self, half: Half, request: Request, chosen: CompiledPolicy | None
+    ) -> tuple[CompiledPolicy | None, bool]:
+        """Return the policy that a Pod's hash has chosen, or the one in force if its creator sent the hash."""
+        current = self._policies.current()
+        if chosen is None or current is None or request.pod is None or chosen.hash == current.hash:
+            return chosen or current, chosen is not None
+        if mutation.is_hash_trusted(request.pod.metadata, half):
+            return chosen, True
+        return current, False
 
     async def _refreshed_policy(self, request: Request) -> tuple[CompiledPolicy | None, bool]:
         """Return the same after a refresh: another replica may have mutated the Pod under a newer policy."""
         await self._policies.refresh()
         annotations = {} if request.pod is None else request.pod.annotations
         chosen = self._policies.by_hash(annotations.get(HASH_ANNOTATION, ""))
-        return chosen or self._policies.current(), chosen is not None
+        return self._trusted(Half.VALIDATE, request, chosen)
 
     # The stages, in order. Those without a method here are functions of the core.
 

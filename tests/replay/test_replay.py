@@ -391,7 +391,9 @@ def test_pod_is_judged_by_the_policy_of_its_hash_for_a_minute(tmp_path: Path) ->
     (tmp_path / "first.yaml").write_text(first)
     (tmp_path / "second.yaml").write_text(second)
     carried = {"podgate.io/policy-hash": sha256(first.encode()).hexdigest()[:16]}
-    pod = {"metadata": {"generateName": "web-", "annotations": carried}, "spec": {"containers": [{"name": "c"}]}}
+    managers = [{"manager": "kubectl-create", "fieldsV1": {"f:metadata": {}}}]  # without the hash, which Podgate wrote
+    metadata = {"generateName": "web-", "annotations": carried, "managedFields": managers}
+    pod = {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}
     events = [
         {"at": 0, "policy": "second.yaml"},
         {"at": 60, "pod": pod, "namespace": "shop"},

@@ -264,6 +264,13 @@ class RefreshableSource(FixedPolicy):
             self.set(self.newer)
 
 
+def managed(document: Json, *annotations: str) -> Json:
+    """Return a Pod as the API server sends it if its creator wrote these annotations."""
+    fields = {f"f:{key}": {} for key in annotations}
+    managers = [{"manager": "kubectl-create", "fieldsV1": {"f:metadata": {"f:annotations": fields}}}]
+    return {**document, "metadata": {**document["metadata"], "managedFields": managers}}
+
+
 NEWER = policy_of(POLICY.replace("podgate-scheduler", "newer-scheduler"))
 
 
@@ -271,10 +278,23 @@ async def test_pod_with_the_former_policy_hash_is_reviewed_by_that_policy_in_bot
     policies = RefreshableSource(WEB)
     policies.set(NEWER)
     gate = Gate(WEB, policies)
-    old = gate.owned("u", **PLACED)
+    old = managed(gate.owned("u", **PLACED), "app")
     assert (await gate.mutate(object=old)).patch == ()
     decision = await gate.validate(object=old)
     assert (decision.allowed, decision.policy_hash, policies.refreshed) == (True, WEB.hash, 0)
+
+
+@pytest.mark.parametrize("keys", [(), (ANNOTATION,)], ids=["without managed fields", "with the hash among them"])
+async def test_creator_of_a_pod_cannot_choose_a_former_policy(keys: tuple[str, ...]) -> None:
+    policies = RefreshableSource(WEB)
+    policies.set(NEWER)
+    gate = Gate(WEB, policies)
+    copied = managed(gate.owned("u", **PLACED), *keys) if keys else gate.owned("u", **PLACED)
+    decision = await gate.mutate(object=copied)
+    assert decision.policy_hash == NEWER.hash
+    assert NEWER.hash in [operation.value for operation in decision.patch]
+    if keys:  # the mutating webhook was not called
+        assert (await gate.validate(object=copied)).policy_hash == NEWER.hash
 
 
 async def test_mutating_half_overwrites_an_unknown_hash_without_a_refresh() -> None:

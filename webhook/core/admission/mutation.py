@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from webhook.core import container_resources, placement
-from webhook.core.kubernetes.pod import Pod
+from webhook.core.admission.decision import Half
+from webhook.core.kubernetes.pod import Pod, PodMetadata
 from webhook.core.patch import NO_PATCH, Patch, PatchOperation, append, apply, remove, set_keys
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Service
@@ -13,10 +14,24 @@ from webhook.core.policy_spec import Mode, QosClass
 
 HASH_ANNOTATION = "podgate.io/policy-hash"
 QUEUE_GATE = "podgate.io/quota"
+_MANAGED_HASH = f'"f:{HASH_ANNOTATION}"'.encode()
+_NO_MANAGERS = frozenset({b"", b"null", b"[]"})
 _pod = msgspec.json.Decoder(Pod)
 _encoder = msgspec.json.Encoder()
 DISOWN = Patch([remove("metadata", "labels", SERVICE_LABEL)])
 """Removes the service label from a Pod that no service owns: it would later count as that service's Pod."""
+
+
+def is_hash_trusted(metadata: PodMetadata, half: Half) -> bool:
+    """Return whether the policy hash that a new Pod carries was written by Podgate, and not by the Pod's creator.
+
+    managedFields record what the creator sent, before webhooks run. The mutating half trusts only a hash that they do
+    not have: an earlier call of this admission wrote it. Before the validating half the mutating one has replaced it.
+    """
+    managed = bytes(metadata.managed_fields)
+    if _MANAGED_HASH in managed:
+        return False
+    return half is Half.VALIDATE or managed not in _NO_MANAGERS
 
 
 def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False, is_gated: bool = False) -> Patch:
