@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from webhook.controller.drift_repair import DriftRepair
@@ -47,7 +46,7 @@ class ReplayController:
 
         It has no creation time: admission has charged it, so the store must not charge it again.
         """
-        stored = msgspec.convert(pod, Pod)
+        stored = Pod.from_document(pod)
         metadata = replace(stored.metadata, uid=uid, creation_timestamp=None, deletion_timestamp=None)
         self._pods[uid] = replace(stored, metadata=metadata, status=PodStatus())
         await self._tracker.changed(self._pods[uid], gone=False)

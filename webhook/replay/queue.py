@@ -62,7 +62,7 @@ class ReplayQueue:
 
     async def add(self, uid: str, plan: CounterPlan, document: Mapping[str, Any]) -> None:
         """Add a gated Pod, as the API server stores it."""
-        pod = msgspec.convert(document, Pod)
+        pod = Pod.from_document(document)
         cost = pod_cost.taken(pod, self._policy().counted[plan.service])
         scope, priority = plan.scope_of(pod.metadata.namespace), priority_of(pod)
         waiting = WaitingPod(uid, plan.service, self._store.now_us(), cost, scope, priority)

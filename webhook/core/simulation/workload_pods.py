@@ -29,7 +29,7 @@ def pod_of(document: Json, source: WorkloadKind, namespace: str, *, is_stored: b
         return None
     simulated = simulate(source, document, template, namespace, is_stored=is_stored)
     try:
-        pod = msgspec.convert(simulated.document, Pod)
+        pod = Pod.from_document(simulated.document)
     except msgspec.ValidationError as error:
         at = ".".join(source.template_at)
         raise msgspec.ValidationError(str(error).replace("`$", f"`$.{at}")) from None

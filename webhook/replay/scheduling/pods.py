@@ -85,7 +85,7 @@ class PodRecording:
 
     def _pod(self, event: PodAsks, uid: str) -> Pod:
         """Return the Pod as admission would label it, on no node yet."""
-        found = msgspec.convert({"metadata": {}, "spec": {}} | event.pod, Pod)
+        found = Pod.from_document({"metadata": {}, "spec": {}} | event.pod)
         labels = found.labels
         if SERVICE_LABEL not in labels:
             namespace = self._namespace_labels.get(event.namespace, {})
