@@ -1,6 +1,7 @@
 """Reports on Pods and workloads: the token, its cause, and the figures of records."""
 
 import asyncio
+from dataclasses import replace as replace_dataclass
 from typing import Any
 
 import msgspec
@@ -325,19 +326,25 @@ def test_pod_that_was_deleted_while_it_waited_is_known_by_its_event() -> None:
 # --- workloads ---
 
 
-def replica_set(wanted: int, present: int, message: str = "") -> ReportedOwner:
-    conditions = [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}]
+def replica_set(
+    wanted: int, present: int, message: str = "", since: str = "2027-01-15T08:00:59Z", **owner: Any
+) -> ReportedOwner:
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+    conditions = [{**condition, "lastTransitionTime": since}]
     status = {"replicas": present, "conditions": conditions if message else None}
     metadata = {"name": "web-7d4b9c", "uid": "r1"}
-    made = {"kind": "ReplicaSet", "metadata": metadata, "spec": {"replicas": wanted}, "status": status}
+    made = {"kind": "ReplicaSet", "metadata": metadata, "spec": {"replicas": wanted}, "status": status, **owner}
     return msgspec.convert(made, ReportedOwner)
 
 
-def workload(owner: ReportedOwner, *pods: PodFacts, records: bool = True, message: str = "") -> Report:
-    event = {"reason": "FailedCreate", "message": message, "involvedObject": {"uid": "r1"}, "lastTimestamp": "2027"}
+def workload(
+    owner: ReportedOwner, *pods: PodFacts, records: bool = True, message: str = "", at: str = "", now_us: int = NOW_US
+) -> Report:
+    event = {"reason": "FailedCreate", "message": message, "involvedObject": {"uid": "r1"}, "lastTimestamp": at}
     events = (msgspec.convert(event, ReportedEvent),) if message else ()
     known = tuple(SHOP.recorder.records) if records else ()
-    found = diagnose_workload(WorkloadFacts("Deployment", "shop", "web", (owner,), events, pods, known), AROUND)
+    around = replace_dataclass(AROUND, now_us=now_us)
+    found = diagnose_workload(WorkloadFacts("Deployment", "shop", "web", (owner,), events, pods, known), around)
     assert found is not None
     return found
 
@@ -387,6 +394,58 @@ def test_event_of_a_failure_that_is_over_is_no_refusal() -> None:
     found = workload(replica_set(1, 1), PodFacts("shop", "web-u1", pod=stored(**RUNS)), message=denial(QUOTA))
     assert found.token is Fate.RUNNING
     assert found.pods == {"Running": 1}
+
+
+BREAKER = "BreakerOpen: service web: the breaker is open"
+
+
+def test_the_newest_event_is_believed_before_the_first_message_of_the_condition() -> None:
+    refused = replica_set(2, 0, denial(QUOTA), since="2027-01-15T08:00:30Z")
+    found = workload(refused, records=False, message=denial(BREAKER), at="2027-01-15T08:00:50Z")
+    assert f"{found.token}: {found.summary}" == "BreakerOpen: 2 of 2 Pods: service web: the breaker is open"
+    older = workload(refused, records=False, message=denial(BREAKER), at="2027-01-15T08:00:20Z")
+    assert older.token is Fate.DENIED
+
+
+def test_a_record_is_believed_before_an_older_condition() -> None:
+    refused = replica_set(2, 0, denial(BREAKER), since="2027-01-15T07:00:00Z")
+    found = workload(refused)
+    assert (found.token, found.admission and found.admission.source) == (Fate.DENIED, "record")
+
+
+@pytest.mark.parametrize(
+    ("owner", "why"),
+    [
+        ({"kind": "StatefulSet"}, "web-7d4b9c-1 is created once web-u1 is Ready (podManagementPolicy OrderedReady)"),
+        ({"kind": "Job"}, "the Job's controller creates the next Pod after its back-off"),
+        ({}, "2 more are not created yet, and nothing newer says why"),
+    ],
+)
+def test_a_refusal_before_the_newest_pod_is_over(owner: Json, why: str) -> None:
+    status = {"replicas": 1, "active": 1}
+    spec = {"replicas": 3, "parallelism": 3, "completions": 3}
+    made = replica_set(3, 1, spec=spec, status=status, **owner) if owner else replica_set(3, 1)
+    starting = PodFacts("shop", "web-u1", pod=stored(spec=ON_A_NODE))
+    found = workload(made, starting, records=False, message=denial(QUOTA), at="2027-01-15T07:40:00Z")
+    assert found.token is Fate.STARTING
+    assert found.summary.endswith(f"; {why}")
+
+
+def test_a_denied_controller_that_has_not_tried_since_there_is_room_waits_for_its_retry() -> None:
+    job = replica_set(1, 0, kind="Job", spec={"parallelism": 1, "completions": 1}, status={"active": 0})
+    later_us = NOW_US + 1200_000_000
+    for records in (False, True):
+        found = workload(job, records=records, message=denial(QUOTA), at="2027-01-15T08:00:59Z", now_us=later_us)
+        assert found.token is Fate.WAITING_FOR_RETRY
+        assert "was denied (QuotaExceeded); it could pass since 2027-01-15T08:01:00." in found.summary
+        assert "the controller has not tried again" in found.summary
+
+
+def test_a_refusal_is_told_with_its_time_once_it_is_old() -> None:
+    refused = replica_set(1, 0, denial(BREAKER), since="2027-01-15T07:00:00Z")
+    assert workload(refused, records=False).summary.endswith("the breaker is open (said at 2027-01-15T07:00:00Z)")
+    undated = replica_set(1, 0, denial(BREAKER), since="")
+    assert workload(undated, records=False).summary.endswith("(said at an unknown time, maybe long ago)")
 
 
 def test_most_severe_pod_of_a_workload_is_shown() -> None:

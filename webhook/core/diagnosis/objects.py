@@ -11,6 +11,7 @@ class StatusCondition(Struct, frozen=True, rename="camel"):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
 
 
 class ContainerStateReport(Struct, frozen=True, rename="camel"):
@@ -78,9 +79,10 @@ class ReportedEvent(Struct, frozen=True, rename="camel"):
         return self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
 
 
-class OwnerSpec(Struct, frozen=True):
+class OwnerSpec(Struct, frozen=True, rename="camel"):
     """Wanted Pods of a ReplicaSet or StatefulSet, and of a Job."""
 
+    pod_management_policy: str | None = None
     replicas: int | None = None
     parallelism: int | None = None
     completions: int | None = None
@@ -113,6 +115,11 @@ class ReportedOwner(Struct, frozen=True):
             left = (self.spec.completions or self.spec.parallelism or 1) - (self.status.succeeded or 0)
             return 0 if self.spec.suspend or self.is_over else max(0, min(self.spec.parallelism or 1, left))
         return 1 if self.spec.replicas is None else self.spec.replicas
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether it creates a Pod only once the former one is Ready."""
+        return self.kind == "StatefulSet" and self.spec.pod_management_policy != "Parallel"
 
     @property
     def present(self) -> int:

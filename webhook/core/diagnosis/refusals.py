@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedOwner
 from webhook.core.findings import Code
+from webhook.core.pods.ownership import moment_us
 
 _DENIED = re.compile(r'admission webhook "(?P<webhook>[^"]+)" denied the request: (?P<text>.*)', re.DOTALL)
 _NOT_CALLED = re.compile(r'failed calling webhook "(?P<webhook>[^"]+)": (?P<text>.*)', re.DOTALL)
@@ -44,7 +45,11 @@ def refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFail
     newest = max(failures, key=lambda one: one.at, default=None)
     held = next((one for one in owner.status.conditions or () if one.type == "ReplicaFailure"), None)
     if held is not None and held.status == "True":
-        return create_failure(newest.at if newest is not None else "", held.message or "")
+        # Kubernetes keeps the first message in the condition while each attempt fails; the Event has the newest.
+        since = held.last_transition_time or ""
+        if newest is not None and moment_us(newest.at) >= moment_us(since):
+            return create_failure(newest.at, newest.message or "")
+        return create_failure(since, held.message or "")
     if newest is None or (held is None and owner.kind in _KEEPS_A_CONDITION):
         return None  # an Event lives for an hour, the condition as long as the failure
     return create_failure(newest.at, newest.message or "")

@@ -19,6 +19,8 @@ class Fate(StrEnum):
     """Denied by the breaker, or it waits for it."""
     WAITING_FOR_LIVE_PODS = "WaitingForLivePods"
     """Denied by limits on live Pods alone: its controller can create it when others have ended; or it waits."""
+    WAITING_FOR_RETRY = "WaitingForRetry"
+    """Its last attempt was denied, there has been room since, and its controller has not tried again."""
     EXPIRED = "Expired"
     """It has waited in the queue for too long."""
     DROPPED = "Dropped"

@@ -1,15 +1,26 @@
 """Diagnosis of a workload: the Pods that it has, those that were refused, and the most severe of both."""
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from webhook.core.admission.decision import Half, Verdict
+from webhook.core.admission.messages.denials import utc
 from webhook.core.diagnosis.diagnose import denied_token, diagnose
 from webhook.core.diagnosis.facts import PodFacts, Surroundings, WorkloadFacts
-from webhook.core.diagnosis.objects import ReportedOwner
+from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
 from webhook.core.diagnosis.refusals import CreateFailure, refusal
 from webhook.core.diagnosis.report import AdmissionReport, Fate, Report, ReportSubject
+from webhook.core.pods.ownership import moment_us
+from webhook.core.reporting.decision_record import DecisionRecord
+
+_COULD_PASS = re.compile(r"could pass from ([0-9TZ:.-]+Z)(?!, if)")
+_RETRIES_SOON_US = 15_000_000
+"""A controller that is told of room, or retries soon after, is not behind yet."""
+_AGED_US = 60_000_000
+"""From this age on, a refusal is told with its time."""
 
 
 def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | None:
@@ -30,6 +41,8 @@ def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | No
     if worst is None:
         text = "it wants no Pods" if not wanted else f"none of {wanted} Pods exists, and nothing says why"
         return Report(Fate.UNKNOWN, text, subject, unread=dict(around.unread))
+    if refused is None and (why := _why_missing(facts, reports)):
+        worst = replace(worst, summary=f"{worst.summary}; {why}")
     total = max(wanted, sum(counts.values()))
     of_how_many = f"{counts[str(worst.token)] or 1} of {total} Pods: " if total else ""
     which = "" if worst is refused or total <= 1 else f"{worst.subject.name} "
@@ -42,6 +55,20 @@ def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | No
     return found
 
 
+def _why_missing(facts: WorkloadFacts, reports: Sequence[Report]) -> str:
+    """Return why a controller has fewer Pods than it wants although none was refused, "" if it has them all."""
+    owner = next((one for one in facts.owners if one.wanted > one.present), None)
+    if owner is None:
+        return ""
+    unready = [one.subject.name for one in reports if one.token not in {Fate.RUNNING, Fate.EXEMPT, Fate.UNMATCHED}]
+    if owner.is_in_order and unready:
+        name = owner.metadata.name
+        return f"{name}-{owner.present} is created once {min(unready)} is Ready (podManagementPolicy OrderedReady)"
+    if owner.kind == "Job":
+        return "the Job's controller creates the next Pod after its back-off"
+    return f"{owner.wanted - owner.present} more are not created yet, and nothing newer says why"
+
+
 def _severity(report: Report) -> int:
     return report.token.severity
 
@@ -51,20 +78,44 @@ def _refused(facts: WorkloadFacts, around: Surroundings) -> tuple[Report | None,
     if not facts.owners:
         return _newest(facts, around), 0
     for owner in facts.owners:
-        found = refusal(owner, facts.events)
         missing = owner.wanted - owner.present
-        if found is not None:
-            return _by_refusal(facts, owner, found, around), missing
-        of_owner = _of_owner(facts, owner)
-        if missing > 0 and of_owner.records:
-            return _by_records(of_owner, around), missing
+        report = _refusal_of(facts, owner, around) if missing > 0 else None
+        if report is not None:
+            return _retried(report, owner, around.now_us), missing
     return None, 0
 
 
+def _refusal_of(facts: WorkloadFacts, owner: ReportedOwner, around: Surroundings) -> Report | None:
+    """Return why a controller could not create its last Pod; None if it could, or if nothing tells.
+
+    Kubernetes refreshes neither the condition nor the Event of a failure that is over: what a record or a newer Pod of
+    the controller says is believed before an older text.
+    """
+    of_owner, found = _of_owner(facts, owner), refusal(owner, facts.events)
+    if found is None or _is_outdated(found, of_owner):
+        return _by_records(of_owner, around)
+    return _by_refusal(facts, owner, found, around)
+
+
+def _is_outdated(found: CreateFailure, of_owner: WorkloadFacts) -> bool:
+    """Return whether the controller has tried again since a failure, or has created a Pod."""
+    newest = _newest_record(of_owner)
+    records = [] if newest is None else [round(newest.at.timestamp() * 1_000_000)]
+    pods = [one.pod.metadata.creation_timestamp for one in of_owner.pods if one.pod is not None]
+    since_us = max([*records, *map(moment_us, pods)], default=0)
+    return since_us >= moment_us(found.at) + 1_000_000  # texts of Kubernetes have whole seconds
+
+
 def _of_owner(facts: WorkloadFacts, owner: ReportedOwner) -> WorkloadFacts:
-    """Return facts with the records of one controller's Pods only."""
-    records = tuple(one for one in facts.records if one.owner is not None and one.owner.uid == owner.metadata.uid)
-    return WorkloadFacts(facts.kind, facts.namespace, facts.name, records=records)
+    """Return facts with the Pods of one controller, and their records, only."""
+    uid = owner.metadata.uid
+    records = tuple(one for one in facts.records if one.owner is not None and one.owner.uid == uid)
+    pods = tuple(one for one in facts.pods if one.pod is not None and uid in _owners_of(one.pod))
+    return WorkloadFacts(facts.kind, facts.namespace, facts.name, pods=pods, records=records)
+
+
+def _owners_of(pod: ReportedPod) -> set[str]:
+    return {one.uid for one in pod.metadata.owner_references or () if one.controller}
 
 
 def _by_records(facts: WorkloadFacts, around: Surroundings) -> Report | None:
@@ -73,8 +124,12 @@ def _by_records(facts: WorkloadFacts, around: Surroundings) -> Report | None:
     return report if report is not None and report.is_denied else None
 
 
+def _newest_record(facts: WorkloadFacts) -> DecisionRecord | None:
+    return next((one for one in facts.records if one.half is Half.VALIDATE and not one.dry_run), None)
+
+
 def _newest(facts: WorkloadFacts, around: Surroundings) -> Report | None:
-    newest = next((one for one in facts.records if one.half is Half.VALIDATE and not one.dry_run), None)
+    newest = _newest_record(facts)
     if newest is None:
         return None
     return diagnose(PodFacts(facts.namespace, newest.name, newest.uid, records=facts.records), around)
@@ -95,3 +150,30 @@ def _by_refusal(facts: WorkloadFacts, owner: ReportedOwner, found: CreateFailure
     token = denied_token(admission.codes)
     text = f"{found.by}{found.message.removeprefix(f'{token}: ')}"
     return Report(token, text, subject, admission=admission, unread=dict(around.unread))
+
+
+def _retried(report: Report, owner: ReportedOwner, now_us: int) -> Report:
+    """Return a report on a refusal with its age, or that its controller has not tried again since there was room."""
+    at = report.admission.at if report.admission is not None else ""
+    free_us, at_us = _free_at_us(report), moment_us(at)
+    if at_us and free_us and now_us - free_us > _RETRIES_SOON_US:
+        code = next(iter(report.admission.codes if report.admission is not None else ()), "")
+        summary = (
+            f"the last attempt of {owner.kind}/{owner.metadata.name}, at {at}, was denied ({code}); it could pass since"
+            f" {utc(free_us)}, and the controller has not tried again: it waits longer after each denial"
+        )
+        return replace(report, token=Fate.WAITING_FOR_RETRY, summary=summary)
+    if not at_us:
+        return replace(report, summary=f"{report.summary} (said at an unknown time, maybe long ago)")
+    age_us = now_us - at_us
+    return replace(report, summary=f"{report.summary} (said at {at})") if age_us > _AGED_US else report
+
+
+def _free_at_us(report: Report) -> int:
+    """Return since when the Pod of a denial by quota could pass; 0 if that is not known."""
+    over = [one for one in report.quota if one.over]
+    if over:
+        return 0 if any(not one.free_at for one in over) else max(moment_us(one.free_at) for one in over)
+    message = "" if report.admission is None else report.admission.message
+    found = _COULD_PASS.search(message)
+    return 0 if found is None else moment_us(found[1])
