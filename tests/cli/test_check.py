@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import click
 import pytest
@@ -40,6 +40,29 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
         return readings
 
     return set_facts
+
+
+def test_nothing_judged_is_not_no_error(given: Callable[..., list[int]]) -> None:
+    unread = dict.fromkeys((field.name for field in fields(ClusterFacts)), "you may not read it")
+    blind = ClusterFacts(FACTS.at_us, "0.1.0", unread, "v1.36.3", FACTS.at_us)
+    for arguments in ((), ("--strict",)):
+        given(blind)
+        done = podgate("check", *arguments)
+        assert done.code == 3
+        assert done.out.splitlines()[-1].endswith(": nothing could be judged")
+
+
+def test_what_does_not_apply_is_told_with_the_reason(given: Callable[..., list[int]]) -> None:
+    given(NONE)
+    done = podgate("check")
+    assert "-- Redis evicts no keys: not applicable: counters are in memory" in done.out.splitlines()
+    (found,) = [
+        one
+        for section in json.loads(podgate("check", "-o", "json").out)["sections"]
+        for one in section["checks"]
+        if one["code"] == "redis-evicts"
+    ]
+    assert (found["status"], found["notApplicable"]) == ("notApplicable", "counters are in memory")
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options.durations import seconds
 from webhook.cli.options.server_options import server_options
 from webhook.core.checks import ClusterFacts, Severity, judged
-from webhook.offline.output.check_page import Outcome, check_document, check_page, severities
+from webhook.offline.output.check_page import Outcome, check_document, check_page, is_blind, severities
 
 _AGAIN_SECONDS = 2.0
+_NOTHING_JUDGED = 3
 
 
 @click.command()
@@ -33,12 +34,14 @@ def check(*, where: ServerLocation, extender: str | None, output: str, wait: str
 
     It reads the cluster with your kubeconfig, and the status of a server, found like that of `podgate status`. For up
     to ten services it creates a Pod with dryRun, which must come back rewritten: this shows whether the API server
-    really calls Podgate. It changes nothing. What you are not allowed to read is noted as not checked.
+    really calls Podgate. It changes nothing. What you are not allowed to read is noted as not checked, and what this
+    installation does not have as not applicable.
 
     Findings are in docs/runbook.md by their code. An error keeps Podgate from doing what the policy says; a warning
     may.
 
-    Exit code: 0 no error (with --strict: no finding), 1 findings, 2 the API server cannot be asked.
+    Exit code: 0 no error (with --strict: no finding), 1 errors (with --strict: findings), 2 the API server cannot be
+    asked, 3 nothing could be judged: you may read nothing, and no server answers.
     """
     end_seconds = time.monotonic() + (0.0 if wait is None else seconds("--wait", wait))
     facts, outcome = _checked(where, extender)
@@ -54,6 +57,8 @@ def check(*, where: ServerLocation, extender: str | None, output: str, wait: str
         is_unicode = sys.stdout.isatty() and "utf" in (sys.stdout.encoding or "").lower()
         click.echo("\n".join(check_page(outcome, is_unicode=is_unicode)))
     counts = severities(outcome)
+    if is_blind(outcome):
+        sys.exit(_NOTHING_JUDGED)
     if counts[Severity.ERROR] or (strict and counts[Severity.WARNING]):
         sys.exit(1)
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.core.reporting.test_status import NOW_US, OPEN, snapshot
+from webhook.app.operations.shipped_manifests import manifest_files
 from webhook.core.breaker import State
 from webhook.core.checks import SECTIONS, ClusterCheck, ClusterFacts, judged
 from webhook.core.checks.calls import probes_of
@@ -139,7 +140,11 @@ def test_redis_as_recommended_has_no_finding() -> None:
         ("redis-evicts", {"store": redis("7.2.4", "allkeys-lru", 1000)}, "allkeys-lru"),
         ("redis-version", {"store": redis("6.0.16", "noeviction", 1000)}, "6.0.16"),
         ("redis-slow", {"store": redis("7.2.4", "noeviction", 26_000)}, "26 ms"),
-        ("decisions-not-shared", {"decisions": DecisionsStatus(9, 0, 9, NOT_PERMITTED)}, NOT_PERMITTED),
+        (
+            "decisions-not-shared",
+            {"decisions": DecisionsStatus(9, 0, 9, NOT_PERMITTED), "store": redis("7.2.4", "noeviction", 1000)},
+            NOT_PERMITTED,
+        ),
         ("serving-certificate-expired", {"certificates": {"serving": NOW_US - HOUR_US}}, "EXPIRED"),
     ],
 )
@@ -527,3 +532,74 @@ def test_scheduler_older_than_the_newest_ca_is_found() -> None:
     assert "scheduler-ca-unread" in codes(replace(FACTS, pods=[pod], scheduler_cas=(old, new)))
     assert "scheduler-ca-unread" not in codes(replace(FACTS, pods=[pod], scheduler_cas=(new,)))
     assert "scheduler-ca-unread" not in codes(replace(FACTS, pods=[pod], scheduler_cas=(old, old)))
+
+
+# --- what an installation does not have, and what cannot be read ---
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("deployment-unavailable", "there is no Deployment in podgate-system"),
+        ("budget-missing", "there is no Deployment in podgate-system"),
+        ("pods-crash", "there is no Pod in podgate-system"),
+        ("redis-evicts", "counters are in memory"),
+        ("store-away", "counters are in memory"),
+        ("certificate-expired", "there is no Secret with certificates in podgate-system"),
+        ("extender-missing", "there is no valid policy"),
+        ("scheduler-configuration", "no service has `scheduling`, and neither an extender nor its kube-scheduler runs"),
+    ],
+)
+def test_what_an_installation_does_not_have_is_no_tick(code: str, reason: str) -> None:
+    outcome = result(CHECKS[code], FACTS)
+    assert reason in (outcome.not_applicable, outcome.not_checked)
+    assert not outcome.findings
+
+
+def deployment(name: str, *arguments: str) -> ReplicasObject:
+    template = {"metadata": {}, "spec": {"containers": [{"name": "podgate", "args": arguments}]}}
+    return decoded(ReplicasObject, {"metadata": {"name": name}, "spec": {"template": template}})  # type: ignore[no-any-return]  by type
+
+
+RBAC = {
+    path: [one for one in found if one.get("apiVersion") == "rbac.authorization.k8s.io/v1"]
+    for path, found in manifest_files().items()
+}
+ROLES = {path: [one for one in found if "rules" in one] for path, found in RBAC.items()}
+AGENT = [deployment("podgate-apiserver-files")]
+ALL_PARTS = [deployment(name) for name in ("podgate-controller", "podgate-extender", "podgate-scheduler")]
+
+
+def test_every_binding_of_the_manifests_is_reviewed_where_it_is_meant() -> None:
+    """A right that no installation is asked for could be missing in silence."""
+    bound = {(subject["name"], path) for path, found in RBAC.items() for one in found for subject in _subjects(one)}
+    asked = set[tuple[str, str]]()
+    for path, found in RBAC.items():
+        for deployments in (ALL_PARTS, []):
+            record = ConfigMap(data={"certificates": "own"})
+            facts = replace(FACTS, record_map=record, daemon_sets=AGENT, deployments=deployments)
+            asked |= {(one.account, path) for one in expected_rights({**ROLES, path: found}, facts)}
+    assert asked == bound
+    assert len(bound) > 10
+
+
+def _subjects(binding: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    return list(binding.get("subjects", ()))
+
+
+def test_rights_to_wake_controllers_are_reviewed_unless_that_is_disabled() -> None:
+    right = "patch replicasets/status.apps"
+    assert right in map(str, expected_rights(RBAC, FACTS))
+    without = replace(FACTS, deployments=[deployment("podgate", "--wake-controllers=false")])
+    assert right not in map(str, expected_rights(RBAC, without))
+
+
+def test_rights_of_certificates_are_reviewed_where_podgate_manages_them() -> None:
+    right = "update secrets named podgate-tls in podgate-system"
+    own = [deployment("podgate", "--certificates=own")]
+    assert right not in map(str, expected_rights(RBAC, FACTS))
+    assert [one.account for one in expected_rights(RBAC, replace(FACTS, deployments=own)) if str(one) == right] == [
+        "podgate"
+    ]
+    controller = replace(FACTS, deployments=[*own, deployment("podgate-controller")])
+    assert [one.account for one in expected_rights(RBAC, controller) if str(one) == right] == ["podgate-controller"]

@@ -149,12 +149,12 @@ async def _read_extenders(reading: "Reading", facts: ClusterFacts, where: Server
 
 
 def _roles() -> dict[str, list[dict[str, Any]]]:
-    """Return the documents of the manifests that grant rights to servers and the controller, by path."""
-    names = (
-        *("base/10-rbac", "base/11-rbac-webhooks", "redis/11-rbac-controller", "redis/12-rbac-webhooks"),
-        *("scheduler/14-rbac-extender", "scheduler/15-rbac-scheduler"),
-    )
-    return {f"{name}.yaml": manifest_files()[f"{name}.yaml"] for name in names}
+    """Return the documents of the manifests that define and grant rights, by path."""
+    rbac = {
+        path: [one for one in found if one.get("apiVersion") == "rbac.authorization.k8s.io/v1"]
+        for path, found in manifest_files().items()
+    }
+    return {path: found for path, found in rbac.items() if found}
 
 
 async def _probe(client: "ApiClient", reading: "Reading", facts: ClusterFacts, server: FoundServer | None) -> None:

@@ -9,6 +9,15 @@ from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 
+
+def _no_secret(facts: ClusterFacts) -> str:
+    return "" if any(facts.secrets.values()) else f"there is no Secret with certificates in {NAMESPACE}"
+
+
+def _no_deployment(facts: ClusterFacts) -> str:
+    return "" if facts.deployments else f"there is no Deployment in {NAMESPACE}"
+
+
 SECTION = Section("certificates, tokens and clocks")
 SERVING = "podgate-tls"
 _PART_LEFT = 6
@@ -30,14 +39,16 @@ def _all(facts: ClusterFacts) -> Iterator[tuple[str, CertificateFact]]:
             yield _REMEDY.get(secret, "renew it"), one
 
 
-@SECTION.check("certificate-expired", "none has expired", "secrets")
+@SECTION.check("certificate-expired", "none has expired", "secrets", absence=_no_secret)
 def certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
     for remedy, one in _all(facts):
         if one.not_after_us <= facts.at_us:
             yield Observation(one.object, "notAfter", f"{rfc3339(one.not_after_us)}: EXPIRED", remedy)
 
 
-@SECTION.check("certificate-expiring", "all are renewed in time", "secrets", severity=Severity.WARNING)
+@SECTION.check(
+    "certificate-expiring", "all are renewed in time", "secrets", severity=Severity.WARNING, absence=_no_secret
+)
 def certificate_expiring(facts: ClusterFacts) -> Iterator[Observation]:
     for remedy, one in _all(facts):
         left_us, life_us = one.not_after_us - facts.at_us, one.not_after_us - one.not_before_us
@@ -54,7 +65,13 @@ def serving_certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(facts.server, f"status.certificates[{one['name']}].notAfter", value, _REMEDY[SERVING])
 
 
-@SECTION.check("serving-certificate-names", "the serving certificate has the webhooks' host", "secrets", "webhooks")
+@SECTION.check(
+    "serving-certificate-names",
+    "the serving certificate has the webhooks' host",
+    "secrets",
+    "webhooks",
+    absence=_no_secret,
+)
 def serving_certificate_names(facts: ClusterFacts) -> Iterator[Observation]:
     hosts = dict.fromkeys(_host(webhook["clientConfig"]) for _, webhook in webhooks_of(facts))
     for one in facts.secrets.get(SERVING, ()):
@@ -64,7 +81,7 @@ def serving_certificate_names(facts: ClusterFacts) -> Iterator[Observation]:
                 yield Observation(one.object, "subjectAltName", f"{', '.join(one.names) or 'none'}: not {host}", remedy)
 
 
-@SECTION.check("secret-missing", "every mounted Secret exists", "secrets", "deployments")
+@SECTION.check("secret-missing", "every mounted Secret exists", "secrets", "deployments", absence=_no_deployment)
 def secret_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for deployment in facts.deployments:
         for volume in deployment.spec.template.spec.volumes or ():

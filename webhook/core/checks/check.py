@@ -25,6 +25,12 @@ class Observation(NamedTuple):
 
 
 Judge = Callable[[ClusterFacts], Iterable[Observation]]
+Absence = Callable[[ClusterFacts], str]
+"""Says why an installation has nothing that a check could judge, "" if it has."""
+
+
+def nothing_absent(_: ClusterFacts) -> str:
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,7 @@ class ClusterCheck:
     severity: Severity
     needs: tuple[str, ...]
     judge: Judge
+    absence: Absence = nothing_absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +51,21 @@ class Section:
 
     title: str
     checks: list[ClusterCheck] = field(default_factory=list)
+    absence: Absence = nothing_absent
+    """Of what all checks of the section judge, unless a check has its own."""
 
     def check(
-        self, code: str, title: str, *needs: str, severity: Severity = Severity.ERROR
+        self,
+        code: str,
+        title: str,
+        *needs: str,
+        severity: Severity = Severity.ERROR,
+        absence: Absence | None = None,
     ) -> Callable[[Judge], Judge]:
         """Register a function as a check of this section."""
 
         def register(judge: Judge) -> Judge:
-            self.checks.append(ClusterCheck(code, title, severity, needs, judge))
+            self.checks.append(ClusterCheck(code, title, severity, needs, judge, absence or self.absence))
             return judge
 
         return register
@@ -59,11 +73,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """The outcome of a check: its findings, or why it was not possible."""
+    """The outcome of a check: its findings, why it was not possible, or why there is nothing to judge."""
 
     check: ClusterCheck
     findings: tuple[Observation, ...] = ()
     not_checked: str = ""
+    not_applicable: str = ""
 
 
 def result(check: ClusterCheck, facts: ClusterFacts) -> CheckOutcome:
@@ -71,4 +86,7 @@ def result(check: ClusterCheck, facts: ClusterFacts) -> CheckOutcome:
     reasons = dict.fromkeys(filter(None, map(facts.why_unknown, check.needs)))
     if reasons:
         return CheckOutcome(check, not_checked="; ".join(reasons))
+    absent = check.absence(facts)
+    if absent:
+        return CheckOutcome(check, not_applicable=absent)
     return CheckOutcome(check, tuple(check.judge(facts)))

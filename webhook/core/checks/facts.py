@@ -94,6 +94,8 @@ class ClusterFacts:
     services: Sequence[ServiceObject] = ()
     endpoint_slices: Sequence[EndpointSliceObject] = ()
     deployments: Sequence[ReplicasObject] = ()
+    daemon_sets: Sequence[ClusterObject] = ()
+    """Of kube-system, where the writer of kube-apiserver's files runs."""
     pods: Sequence[PodObject] = ()
     """Podgate's own."""
     budgets: Sequence[BudgetObject] = ()

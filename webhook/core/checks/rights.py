@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.document.configmap import NAMESPACE
-from webhook.core.installation.ways import REDIS
+from webhook.core.installation.ways import OWN, REDIS
 
-_CONTROLLER = "podgate-controller"
-_FOLDERS = {_CONTROLLER: "redis/", "podgate-extender": "scheduler/"}
-"""Folders of manifests that are only applied together with a Deployment."""
+_CONTROLLER, _NODE_AGENT = "podgate-controller", "podgate-apiserver-files"
+_FOLDERS = {_CONTROLLER: "redis/", "podgate-extender": "scheduler/", _NODE_AGENT: "apiserver/"}
+"""Folders of manifests that are only applied together with a Deployment, or a DaemonSet."""
+_CERTIFICATES = "certificates"
+_OWN_CERTIFICATES, _NO_WAKING = "--certificates=own", "--wake-controllers=false"
 _OF_KUBERNETES: Mapping[tuple[str, str], Sequence[Json]] = {
     ("ClusterRole", "system:kube-scheduler"): [{"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}],
     ("ClusterRole", "system:volume-scheduler"): [
@@ -29,6 +31,7 @@ class Right(NamedTuple):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    account_namespace: str = NAMESPACE
 
     def __str__(self) -> str:
         resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
@@ -39,25 +42,40 @@ class Right(NamedTuple):
 
 def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts) -> tuple[Right, ...]:
     """Return the rights of the documents that are meant for this installation: with or without a controller."""
-    deployed = {one.name for one in facts.deployments}
+    deployed = {one.name for one in (*facts.deployments, *facts.daemon_sets)}
     recorded = {} if facts.record_map is None else facts.record_map.data or {}
     if recorded.get("mode") == REDIS:
         deployed.add(_CONTROLLER)  # outside the cluster it has no Deployment
     has_controller = _CONTROLLER in deployed
+    arguments = _arguments(facts)
     absent = [folder for name, folder in _FOLDERS.items() if name not in deployed]
-    documents = [one for path, found in manifests.items() if not path.startswith(tuple(absent)) for one in found]
-    roles = {(one["kind"], one["metadata"]["name"]): one["rules"] for one in documents if one["kind"].endswith("Role")}
+    if recorded.get("certificates") != OWN and _OWN_CERTIFICATES not in arguments:
+        absent.append(_CERTIFICATES)
+    elif not has_controller:
+        absent.append(f"{_CERTIFICATES}/")  # the server has them by the folder certificates-in-memory
+    every = [one for found in manifests.values() for one in found]
+    roles = {(one["kind"], one["metadata"]["name"]): one["rules"] for one in every if one["kind"].endswith("Role")}
     roles |= _OF_KUBERNETES
     rights: dict[Right, None] = {}
-    for binding in documents:
+    meant = {path: found for path, found in manifests.items() if not path.startswith(tuple(absent))}
+    for path, binding in ((path, one) for path, found in meant.items() for one in found):
+        if "-retries" in path and _NO_WAKING in arguments:
+            continue
         reference = binding.get("roleRef")
         if reference is None or (has_controller and "in-memory" in binding["metadata"]["name"]):
             continue
         namespace = NAMESPACE if binding["kind"] == "RoleBinding" else ""
         for subject in binding["subjects"]:
             for rule in roles.get((reference["kind"], reference["name"]), ()):
-                rights.update(dict.fromkeys(_of_rule(subject["name"], namespace, rule)))
+                found = _of_rule(subject["name"], namespace, rule)
+                where = subject.get("namespace", NAMESPACE)
+                rights.update(dict.fromkeys(one._replace(account_namespace=where) for one in found))
     return tuple(rights)
+
+
+def _arguments(facts: ClusterFacts) -> set[str]:
+    containers = (one for found in facts.deployments for one in found.spec.template.spec.containers or ())
+    return {argument for one in containers for argument in one.args or ()}
 
 
 def _of_rule(account: str, namespace: str, rule: Json) -> Iterator[Right]:

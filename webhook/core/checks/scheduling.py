@@ -12,7 +12,18 @@ from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 from webhook.core.scheduling.node_load import REQUESTS
 
-SECTION = Section("load-aware scheduling")
+
+def _unused(facts: ClusterFacts) -> str:
+    if facts.scheduling_services or facts.scheduler_map is not None or facts.why_unknown("policy_map"):
+        return ""
+    if any(one.name in {EXTENDER, SCHEDULER} for one in facts.deployments) or facts.extenders:
+        return ""
+    if _pods(facts, EXTENDER) or _pods(facts, SCHEDULER):
+        return ""
+    return "no service has `scheduling`, and neither an extender nor its kube-scheduler runs"
+
+
+SECTION = Section("load-aware scheduling", absence=_unused)
 EXTENDER, SCHEDULER, WAKE = "podgate-extender", "podgate-scheduler", "podgate-wake"
 _NAME_LABEL = "app.kubernetes.io/name"
 _INSTALL = "podgate install --with-scheduler (docs/scheduling.md)"

@@ -10,6 +10,19 @@ from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.selector_match import selects
 
+
+def _no_deployment(facts: ClusterFacts) -> str:
+    return "" if facts.deployments else f"there is no Deployment in {NAMESPACE}"
+
+
+def _no_pod(facts: ClusterFacts) -> str:
+    return "" if facts.pods else f"there is no Pod in {NAMESPACE}"
+
+
+def _no_budget(facts: ClusterFacts) -> str:
+    return "" if facts.budgets else f"there is no PodDisruptionBudget in {NAMESPACE}"
+
+
 SECTION = Section("servers")
 _SERVER, _CONTAINER = "podgate", "podgate"
 _REPLICATED = (_SERVER, "podgate-extender", "podgate-scheduler")
@@ -95,7 +108,7 @@ def deployment_missing(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(f"Service {NAMESPACE}/{service.name}", "spec.selector", value, remedy)
 
 
-@SECTION.check("deployment-unavailable", "Deployments are available", "deployments")
+@SECTION.check("deployment-unavailable", "Deployments are available", "deployments", absence=_no_deployment)
 def deployment_unavailable(facts: ClusterFacts) -> Iterator[Observation]:
     for one in facts.deployments:
         if one.status.available_replicas < one.spec.replicas:
@@ -105,7 +118,7 @@ def deployment_unavailable(facts: ClusterFacts) -> Iterator[Observation]:
             )
 
 
-@SECTION.check("pods-crash", "no container waits or restarts again and again", "pods")
+@SECTION.check("pods-crash", "no container waits or restarts again and again", "pods", absence=_no_pod)
 def pods_crash(facts: ClusterFacts) -> Iterator[Observation]:
     for pod in facts.pods:
         for container in pod.status.container_statuses or ():
@@ -116,7 +129,7 @@ def pods_crash(facts: ClusterFacts) -> Iterator[Observation]:
                 yield Observation(f"Pod {NAMESPACE}/{pod.name}", f"containerStatuses[{container.name}]", value, remedy)
 
 
-@SECTION.check("replicas-in-memory", "servers with counters in memory run alone", "deployments")
+@SECTION.check("replicas-in-memory", "servers with counters in memory run alone", "deployments", absence=_no_deployment)
 def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
     for one in _servers(facts):
         if one.spec.replicas > 1 and not _has_redis(one):
@@ -126,7 +139,11 @@ def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 @SECTION.check(
-    "single-replica", "servers on Redis and extenders have a second replica", "deployments", severity=Severity.WARNING
+    "single-replica",
+    "servers on Redis and extenders have a second replica",
+    "deployments",
+    severity=Severity.WARNING,
+    absence=_no_deployment,
 )
 def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
     for one in _replicated(facts):
@@ -136,7 +153,12 @@ def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
 
 
 @SECTION.check(
-    "budget-missing", "replicas have a PodDisruptionBudget", "deployments", "budgets", severity=Severity.WARNING
+    "budget-missing",
+    "replicas have a PodDisruptionBudget",
+    "deployments",
+    "budgets",
+    severity=Severity.WARNING,
+    absence=_no_deployment,
 )
 def budget_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for one in _replicated(facts):
@@ -147,7 +169,13 @@ def budget_missing(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(_place(one), "PodDisruptionBudget", "none selects its Pods", remedy)
 
 
-@SECTION.check("budget-blocks", "PodDisruptionBudgets permit a drain", "budgets", severity=Severity.WARNING)
+@SECTION.check(
+    "budget-blocks",
+    "PodDisruptionBudgets permit a drain",
+    "budgets",
+    severity=Severity.WARNING,
+    absence=_no_budget,
+)
 def budget_blocks(facts: ClusterFacts) -> Iterator[Observation]:
     for one in facts.budgets:
         status = one.status
@@ -157,7 +185,7 @@ def budget_blocks(facts: ClusterFacts) -> Iterator[Observation]:
             yield Observation(f"PodDisruptionBudget {NAMESPACE}/{one.name}", "status.disruptionsAllowed", value, remedy)
 
 
-@SECTION.check("images-differ", "all servers run one image", "pods", severity=Severity.WARNING)
+@SECTION.check("images-differ", "all servers run one image", "pods", severity=Severity.WARNING, absence=_no_pod)
 def images_differ(facts: ClusterFacts) -> Iterator[Observation]:
     images = {
         container.image

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json
 
-SECTION = Section("store")
+
+def _no_redis(facts: ClusterFacts) -> str:
+    kind = facts.status["store"]["kind"]
+    return "" if kind == _REDIS else f"counters are in {kind}"
+
+
+_REDIS = "redis"
+SECTION = Section("store", absence=_no_redis)
 _OLDEST = (6, 2)
 _SLOW_SECONDS = 0.025
 """Half of the time that an admission waits."""

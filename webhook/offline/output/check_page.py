@@ -10,9 +10,12 @@ from webhook.core.checks import CheckOutcome, Section, Severity
 
 Outcome = Sequence[tuple[Section, tuple[CheckOutcome, ...]]]
 RUNBOOK = "docs/runbook.md"
-_UNICODE = {"ok": "√", Severity.WARNING: "‼", Severity.ERROR: "×", "notChecked": "?"}  # noqa: RUF001  as linkerd
-_ASCII = {"ok": "ok", Severity.WARNING: "!!", Severity.ERROR: "xx", "notChecked": "??"}
-_COLOURS = {"ok": "green", Severity.WARNING: "yellow", Severity.ERROR: "red", "notChecked": "blue"}
+_ABSENT = "notApplicable"
+_UNICODE = {"ok": "√", Severity.WARNING: "‼", Severity.ERROR: "×", "notChecked": "?", _ABSENT: "-"}  # noqa: RUF001  as linkerd
+_ASCII = {"ok": "ok", Severity.WARNING: "!!", Severity.ERROR: "xx", "notChecked": "??", _ABSENT: "--"}
+_COLOURS = {"ok": "green", Severity.WARNING: "yellow", Severity.ERROR: "red", "notChecked": "blue", _ABSENT: "blue"}
+_OF_THE_CLOCK = frozenset({"kubernetes", "api_clock_us"})
+"""Facts that need no right."""
 
 
 def check_page(outcome: Outcome, *, is_unicode: bool) -> Iterator[str]:
@@ -53,6 +56,11 @@ def severities(outcome: Outcome) -> Counter[Severity]:
     return Counter(one.check.severity for one in _results(outcome) for _ in one.findings)
 
 
+def is_blind(outcome: Outcome) -> bool:
+    """Return whether no check was possible that reads an object or a server: then no finding means nothing."""
+    return all(one.not_checked for one in _results(outcome) if not {*one.check.needs} <= _OF_THE_CLOCK)
+
+
 def summary(outcome: Outcome) -> str:
     counts = severities(outcome)
     skipped = sum(bool(one.not_checked) for one in _results(outcome))
@@ -61,7 +69,8 @@ def summary(outcome: Outcome) -> str:
         _counted(counts[Severity.WARNING], "warning"),
         f"{_counted(skipped, 'check')} not possible" if skipped else "",
     ]
-    return ", ".join(filter(None, parts)) or "no findings"
+    text = ", ".join(filter(None, parts)) or "no findings"
+    return f"{text}: nothing could be judged" if is_blind(outcome) else text
 
 
 def _counted(number: int, noun: str) -> str:
@@ -73,7 +82,9 @@ def _results(outcome: Outcome) -> Iterable[CheckOutcome]:
 
 
 def _lines(one: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
-    if not (one.findings or one.not_checked):
+    if one.not_applicable:
+        yield f"{marks[_ABSENT]} {one.check.title}: not applicable: {one.not_applicable}"
+    elif not (one.findings or one.not_checked):
         yield f"{marks['ok']} {one.check.title}"
     for seen in one.findings:
         yield f"{marks[one.check.severity]} {one.check.code}: {seen.object}: {seen.field}: {seen.value}"
@@ -82,13 +93,15 @@ def _lines(one: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
 
 
 def _document(one: CheckOutcome) -> dict[str, Any]:
-    status = "notChecked" if one.not_checked else one.check.severity if one.findings else "ok"
+    status = "notChecked" if one.not_checked else _ABSENT if one.not_applicable else "ok"
+    status = one.check.severity if one.findings else status
     return {
         "code": one.check.code,
         "title": one.check.title,
         "status": status,
         "findings": [{**seen._asdict(), "link": _link(one)} for seen in one.findings],
         "notChecked": one.not_checked or None,
+        "notApplicable": one.not_applicable or None,
     }
 
 

@@ -61,6 +61,7 @@ _LISTS = {
     "services": _Read(f"/api/v1/{_IN}/services", ServiceObject),
     "endpoint_slices": _Read(f"/apis/discovery.k8s.io/v1/{_IN}/endpointslices", EndpointSliceObject),
     "deployments": _Read(f"/apis/apps/v1/{_IN}/deployments", ReplicasObject),
+    "daemon_sets": _Read("/apis/apps/v1/namespaces/kube-system/daemonsets", ClusterObject),
     "pods": _Read(f"/api/v1/{_IN}/pods", PodObject),
     "budgets": _Read(f"/apis/policy/v1/{_IN}/poddisruptionbudgets", BudgetObject),
     "network_policies": _Read(f"/apis/networking.k8s.io/v1/{_IN}/networkpolicies", NetworkPolicyObject),

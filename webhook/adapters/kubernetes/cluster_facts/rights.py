@@ -11,7 +11,6 @@ from webhook.adapters.kubernetes.api.requests import answer
 from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS
 from webhook.core.checks.facts import RightFact
 from webhook.core.checks.rights import Right
-from webhook.core.document.configmap import NAMESPACE
 
 _PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -42,8 +41,12 @@ async def _reviewed(client: ApiClient, right: Right) -> RightFact:
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": f"system:serviceaccount:{NAMESPACE}:{right.account}",
-            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"],
+            "user": f"system:serviceaccount:{right.account_namespace}:{right.account}",
+            "groups": [
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{right.account_namespace}",
+                "system:authenticated",
+            ],
             "resourceAttributes": attributes,
         },
     }
