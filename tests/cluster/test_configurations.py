@@ -13,6 +13,7 @@ from tests.cluster.recording_webhook import Recorder
 from webhook.core.admission.exemptions import DAEMON_SET_CONTROLLER
 from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
+from webhook.core.placement import SERVICE_LABEL
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, configurations
 
 ODD_USER = "o'neil\\ || true || \" é"
@@ -177,8 +178,9 @@ UPDATES = [
     ("another annotation", {"metadata": {"annotations": {"a": "1"}}}, "", False),
     ("our annotation", {"metadata": {"annotations": {HASH: "1"}}}, "", True),
     ("our annotation taken away", {"metadata": {"annotations": {HASH: None}}}, "", True),
-    ("a label", {"metadata": {"labels": {"a": "1"}}}, "", True),
-    ("all labels taken away", {"metadata": {"labels": None}}, "", True),
+    ("a label", {"metadata": {"labels": {"a": "1"}}}, "", False),
+    ("our label", {"metadata": {"labels": {SERVICE_LABEL: "1"}}}, "", True),
+    ("our label taken away", {"metadata": {"labels": {SERVICE_LABEL: None}}}, "", True),
     ("a finalizer", {"metadata": {"finalizers": ["example.com/f"]}}, "", False),
     ("the finalizer taken away", {"metadata": {"finalizers": None}}, "", False),
     ("an image", [{"op": "replace", "path": "/spec/containers/0/image", "value": "j"}], "", False),
@@ -264,7 +266,8 @@ def test_requests_that_no_policy_denies_pass_during_an_outage(recorded: Recorded
     try:
         assert recorded.patch(running, {"metadata": {"annotations": {"b": "1"}}})[0] == 200
         assert recorded.patch(running, {"status": {"message": "n"}}, sub_resource="status")[0] == 200
-        assert recorded.patch(running, label)[0] == 500
+        assert recorded.patch(running, label)[0] == 200
+        assert recorded.patch(running, {"metadata": {"labels": {SERVICE_LABEL: "1"}}})[0] == 500
         assert recorded.patch("asked-staged/pods/labelled", label)[0] == 200
         assert recorded.request("DELETE", f"/api/v1/namespaces/{running}-none", None)[0] == 404
     finally:

@@ -282,8 +282,11 @@ def test_uninstallation_refuses_to_delete_objects_of_others(installed: Cluster) 
 
 def test_uninstallation_with_a_dead_server_of_failure_mode_closed_leaves_nothing(installed: Cluster) -> None:
     """It also stops denying Pods, and releases those that wait."""
-    status, waiting = installed.create_pod(schedulingGates=[{"name": QUEUE_GATE}])
-    assert status == 201
+    # Podgate refuses its gate where no Pod waits; a namespace without a service is not asked about.
+    gated = {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": QUEUE_GATE}]}
+    waiting = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "waiting"}, "spec": gated}
+    pods = "/api/v1/namespaces/default/pods"
+    assert installed.plane.api.request("POST", pods, waiting)[0] == 201
     installed.stop_server()
     status, answer = installed.create_pod()
     assert (status, "failed calling webhook" in answer["message"]) == (500, True)
@@ -296,8 +299,8 @@ def test_uninstallation_with_a_dead_server_of_failure_mode_closed_leaves_nothing
     assert f"stop the server at https://127.0.0.1:{installed.port}" in done.out
     assert "kubectl label pods -A -l podgate.io/service podgate.io/service-" in done.out
     assert "\n1 waiting Pods released\n" in done.out
-    released = installed.plane.api.get(f"/api/v1/namespaces/shop/pods/{waiting['metadata']['name']}")
-    assert "schedulingGates" not in released["spec"]
+    assert "schedulingGates" not in installed.plane.api.get(f"{pods}/waiting")["spec"]
+    installed.plane.api.request("DELETE", f"{pods}/waiting?gracePeriodSeconds=0")
     installed.wait_for_nothing_left()
     assert installed.create_pod()[0] == 201
     again = installed.uninstall()
