@@ -15,11 +15,11 @@ from webhook.core.quota import Use
 from webhook.core.reporting.status import (
     ControllerStatus,
     ServerStatus,
-    StoreStatus,
     WatchStatus,
     controller_document,
     server_document,
 )
+from webhook.core.reporting.store_status import StoreStatus
 from webhook.support.input_files import LARGEST_BYTES
 
 Podgate = Callable[..., int]

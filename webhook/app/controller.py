@@ -14,11 +14,13 @@ from webhook.adapters.clocks import SystemClock
 from webhook.adapters.metrics import CONTENT_TYPE
 from webhook.app.cluster import Sources, follow, leader_lease, report_events
 from webhook.app.controller_loops import controller
+from webhook.app.store import place_of
 from webhook.app.supervision import Loop, ReadinessLog, run_forever, stop_signals
 from webhook.app.telemetry import Telemetry
 from webhook.controller import Controller
 from webhook.core.document import Purpose
-from webhook.core.reporting.status import ControllerStatus, StoreStatus, controller_document
+from webhook.core.reporting.status import ControllerStatus, controller_document
+from webhook.core.reporting.store_status import StoreStatus
 from webhook.errors import UserError
 from webhook.ports import Clock
 from webhook.server.plain.health import plain_handler
@@ -153,7 +155,12 @@ class ControllerProcess:
             policy=sources.policies.loaded(),
             loaded_at_us=sources.policies.loaded_at_us,
             errors=sources.policies.last_errors(),
-            store=StoreStatus("redis", self._telemetry.store_trouble),
+            store=StoreStatus(
+                "redis",
+                self._telemetry.store_trouble,
+                servers=await self._store.servers(),
+                place=place_of(self._settings.store, self._settings.cluster),
+            ),
             watches=self._telemetry.watches,
             certificates=certificates.shown() if certificates is not None else None,
             not_ready=self._unready(),

@@ -19,7 +19,8 @@ from webhook.core.quota import CounterPlan, ServiceSnapshot
 from webhook.core.quota.open_breaker_limit import guarded
 from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.core.reporting.overload_status import OverloadStatus
-from webhook.core.reporting.status import OverridesStatus, ServerStatus, StoreStatus, server_document
+from webhook.core.reporting.status import OverridesStatus, ServerStatus, server_document
+from webhook.core.reporting.store_status import StoreStatus
 from webhook.errors import StoreUnavailableError
 from webhook.interceptor import Interceptor
 from webhook.ports import Clock, CounterStore
@@ -95,6 +96,7 @@ class StatusPage:
                 self._telemetry.store_trouble,
                 self._telemetry.store_mode,
                 await self._store.servers(),
+                self._store.place,
             ),
             replicas=self._telemetry.replicas,
             watches=dict(self._telemetry.watches),

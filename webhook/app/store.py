@@ -9,8 +9,10 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.core.quota import Acquire
-from webhook.core.reporting.status import ReplicaAssignment, StoreServers
+from webhook.core.reporting.status import ReplicaAssignment
+from webhook.core.reporting.store_status import StorePlace, StoreServers
 from webhook.ports import BreakerLedger, Clock, CounterStore, PodLedger, QueueIndex, SharedDecisions
+from webhook.ports.store_url import StoreUrl
 from webhook.settings import MEMORY, Settings
 from webhook.store import StoreFallback
 from webhook.store.breaker_ticker import LATE_US
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ServerLeases
 
 _REDIS = "redis"
+_NOWHERE = StorePlace()
 
 
 class Ledger(CounterStore, PodLedger, BreakerLedger, Protocol):
@@ -45,6 +48,7 @@ class StoreBackend:
     servers: Callable[[], Awaitable[StoreServers]] = _no_servers
     decisions: SharedDecisions | None = None
     """Decision records of all replicas; None if each has only its own."""
+    place: StorePlace = _NOWHERE
 
 
 def open_store(
@@ -56,7 +60,8 @@ def open_store(
     """
     if settings.store == MEMORY:
         memory = MemoryStore(clock, late_us=LATE_US)
-        return StoreBackend(MEMORY, memory, _nothing, memory, MemoryQueueIndex(clock))
+        place = StorePlace(settings.cluster)
+        return StoreBackend(MEMORY, memory, _nothing, memory, MemoryQueueIndex(clock), place=place)
     from webhook.adapters import redis_store  # noqa: PLC0415  its library takes long to load
 
     transport = redis_store.open_transport(settings.store, settings.store_files)
@@ -93,8 +98,17 @@ def open_store(
         await redis.close()
 
     return StoreBackend(
-        *(_REDIS, fallback, close, redis, redis.queue, (redis.follow,)), fallback.book_later, redis.servers, decisions
+        *(_REDIS, fallback, close, redis, redis.queue, (redis.follow,)),
+        fallback.book_later,
+        redis.servers,
+        decisions,
+        place_of(settings.store, settings.cluster),
     )
+
+
+def place_of(store: str, cluster: str) -> StorePlace:
+    """Return where the counters of a valid Redis URL are."""
+    return StorePlace(cluster, StoreUrl.parse(store).database)
 
 
 async def _nothing() -> None:

@@ -32,14 +32,8 @@ from webhook.core.document.configmap import KEY, OVERRIDES_KEY, ConfigMap
 from webhook.core.kubernetes.timestamps import rfc3339
 from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.core.reporting.node_document import ShownNode
-from webhook.core.reporting.status import (
-    ServerStatus,
-    StoreServer,
-    StoreServers,
-    StoreStatus,
-    WatchStatus,
-    server_document,
-)
+from webhook.core.reporting.status import ServerStatus, WatchStatus, server_document
+from webhook.core.reporting.store_status import StorePlace, StoreServer, StoreServers, StoreStatus
 from webhook.core.scheduling.node_load import NodeLoad
 
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
@@ -603,3 +597,64 @@ def test_rights_of_certificates_are_reviewed_where_podgate_manages_them() -> Non
     ]
     controller = replace(FACTS, deployments=[*own, deployment("podgate-controller")])
     assert [one.account for one in expected_rights(RBAC, controller) if str(one) == right] == ["podgate-controller"]
+
+
+# --- servers and controllers together ---
+
+
+def process(run_id: str = "r1", database: int = 0, cluster: str = "default", policy: str = "") -> dict[str, Any]:
+    servers = StoreServers([StoreServer("", "7.2.4", "noeviction", 1000, run_id)])
+    shown = document(store=StoreStatus("redis", servers=servers, place=StorePlace(cluster, database)))
+    return {**shown, "policy": {**shown["policy"], "hash": policy or None}}
+
+
+@pytest.mark.parametrize(
+    ("other", "code", "value"),
+    [
+        ({}, "", ""),
+        ({"run_id": "r2"}, "stores-differ", "redis r1 database 0: a; redis r2 database 0: b"),
+        ({"database": 1}, "stores-differ", "redis r1 database 0: a; redis r1 database 1: b"),
+        ({"run_id": ""}, "", ""),  # an older one, or without the right to INFO
+        ({"cluster": "prod"}, "cluster-names-differ", "default: a; prod: b"),
+        ({"policy": "f" * 16}, "policies-differ", f"none: a; {'f' * 16}: b"),
+    ],
+)
+def test_processes_that_do_not_agree_are_found(other: dict[str, Any], code: str, value: str) -> None:
+    facts = replace(FACTS, processes={"a": process(), "b": process(**other)})
+    assert codes(facts) - codes(FACTS) == ({code} if code else set())
+    if code:
+        assert values(code, facts) == [value]
+
+
+def test_one_process_alone_is_compared_with_none() -> None:
+    facts = replace(FACTS, processes={"a": process()})
+    alone = "no other server or controller was found in the cluster"
+    assert result(CHECKS["stores-differ"], facts).not_applicable == alone
+
+
+def test_a_process_that_does_not_answer_is_named() -> None:
+    facts = replace(FACTS, processes={"a": process()}, silent={"b": "HTTP 500"})
+    assert values("process-unreachable", facts) == ["HTTP 500"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "value"),
+    [
+        (("--store=redis://r:6379/0",), ("--store=redis://r:6379/0",), []),
+        (
+            ("--store=redis://:secret@r:6379/0",),
+            ("--store=redis://r:6379/1",),
+            ["podgate: redis://r:6379/0, podgate-controller: redis://r:6379/1"],
+        ),
+        (
+            ("--store=redis://r", "--cluster=a"),
+            ("--store=redis://r",),
+            ["podgate: a, podgate-controller: the default"],
+        ),
+    ],
+)
+def test_arguments_of_server_and_controller_that_differ_are_found(
+    ours: tuple[str, ...], theirs: tuple[str, ...], value: list[str]
+) -> None:
+    facts = replace(FACTS, deployments=[deployment("podgate", *ours), deployment("podgate-controller", *theirs)])
+    assert values("arguments-differ", facts) == value

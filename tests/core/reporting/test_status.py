@@ -24,12 +24,12 @@ from webhook.core.reporting.status import (
     OverridesStatus,
     ReplicaAssignment,
     ServerStatus,
-    StoreStatus,
     WatchStatus,
     WebhooksStatus,
     controller_document,
     server_document,
 )
+from webhook.core.reporting.store_status import StoreStatus
 from webhook.offline.output.controller_page import controller_page
 from webhook.offline.output.status_page import page
 from webhook.offline.output.table import countdown
@@ -150,6 +150,8 @@ def test_document_contains_the_whole_status() -> None:
             "healthy": True,
             "error": None,
             "mode": None,
+            "cluster": None,
+            "database": 0,
             "servers": [],
             "serversError": None,
         },
@@ -346,6 +348,8 @@ def test_unavailable_store_leaves_usage_unknown_and_limits_known() -> None:
         "healthy": False,
         "error": "no answer within 50ms",
         "mode": "Local since 07:59",
+        "cluster": None,
+        "database": 0,
         "servers": [],
         "serversError": None,
     }
@@ -579,7 +583,14 @@ def test_controller_document_has_leadership_and_dependencies() -> None:
         "waitsFor": "other leads",
         "notReady": [],
         "policy": {"source": "p.yaml", "hash": LIVE.hash, "loadedAt": utc(NOW_US), "errors": []},
-        "store": {"kind": "redis", "error": ""},
+        "store": {
+            "kind": "redis",
+            "error": "",
+            "cluster": None,
+            "database": 0,
+            "servers": [],
+            "serversError": None,
+        },
         "watches": {"pods": "HTTP 403"},
         "certificates": None,
         "webhooks": {

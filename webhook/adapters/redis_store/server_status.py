@@ -9,7 +9,7 @@ from redis.exceptions import InvalidResponse, RedisError
 from webhook.adapters.redis_store.error_classes import described
 from webhook.adapters.redis_store.transport.protocol import Transport
 from webhook.adapters.redis_store.transport.server import info_entry
-from webhook.core.reporting.status import StoreServer, StoreServers
+from webhook.core.reporting.store_status import StoreServer, StoreServers
 
 _SECONDS = 1.0
 
@@ -28,7 +28,13 @@ async def server_status(transport: Transport) -> StoreServers:
 
 def _servers(infos: Mapping[str, bytes], latency_us: int) -> tuple[StoreServer, ...]:
     return tuple(
-        StoreServer(lane, _entry(info, "redis_version"), _entry(info, "maxmemory_policy"), latency_us)
+        StoreServer(
+            lane,
+            _entry(info, "redis_version"),
+            _entry(info, "maxmemory_policy"),
+            latency_us,
+            _entry(info, "run_id"),
+        )
         for lane, info in sorted(infos.items())
     )
 

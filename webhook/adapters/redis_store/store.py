@@ -31,7 +31,7 @@ from webhook.core.quota import (
     Sighting,
     UnseenPod,
 )
-from webhook.core.reporting.status import StoreServers
+from webhook.core.reporting.store_status import StoreServers
 from webhook.ports import Clock, WatchReports
 
 _OWN = Holder.SERVICE, Holder.STANDING

@@ -24,6 +24,9 @@ from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import UserError
 from webhook.offline.status_client import parsed
 
+CONTROLLER_APP = "podgate-controller"
+PLAIN_PORT = 8081
+
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
@@ -50,6 +53,7 @@ async def gather_facts(where: ServerLocation, extender_url: str | None = None) -
             _probe(client, reading, facts, found.server),
             _read_rights(client, reading, facts),
             _read_extenders(reading, facts, where, extender_url),
+            _read_processes(client, reading, facts),
         )
         return _facts(facts, reading)
 
@@ -146,6 +150,27 @@ async def _read_extenders(reading: "Reading", facts: ClusterFacts, where: Server
         reading.unread["extenders"] = str(error)
     else:
         reading.values["extenders"] = found
+
+
+async def _read_processes(client: "ApiClient", reading: "Reading", facts: ClusterFacts) -> None:
+    """Read the status of each ready server and controller in the cluster."""
+    from webhook.adapters.kubernetes.api.server_pods import PodPorts  # noqa: PLC0415  as above
+
+    found, silent = dict[str, Any](), dict[str, str]()
+
+    async def ask(ports: PodPorts, pod: str) -> None:
+        try:
+            found[pod] = parsed(await ports.get(pod, "/status"), pod)
+        except UserError as error:
+            silent[pod] = str(error)
+
+    try:
+        of_apps = [PodPorts(client, app, PLAIN_PORT) for app in ("podgate", CONTROLLER_APP) if facts.pods]
+        pods = [(ports, pod) for ports in of_apps for pod in await ports.ready()]
+        await asyncio.gather(*(ask(ports, pod) for ports, pod in pods))
+    except UserError as error:
+        reading.unread["processes"] = str(error)
+    reading.values |= {"processes": found, "silent": silent}
 
 
 def _roles() -> dict[str, list[dict[str, Any]]]:

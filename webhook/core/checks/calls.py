@@ -7,8 +7,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.checks.check import Observation, Section
 from webhook.core.checks.facts import ClusterFacts, labels_of
 from webhook.core.checks.objects import PodObject
-from webhook.core.checks.webhook_fields import RENDER
-from webhook.core.checks.webhooks import webhooks_of
+from webhook.core.checks.webhooks import RENDER, webhooks_of
 from webhook.core.installation.diagnosis import FLAG, remedy
 from webhook.core.installation.probe import PodProbe, failed_call, is_denied_by_podgate, pod_probes
 from webhook.core.kubernetes.controllers import claimed_owner_kind

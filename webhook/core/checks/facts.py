@@ -112,6 +112,10 @@ class ClusterFacts:
     extenders: Mapping[str, Sequence[ShownNode]] = field(default_factory=dict)
     """Nodes as an extender knows them, by its name; read if the policy needs one."""
     trust: Sequence[TrustFact] = ()
+    processes: Mapping[str, Json] = field(default_factory=dict)
+    """Status of each server and controller in the cluster, by the name of its Pod."""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Why the status of a ready Pod could not be read, by its name."""
     server: str = ""
     """Name of the server whose status was read."""
     status: Json = field(default_factory=dict)

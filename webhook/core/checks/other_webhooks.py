@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, labels_of
-from webhook.core.checks.webhook_fields import is_called_for_pods, name_of, selector_of
+from webhook.core.checks.webhooks import is_called_for_pods, name_of, selector_of
 from webhook.core.document import configmap
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector

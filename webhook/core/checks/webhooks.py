@@ -4,12 +4,16 @@ from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json, labels_of
-from webhook.core.checks.webhook_fields import RENDER, selector_of
 from webhook.core.document import configmap
 from webhook.core.kubernetes.selector_match import selects
+from webhook.core.kubernetes.types import LabelSelector, Requirement
 from webhook.core.webhook_configurations import NAMES, outdated
 
 SECTION = Section("webhook configurations")
+RENDER = (
+    "podgate install with its options, or podgate policy webhooks --policy policy.yaml --ca pki/ca.crt"
+    " | kubectl apply --server-side -f -"
+)
 MUTATING, VALIDATING, POLICY = NAMES
 _FOLLOW = f"{RENDER}; or let the leader do it: --webhook-configurations=keep"
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 2, 10
@@ -143,3 +147,27 @@ def no_endpoints(facts: ClusterFacts) -> Iterator[Observation]:
             place = f"Service {configmap.NAMESPACE}/{service.name}"
             remedy = f"kubectl get pods -n {configmap.NAMESPACE} shows why no server is ready"
             yield Observation(place, "endpoints", "none is ready: every call fails", remedy)
+
+
+def name_of(configuration: Json) -> str:
+    return str(configuration["metadata"]["name"])
+
+
+def is_called_for_pods(webhook: Json) -> bool:
+    return any(
+        {"*", ""} & {*rule.get("apiGroups", ())}
+        and {"*", "*/*", "pods"} & {*rule.get("resources", ())}
+        and {"*", "CREATE"} & {*rule.get("operations", ())}
+        for rule in webhook.get("rules") or ()
+    )
+
+
+def selector_of(webhook: Json, field: str) -> LabelSelector | None:
+    found = webhook.get(field)
+    if not found:
+        return None
+    expressions = tuple(
+        Requirement(one["key"], one["operator"], tuple(one.get("values") or ()))
+        for one in found.get("matchExpressions") or ()
+    )
+    return LabelSelector(match_labels=found.get("matchLabels"), match_expressions=expressions or None)

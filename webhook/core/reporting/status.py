@@ -16,38 +16,12 @@ from webhook.core.reporting.decisions_status import NO_DECISIONS, DecisionsStatu
 from webhook.core.reporting.overload_status import NO_OVERLOAD, OverloadStatus
 from webhook.core.reporting.queue_document import QueueDepth, depths_document
 from webhook.core.reporting.status_rows import breaker_row, limit_row, limits_of, moment, seconds, unused_limits
+from webhook.core.reporting.store_status import StoreStatus, place_document
 
 _DAY_US = 86_400_000_000
 CONTROLLER = "controller"
+_MEMORY, _REDIS = StoreStatus("memory"), StoreStatus("redis")
 """`role` in the document of a controller; a server's has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreServer:
-    """A Redis server: its address in a Cluster, what it says of itself ("" for nothing), and the time it took."""
-
-    name: str
-    version: str
-    eviction_policy: str
-    latency_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoreServers:
-    """The servers of a store; the error if they did not tell."""
-
-    servers: Sequence[StoreServer] = ()
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStatus:
-    """The kind of store, its error ("" for none), and the rules that apply to services meanwhile."""
-
-    kind: str
-    error: str = ""
-    mode: str = ""
-    servers: StoreServers = StoreServers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +80,7 @@ class ServerStatus:
     overrides: OverridesStatus = OverridesStatus()
     plans: Mapping[str, CounterPlan] = field(default_factory=dict)
     snapshots: Mapping[str, ServiceSnapshot] = field(default_factory=dict)
-    store: StoreStatus = StoreStatus("memory")
+    store: StoreStatus = _MEMORY
     replicas: ReplicaAssignment = ReplicaAssignment()
     watches: Mapping[str, WatchStatus] = field(default_factory=dict)
     certificates: Mapping[str, int] = field(default_factory=dict)
@@ -137,7 +111,7 @@ class ControllerStatus:
     policy: LoadedPolicy | None = None
     loaded_at_us: int | None = None
     errors: Sequence[str] = ()
-    store: StoreStatus = StoreStatus("redis")
+    store: StoreStatus = _REDIS
     watches: Mapping[str, WatchStatus] = field(default_factory=dict)
     certificates: Mapping[str, Any] | None = None
     not_ready: Sequence[str] = ()
@@ -154,7 +128,7 @@ def controller_document(status: ControllerStatus) -> dict[str, Any]:
         "waitsFor": status.waits_for,
         "notReady": list(status.not_ready),
         "policy": _policy(status),
-        "store": {"kind": status.store.kind, "error": status.store.error},
+        "store": {"kind": status.store.kind, "error": status.store.error, **place_document(status.store)},
         "watches": {resource: watch.error for resource, watch in status.watches.items()},
         "certificates": status.certificates,
         "webhooks": _webhooks(status.webhooks),
@@ -186,16 +160,7 @@ def server_document(status: ServerStatus) -> dict[str, Any]:
             "healthy": not status.store.error,
             "error": status.store.error or None,
             "mode": status.store.mode or None,
-            "servers": [
-                {
-                    "name": one.name or None,
-                    "version": one.version or None,
-                    "evictionPolicy": one.eviction_policy or None,
-                    "latencySeconds": one.latency_us / 1_000_000,
-                }
-                for one in status.store.servers.servers
-            ],
-            "serversError": status.store.servers.error or None,
+            **place_document(status.store),
         },
         "replicas": asdict(status.replicas),
         "watches": [

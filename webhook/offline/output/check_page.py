@@ -24,11 +24,23 @@ def check_page(outcome: Outcome, *, is_unicode: bool) -> Iterator[str]:
     for section, results in outcome:
         yield section.title
         yield "-" * len(section.title)
+        coloured = {name: click.style(mark, fg=_COLOURS[name]) for name, mark in marks.items()}
         for one in results:
-            yield from _lines(one, {name: click.style(mark, fg=_COLOURS[name]) for name, mark in marks.items()})
+            yield from _lines(one, coloured)
+        for reason, titles in _absent(results).items():
+            yield f"{coloured[_ABSENT]} not applicable, {reason}: {'; '.join(titles)}"
         yield ""
     yield from _not_checked(outcome, click.style(marks["notChecked"], fg=_COLOURS["notChecked"]))
     yield summary(outcome)
+
+
+def _absent(results: Iterable[CheckOutcome]) -> dict[str, list[str]]:
+    """Return the titles of the checks that do not apply, by reason."""
+    titles: dict[str, list[str]] = {}
+    for one in results:
+        if one.not_applicable:
+            titles.setdefault(one.not_applicable, []).append(one.check.title)
+    return titles
 
 
 def _not_checked(outcome: Outcome, mark: str) -> Iterator[str]:
@@ -82,9 +94,7 @@ def _results(outcome: Outcome) -> Iterable[CheckOutcome]:
 
 
 def _lines(one: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
-    if one.not_applicable:
-        yield f"{marks[_ABSENT]} {one.check.title}: not applicable: {one.not_applicable}"
-    elif not (one.findings or one.not_checked):
+    if not (one.findings or one.not_checked or one.not_applicable):
         yield f"{marks['ok']} {one.check.title}"
     for seen in one.findings:
         yield f"{marks[one.check.severity]} {one.check.code}: {seen.object}: {seen.field}: {seen.value}"
