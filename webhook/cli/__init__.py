@@ -10,6 +10,7 @@ from importlib import import_module
 
 import click
 
+from webhook.core.plain_text import printable_lines
 from webhook.errors import NoSuchNodeError, NoSuchServiceError, UserError
 from webhook.support.garbage_collection import put_off
 
@@ -118,5 +119,5 @@ def main() -> None:
 
 
 def _fail(message: str, remedy: str, code: int) -> None:
-    click.echo(f"error: {message}" + (f": {remedy}" if remedy else ""), err=True)
+    click.echo(printable_lines(f"error: {message}" + (f": {remedy}" if remedy else "")), err=True)
     sys.exit(code)

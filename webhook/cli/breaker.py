@@ -19,6 +19,7 @@ from webhook.cli.options.server_options import (
 )
 from webhook.core.admission.messages.denials import utc
 from webhook.core.overrides import ManualBreakerState
+from webhook.core.plain_text import printable_document
 from webhook.offline.output.status_page import COLOURS
 from webhook.offline.output.table import table
 
@@ -80,7 +81,7 @@ def reset(service: str, terms: Callable[[], OverrideTerms], where: OverridesLoca
 
 @breaker.command(name="list")
 @server_options
-@output_option(WIDE)
+@output_option()
 @watch_option
 def list_(*, where: ServerLocation, output: str | None, watch: bool) -> None:
     """List all breakers: state, since when, last trigger, seconds until it admits Pods again, and reason.
@@ -100,6 +101,7 @@ def _breakers(document: dict[str, Any], output: str | None) -> str:
         return text
     if not rows:
         return "no service has a breaker"
+    rows, found = printable_document(rows), printable_document(found)
     cells = [tuple(_cell(name, value) for name, value in row.items()) for row in rows]
     if output != WIDE:
         return "\n".join(table([_HEADINGS, *cells]))

@@ -1,7 +1,6 @@
 """`podgate check`: what is wrong with an installation, with a remedy for each finding."""
 
 import asyncio
-import json
 import sys
 import time
 
@@ -10,6 +9,7 @@ import click
 from webhook.app.operations.cluster_check import gather_facts
 from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options.durations import seconds
+from webhook.cli.options.output_formats import document_text, report_option
 from webhook.cli.options.server_options import server_options
 from webhook.core.checks import ClusterFacts, Severity, judged
 from webhook.offline.output.check_page import Outcome, check_document, check_page, is_blind, severities
@@ -26,7 +26,7 @@ _NOTHING_JUDGED = 3
     envvar="PODGATE_EXTENDER",
     help="URL of an extender's decision port, if the policy needs one.  [default: of the extenders' Pods]",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@report_option("table")
 @click.option("--wait", metavar="DURATION", help="Repeat until there is no error, for at most this long, such as 2m.")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 def check(*, where: ServerLocation, extender: str | None, output: str, wait: str | None, strict: bool) -> None:
@@ -50,9 +50,10 @@ def check(*, where: ServerLocation, extender: str | None, output: str, wait: str
         facts, outcome = _checked(where, extender)
     if where.url is None and facts.server:
         click.echo(f"server: {facts.server}", err=True)
-    if output == "json":
-        read_from = {"server": facts.server or None, "version": facts.version, "kubernetes": facts.kubernetes}
-        click.echo(json.dumps({**read_from, **check_document(outcome)}, indent=2, ensure_ascii=False))
+    read_from = {"server": facts.server or None, "version": facts.version, "kubernetes": facts.kubernetes}
+    text = document_text({**read_from, **check_document(outcome)}, output)
+    if text is not None:
+        click.echo(text)
     else:
         is_unicode = sys.stdout.isatty() and "utf" in (sys.stdout.encoding or "").lower()
         click.echo("\n".join(check_page(outcome, is_unicode=is_unicode)))

@@ -13,6 +13,7 @@ from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options import durations
 from webhook.cli.options.output_formats import WIDE, document_text, output_option
 from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option
+from webhook.core.plain_text import printable, printable_json
 from webhook.errors import UserError
 from webhook.offline.decision_client import DecisionClient
 from webhook.offline.output.decisions_page import heading, rows
@@ -31,7 +32,7 @@ from webhook.offline.output.decisions_page import heading, rows
     help="URL of a server's decision port.  [default: of a server Pod, by port-forward, else http://127.0.0.1:8082]",
 )
 @kubeconfig_option
-@output_option(WIDE)
+@output_option()
 @click.option("-w", "--watch", is_flag=True, help="Show further decisions as they are made, until interrupted.")
 def decisions(  # noqa: PLR0913  one parameter an option
     *,
@@ -72,7 +73,7 @@ def decisions(  # noqa: PLR0913  one parameter an option
             client = DecisionClient(found.get, found.name)
             page = await client.newest(conditions, limit)
             if page.error:
-                click.echo(f"warning: {page.error}", err=True)
+                click.echo(f"warning: {printable(page.error)}", err=True)
             oldest_first = page.decisions[::-1]
             click.echo(_text(oldest_first, output, watch=watch))
             if watch:
@@ -93,8 +94,8 @@ def _line(one: dict[str, Any], output: str | None) -> str:
     text = document_text([one], output)
     if text is None:
         return "\n".join(rows([one], wide=output == WIDE))
-    return text if output == "yaml" else json.dumps(one, ensure_ascii=False)
+    return text if output == "yaml" else printable_json(json.dumps(one, ensure_ascii=False))
 
 
 def _report(error: UserError) -> None:
-    click.echo(f"error: {error}", err=True)
+    click.echo(f"error: {printable(str(error))}", err=True)

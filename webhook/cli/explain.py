@@ -1,7 +1,6 @@
 """`podgate explain`: why a Pod does not run, from its admission to the start of its containers."""
 
 import asyncio
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -10,13 +9,14 @@ import click
 import msgspec
 
 from webhook.app.operations.pod_explanation import PodExplainer, open_explainer
+from webhook.cli.options.output_formats import document_text, report_option
 from webhook.cli.options.server_options import KUBECONFIG
 from webhook.core.diagnosis import Report
 from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.plain_text import printable
 from webhook.errors import UserError
 from webhook.offline.explain_target import ExplainInputs, explain_target
 from webhook.offline.output.pod_report_page import report_page
-from webhook.offline.output.yaml_text import as_yaml
 
 _PATH = click.Path(path_type=Path, allow_dash=True)
 _DENIED, _NOTHING_KNOWN = 3, 4
@@ -50,7 +50,7 @@ _AGAIN_SECONDS = 2.0
 @click.option("--policy", type=_PATH, help="The policy of the records.  [default: the server's]")
 @click.option("--at", metavar="TIME", help="Explain by what was decided until then, such as 2026-12-01T04:00:00Z.")
 @click.option("--rules", is_flag=True, help="Show the finding of each stage and rule, as review --explain.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@report_option()
 @click.option("-w", "--watch", is_flag=True, help="Show it again when it changes, until interrupted.")
 def explain(  # noqa: PLR0913  one parameter an option
     *,
@@ -86,10 +86,8 @@ def explain(  # noqa: PLR0913  one parameter an option
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def text(report: Report) -> str:
-        if output == "text":
-            return report_page(report, width, with_rules=rules)
-        document = msgspec.to_builtins(report)
-        return json.dumps(document, indent=2, ensure_ascii=False) if output == "json" else as_yaml(document).rstrip()
+        shown = document_text(msgspec.to_builtins(report), output)
+        return report_page(report, width, with_rules=rules) if shown is None else shown
 
     async def run() -> int:
         async with open_explainer(inputs) as explainer:
@@ -111,9 +109,9 @@ def explain(  # noqa: PLR0913  one parameter an option
 
 
 def _nothing(target: str, explainer: PodExplainer) -> int:
-    click.echo(f"error: nothing is known of {target}: no such object, and no record of it", err=True)
+    click.echo(printable(f"error: nothing is known of {target}: no such object, and no record of it"), err=True)
     for what, reason in explainer.unread.items():
-        click.echo(f"  not read: {what}: {reason}", err=True)
+        click.echo(f"  not read: {printable(f'{what}: {reason}')}", err=True)
     return _NOTHING_KNOWN
 
 

@@ -10,6 +10,8 @@ from webhook.cli.options.cluster_options import ClusterLocation, cluster
 from webhook.cli.options.durations import seconds
 from webhook.cli.options.install_options import InstallOptions, installation
 from webhook.cli.options.install_output import InstallOutput
+from webhook.cli.options.output_formats import report_option
+from webhook.core.plain_text import printable
 from webhook.support.input_files import content
 
 _PATH = click.Path(path_type=Path)
@@ -22,7 +24,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--dry-run", is_flag=True, help="Show what would be created or changed, and change nothing.")
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that other field managers own.")
 @cluster
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@report_option()
 def install(
     *,
     policy: Path | None,
@@ -54,7 +56,7 @@ def install(
     from webhook.app.operations.installer import InstallTerms  # noqa: PLC0415  --help needs no client
 
     terms = InstallTerms(dry_run, force_conflicts, seconds("--wait", wait))
-    shown = InstallOutput(is_json=output == "json", is_dry=dry_run)
+    shown = InstallOutput(output, is_dry=dry_run)
     text = content(policy, "give the path of a policy document").decode() if policy is not None else None
     proofs = asyncio.run(options.install(where, text, terms, shown))
     if proofs is None:
@@ -69,6 +71,6 @@ def install(
         shown.line(f"proven: podgate-scheduler asks the extender: {asked.text}")
     failed = [one for one in (called, asked) if one is not None and not one.is_called]
     for one in failed:
-        click.echo(f"error: {one.text}: {one.remedy}", err=True)
+        click.echo(printable(f"error: {one.text}: {one.remedy}"), err=True)
     if failed:
         sys.exit(1)

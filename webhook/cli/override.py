@@ -10,6 +10,7 @@ from webhook.cli.options.output_formats import document_text, output_option
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import service_names
 from webhook.core.overrides import Override
+from webhook.core.plain_text import printable
 from webhook.core.policy.model import Modes
 from webhook.core.policy_spec import Mode
 from webhook.errors import UserError
@@ -82,7 +83,7 @@ def _show(entries: list[Override], output: str | None) -> None:
     if text is not None:
         click.echo(text)
         return
-    rows = [(entry.service, _left(entry), str(entry)) for entry in entries]
+    rows = [(printable(entry.service), _left(entry), printable(str(entry))) for entry in entries]
     click.echo("\n".join(table([("SERVICE", "LEFT", "OVERRIDE"), *rows])) if rows else "no override is in force")
 
 

@@ -18,6 +18,7 @@ from webhook.cli.options.server_options import (
     watch_option,
 )
 from webhook.core.admission.messages.denials import utc
+from webhook.core.plain_text import printable_document
 from webhook.offline.output.status_page import LIMIT, limits, override_text
 from webhook.offline.output.table import table
 from webhook.offline.status_client import find_service
@@ -50,12 +51,13 @@ def _quota(document: dict[str, Any], service: str, output: str | None) -> str:
     text = document_text({**shown, "pool": pool}, output)
     if text is not None:
         return text
+    found, pool = printable_document(found), printable_document(pool)
     rows = [*limits(found, found["name"]), *(limits(pool, f"pool {pool['name']}") if pool else ())]
     lines = list(table([("OF", *LIMIT), *rows]))
     if found["modes"]["quota"] != "Enforce":
-        lines += ["", f"{service}: quota {found['modes']['quota']}"]
+        lines += ["", f"{found['name']}: quota {found['modes']['quota']}"]
     if found["override"]:
-        lines += ["", override_text(service, found["override"])]
+        lines += ["", override_text(found["name"], found["override"])]
     return "\n".join(lines)
 
 

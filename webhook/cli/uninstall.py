@@ -8,6 +8,7 @@ import click
 from webhook.cli.options.cluster_options import ClusterLocation, cluster
 from webhook.cli.options.durations import seconds
 from webhook.cli.options.install_output import InstallOutput
+from webhook.cli.options.output_formats import report_option
 from webhook.core.installation.diagnosis import FLAG, FOLDER
 from webhook.core.installation.record import SCHEDULER
 from webhook.core.installation.removal import PODS_LEFT, UNSCHEDULED
@@ -31,7 +32,7 @@ _FLAG_FIRST = (
 @click.option("--cluster", "name", default="default", show_default=True, help="With --redis: this cluster's --cluster.")
 @click.option("--wait", default="2m", show_default=True, help="Longest time to wait until the namespace is gone.")
 @cluster
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@report_option()
 def uninstall(  # noqa: PLR0913  one argument an option
     *,
     dry_run: bool,
@@ -60,7 +61,7 @@ def uninstall(  # noqa: PLR0913  one argument an option
     from webhook.app.operations.uninstaller import UninstallTerms, uninstall  # noqa: PLC0415  as above
 
     terms = UninstallTerms(dry_run, keep_namespace, keep_policy, seconds("--wait", wait))
-    shown = InstallOutput(is_json=output == "json", is_dry=dry_run)
+    shown = InstallOutput(output, is_dry=dry_run)
     left = asyncio.run(uninstall(where.kubeconfig, where.context, terms, shown))
     keys = asyncio.run(delete_keys(redis, name, redis_password_file)) if redis is not None and not dry_run else None
     if redis is not None:

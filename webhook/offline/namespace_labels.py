@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from webhook.core.plain_text import printable
 from webhook.core.policy.matching import NAME_LABEL
 from webhook.errors import UserError
 from webhook.offline.manifests import Subject, mapping
@@ -51,7 +52,8 @@ def known_labels(given: Labels, found: Iterable[Subject | UserError], wrong: Cal
             continue
         if _own(known.setdefault(name, labels)) != _own(labels):
             holds = "those of --namespaces are used" if name in given else "the first ones are used"
-            click.echo(f"note: {subject.where}: Namespace {name}: other labels than known before: {holds}", err=True)
+            note = f"note: {subject.where}: Namespace {name}: other labels than known before: {holds}"
+            click.echo(printable(note), err=True)
     return known
 
 

@@ -19,7 +19,7 @@ _LABELS = {"ok": "ok    ", "failed": "FAIL  ", "error": "ERROR "}
 def result_lines(result: CaseResult) -> Iterator[str]:
     """Yield one line, and below it each field that differs: `-` as expected, `+` as it is."""
     label = click.style(_LABELS[result.word], fg=_COLOURS[result.word])
-    yield f"{label}{result.file}" + (f": {sanitize.printable(result.name)}" if result.name else "")
+    yield f"{label}{sanitize.printable(result.file)}" + (f": {sanitize.printable(result.name)}" if result.name else "")
     for line in detail_lines(result):
         colour = {"-": "red", "+": "green"}.get(line.strip()[:1])
         yield click.style(f"      {line}", fg=colour)
@@ -29,9 +29,9 @@ def detail_lines(result: CaseResult) -> Iterator[str]:
     """Yield why a case has failed or could not be run."""
     if result.error is not None:
         text = str(result.error) + (f": {result.error.remedy}" if result.error.remedy else "")
-        yield from text.splitlines()
+        yield from map(sanitize.printable, text.splitlines())
     for failure in result.failures:
-        yield f"{failure.where}: (- expected, + actual)"
+        yield f"{sanitize.printable(failure.where)}: (- expected, + actual)"
         for field, expected, actual in failure.differences:
             yield sanitize.printable(f"- {field}: {expected}")
             yield sanitize.printable(f"+ {field}: {actual}")
@@ -76,11 +76,11 @@ def junit(results: Sequence[CaseResult]) -> bytes:
     root = ET.Element("testsuites", _counts(results))
     for file in dict.fromkeys(result.file for result in results):
         of_file = [result for result in results if result.file == file]
-        suite = ET.SubElement(root, "testsuite", {"name": file, **_counts(of_file)})
+        suite = ET.SubElement(root, "testsuite", {"name": _xml(file), **_counts(of_file)})
         for result in of_file:
             seconds = f"{result.seconds:.6f}"
             case = ET.SubElement(
-                suite, "testcase", {"classname": file, "name": _xml(result.name or file), "time": seconds}
+                suite, "testcase", {"classname": _xml(file), "name": _xml(result.name or file), "time": seconds}
             )
             lines = [_xml(line) for line in detail_lines(result)]
             if lines:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from webhook.authentication.certificates.peer_recheck import Peer
+from webhook.core.plain_text import printable_json
 
 Headers = CIMultiDictProxy[str]
 JSON = "application/json"
@@ -158,6 +159,11 @@ class HttpResponse(Struct, frozen=True, gc=False):
 
 
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+
+def json_response(body: bytes) -> HttpResponse:
+    """Return a document, encoded as JSON, as the response: people read it with curl, and tenants write names in it."""
+    return HttpResponse(HTTPStatus.OK, printable_json(body.decode()).encode(), JSON)
 
 
 def closing_response(status: HTTPStatus, text: str = "", *, allow: str = "") -> HttpResponse:

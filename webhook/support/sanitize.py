@@ -1,7 +1,11 @@
-"""User input in messages: shortened, without control characters."""
+"""User input in messages: shortened, and printable."""
 
 import json
 from typing import Any
+
+from webhook.core.plain_text import printable
+
+__all__ = ["printable", "value"]
 
 _LONGEST = 60  # characters of a value
 
@@ -10,8 +14,3 @@ def value(given: Any) -> str:
     """Return a value as JSON, truncated."""
     text = json.dumps(given, ensure_ascii=False)
     return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
-
-
-def printable(text: str) -> str:
-    """Return a text with non-printable characters escaped."""
-    return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)

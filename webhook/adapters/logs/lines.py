@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from webhook.core.plain_text import printable_document, printable_json
 from webhook.support.redaction import without_credentials
 
 LINES_PER_SECOND_MAX = 10
@@ -46,13 +47,21 @@ class JsonLines:
             line["lines_lost"] = self._lost
         stream = self._stream or sys.stderr
         try:
-            text = _encoder.encode(line).decode() + "\n"
-            stream.write(text)
+            stream.write(_text(line) + "\n")
             stream.flush()
         except (OSError, ValueError, TypeError):  # a full or closed pipe, a closed stream, a value without a JSON form
             self._lost += 1
         else:
             self._lost = 0
+
+
+def _text(line: dict[str, Any]) -> str:
+    """Return a line as JSON that is safe on a terminal: tenants write names, and callers what is refused."""
+    try:
+        encoded = _encoder.encode(line)
+    except UnicodeEncodeError:  # a lone surrogate
+        encoded = _encoder.encode(printable_document(line))
+    return printable_json(encoded.decode())
 
 
 def _rfc3339(at_ns: int) -> str:

@@ -5,7 +5,7 @@ import socket
 import time
 from pathlib import Path
 
-from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds
+from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding
 from webhook.adapters.kubernetes.workloads.waiting_pods import FoundPod, WaitingPods
 from webhook.core.reporting.queue_document import DROPPED
 from webhook.errors import UserError
@@ -32,7 +32,7 @@ async def drop_gated(kubeconfig: Path, namespace: str, name: str, reason: str, *
         found = _waiting(await pods.find(namespace, name), namespace, name)
         if is_dry:
             return found, ""
-        note = in_bounds(f"dropped from the queue of {found.service or 'no service'}: {reason}")
+        note = f"dropped from the queue of {found.service or 'no service'}: {reason}"
         about = Regarding("v1", "Pod", namespace, name, found.uid)
         event = Happening(about, EventType.NORMAL, DROPPED, "Drop", note, found.uid, time.time_ns())
         await pods.delete(namespace, name, found.uid)

@@ -1,20 +1,24 @@
-"""Output of `podgate certs`: descriptions of certificates as text or JSON."""
+"""Output of `podgate certs`: descriptions of certificates as text, JSON or YAML."""
 
-import json
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
 from certs import Description
+from webhook.cli.options.output_formats import document_text
+from webhook.core.plain_text import printable_document
 
 
 def show(described: list[tuple[Path, Description]], output: str) -> None:
-    if output == "json":
-        rows = [{"file": str(path), **asdict(description)} for path, description in described]
-        click.echo(json.dumps(rows, indent=2, default=lambda value: f"{value:%Y-%m-%dT%H:%M:%SZ}"))
+    rows = [{"file": str(path), **_times(asdict(description))} for path, description in described]
+    text = document_text(rows, output)
+    if text is not None:
+        click.echo(text)
         return
-    for path, one in described:
+    for path, one in printable_document(described):
         click.echo(path)
         click.echo(f"  subject      {one.subject or '-'}")
         click.echo(f"  names        {', '.join(one.sans) or '-'}")
@@ -25,6 +29,11 @@ def show(described: list[tuple[Path, Description]], output: str) -> None:
         if one.renewal is not None:
             click.echo(f"  renewed from {one.renewal:%Y-%m-%dT%H:%M:%SZ} on, if a rotation manages it")
         click.echo(f"  signed by    {one.verified_by or 'none of the given CAs'}")
+
+
+def _times(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with its times as text."""
+    return {key: f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value for key, value in row.items()}
 
 
 def _life(one: Description) -> str:

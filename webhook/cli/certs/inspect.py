@@ -8,6 +8,7 @@ import click
 from certs import describe, read_certificates
 from webhook.cli.certs.descriptions import show
 from webhook.cli.options.certs_errors import user_errors
+from webhook.cli.options.output_formats import report_option
 
 _FILE = click.Path(path_type=Path)
 
@@ -15,7 +16,7 @@ _FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("files", type=_FILE, nargs=-1, required=True)
 @click.option("--ca", "cas", type=_FILE, multiple=True, help="A CA to verify against, besides those in FILES.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@report_option()
 @user_errors
 def inspect(*, files: tuple[Path, ...], cas: tuple[Path, ...], output: str) -> None:
     """Show the certificates in FILES: names, expiry, and which of the given CAs signed them."""

@@ -9,6 +9,7 @@ from certs import CA_LIFETIME, LEAF_LIFETIME, IssueRequest, refuse_existing
 from certs import issue as issue_certificates
 from webhook.cli.certs.descriptions import show
 from webhook.cli.options.certs_errors import user_errors
+from webhook.cli.options.output_formats import report_option
 from webhook.errors import UserError
 
 _FILE = click.Path(path_type=Path)
@@ -27,7 +28,7 @@ _DAYS = click.IntRange(1, 36_500)
 @click.option("--days", type=_DAYS, default=LEAF_LIFETIME.days, show_default=True, help="Lifetime of certificates.")
 @click.option("--ca-days", type=_DAYS, default=CA_LIFETIME.days, show_default=True, help="Lifetime of a new CA.")
 @click.option("--force", is_flag=True, help="Replace existing certificates. A CA is never replaced.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@report_option()
 @user_errors
 def issue(  # noqa: PLR0913 - one argument an option
     *,

@@ -1,6 +1,5 @@
 """`podgate certs rotate`: renewal of a folder's CA and certificates, for cron."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import click
 
 from certs import CA_LIFETIME, LEAF_LIFETIME, CaFolder, Lifetimes, folder_lock
 from webhook.cli.options.certs_errors import user_errors
+from webhook.cli.options.output_formats import document_text, report_option
 from webhook.errors import UserError
 
 _FILE = click.Path(path_type=Path)
@@ -26,7 +26,7 @@ _DAYS = click.IntRange(1, 36_500)
     help="Time between adding a new CA to ca.crt and signing with it.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what is due, and write nothing.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@report_option()
 @user_errors
 def rotate(*, out: Path, days: int, ca_days: int, settle_days: int, dry_run: bool, output: str) -> None:
     """Renew what is due in a folder: certificates at two thirds of their lifetime, the CA well before it expires.
@@ -45,9 +45,10 @@ def rotate(*, out: Path, days: int, ca_days: int, settle_days: int, dry_run: boo
         folder = CaFolder(out, lifetimes, is_dry=dry_run)
         changes = list(folder.rotate(datetime.now(UTC).replace(microsecond=0)))
         foreign = list(folder.foreign_leaves())
-    if output == "json":
-        rows = [{"file": str(out / change.file), "did": change.text} for change in changes]
-        click.echo(json.dumps({"dryRun": dry_run, "done": rows, "strangers": foreign}, indent=2))
+    rows = [{"file": str(out / change.file), "did": change.text} for change in changes]
+    text = document_text({"dryRun": dry_run, "done": rows, "strangers": foreign}, output)
+    if text is not None:
+        click.echo(text)
         return
     for change in changes:
         click.echo(f"{'would: ' if dry_run else ''}{out / change.file}: {change.text}")

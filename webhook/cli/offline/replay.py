@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from webhook.app.offline import open_replay
+from webhook.core.plain_text import printable_json
 from webhook.errors import StoreUnavailableError, UserError
 from webhook.offline.output.table import table
 from webhook.replay.engine import Replay
@@ -75,4 +76,4 @@ async def _play_lines(player: Replay, lines: BinaryIO, name: str, counts: Counte
         except UserError as error:
             raise UserError(f"{name}:{number}: {error}", error.remedy) from None
         counts[str(result.get("decision", event.kind))] += 1
-        click.echo(msgspec.json.encode({"at": event.at, **result}).decode())
+        click.echo(printable_json(msgspec.json.encode({"at": event.at, **result}).decode()))

@@ -1,7 +1,6 @@
 """`podgate test`: the tests of policies."""
 
 import asyncio
-import json
 import re
 import time
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import click
 
 from webhook.app.offline import Offline
+from webhook.cli.options.output_formats import document_text, report_option
 from webhook.core.document import Purpose
 from webhook.errors import UserError
 from webhook.offline.manifests import Subject
@@ -44,7 +44,7 @@ A test:
 @click.option("--run", "pattern", metavar="REGEX", default="", help="only cases whose name matches")
 @click.option("--junit", "report", metavar="FILE", type=_PATH, help="also write the results as JUnit XML")
 @click.option("-w", "--watch", is_flag=True, help="run again when a file changes")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@report_option()
 @click.option("--init", "manifest", metavar="OBJECT.yaml", type=_PATH, help="write a first test of this object instead")
 @click.option("--policy", type=_PATH, help="with --init: the policy document")
 @click.option("--namespaces", type=_PATH, help="with --init: labels of Namespaces, as for podgate review")
@@ -87,8 +87,9 @@ def _run(paths: tuple[Path, ...], wanted: re.Pattern[str], report: Path | None, 
     results: list[CaseResult] = []
     for result in CaseRunner(Offline, read).run(paths, lambda name: wanted.search(name) is not None):
         results.append(result)
-        for line in result_lines(result) if output == "text" else [json.dumps(result_document(result))]:
-            click.echo(line)
+        text = document_text(result_document(result), output, indent=None)
+        separator = "---\n" if output == "yaml" else ""
+        click.echo("\n".join(result_lines(result)) if text is None else separator + text)
     if not results:
         raise UserError(f"--run: {wanted.pattern!r}: no case has such a name", "give another regular expression")
     if report is not None:

@@ -1,16 +1,18 @@
-"""Output of `podgate install` and `podgate uninstall`: a line for each object, or one JSON document."""
+"""Output of `podgate install` and `podgate uninstall`: a line for each object, or one document."""
 
-import json
 from typing import Any
 
 import click
 
+from webhook.cli.options.output_formats import document_text
+from webhook.core.plain_text import printable
+
 
 class InstallOutput:
-    """Lines on standard output as they happen, or (json) one document at the end; waits on standard error."""
+    """Lines on standard output as they happen, or one document (JSON or YAML) at the end; waits on standard error."""
 
-    def __init__(self, *, is_json: bool, is_dry: bool) -> None:
-        self._is_json = is_json
+    def __init__(self, output: str, *, is_dry: bool) -> None:
+        self._output = output
         self._suffix = " (dry run)" if is_dry else ""
         self._objects: list[dict[str, str]] = []
 
@@ -24,13 +26,14 @@ class InstallOutput:
         self.line(f"{reference} {result}{self._suffix}")
 
     def on_wait(self, text: str) -> None:
-        click.echo(f"waiting for {text}", err=True)
+        click.echo(f"waiting for {printable(text)}", err=True)
 
     def line(self, text: str) -> None:
-        if not self._is_json:
-            click.echo(text)
+        if self._output == "text":
+            click.echo(printable(text))
 
     def finish(self, **more: Any) -> None:
-        """Print the JSON document."""
-        if self._is_json:
-            click.echo(json.dumps({"objects": self._objects, **more}, indent=2))
+        """Print the document."""
+        text = document_text({"objects": self._objects, **more}, self._output)
+        if text is not None:
+            click.echo(text)

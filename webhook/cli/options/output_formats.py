@@ -1,4 +1,7 @@
-"""Option for the format of the output: a table on a terminal, JSON elsewhere, or YAML."""
+"""Option -o of commands: rows of tables, reports for people, or JSON and YAML.
+
+Rows are a table on a terminal and JSON elsewhere. A report is text everywhere.
+"""
 
 import json
 import sys
@@ -7,22 +10,35 @@ from typing import Any
 
 import click
 
+from webhook.core.plain_text import printable_json
 from webhook.offline.output.yaml_text import as_yaml
 
 WIDE = "wide"
-_FORMATS = ("table", "json", "yaml")
+TABLE_FORMATS = ("table", WIDE, "json", "yaml")
+REPORT_FORMATS = ("text", "json", "yaml")
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def output_option(*more: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add -o, passed as `output`, with further formats."""
-    formats = click.Choice([*_FORMATS, *more])
-    return click.option("-o", "--output", type=formats, help="[default: table on a terminal, json elsewhere]")
+def output_option() -> Decorator:
+    """Add -o for a command that lists rows, passed as `output`."""
+    return click.option(
+        "-o", "--output", type=click.Choice(TABLE_FORMATS), help="[default: table on a terminal, json elsewhere]"
+    )
 
 
-def document_text(document: Mapping[str, Any] | Sequence[Any], output: str | None) -> str | None:
-    """Return a document in the format of -o; None if that is a table."""
+def report_option(*former: str) -> Decorator:
+    """Add -o for a command that reports, passed as `output`; `former` names of the text are still accepted."""
+    formats = click.Choice([*REPORT_FORMATS, *former])
+    metavar = f"[{'|'.join(REPORT_FORMATS)}]"
+    return click.option("-o", "--output", type=formats, default="text", show_default=True, metavar=metavar)
+
+
+def document_text(
+    document: Mapping[str, Any] | Sequence[Any], output: str | None, *, indent: int | None = 2
+) -> str | None:
+    """Return a document in the format of -o; None if that is a table or text."""
     if output == "yaml":
         return as_yaml(document).removesuffix("\n")
     if output == "json" or (output is None and not sys.stdout.isatty()):
-        return json.dumps(document, indent=2, ensure_ascii=False)
+        return printable_json(json.dumps(document, indent=indent, ensure_ascii=False))
     return None

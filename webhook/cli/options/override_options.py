@@ -17,6 +17,7 @@ from webhook.core.document.loading import load_unproved
 from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 from webhook.core.overrides import Override
+from webhook.core.plain_text import printable
 from webhook.core.policy.model import Policy
 from webhook.errors import UserError
 from webhook.policy.overrides_editor import Combination, OverridesEditor, new_entry
@@ -147,7 +148,7 @@ def put(where: OverridesLocation, terms: OverrideTerms, plain: dict[str, Any]) -
             return await editor.add(entry, terms.combination), store.place
 
     result, place = asyncio.run(run())
-    click.echo(f"{entry.service}: {result}")
+    click.echo(printable(f"{entry.service}: {result}"))
     click.echo(f"dry run: nothing is written to {place}" if where.dry_run else f"written to {place}", err=True)
 
 
@@ -160,7 +161,7 @@ def clear(where: OverridesLocation, service: str) -> None:
 
     ended, place = asyncio.run(run())
     for entry in ended:
-        click.echo(f"{service}: {'would end' if where.dry_run else 'ended'}: {entry}")
+        click.echo(printable(f"{service}: {'would end' if where.dry_run else 'ended'}: {entry}"))
     if not ended:
         click.echo(f"{service}: there was no override in {place}")
 
@@ -192,5 +193,5 @@ async def _policy(where: OverridesLocation, store: OverridesStore) -> Policy | N
     except (UserError, DocumentError) as error:
         if where.policy is not None:
             raise error if isinstance(error, UserError) else UserError(f"{where.policy}:{error}") from None
-        click.echo(f"warning: not checked against the policy: {str(error).splitlines()[0]}", err=True)
+        click.echo(printable(f"warning: not checked against the policy: {str(error).splitlines()[0]}"), err=True)
         return None

@@ -12,6 +12,7 @@ import click
 
 from webhook.app.operations.server_discovery import FoundServer, ServerLocation, open_leader, open_server
 from webhook.core.document.loading import load_unproved
+from webhook.core.plain_text import printable
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import UserError
@@ -97,7 +98,7 @@ async def shown_again(text: Callable[[], Awaitable[str]], *, watch: bool) -> Non
         try:
             found = await text()
         except UserError as error:  # a server that restarts is shown again when it answers
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {printable(str(error))}", err=True)
             continue
         if sys.stdout.isatty():
             click.clear()

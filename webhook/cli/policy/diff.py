@@ -8,12 +8,15 @@ import msgspec
 
 from webhook.app.operations.live_policy import read_live_policy
 from webhook.cli.options.cluster_options import ClusterLocation, cluster
+from webhook.cli.options.output_formats import report_option
 from webhook.core.document import DocumentError
 from webhook.core.document.defaults import ATOMIC, ATOMIC_IN_0_1
 from webhook.core.document.loading import load_unproved
+from webhook.core.plain_text import printable, printable_json
 from webhook.core.policy.model import Policy
 from webhook.core.policy_diff import compare
 from webhook.errors import UserError
+from webhook.offline.output.yaml_text import as_yaml
 from webhook.offline.policy_argument import read_document
 
 LIVE = "live"
@@ -29,7 +32,7 @@ DIFFERENT = 1
     help="Read A as this version did, to see what an upgrade changes: 0.1.0 replaced a default `hard` or `affinity` as"
     " a whole where a service has its own.",
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@report_option()
 @cluster
 def print_difference(before: str, after: str, a_as: str | None, where: ClusterLocation, output: str) -> None:
     """Print what changes from policy A to policy B, by service, with `defaults` applied.
@@ -41,11 +44,14 @@ def print_difference(before: str, after: str, a_as: str | None, where: ClusterLo
         raise UserError("-: standard input is named twice", "it can only be read once: put the other in a file")
     old = _policy(before, _read(before, where), ATOMIC if a_as is None else ATOMIC_IN_0_1)
     found = compare(old, _policy(after, _read(after, where), ATOMIC))
-    if output == "json":
-        click.echo(msgspec.json.encode({"same": not found, **msgspec.structs.asdict(found)}).decode())
+    if output == "yaml":
+        click.echo(as_yaml(msgspec.to_builtins({"same": not found, **msgspec.structs.asdict(found)})), nl=False)
+    elif output == "json":
+        text = msgspec.json.encode({"same": not found, **msgspec.structs.asdict(found)}).decode()
+        click.echo(printable_json(text))
     else:
         for line in found.lines():
-            click.echo(line)
+            click.echo(printable(line))
     if found:
         sys.exit(DIFFERENT)
 

@@ -1,18 +1,19 @@
 """`podgate policy lint`: every mistake in a policy."""
 
-import json
 import sys
 from dataclasses import asdict
 
 import click
 
+from webhook.cli.options.output_formats import document_text, report_option
 from webhook.core.document import DocumentError, Problem, Purpose, load
+from webhook.core.plain_text import printable
 from webhook.offline.policy_argument import read_document
 
 
 @click.command()
 @click.argument("path", metavar="FILE")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@report_option()
 def lint(path: str, output: str) -> None:
     """Print all mistakes in the policy FILE ("-": standard input).
 
@@ -27,14 +28,15 @@ def lint(path: str, output: str) -> None:
         warnings = load(raw, Purpose.LINT).warnings
     except DocumentError as error:
         problems = error.problems
-    if output == "json":
-        found = {"errors": [asdict(problem) for problem in problems], "warnings": [asdict(w) for w in warnings]}
-        click.echo(json.dumps(found, ensure_ascii=False))
+    found = {"errors": [asdict(problem) for problem in problems], "warnings": [asdict(w) for w in warnings]}
+    text = document_text(found, output, indent=None)
+    if text is not None:
+        click.echo(text)
     else:
         for problem in problems:
-            click.echo(f"{path}:{problem}")
+            click.echo(printable(f"{path}:{problem}"))
         for warning in warnings:
-            click.echo(f"warning: {path}:{warning}", err=True)
+            click.echo(printable(f"warning: {path}:{warning}"), err=True)
         click.echo(_summary(path, len(problems), len(warnings)), err=True)
     sys.exit(1 if problems else 0)
 

@@ -9,6 +9,7 @@ import click
 from webhook.core.document import DocumentError, render
 from webhook.core.document.rendering import plain, sources, yaml_lines
 from webhook.core.document.yaml.problems import suggestion
+from webhook.core.plain_text import printable, printable_json
 from webhook.offline.policy_argument import read_document
 
 NO_SUCH_SERVICE = 4
@@ -31,18 +32,18 @@ def print_rendered(service: str | None, path: str, output: str) -> None:
         names = [] if rendered else _service_names(raw)
     except DocumentError as error:
         for problem in error.problems:
-            click.echo(f"error: {path}:{problem}", err=True)
+            click.echo(printable(f"error: {path}:{problem}"), err=True)
         sys.exit(1)
     if rendered is None:
         remedy = suggestion(service or "", names, "the services are")
-        click.echo(f"error: {path} has no service {service}: {remedy}", err=True)
+        click.echo(printable(f"error: {path} has no service {service}: {remedy}"), err=True)
         sys.exit(NO_SUCH_SERVICE)
     if output == "json":
         origins = {at: {"origin": source.origin, "line": source.line} for at, source in sources(rendered)}
-        click.echo(json.dumps({"policy": plain(rendered), "sources": origins}, ensure_ascii=False))
+        click.echo(printable_json(json.dumps({"policy": plain(rendered), "sources": origins}, ensure_ascii=False)))
         return
     for line in yaml_lines(rendered):
-        click.echo(line)
+        click.echo(printable_json(line))
 
 
 def _service_names(raw: bytes) -> list[str]:

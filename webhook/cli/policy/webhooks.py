@@ -14,6 +14,7 @@ from webhook.authentication.secret_path_file import read_paths
 from webhook.cli.options.certs_errors import user_errors
 from webhook.cli.options.urls import base_url
 from webhook.core.document import DocumentError, Purpose, load
+from webhook.core.plain_text import printable
 from webhook.core.webhook_configurations import (
     ClientConfig,
     ServiceReference,
@@ -77,7 +78,7 @@ def webhooks(
             text = _rendered(configurations(loaded.policy, client, loaded.hash, all_calls=all_calls), output)
     except DocumentError as error:
         for problem in error.problems:
-            click.echo(f"error: {path}:{problem}", err=True)
+            click.echo(printable(f"error: {path}:{problem}"), err=True)
         sys.exit(1)
     except TooManyEntriesError as error:
         raise UserError(f"{path}: {error}", error.remedy) from None

@@ -10,6 +10,7 @@ from webhook.cli.options import override_options
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
 from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option, service_argument
 from webhook.core.overrides import QueueState
+from webhook.core.plain_text import printable
 from webhook.errors import UserError
 
 
@@ -77,9 +78,10 @@ def drop(*, pod: str, reason: str | None, dry_run: bool, kubeconfig: Path | None
     namespace, name = _parts(pod)
     path = kubeconfig or KUBECONFIG.expanduser()
     found, unwritten = asyncio.run(drop_gated(path, namespace, name, reason, is_dry=dry_run))
-    click.echo(f"{namespace}/{name} (uid {found.uid}) of {found.service}: {'would be ' if dry_run else ''}deleted")
+    text = f"{namespace}/{name} (uid {found.uid}) of {found.service}: {'would be ' if dry_run else ''}deleted"
+    click.echo(printable(text))
     if unwritten:
-        click.echo(f"warning: the reason is not recorded: {unwritten}", err=True)
+        click.echo(printable(f"warning: the reason is not recorded: {unwritten}"), err=True)
 
 
 def _parts(pod: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from webhook.offline.output.queue_page import queue_page
 @click.command(name="list")
 @click.argument("service", required=False, shell_complete=service_names)
 @server_options
-@output_option(WIDE)
+@output_option()
 @watch_option
 def list_(*, service: str | None, where: ServerLocation, output: str | None, watch: bool) -> None:
     """Show waiting Pods in the order of their release: place, class, age, when they may be released, and why not yet.

@@ -26,7 +26,7 @@ from webhook.offline.output.scheduling.nodes_page import nodes_page
     " http://127.0.0.1:8083]",
 )
 @kubeconfig_option
-@output_option(WIDE)
+@output_option()
 @watch_option
 def nodes(
     *, node: str | None, limit: int, extender: str | None, kubeconfig: Path | None, output: str | None, watch: bool

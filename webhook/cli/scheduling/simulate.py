@@ -76,7 +76,7 @@ _SHARES = re.compile(r"(\d(?:\.\d+)?)\.\.(\d(?:\.\d+)?)")
     "--weight", type=click.IntRange(1, 100), default=5, show_default=True, help="Weight of the extender's scores."
 )
 @click.option("--for", "after", default="10m", show_default=True, help="Simulated time after the last Pod was created.")
-@output_option(WIDE)
+@output_option()
 def simulate(  # noqa: PLR0913  one parameter an option
     *,
     policy: Path,

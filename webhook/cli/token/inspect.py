@@ -16,6 +16,7 @@ from webhook.authentication.tokens.jwks import claimed_by, read_key_set
 from webhook.authentication.tokens.jwt import TokenRules, verify
 from webhook.authentication.tokens.unverified import UnverifiedToken, read_token
 from webhook.cli.options.certs_errors import user_errors
+from webhook.cli.options.output_formats import document_text, report_option
 from webhook.errors import AuthenticationError, UserError
 from webhook.offline.output.table import countdown
 from webhook.ports import TokenKey
@@ -48,7 +49,7 @@ class _Keys:
 @click.command()
 @click.argument("files", metavar="FILE...", type=_FILE, nargs=-1, required=True)
 @click.option("--jwks", "key_set", type=click.Path(path_type=Path), help="Show which key of this set verifies it.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@report_option()
 @user_errors
 def inspect(*, files: tuple[Path, ...], key_set: Path | None, output: str) -> None:
     """Show the tokens in FILES (- is standard input): header, claims, and expiry.
@@ -65,8 +66,9 @@ def inspect(*, files: tuple[Path, ...], key_set: Path | None, output: str) -> No
         )
     keys = _keys(key_set) if key_set is not None else None
     rows = [_row(path, keys, int(time.time())) for path in files]
-    if output == "json":
-        click.echo(json.dumps(rows, indent=2))
+    text = document_text(rows, output)
+    if text is not None:
+        click.echo(text)
         return
     for row in rows:
         for line in _lines(row):

@@ -3,12 +3,13 @@
 Source: k8s.io/api/admission/v1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
 
 from webhook.core.kubernetes.admission_request import API_VERSION, KIND
+from webhook.core.plain_text import printable, printable_lines
 
 _encode = msgspec.json.Encoder().encode
 
@@ -60,14 +61,20 @@ def respond(
     warnings: Sequence[str] = (),
     audit: Mapping[str, str] | None = None,
     patch: Raw | None = None,
+    *,
+    has_lines: bool = False,
 ) -> bytes:
-    """Return the encoded AdmissionReview; any status but ALLOWED denies. `patch` is a JSON Patch in base64, in JSON."""
-    denial = None if status is ALLOWED else _denial(status)
+    """Return the encoded AdmissionReview; any status but ALLOWED denies. `patch` is a JSON Patch in base64, in JSON.
+
+    `has_lines`: the message has several lines; else a line break in it is a tenant's, and is escaped.
+    """
+    denial = None if status is ALLOWED else _denial(status, printable_lines if has_lines else printable)
     kind = None if patch is None else "JSONPatch"
-    response = _Response(uid, denial is None, kind, patch, denial, warnings or None, audit or None)
+    shown = tuple(map(printable, warnings)) if warnings else None  # the API server drops one with a control character
+    response = _Response(uid, denial is None, kind, patch, denial, shown, audit or None)
     return _encode(_Review(API_VERSION, KIND, response))
 
 
-def _denial(status: ResponseStatus) -> _Status:
+def _denial(status: ResponseStatus, cleaned: Callable[[str], str]) -> _Status:
     details = None if status.retry_after_seconds is None else _Details(status.retry_after_seconds)
-    return _Status(status.code, status.reason, status.message, details)
+    return _Status(status.code, status.reason, cleaned(status.message), details)

@@ -42,7 +42,9 @@ def review_overrides(asked: DocumentReview, policy: Policy | None, now_us: int) 
     noun = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     head = f"OverridesInvalid: the overrides have {noun}, those in force stay:"
     status = ResponseStatus(400, "BadRequest", "\n".join([head, *shortened(errors, "see podgate override --list")]))
-    return PolicyReview(respond(asked.uid, status), asked.user, judged=True, errors=errors, document=NAME)
+    return PolicyReview(
+        respond(asked.uid, status, has_lines=True), asked.user, judged=True, errors=errors, document=NAME
+    )
 
 
 def _live(document: OverridesDocument, now_us: int) -> Iterator[Override]:

@@ -92,7 +92,7 @@ def review_policy(asked: DocumentReview) -> PolicyReview:
         ]
         return PolicyReview(respond(asked.uid, ALLOWED, warnings), asked.user, judged=True)
     status = ResponseStatus(400, "BadRequest", _message(errors))
-    return PolicyReview(respond(asked.uid, status), asked.user, judged=True, errors=errors)
+    return PolicyReview(respond(asked.uid, status, has_lines=True), asked.user, judged=True, errors=errors)
 
 
 def _former(asked: DocumentReview) -> Policy | None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from webhook.core.checks import CheckOutcome, Section, Severity
+from webhook.core.plain_text import printable_document
 
 Outcome = Sequence[tuple[Section, tuple[CheckOutcome, ...]]]
 RUNBOOK = "docs/runbook.md"
@@ -20,6 +21,7 @@ _OF_THE_CLOCK = frozenset({"kubernetes", "api_clock_us"})
 
 def check_page(outcome: Outcome, *, is_unicode: bool) -> Iterator[str]:
     """Yield the lines of the page."""
+    outcome = printable_document(outcome)
     marks = _UNICODE if is_unicode else _ASCII
     for section, results in outcome:
         yield section.title

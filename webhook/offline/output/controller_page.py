@@ -5,11 +5,13 @@ from typing import Any
 
 import click
 
+from webhook.core.plain_text import printable_document
 from webhook.offline.output.status_page import queues, webhooks
 
 
 def controller_page(document: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the page. Fields that an older controller lacks are left out."""
+    document = printable_document(document)
     leadership = "leads" if document["leads"] else f"stands by: {document['waitsFor']}"
     yield f"podgate {document['version']}, controller: {leadership}"
     for reason in document.get("notReady", ()):

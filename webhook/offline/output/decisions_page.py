@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from webhook.core.plain_text import printable_document
+
 _COLUMNS = (("TIME", 24), ("DECISION", 9), ("HALF", 8), ("SERVICE", 20), ("POD", 36))
 _WIDE = (("USER", 28), ("OWNER", 36), ("UID", 36), ("POLICY", 16))
 _COLOURS = {"Deny": "red", "Queue": "yellow"}
@@ -17,7 +19,7 @@ def heading(*, wide: bool) -> str:
 
 def rows(decisions: Iterable[dict[str, Any]], *, wide: bool) -> Iterable[str]:
     """Yield the row of each record."""
-    for one in decisions:
+    for one in map(printable_document, decisions):
         cells = [
             _time(one["at"]),
             one["decision"],

@@ -10,6 +10,7 @@ from webhook.core.explanation import Act, Note
 from webhook.core.explanation.trace import ends_notes, owed_text
 from webhook.core.patch import pointer
 from webhook.core.placement import SERVICE_LABEL
+from webhook.core.plain_text import printable
 from webhook.offline.output.diff import DiffRemark
 from webhook.offline.simulator import Admission
 
@@ -95,6 +96,7 @@ def _under_check(notes: Sequence[Note], width: int | None) -> Iterator[str]:
 
 def filled(head: str, text: str, width: int | None) -> list[str]:
     """Break a text at the terminal's width, each further line under the first."""
+    head, text = printable(head), printable(text)
     room = None if width is None else max(width - len(head), _NARROWEST)
     lines = [text] if room is None else wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
     indent = "#".ljust(len(head))

@@ -15,11 +15,11 @@ from webhook.core.diagnosis.report import (
     SchedulingReport,
     StartReport,
 )
+from webhook.core.plain_text import printable_document
 from webhook.core.quota import Holder
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
-from webhook.support.sanitize import printable
 
 _COLUMN = 12
 _MOST_FIELDS = 6
@@ -34,10 +34,11 @@ _SOURCES = {
 
 def report_page(report: Report, width: int | None = None, *, with_rules: bool = False) -> str:
     """Return the page; lines are broken at `width`."""
+    report = printable_document(report)
     colour = "red" if report.token in _BAD else "green" if report.token in _FINE else "yellow"
-    lines = [click.style(f"{report.token}:", fg=colour) + f" {printable(report.summary)}"]
+    lines = [click.style(f"{report.token}:", fg=colour) + f" {report.summary}"]
     for label, text in _parts(report, with_rules=with_rules):
-        lines += _row(label, printable(text), width)  # a tenant writes names and messages
+        lines += _row(label, text, width)
     return "\n".join(lines)
 
 

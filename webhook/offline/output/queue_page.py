@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import click
 
 from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.plain_text import printable_document
 from webhook.core.reporting.queue_document import QueueDocument, QueueRow, WaitCause, by_class
 from webhook.offline.output.table import countdown, table
-from webhook.support.sanitize import printable
 
 _HEADINGS = ("QUEUE", "PLACE", "CLASS", "SERVICE", "POD", "AGE", "EXPECTED", "WHY")
 _WIDE_HEADINGS = ("LIFTED", "OWNER", "EXPIRES", "UID")
@@ -16,9 +16,10 @@ _COLOURS = {WaitCause.PAUSED: "yellow", WaitCause.BREAKER_OPEN: "red"}
 
 def queue_page(document: QueueDocument, *, is_wide: bool) -> Iterable[str]:
     """Yield the lines of the page."""
+    document = printable_document(document)
     for one in document.services:
         if one.paused:
-            yield click.style(f"{one.service} is paused {printable(one.paused)}", fg="yellow")
+            yield click.style(f"{one.service} is paused {one.paused}", fg="yellow")
     classes = by_class(document.services)
     if not classes:
         yield "no Pod waits"
@@ -43,7 +44,7 @@ def _cells(row: QueueRow, now_us: int, *, is_wide: bool) -> tuple[str, ...]:
         _left(row.expected_at, now_us) if row.expected_at else "unknown",
     )
     wide = ("yes" if row.lifted else "no", row.owner or "-", _left(row.expires_at, now_us), row.uid) if is_wide else ()
-    return (*cells, *wide, click.style(printable(row.why), fg=_COLOURS.get(row.cause)))
+    return (*cells, *wide, click.style(row.why, fg=_COLOURS.get(row.cause)))
 
 
 def _left(moment: str | None, now_us: int) -> str:

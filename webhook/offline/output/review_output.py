@@ -8,6 +8,7 @@ import msgspec
 
 from webhook.core.admission.decision import Decision, Verdict
 from webhook.core.explanation.trace import trace
+from webhook.core.plain_text import printable_json
 from webhook.offline.output import explain_view
 from webhook.offline.output.yaml_page import as_diff, as_yaml
 from webhook.offline.review_object import UID, ReviewedObject
@@ -30,7 +31,7 @@ def _as_json(found: ReviewedObject, _width: int | None) -> str:
         "dependsOn": decision.depends_on,
         "hints": [found.subject.hint] if found.subject.hint else [],
     }
-    return msgspec.json.encode(line).decode() + "\n"
+    return printable_json(msgspec.json.encode(line).decode()) + "\n"
 
 
 def _heading(found: ReviewedObject) -> dict[str, str]:
@@ -68,7 +69,7 @@ def _as_patch(found: ReviewedObject, _width: int | None) -> str:
         "status": _status(decision),
         "patch": found.admission.mutated.patch,
     }
-    return msgspec.json.encode(line).decode() + "\n"
+    return printable_json(msgspec.json.encode(line).decode()) + "\n"
 
 
 def _as_yaml(found: ReviewedObject, width: int | None) -> str:

@@ -5,6 +5,7 @@ from collections import Counter
 import click
 
 from webhook.core.admission.decision import Decision, Verdict
+from webhook.core.plain_text import printable_lines
 from webhook.errors import UserError
 
 DENIED = 3
@@ -41,7 +42,7 @@ class ReviewSummary:
         line = f"error: {error}" + (f": {error.remedy}" if error.remedy else "")
         if line not in self._printed:
             self._printed.add(line)
-            click.echo(line, err=True)
+            click.echo(printable_lines(line), err=True)
 
     @property
     def exit_code(self) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from webhook.core.plain_text import printable_document
 from webhook.offline.output.table import countdown, table
 from webhook.offline.output.yaml_text import as_flow
 
@@ -15,6 +16,7 @@ _HEADINGS = ("SERVICE", "CLASS", "BREAKER", *LIMIT)
 
 def page(document: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the page."""
+    document = printable_document(document)
     policy, store = document["policy"], document["store"]
     store_text = "ok" if store["healthy"] else click.style(store["error"], fg="red")
     yield f"podgate {document['version']}, {document['time']}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from webhook.core.plain_text import printable_document
 from webhook.offline.output.table import table
 
 _HEADINGS = ("  SERVICE", "NEW PODS", "REASON")
@@ -11,6 +12,7 @@ _CALLS = {"Made": "called", "LeftOut": "left out"}
 
 def page(document: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the page."""
+    document = printable_document(document)
     yield f"policy {document['policyHash']}"
     for webhook in document["webhooks"]:
         rows = [(f"  {one['service'] or '(none)'}", _CALLS[one["call"]], one["reason"]) for one in webhook["newPods"]]

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from webhook.core.plain_text import printable
 from webhook.offline.output.diff import DiffRemark, Row, rows
 from webhook.offline.output.yaml_text import as_yaml
 
@@ -30,6 +31,7 @@ def as_diff(
     found = rows(before, after, remarks)
     if not found:
         return ""
+    name = printable(name)
     head = [click.style(f"--- {name}", bold=True), click.style(f"+++ {name} (rewritten)", bold=True)]
     return "".join(f"{line}\n" for line in (*head, *_lines(found, width)))
 
@@ -49,7 +51,7 @@ def _with_remarks(row: Row, coloured: str, column: int, width: int | None) -> It
     """Put remarks beside a line if they fit, shortened if necessary; else above it."""
     end = len(row.text) + 1
     remarks = [
-        "# " + ", ".join(dict.fromkeys(texts))
+        "# " + printable(", ".join(dict.fromkeys(texts)))
         for texts in ([one.long for one in row.remarks], [one.short for one in row.remarks])
     ]
     for remark in remarks:

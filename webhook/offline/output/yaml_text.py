@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from webhook.core.patch import pointer
+from webhook.core.plain_text import printable_yaml
 
 
 class _Dumper(yaml.SafeDumper):
@@ -21,13 +22,10 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-_UNSEEN = frozenset("\x85\u2028\u2029\ufeff")  # line breaks in YAML only
-
-
 def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text.rstrip("\n") else None
-    if not _UNSEEN.isdisjoint(text):
-        style = '"'  # which escapes them
+    if not text.replace("\n", "").isprintable():
+        style = '"'  # the only one with escapes
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
@@ -141,4 +139,4 @@ def _dumped(document: Any, *, is_flow: bool = False) -> str:
     text: str = yaml.dump(
         document, Dumper=_Dumper, sort_keys=False, default_flow_style=is_flow, allow_unicode=True, width=_WIDEST
     )
-    return text
+    return printable_yaml(text)

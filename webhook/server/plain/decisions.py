@@ -11,7 +11,7 @@ from webhook.core.kubernetes.quantity import Duration
 from webhook.core.reporting.decision_query import LIMIT, LIMIT_MAX, DecisionQuery, milliseconds_of
 from webhook.decisions.search import DecisionSearch
 from webhook.errors import StoreUnavailableError
-from webhook.server.http_messages import JSON, Handler, HttpResponse, closing_response
+from webhook.server.http_messages import Handler, HttpResponse, closing_response, json_response
 from webhook.server.plain.local_pages import Page, known_parameters, limit_of, local_handler
 
 DECISIONS, POLICIES = "/api/v1/decisions", "/api/v1/policies/"
@@ -30,7 +30,7 @@ def decision_handler(
     async def decisions(parameters: Mapping[str, str]) -> HttpResponse:
         found = await search.find(query_of(parameters, now_ms()))
         page = {"decisions": found.records, "next": found.next_before or None, "error": found.error or None}
-        return HttpResponse(HTTPStatus.OK, msgspec.json.encode(page), JSON)
+        return json_response(msgspec.json.encode(page))
 
     pages: dict[str, Page] = {DECISIONS: decisions, **(more or {})}
 

@@ -1,7 +1,6 @@
 """Page of the decision port that explains one Pod, or the newest of a controller, by the records alone."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from http import HTTPStatus
 
 import msgspec
 
@@ -11,7 +10,7 @@ from webhook.core.reporting.decision_query import DecisionQuery
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.decisions.search import DecisionSearch
 from webhook.errors import NoPolicyError
-from webhook.server.http_messages import JSON, HttpResponse
+from webhook.server.http_messages import HttpResponse, json_response
 from webhook.server.plain.local_pages import Page, known_parameters
 
 EXPLAIN = "/api/v1/explain"
@@ -36,7 +35,7 @@ def explanation_page(search: DecisionSearch, policy: PolicyByHash, now_us: Calla
             except NoPolicyError as error:
                 unread[f"policy {one}"] = str(error)
         report = _report(asked, records, Surroundings(now_us(), known, unread=unread))
-        return HttpResponse(HTTPStatus.OK, msgspec.json.encode({"report": report, "records": records}), JSON)
+        return json_response(msgspec.json.encode({"report": report, "records": records}))
 
     return explain
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 
-from webhook.server.http_messages import JSON, Handler, HttpRequest, HttpResponse, closing_response
+from webhook.server.http_messages import Handler, HttpRequest, HttpResponse, closing_response, json_response
 from webhook.server.plain.queue import QUEUE
 
 _METHODS = ("GET", "HEAD")
@@ -40,7 +40,7 @@ def plain_handler(
         return HttpResponse(HTTPStatus.OK, await metrics[content_type](), content_type)
 
     async def show_status(_: HttpRequest) -> HttpResponse:
-        return HttpResponse(HTTPStatus.OK, await status(), JSON)
+        return json_response(await status())
 
     pages: Mapping[str, Handler] = {
         "/healthz": healthz,

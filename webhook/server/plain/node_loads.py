@@ -1,7 +1,6 @@
 """Node page of the extender's decision port: the load of each node, its source and age, and what it exceeds."""
 
 from collections.abc import Callable, Iterable, Mapping
-from http import HTTPStatus
 
 import msgspec
 
@@ -12,7 +11,7 @@ from webhook.core.scheduling.filters import NodeFilters, filters_for
 from webhook.core.scheduling.node_selection import ServiceRules
 from webhook.core.scheduling.node_table import NodeRow
 from webhook.extender.extender import Extender
-from webhook.server.http_messages import JSON, HttpResponse
+from webhook.server.http_messages import HttpResponse, json_response
 from webhook.server.plain.local_pages import Page, known_parameters, limit_of
 
 NODES = "/api/v1/nodes"
@@ -28,7 +27,7 @@ def node_page(extender: Extender, now_seconds: Callable[[], float]) -> Page:
     async def show(parameters: Mapping[str, str]) -> HttpResponse:
         known_parameters(parameters, ("name", "limit"))
         document = _document(extender, _chosen(extender.table.rows, parameters), now_seconds())
-        return HttpResponse(HTTPStatus.OK, msgspec.json.encode(document), JSON)
+        return json_response(msgspec.json.encode(document))
 
     return show
 

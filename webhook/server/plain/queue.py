@@ -9,7 +9,7 @@ import msgspec
 from webhook.controller.release.queue_reader import QueueReader, QueueSelection
 from webhook.core.admission.messages.denials import utc
 from webhook.core.reporting.queue_document import ROWS_MAX, QueueDocument
-from webhook.server.http_messages import JSON, Handler, HttpRequest, HttpResponse, closing_response
+from webhook.server.http_messages import Handler, HttpRequest, HttpResponse, closing_response, json_response
 
 QUEUE = "/queue"
 _NOT_YET = "it has begun to lead, and has not listed all Pods yet"
@@ -30,7 +30,7 @@ def queue_page(
             document = QueueDocument(leads=False, time=utc(now_us()), waits_for=waits_for() or _NOT_YET)
         else:
             document = await queue.document(asked)
-        return HttpResponse(HTTPStatus.OK, msgspec.json.encode(document), JSON)
+        return json_response(msgspec.json.encode(document))
 
     return handle
 

@@ -1,13 +1,12 @@
 """Page of the extender's decision port with the scheduling records of Pods."""
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from itertools import islice
 
 import msgspec
 
 from webhook.extender.scheduling_records import SchedulingRecords
-from webhook.server.http_messages import JSON, HttpResponse
+from webhook.server.http_messages import HttpResponse, json_response
 from webhook.server.plain.local_pages import Page, known_parameters, limit_of
 
 SCHEDULING = "/api/v1/scheduling"
@@ -23,6 +22,6 @@ def scheduling_page(records: SchedulingRecords) -> Page:
         limit = limit_of(parameters, _LIMIT, _LIMIT_MAX)
         asked = [(name, parameters[name]) for name in _TEXTS if parameters.get(name)]
         found = (one for one in records.newest_first() if all(getattr(one, name) == value for name, value in asked))
-        return HttpResponse(HTTPStatus.OK, msgspec.json.encode({"records": list(islice(found, limit))}), JSON)
+        return json_response(msgspec.json.encode({"records": list(islice(found, limit))}))
 
     return show

@@ -1,6 +1,6 @@
 """Events about breaker transitions, on the policy's ConfigMap: one per transition, from a server or the controller."""
 
-from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds, minute_of
+from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, minute_of
 from webhook.core.breaker import State, Transition
 
 _REASONS = {
@@ -30,5 +30,5 @@ def happening_of(transition: Transition, policy: Regarding) -> Happening | None:
         occasion = f"{transition.service} {transition.generation} {minute_of(at_ns)}"
     else:
         return None
-    note = in_bounds(f"service {transition.service}: the breaker {change} (generation {transition.generation})")
+    note = f"service {transition.service}: the breaker {change} (generation {transition.generation})"
     return Happening(policy, kind, reason, _ACTION, note, occasion, at_ns, of_version=False)

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from webhook.adapters.kubernetes.api.objects import LABELS
+from webhook.core.plain_text import printable
 
 REPORTER = "podgate.io/podgate"
 NOTE_BYTES_MAX = 1024
@@ -66,7 +67,7 @@ class Happening(NamedTuple):
             "action": self.action,
             "reason": self.reason,
             "type": self.kind,
-            "note": self.note,
+            "note": in_bounds(self.note),
             "regarding": {
                 "apiVersion": about.api_version,
                 "kind": about.kind,
@@ -89,7 +90,8 @@ def minute_of(at_ns: int) -> int:
 
 
 def in_bounds(note: str) -> str:
-    """Return the note, truncated to an Event's maximum length."""
+    """Return the note, printable and truncated to an Event's maximum length."""
+    note = printable(note)
     raw = note.encode()
     return note if len(raw) <= NOTE_BYTES_MAX else raw[: NOTE_BYTES_MAX - 3].decode(errors="ignore") + "..."
 

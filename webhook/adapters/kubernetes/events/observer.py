@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from webhook.adapters.kubernetes.events.breaker_events import happening_of
-from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds, minute_of
+from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, minute_of
 from webhook.adapters.kubernetes.events.event_sender import EventSender
 from webhook.core.admission.decision import Half
 from webhook.core.breaker import Transition
@@ -72,7 +72,7 @@ class Events:
             EventType.WARNING,
             reason=str(denials[0].code),
             action="CreatePod" if decision.operation == "CREATE" else "UpdatePod",
-            note=in_bounds("; ".join([denials[0].message, *map(str, denials[1:])])),
+            note="; ".join([denials[0].message, *map(str, denials[1:])]),
             occasion=str(minute),
             at_ns=review.started_ns,
         )
@@ -120,7 +120,7 @@ class Events:
     def _post(self, about: Regarding, kind: EventType, reason: str, note: str, occasion: str) -> None:
         if about in self._documents:
             at_ns = self._clock_ns()
-            self._sender.offer(Happening(about, kind, reason, "Load", in_bounds(note), occasion, at_ns))
+            self._sender.offer(Happening(about, kind, reason, "Load", note, occasion, at_ns))
 
     def transitioned(self, transition: Transition) -> None:
         happening = happening_of(transition, _POLICY) if _POLICY in self._documents else None

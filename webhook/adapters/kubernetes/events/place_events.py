@@ -2,7 +2,7 @@
 
 import time
 
-from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding, in_bounds
+from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding
 from webhook.adapters.kubernetes.events.event_sender import EventSender, EventTiming
 from webhook.core.reporting.queue_document import EXPIRED
 
@@ -19,11 +19,9 @@ class PodPlaceEvents:
 
     def offer(self, namespace: str, name: str, uid: str, note: str, occasion: str) -> None:
         about = Regarding("v1", "Pod", namespace, name, uid)
-        note, at_ns = in_bounds(note), time.time_ns()
+        at_ns = time.time_ns()
         self._sender.offer(Happening(about, EventType.NORMAL, "WaitingForQuota", "Wait", note, occasion, at_ns))
 
     def expired(self, namespace: str, name: str, uid: str, note: str, *, is_kept: bool) -> None:
         about, action = Regarding("v1", "Pod", namespace, name, uid), "Keep" if is_kept else "Delete"
-        self._sender.offer(
-            Happening(about, EventType.WARNING, EXPIRED, action, in_bounds(note), action, time.time_ns())
-        )
+        self._sender.offer(Happening(about, EventType.WARNING, EXPIRED, action, note, action, time.time_ns()))

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import click
 
+from webhook.core.plain_text import printable_document
 from webhook.core.reporting.node_document import NodeDocument, ShownNode
 from webhook.offline.output.table import countdown, table
-from webhook.support.sanitize import printable
 
 _HEADINGS = ("NODE", "CPU", "MEMORY", "CPU USED", "MEMORY USED", "SOURCE", "AGE", "ASSUMED")
 _WIDE_HEADINGS = ("ASSUMED CPU", "ASSUMED MEMORY", "PRESSURE", "LATENCY", "NUMA CPU")
@@ -17,6 +17,7 @@ _GIB = 1 << 30
 
 def nodes_page(document: NodeDocument, *, is_wide: bool) -> Iterable[str]:
     """Yield the lines of the page."""
+    document = printable_document(document)
     if not document.nodes:
         yield "no node is known"
         return
@@ -29,7 +30,7 @@ def nodes_page(document: NodeDocument, *, is_wide: bool) -> Iterable[str]:
 def _cells(node: ShownNode, *, is_wide: bool) -> tuple[str, ...]:
     load = node.load
     cells: tuple[str, ...] = (
-        printable(node.name),
+        node.name,
         _share(node.cpu_share),
         _share(node.memory_share),
         _used(None if load is None else load.cpu_millis, node.allocatable_cpu_millis, 1000, ""),
@@ -70,7 +71,7 @@ def _exceeded(exceeds: dict[str, str]) -> str:
     """Return the rules with the services, at most a few of each."""
     by_rule: dict[str, list[str]] = {}
     for service, rule in sorted(exceeds.items()):
-        by_rule.setdefault(rule, []).append(printable(service))
+        by_rule.setdefault(rule, []).append(service)
     parts = []
     for rule, services in sorted(by_rule.items()):
         more = len(services) - _SERVICES_SHOWN

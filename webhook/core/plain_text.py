@@ -1,0 +1,71 @@
+"""Text from outside as people may see it: without characters that move a cursor, hide, reorder or begin a line."""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct, structs
+
+_T = TypeVar("_T")
+_DELETE = "\x7f"
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, each character that is not printable as its escape."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else _escape(one) for one in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines, each of them printable."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def printable_document(value: _T) -> _T:
+    """Return a document with all its texts printable, keys included: a page cleans once what it shows."""
+    return cast("_T", _cleaned(value))
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            value = printable(value)
+        case dict():
+            value = {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
+        case list():
+            value = [_cleaned(inner) for inner in value]
+        case tuple():
+            parts = map(_cleaned, value)
+            value = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)  # a NamedTuple has fields
+        case Struct():
+            value = structs.replace(value, **{name: _cleaned(getattr(value, name)) for name in value.__struct_fields__})
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            names = [item.name for item in fields(value) if item.init]
+            value = replace(value, **{name: _cleaned(getattr(value, name)) for name in names})
+    return value
+
+
+def printable_json(text: str) -> str:
+    """Return JSON with each character in its texts that is not printable escaped: it means the same."""
+    if text.isascii() and _DELETE not in text:  # encoders of JSON escape the other controls
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else _json_escape(one) for one in text)
+
+
+def printable_yaml(text: str) -> str:
+    """Return YAML with each character that is not printable escaped; such texts must stand in double quotes."""
+    return "".join(one if one.isprintable() or one == "\n" else _yaml_escape(one) for one in text)
+
+
+def _escape(one: str) -> str:
+    code = ord(one)
+    return f"\\x{code:02x}" if code <= 0xFF else _yaml_escape(one)  # noqa: PLR2004  two digits
+
+
+def _yaml_escape(one: str) -> str:
+    code = ord(one)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004  four digits
+
+
+def _json_escape(one: str) -> str:
+    """Return the escape of JSON, of two parts beyond four digits."""
+    units = one.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
