@@ -31,7 +31,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["nonsense"], "No such command 'nonsense': see podgate --help"),
+        (["xyzzy"], "No such command 'xyzzy': see podgate --help"),
+        (["statsu"], "No such command 'statsu'. Did you mean 'status'?: see podgate --help"),
+        (["queue", "puase", "web"], "No such command 'puase'. Did you mean 'pause'?: see podgate queue --help"),
         (["--nonsense"], "No such option '--nonsense'"),
         (["controller", "--policy", "p"], "--store: memory: with --store memory `podgate serve` does this itself"),
         (["controller", "--policy", "p", "--store", "redis://r"], "--kubeconfig: missing, and this is no Pod"),

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.command_runner import podgate
 from webhook.settings import Settings
+from webhook.support.kubeconfig import Kubeconfig
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def test_folder_gives_the_files_and_the_users_kubeconfig_the_cluster(started: li
     assert (settings.tls_cert, settings.tls_key) == (tmp_path / "server.crt", tmp_path / "server.key")
     assert settings.serving_ca == settings.client_ca == tmp_path / "ca.crt"
     assert (settings.jwks, settings.identities) == (tmp_path / "jwks.json", tmp_path / "identities.yaml")
-    assert settings.kubeconfig == tmp_path / "kubeconfig"
+    assert settings.kubeconfig == Kubeconfig((tmp_path / "kubeconfig",))
     assert settings.webhook_configurations == "keep"
 
 

@@ -8,7 +8,18 @@ import pytest
 from certs.dual_port_rollover import RENEWED_BEFORE_SECONDS
 from tests.cli.command_runner import installed, podgate
 from webhook.errors import UserError
-from webhook.settings import ControllerSettings, Settings, flag_of, parse, parse_as, variable_of
+from webhook.settings import (
+    CLIENT_VARIABLES,
+    ControllerSettings,
+    ExtenderSettings,
+    ProcessSettings,
+    Settings,
+    flag_of,
+    parse,
+    parse_as,
+    variable_of,
+)
+from webhook.support.kubeconfig import Kubeconfig
 
 NO_KEYS = (
     "--jwks: missing: nothing says by which keys tokens are verified: "
@@ -65,7 +76,7 @@ def test_all_mistakes_are_reported_at_once_with_their_flag_or_variable(flags: di
         "PODGATE_DRAIN: '15': not a Go duration: write a number with a unit, such as 500ms, 30s, 5m or 24h",
         "PODGATE_LOG_SAMPLE: 'many': write a whole number, 0 or more",
         NO_KEYS,
-        "PODGATE_TLS_KYE: no such setting: see podgate serve --help",
+        "PODGATE_TLS_KYE: no such setting: did you mean PODGATE_TLS_KEY? see podgate serve --help",
     ]
 
 
@@ -147,8 +158,28 @@ def test_service_variables_of_kubernetes_are_no_mistake(flags: dict[str, str | N
     }
     assert parse(flags, {**links, "HOME": "/", "NOT_PODGATE_X": "x"})
     assert mistakes(flags, {**links, "PODGATE_SERVICE": "x"}) == [
-        "PODGATE_SERVICE: no such setting: see podgate serve --help"
+        "PODGATE_SERVICE: no such setting: did you mean PODGATE_SERVER? see podgate serve --help"
     ]
+
+
+def test_context_is_part_of_the_kubeconfig_and_needs_one(flags: dict[str, str | None], tmp_path: Path) -> None:
+    (file := tmp_path / "config").write_text("")
+    listed = f"{tmp_path}/missing:{file}"
+    found = parse({**flags, "kubeconfig": listed, "context": "prod"}, {}).kubeconfig
+    assert found == Kubeconfig((tmp_path / "missing", file), "prod")
+    assert mistakes({**flags, "context": "prod"}) == [
+        "--context: belongs to --kubeconfig: give that too, or leave this out"
+    ]
+    assert mistakes({**flags, "kubeconfig": f"{tmp_path}/missing"})[0].startswith("--kubeconfig: ")
+
+
+@pytest.mark.parametrize("kind", [Settings, ControllerSettings, ExtenderSettings])
+def test_variables_of_client_commands_stop_no_process(kind: type[ProcessSettings]) -> None:
+    environment = dict.fromkeys(CLIENT_VARIABLES, "http://127.0.0.1:8081")
+    with pytest.raises(UserError) as caught:
+        parse_as(kind, {}, {**environment, "PODGATE_SERVERS": "x"})
+    named = [line.strip() for line in str(caught.value).splitlines() if line.strip().startswith("PODGATE_")]
+    assert named == ["PODGATE_SERVERS: no such setting: did you mean PODGATE_SERVER? see podgate serve --help"]
 
 
 def test_every_setting_is_a_flag_with_its_default_in_the_help() -> None:
@@ -190,7 +221,7 @@ def test_policy_of_the_cluster_is_the_default_in_a_pod(
     monkeypatch.setattr("webhook.settings.parsing._SERVICE_ACCOUNT_TOKEN", token)
     in_cluster = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert parse(flags, in_cluster).policy is None
-    assert parse({**flags, "kubeconfig": str(token)}, {}).kubeconfig == token
+    assert parse({**flags, "kubeconfig": str(token)}, {}).kubeconfig == Kubeconfig((token,))
     [outside_error] = mistakes(flags)
     token.unlink()
     [without_token_error] = mistakes(flags, in_cluster)

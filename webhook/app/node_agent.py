@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from webhook.adapters.logs import Logs
 from webhook.app.supervision import stop_signals
 from webhook.ports import Credentials
 from webhook.support.condition import Condition
+from webhook.support.kubeconfig import Kubeconfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class NodeCheck:
 
 
 @asynccontextmanager
-async def open_credentials(kubeconfig: Path | None) -> AsyncIterator[Credentials]:
+async def open_credentials(kubeconfig: Kubeconfig | None) -> AsyncIterator[Credentials]:
     """Yield the credentials in a kubeconfig's cluster (None: the local cluster); UserError: no usable configuration."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from webhook.app.node_agent import check_until_signalled, open_credentials
+from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.durations import seconds
 from webhook.errors import UserError
 from webhook.node_agent.credential_folder import (
@@ -17,6 +18,7 @@ from webhook.node_agent.credential_folder import (
 from webhook.node_agent.credential_renewal import CredentialPlan, renew
 from webhook.node_agent.credential_status import file_status
 from webhook.node_agent.kubeconfig import users_of
+from webhook.support.kubeconfig import Kubeconfig
 
 _SECOND = "Second port of the Service, for the rollover of certificates. 0: none."
 _PATH = click.Path(path_type=Path)
@@ -53,7 +55,7 @@ _TOKEN_SECONDS_MIN = 600  # the API server rejects a TokenRequest for less
 @click.option("--every", default="10s", show_default=True, help="Interval of the checks; 20s or less.")
 @click.option("--once", is_flag=True, help="Renew once; exit 2 if something is missing afterwards.")
 @click.option("--check", is_flag=True, help="Only show how long the files are valid; exit 1 if one is not.")
-@click.option("--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Kubeconfig. Default in a Pod: its own cluster.")
+@kubeconfig_options(is_optional=True)
 def apiserver_files(  # noqa: PLR0913 - one argument an option
     *,
     out: Path,
@@ -68,7 +70,7 @@ def apiserver_files(  # noqa: PLR0913 - one argument an option
     every: str,
     once: bool,
     check: bool,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig | None,
 ) -> int:
     """Write kube-apiserver's credentials for Podgate, and renew them in place before they expire.
 
@@ -102,7 +104,7 @@ def apiserver_files(  # noqa: PLR0913 - one argument an option
     return 0
 
 
-async def _run(plan: CredentialPlan, kubeconfig: Path | None, every_seconds: float | None) -> None:
+async def _run(plan: CredentialPlan, kubeconfig: Kubeconfig | None, every_seconds: float | None) -> None:
     async with open_credentials(kubeconfig) as credentials:
         if every_seconds is not None:
             await check_until_signalled(lambda: renew(plan, credentials, datetime.now(UTC)), every_seconds)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,12 +10,13 @@ import click
 from webhook.app.operations.decision_port import open_decision_port
 from webhook.app.operations.server_discovery import ServerLocation
 from webhook.cli.options import durations
+from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.output_formats import WIDE, document_text, output_option
-from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option
 from webhook.core.plain_text import printable, printable_json
 from webhook.errors import UserError
 from webhook.offline.decision_client import DecisionClient
 from webhook.offline.output.decisions_page import heading, rows
+from webhook.support.kubeconfig import Kubeconfig
 
 
 @click.command()
@@ -31,7 +31,7 @@ from webhook.offline.output.decisions_page import heading, rows
     envvar="PODGATE_DECISIONS",
     help="URL of a server's decision port.  [default: of a server Pod, by port-forward, else http://127.0.0.1:8082]",
 )
-@kubeconfig_option
+@kubeconfig_options()
 @output_option()
 @click.option("-w", "--watch", is_flag=True, help="Show further decisions as they are made, until interrupted.")
 def decisions(  # noqa: PLR0913  one parameter an option
@@ -42,7 +42,7 @@ def decisions(  # noqa: PLR0913  one parameter an option
     namespace: str | None,
     limit: int,
     server: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     output: str | None,
     watch: bool,
 ) -> None:
@@ -67,7 +67,7 @@ def decisions(  # noqa: PLR0913  one parameter an option
     }
 
     async def run() -> None:
-        async with open_decision_port(ServerLocation(server, kubeconfig or KUBECONFIG.expanduser())) as found:
+        async with open_decision_port(ServerLocation(server, kubeconfig)) as found:
             if server is None:
                 click.echo(f"server: {found.name}", err=True)
             client = DecisionClient(found.get, found.name)

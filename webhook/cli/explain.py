@@ -9,14 +9,15 @@ import click
 import msgspec
 
 from webhook.app.operations.pod_explanation import PodExplainer, open_explainer
+from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.output_formats import document_text, report_option
-from webhook.cli.options.server_options import KUBECONFIG
 from webhook.core.diagnosis import Report
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.plain_text import printable
 from webhook.errors import UserError
 from webhook.offline.explain_target import ExplainInputs, explain_target
 from webhook.offline.output.pod_report_page import report_page
+from webhook.support.kubeconfig import Kubeconfig
 
 _PATH = click.Path(path_type=Path, allow_dash=True)
 _DENIED, _NOTHING_KNOWN = 3, 4
@@ -45,7 +46,7 @@ _AGAIN_SECONDS = 2.0
     help="URL of an extender's decision port, for the nodes that it refused and scored."
     "  [default: of all extender Pods, by port-forward, else http://127.0.0.1:8083]",
 )
-@click.option("--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Cluster and account.  [default: ~/.kube/config]")
+@kubeconfig_options()
 @click.option("--records", type=_PATH, help="Explain by the decision records in this file alone, without a cluster.")
 @click.option("--policy", type=_PATH, help="The policy of the records.  [default: the server's]")
 @click.option("--at", metavar="TIME", help="Explain by what was decided until then, such as 2026-12-01T04:00:00Z.")
@@ -59,7 +60,7 @@ def explain(  # noqa: PLR0913  one parameter an option
     server: str | None,
     leader: str | None,
     extender: str | None,
-    kubeconfig: Path | None,
+    kubeconfig: Kubeconfig,
     records: Path | None,
     policy: Path | None,
     at: str | None,
@@ -80,9 +81,8 @@ def explain(  # noqa: PLR0913  one parameter an option
     Exit code: 0 explained, 2 bad input, 3 the Pod or some Pods of the workload are denied, 4 nothing is known.
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     target = explain_target(what, namespace)
-    where = kubeconfig or KUBECONFIG.expanduser()
     until_us = None if at is None else _moment(at)
-    inputs = ExplainInputs(target, where, server, records, policy, until_us, leader, extender)
+    inputs = ExplainInputs(target, kubeconfig, server, records, policy, until_us, leader, extender)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def text(report: Report) -> str:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options.cluster_options import ClusterLocation, cluster
+from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.durations import seconds
 from webhook.cli.options.install_options import InstallOptions, installation
 from webhook.cli.options.install_output import InstallOutput
 from webhook.cli.options.output_formats import report_option
 from webhook.core.plain_text import printable
 from webhook.support.input_files import content
+from webhook.support.kubeconfig import Kubeconfig
 
 _PATH = click.Path(path_type=Path)
 
@@ -23,7 +24,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--wait", default="5m", show_default=True, help="Longest time to wait for the servers.")
 @click.option("--dry-run", is_flag=True, help="Show what would be created or changed, and change nothing.")
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that other field managers own.")
-@cluster
+@kubeconfig_options("where")
 @report_option()
 def install(
     *,
@@ -32,7 +33,7 @@ def install(
     wait: str,
     dry_run: bool,
     force_conflicts: bool,
-    where: ClusterLocation,
+    where: Kubeconfig,
     output: str,
 ) -> None:
     """Install Podgate, and prove that the API server calls it.

@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from webhook import settings
-from webhook.cli.options.cluster_options import KUBECONFIG
 from webhook.cli.options.settings import options_of
 from webhook.support.garbage_collection import put_off
+from webhook.support.kubeconfig import Kubeconfig
 from webhook.tls.default_contexts import without_default_cas
 
 _FILES = {
@@ -50,7 +50,7 @@ def _defaults(pki: Path, flags: dict[str, str | None]) -> dict[str, str]:
     found = {name: str(pki / file) for name, file in _FILES.items()}
     if flags["policy"] is None and settings.variable_of("policy") not in os.environ:
         found["webhook_configurations"] = str(settings.WebhookConfigurationMode.KEEP)
-        found["kubeconfig"] = os.environ.get("KUBECONFIG") or str(KUBECONFIG.expanduser())
+        found["kubeconfig"] = str(Kubeconfig.of(os.environ.get("KUBECONFIG")))
     return {
         name: text
         for name, text in found.items()

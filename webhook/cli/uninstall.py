@@ -5,13 +5,14 @@ from pathlib import Path
 
 import click
 
-from webhook.cli.options.cluster_options import ClusterLocation, cluster
+from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.durations import seconds
 from webhook.cli.options.install_output import InstallOutput
 from webhook.cli.options.output_formats import report_option
 from webhook.core.installation.diagnosis import FLAG, FOLDER
 from webhook.core.installation.record import SCHEDULER
 from webhook.core.installation.removal import PODS_LEFT, UNSCHEDULED
+from webhook.support.kubeconfig import Kubeconfig
 
 _FLAG_FIRST = (
     f"on each control plane node: remove {FLAG} from kube-apiserver first, wait until it has restarted, and only then"
@@ -31,7 +32,7 @@ _FLAG_FIRST = (
 @click.option("--redis-password-file", type=click.Path(path_type=Path), help="File with the password for --redis.")
 @click.option("--cluster", "name", default="default", show_default=True, help="With --redis: this cluster's --cluster.")
 @click.option("--wait", default="2m", show_default=True, help="Longest time to wait until the namespace is gone.")
-@cluster
+@kubeconfig_options("where")
 @report_option()
 def uninstall(  # noqa: PLR0913  one argument an option
     *,
@@ -42,7 +43,7 @@ def uninstall(  # noqa: PLR0913  one argument an option
     redis_password_file: Path | None,
     name: str,
     wait: str,
-    where: ClusterLocation,
+    where: Kubeconfig,
     output: str,
 ) -> None:
     """Remove Podgate from a cluster, however it was installed.
@@ -62,7 +63,7 @@ def uninstall(  # noqa: PLR0913  one argument an option
 
     terms = UninstallTerms(dry_run, keep_namespace, keep_policy, seconds("--wait", wait))
     shown = InstallOutput(output, is_dry=dry_run)
-    left = asyncio.run(uninstall(where.kubeconfig, where.context, terms, shown))
+    left = asyncio.run(uninstall(where, terms, shown))
     keys = asyncio.run(delete_keys(redis, name, redis_password_file)) if redis is not None and not dry_run else None
     if redis is not None:
         counted, suffix = ("", " (dry run)") if keys is None else (f"{keys} ", "")

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
 from webhook.errors import UserError
+from webhook.support.kubeconfig import Kubeconfig
 
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -73,7 +74,7 @@ class ExplainInputs:
     """
 
     target: ExplainTarget
-    kubeconfig: Path
+    kubeconfig: Kubeconfig
     server: str | None = None
     records: Path | None = None
     policy: Path | None = None

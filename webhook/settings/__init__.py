@@ -4,7 +4,15 @@ from webhook.ports.store_url import MEMORY
 from webhook.ports.traces import TraceParent
 from webhook.settings.declared import ControllerSettings, ProcessSettings, Settings
 from webhook.settings.extender import ExtenderSettings
-from webhook.settings.parsing import ENVIRONMENT_PREFIX, flag_of, in_cluster, parse, parse_as, variable_of
+from webhook.settings.parsing import (
+    CLIENT_VARIABLES,
+    ENVIRONMENT_PREFIX,
+    flag_of,
+    in_cluster,
+    parse,
+    parse_as,
+    variable_of,
+)
 from webhook.settings.readers import (
     Certificates,
     ClientIdentity,
@@ -14,6 +22,7 @@ from webhook.settings.readers import (
 )
 
 __all__ = [
+    "CLIENT_VARIABLES",
     "ENVIRONMENT_PREFIX",
     "MEMORY",
     "Certificates",

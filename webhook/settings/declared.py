@@ -11,6 +11,7 @@ from webhook.ports.traces import TraceParent
 from webhook.settings import readers as read
 from webhook.settings.field import setting
 from webhook.settings.readers import Certificates, ClientIdentity, ListenAddress, WebhookConfigurationMode
+from webhook.support.kubeconfig import Kubeconfig
 
 MIB = 1 << 20
 _KNOWN_CALLERS = (ClientIdentity.MUTUAL, ClientIdentity.FORWARDED)
@@ -28,9 +29,12 @@ class ProcessSettings:
         "the overrides document, watched; without it ConfigMap podgate-system/podgate-overrides",
         optional=True,
     )
-    kubeconfig: Path | None = setting(
-        read.file, "kubeconfig of the cluster with the policy and the Namespaces; not needed inside it", optional=True
+    kubeconfig: Kubeconfig | None = setting(
+        read.kubeconfig,
+        "kubeconfig of the cluster with the policy and the Namespaces; not needed inside it",
+        optional=True,
     )
+    context: str | None = setting(read.context, "context of --kubeconfig; without it the current one", optional=True)
     plain_listen: ListenAddress = setting(
         read.address, "health port: /healthz /readyz /metrics /status, plain HTTP", "0.0.0.0:8081"
     )

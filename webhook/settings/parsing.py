@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,9 @@ _TURNING_LIFETIME_SECONDS_MIN = 900
 # The next token is issued after a tenth of it. The leader polls every 10 s, the writer 20 s, kube-apiserver 60 s.
 _TOKEN_LIFETIME_SECONDS_MIN = 120
 _SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_PATHS = frozenset({readers.file, readers.kubeconfig, readers.path})
+CLIENT_VARIABLES = frozenset({"PODGATE_SERVER", "PODGATE_DECISIONS", "PODGATE_LEADER", "PODGATE_EXTENDER"})
+"""Of commands that ask a server: a person's shell may have them where a process starts."""
 # Not settings: Kubernetes sets these in every container for each Service whose name starts with `podgate`.
 _SERVICE_LINK = re.compile(r"PODGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
@@ -65,15 +68,30 @@ def parse_as(kind: type[_Kind], flags: Mapping[str, str | None], environment: Ma
     if given == [None, None] and not in_cluster(environment):
         remedy = "give --policy or PODGATE_POLICY, or a --kubeconfig to take it from its cluster"
         mistakes.insert(0, f"--policy: missing, and this is no Pod with a service account's token: {remedy}")
-    known = {variable_of(item.name) for each in (Settings, ExtenderSettings) for item in fields(each)}
+    known = {
+        variable_of(item.name) for each in (Settings, ExtenderSettings) for item in fields(each)
+    } | CLIENT_VARIABLES
     mistakes += [
-        f"{name}: no such setting: see podgate serve --help"
+        f"{name}: no such setting: {_meant(name, known)}see podgate serve --help"
         for name in sorted(environment)
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name)
     ]
+    if values.get("context") is not None:
+        if values.get("kubeconfig") is None:
+            source, _ = _source("context", flags, environment)
+            mistakes.append(f"{source}: belongs to --kubeconfig: give that too, or leave this out")
+        else:
+            values["kubeconfig"] = replace(values["kubeconfig"], context=values["context"])
     if mistakes:
         raise UserError("settings:\n" + "\n".join(f"  {mistake}" for mistake in mistakes))
     return kind(**values)
+
+
+def _meant(name: str, known: set[str]) -> str:
+    from webhook.core.document.yaml.problems import close_to  # noqa: PLC0415  loads slowly, for a mistake only
+
+    meant = close_to(name, sorted(known))
+    return f"did you mean {meant}? " if meant is not None else ""
 
 
 def _read(
@@ -109,7 +127,7 @@ def _shown(text: str, declared: Mapping[str, Any]) -> str:
     """Return a value as quoted in its error."""
     if declared["secret"]:
         return masked(text)
-    return path_shown(text) if declared["read"] in {readers.file, readers.path} else value_shown(text)
+    return path_shown(text) if declared["read"] in _PATHS else value_shown(text)
 
 
 def _key_mistakes(

@@ -10,6 +10,7 @@ from webhook.authentication.tokens.jwt import LEEWAY_MAX_SECONDS, Binding
 from webhook.core.kubernetes.quantity import Duration
 from webhook.ports.store_url import MEMORY, StoreUrl
 from webhook.ports.traces import TraceParent
+from webhook.support.kubeconfig import Kubeconfig
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_CLAIM = 512  # a server rejects longer ones
@@ -80,13 +81,31 @@ def path(text: str) -> Path:
 
 def file(text: str) -> Path:
     found = path(text)
-    try:
-        is_file = found.is_file()
-    except (OSError, ValueError):  # not a path at all, such as the text of a key, which the error would quote
-        is_file = False
-    if not is_file:
+    if not _is_file(found):
         raise ValueError("there is no such file")
     return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # not a path at all, such as the text of a key, which the error would quote
+        return False
+
+
+def kubeconfig(text: str) -> Kubeconfig:
+    """Return the files of a list such as KUBECONFIG's; those that are not there are left out, as by kubectl."""
+    path(text)
+    found = Kubeconfig.of(text)
+    if not any(map(_is_file, found.files)):
+        raise ValueError("there is no such file")
+    return found
+
+
+def context(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("write the name of a context, such as prod-eu-1")
+    return text
 
 
 def seconds(text: str) -> float:

@@ -24,6 +24,7 @@ from webhook.adapters.kubernetes.api import client as module
 from webhook.adapters.kubernetes.api.client import connect
 from webhook.adapters.kubernetes.api.requests import UnreachedError, answer
 from webhook.errors import UserError
+from webhook.support.kubeconfig import Kubeconfig
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +108,7 @@ async def test_another_context_than_the_current_one_can_be_used(fake: FakeApiSer
     [context] = document["contexts"]
     document["contexts"].append({"name": "other", "context": {**context["context"], "user": "other"}})
     document["users"].append({"name": "other", "user": {"token": "of-the-other-one"}})
-    client = await connect(write_kubeconfig(tmp_path, document), "other")
+    client = await connect(Kubeconfig((write_kubeconfig(tmp_path, document),), "other"))
     try:
         assert await authorization(client, fake) == "Bearer of-the-other-one"
     finally:
@@ -154,7 +155,7 @@ def plugin(folder: Path, expiry: str | None) -> dict[str, Any]:
     [
         ("[", "not YAML"),
         ("\x00", "not YAML"),
-        ("- a", "current-context is not set"),
+        ("- a", "not a mapping"),
         ("", "current-context is not set"),
         ("current-context: x", "contexts"),
         ({"current-context": "y", "contexts": [], "clusters": []}, "y"),
@@ -186,9 +187,18 @@ async def test_missing_kubeconfig_error_has_its_path(tmp_path: Path) -> None:
         await connect(tmp_path / "nowhere")
 
 
-async def test_path_with_two_kubeconfigs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="separates kubeconfigs"):
-        await connect(Path(f"{tmp_path}/a:{tmp_path}/b"))
+async def test_user_of_one_file_reaches_the_cluster_of_another(fake: FakeApiServer, tmp_path: Path) -> None:
+    whole = kubeconfig(fake.url, tokenFile="token")
+    for name, parts in (("users", ("users",)), ("clusters", ("clusters", "contexts", "current-context"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config").write_text(yaml.safe_dump({part: whole[part] for part in parts}))
+    (tmp_path / "users" / "token").write_text("abc")
+    listed = f"{tmp_path}/missing:{tmp_path}/users/config:{tmp_path}/clusters/config"
+    async with await connect(Kubeconfig.of(listed)) as client:
+        assert await authorization(client, fake) == "Bearer abc"
+    with pytest.raises(UserError, match="not a usable kubeconfig: ") as caught:
+        await connect(Kubeconfig.of(listed, "nowhere"))
+    assert caught.value.remedy == f"try it with: KUBECONFIG={listed} kubectl get --raw /readyz"
 
 
 async def test_empty_token_file_error_has_its_path(tmp_path: Path) -> None:
@@ -238,6 +248,35 @@ async def test_proxy_of_the_kubeconfig_overrides_the_environment(
     async with connected(write_kubeconfig(tmp_path, document)) as client:
         await answer(client, "GET", NAMESPACES, 10)
     assert fake.seen[-1].headers["Host"] == "kubernetes.example"
+
+
+async def test_loopback_is_reached_without_the_proxy_of_the_environment(
+    fake: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    async with connected(write_kubeconfig(tmp_path, kubeconfig(fake.url))) as client:
+        await answer(client, "GET", NAMESPACES, 10)
+
+
+async def test_error_names_the_proxy_without_its_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://eve:secret@127.0.0.1:9")
+    async with connected(write_kubeconfig(tmp_path, kubeconfig("https://kubernetes.example"))) as client:
+        with pytest.raises(UnreachedError, match=r" \(through the proxy http://\*\*\*@127\.0\.0\.1:9\)$") as caught:
+            await answer(client, "GET", NAMESPACES, 10)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["HTTPS_PROXY", "proxy-url"])
+async def test_proxy_that_is_not_of_http_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    document = kubeconfig("https://kubernetes.example")
+    if source == "proxy-url":
+        document["clusters"][0]["cluster"]["proxy-url"] = "socks5://127.0.0.1:9"
+    else:
+        monkeypatch.setenv(source, "socks5://127.0.0.1:9")
+    with pytest.raises(UserError, match=f"{source}: 'socks5://127.0.0.1:9': not a proxy of HTTP"):
+        await connect(write_kubeconfig(tmp_path, document))
 
 
 # In a cluster

@@ -1,7 +1,6 @@
 """Gates of waiting Pods: removed when a Pod is released, or the Pod is deleted, never another one of the same name."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from kubernetes_asyncio.client import ApiClient
 
@@ -21,6 +20,7 @@ from webhook.adapters.kubernetes.api.requests import (
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.kubernetes.pod import Pod
 from webhook.errors import GateError
+from webhook.support.kubeconfig import Kubeconfig
 
 _PODS = Collection(
     item=Pod, items=Listed[Pod], path="/api/v1/pods", name="pods", right="list pods in all namespaces", fields=""
@@ -93,7 +93,7 @@ class PodGates:
         return found.items[0] if found.items else None
 
 
-async def open_gates(kubeconfig: Path | None) -> PodGates:
+async def open_gates(kubeconfig: Kubeconfig | None) -> PodGates:
     """Return a client of gates with connections of its own: releases delay no other request."""
     return PodGates(await connect(kubeconfig))
 

@@ -17,6 +17,7 @@ from webhook.core.installation.plan import InstallPlan
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference
 from webhook.errors import UserError
 from webhook.settings import Certificates, ControllerSettings, parse_as
+from webhook.support.kubeconfig import Kubeconfig
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
@@ -42,14 +43,13 @@ _MANAGED_PROOF_SECONDS, _PROOF_SECONDS, _SCHEDULER_PROOF_SECONDS = 30.0, 5.0, 30
 class ClusterServers:
     """Servers in the cluster: who manages their certificates, the user's folder of credentials, and the mode."""
 
-    kubeconfig: Path
+    kubeconfig: Kubeconfig
     certificates: str
     pki: Path
     is_reduced: bool
 
 
 async def install_in_cluster(
-    context: str | None,
     plan: InstallPlan,
     servers: ClusterServers,
     terms: InstallTerms,
@@ -58,7 +58,7 @@ async def install_in_cluster(
     """Install servers in the cluster; return the proofs, None for a dry run."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
-    client = await kubernetes.connect(servers.kubeconfig, context)
+    client = await kubernetes.connect(servers.kubeconfig)
     try:
         installation = _ClusterInstallation(client, kubernetes.ClusterObjects(client), servers, terms, progress)
         return await installation.run(plan)
@@ -145,9 +145,11 @@ class _ClusterInstallation:
                 is_there = await self._cluster.get(one) is not None
                 self._progress.on_object(one, UNCHANGED if is_there else CREATED)
             return
-        flags = {"certificates": str(Certificates.OWN), "token_issuer": _ISSUER}
+        flags: dict[str, str | None] = {"certificates": str(Certificates.OWN), "token_issuer": _ISSUER}
         flags |= {"scheduler_certificates": "true"} if has_scheduler else {}
-        settings = parse_as(ControllerSettings, {**flags, "kubeconfig": str(self._servers.kubeconfig)}, {})
+        where = self._servers.kubeconfig
+        flags |= {"kubeconfig": str(where), "context": where.context}
+        settings = parse_as(ControllerSettings, flags, {})
         found = await bootstrap_with(self._client, settings)
         for line in found.done:
             self._progress.on_object(*line.split(": ", 1))  # the name, and what was done to it

@@ -3,15 +3,15 @@
 import getpass
 import socket
 import time
-from pathlib import Path
 
 from webhook.adapters.kubernetes.events.event_object import EventType, Happening, Regarding
 from webhook.adapters.kubernetes.workloads.waiting_pods import FoundPod, WaitingPods
 from webhook.core.reporting.queue_document import DROPPED
 from webhook.errors import UserError
+from webhook.support.kubeconfig import Kubeconfig
 
 
-async def find_gated(kubeconfig: Path, namespace: str, name: str) -> FoundPod:
+async def find_gated(kubeconfig: Kubeconfig, namespace: str, name: str) -> FoundPod:
     """Return a Pod that waits; UserError if there is none, or it does not wait."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
@@ -22,7 +22,9 @@ async def find_gated(kubeconfig: Path, namespace: str, name: str) -> FoundPod:
         await client.close()
 
 
-async def drop_gated(kubeconfig: Path, namespace: str, name: str, reason: str, *, is_dry: bool) -> tuple[FoundPod, str]:
+async def drop_gated(
+    kubeconfig: Kubeconfig, namespace: str, name: str, reason: str, *, is_dry: bool
+) -> tuple[FoundPod, str]:
     """Delete a Pod that waits, never a later one of its name; return it, and why the reason is not recorded, if so."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  as above
 

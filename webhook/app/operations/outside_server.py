@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import dataclass
 from http.client import HTTPException
-from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
@@ -11,6 +10,7 @@ from webhook.app.operations.call_proof import CallProof, InstallProofs
 from webhook.app.operations.installer import Installer, InstallProgress, InstallTerms
 from webhook.core.installation.plan import InstallPlan
 from webhook.core.webhook_configurations import ClientConfig
+from webhook.support.kubeconfig import Kubeconfig
 
 _TOKEN_PROOF_SECONDS, _PROOF_SECONDS = 75.0, 5.0
 _POLL_SECONDS = 0.5
@@ -30,8 +30,7 @@ class OutsideServer:
 
 
 async def install_outside(
-    kubeconfig: Path,
-    context: str | None,
+    kubeconfig: Kubeconfig,
     plan: InstallPlan,
     server: OutsideServer,
     terms: InstallTerms,
@@ -40,7 +39,7 @@ async def install_outside(
     """Install for a server outside the cluster; return the proofs, None for a dry run."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
-    client = await kubernetes.connect(kubeconfig, context)
+    client = await kubernetes.connect(kubeconfig)
     try:
         installer = Installer(kubernetes.ClusterObjects(client), terms, progress)
         policy = await installer.begin(plan)

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webhook.app.operations.decision_port import open_decision_port
@@ -24,6 +23,7 @@ from webhook.core.scheduling.scheduling_record import SchedulingRecord
 from webhook.errors import UserError
 from webhook.offline.explain_target import ExplainInputs, ExplainTarget
 from webhook.offline.record_sources import FileRecords, RecordSource, RecordsQuery, ServerRecords
+from webhook.support.kubeconfig import Kubeconfig
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes.cluster_facts import PodReader
@@ -84,7 +84,7 @@ class PodExplainer:
         else:
             self._source = ServerRecords(found.get, found.name)
 
-    async def connect(self, kubeconfig: Path, stack: AsyncExitStack) -> None:
+    async def connect(self, kubeconfig: Kubeconfig, stack: AsyncExitStack) -> None:
         """Read the cluster of a kubeconfig, too; if that is impossible, `unread` tells."""
         from webhook.adapters.kubernetes import cluster_facts, connect  # noqa: PLC0415  their library takes long to load
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from webhook.errors import UserError
 from webhook.offline import status_client
 from webhook.offline.status_client import queue_document
+from webhook.support.kubeconfig import Kubeconfig
 from webhook.support.redaction import masked
 
 Get = Callable[[str], Awaitable[bytes]]
@@ -20,7 +20,7 @@ class ServerLocation:
     """Where a command looks for the server: a URL, or a kubeconfig."""
 
     url: str | None
-    kubeconfig: Path
+    kubeconfig: Kubeconfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def at_url(url: str) -> FoundServer:
 
 
 async def _first(
-    kubeconfig: Path,
+    kubeconfig: Kubeconfig,
     stack: AsyncExitStack,
     obstacle: Callable[[FoundServer], Awaitable[str]],
     *,
@@ -112,10 +112,10 @@ async def _first(
 
 
 async def _candidates(
-    kubeconfig: Path, stack: AsyncExitStack, tried: list[str], *, with_leader: bool
+    kubeconfig: Kubeconfig, stack: AsyncExitStack, tried: list[str], *, with_leader: bool
 ) -> AsyncIterator[FoundServer]:
     outside: str | None = None
-    if _is_there(kubeconfig):
+    if kubeconfig.exists():
         from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
         try:
@@ -139,7 +139,3 @@ async def _candidates(
         tried.append(f"{kubeconfig}: there is no kubeconfig")
     if outside != status_client.DEFAULT_SERVER:
         yield at_url(status_client.DEFAULT_SERVER)
-
-
-def _is_there(kubeconfig: Path) -> bool:
-    return kubeconfig.exists()

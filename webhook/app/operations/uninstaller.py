@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webhook.app.operations.installer import InstallProgress
@@ -17,6 +16,7 @@ from webhook.core.installation.record import RECORD, SCHEDULER, InstallationReco
 from webhook.core.placement import SERVICE_LABEL
 from webhook.errors import GateError, UserError
 from webhook.ports import GateClient
+from webhook.support.kubeconfig import Kubeconfig
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ClusterObjects
@@ -57,13 +57,11 @@ class Leftovers:
     """Pods without a node that name the scheduler which is gone, at most 500 are counted."""
 
 
-async def uninstall(
-    kubeconfig: Path, context: str | None, terms: UninstallTerms, progress: InstallProgress
-) -> Leftovers:
+async def uninstall(kubeconfig: Kubeconfig, terms: UninstallTerms, progress: InstallProgress) -> Leftovers:
     """Remove Podgate from a cluster; return what is left. UserError: a missing right, or objects of others."""
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
-    client = await kubernetes.connect(kubeconfig, context)
+    client = await kubernetes.connect(kubeconfig)
     try:
         cluster, gates = kubernetes.ClusterObjects(client), kubernetes.PodGates(client)
         return await Uninstaller(cluster, gates, terms, progress).run()

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from webhook.adapters.overrides_file import FileOverridesStore
 from webhook.ports import OverridesStore
+from webhook.support.kubeconfig import Kubeconfig
 
 
 @asynccontextmanager
 async def open_overrides(
-    kubeconfig: Path, file: Path | None, *, dry_run: bool = False
+    kubeconfig: Kubeconfig, file: Path | None, *, dry_run: bool = False
 ) -> AsyncIterator[OverridesStore]:
     """Yield the overrides of a kubeconfig's cluster, or of a file if one is given; UserError: no usable kubeconfig.
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from webhook.errors import UserError
 from webhook.offline import status_client
+from webhook.support.kubeconfig import Kubeconfig
 
 DEFAULT_URL = "http://127.0.0.1:8083"
 _URL = re.compile(r"https?://[^/?#\s][^?#\s]*")
@@ -63,7 +63,7 @@ def no_extender(tried: Sequence[str]) -> UserError:
 
 
 @asynccontextmanager
-async def open_extenders(url: str | None, kubeconfig: Path) -> AsyncIterator[ExtenderPorts]:
+async def open_extenders(url: str | None, kubeconfig: Kubeconfig) -> AsyncIterator[ExtenderPorts]:
     """Yield the extender at the URL, or all ready extender Pods, or else that of this machine, which may not answer."""
     if url is not None:
         if not _URL.fullmatch(url):
@@ -85,8 +85,8 @@ def _at(url: str) -> Get:
     return get
 
 
-async def _in_cluster(kubeconfig: Path, stack: AsyncExitStack, tried: list[str]) -> dict[str, Get]:
-    if not _is_there(kubeconfig):
+async def _in_cluster(kubeconfig: Kubeconfig, stack: AsyncExitStack, tried: list[str]) -> dict[str, Get]:
+    if not kubeconfig.exists():
         tried.append(f"{kubeconfig}: there is no kubeconfig")
         return {}
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
@@ -102,7 +102,3 @@ async def _in_cluster(kubeconfig: Path, stack: AsyncExitStack, tried: list[str])
     if not found:
         tried.append(f"{pods.where}: no Pod with app.kubernetes.io/name={_APP} is ready")
     return {pod: partial(pods.get, pod) for pod in found}
-
-
-def _is_there(kubeconfig: Path) -> bool:
-    return kubeconfig.exists()

@@ -1,7 +1,6 @@
 """The extenders' records of Pods, asked for by a command."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from urllib.parse import urlencode
 
 import msgspec
@@ -15,6 +14,7 @@ from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy_spec import Mode
 from webhook.core.scheduling.scheduling_record import SchedulingRecord, merged
 from webhook.errors import UserError
+from webhook.support.kubeconfig import Kubeconfig
 
 _PATH = "/api/v1/scheduling"
 _LIMIT = 1_000
@@ -30,7 +30,7 @@ _page = msgspec.json.Decoder(_Page)
 class PodRecords:
     """Asks all extenders, anew each time: others may run by then."""
 
-    def __init__(self, url: str | None, kubeconfig: Path) -> None:
+    def __init__(self, url: str | None, kubeconfig: Kubeconfig) -> None:
         self._url = url
         self._kubeconfig = kubeconfig
         self.missing = ""

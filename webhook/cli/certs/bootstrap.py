@@ -8,13 +8,15 @@ import click
 
 from webhook import settings
 from webhook.cli.options.certs_errors import user_errors
+from webhook.cli.options.cluster_options import CONTEXT
 from webhook.errors import UserError
 
 
 @click.command()
 @click.option("--kubeconfig", help="Kubeconfig with rights to write Secrets. Default in a Pod: its service account.")
+@click.option("--context", metavar="NAME", help=CONTEXT)
 @user_errors
-def bootstrap(*, kubeconfig: str | None) -> None:
+def bootstrap(*, kubeconfig: str | None, context: str | None) -> None:
     """Create what a first start in a cluster needs: CAs, serving and client certificate, as Secrets.
 
     \b
@@ -26,7 +28,7 @@ def bootstrap(*, kubeconfig: str | None) -> None:
     """  # noqa: D301 - the backslash-b keeps click from filling these lines
     if not (kubeconfig or os.environ.get(settings.variable_of("kubeconfig")) or settings.in_cluster(os.environ)):
         raise UserError("--kubeconfig: missing, and this is no Pod with a service account's token", "name the cluster")
-    flags = {"kubeconfig": kubeconfig, "certificates": str(settings.Certificates.OWN)}
+    flags = {"kubeconfig": kubeconfig, "context": context, "certificates": str(settings.Certificates.OWN)}
     parsed = settings.parse_as(settings.ControllerSettings, flags, os.environ)
     from webhook.app.certificates import bootstrap as bootstrap_cluster  # noqa: PLC0415 - its libraries load slowly
 

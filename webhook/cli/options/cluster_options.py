@@ -1,32 +1,38 @@
-"""Options for the cluster: kubeconfig and context."""
+"""Options for the cluster: kubeconfig and context, shared by all commands that connect to one."""
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
 
-KUBECONFIG = Path("~/.kube/config")
-_PATH = click.Path(path_type=Path)
+from webhook.support.kubeconfig import Kubeconfig
+
+_KUBECONFIG = "Cluster and user; several files are merged, as by kubectl.  [default: KUBECONFIG, else ~/.kube/config]"
+_IN_A_POD = "Cluster and user; several files are merged, as by kubectl.  [default: KUBECONFIG; in a Pod: its cluster]"
+CONTEXT = "Context of the kubeconfig.  [default: its current one]"
+Command = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterLocation:
-    """A kubeconfig, and one of its contexts; None for the current one."""
+def kubeconfig_options(parameter: str = "kubeconfig", *, is_optional: bool = False) -> Callable[[Command], Command]:
+    """Add --kubeconfig and --context, passed as one Kubeconfig; None without one if `is_optional`."""
 
-    kubeconfig: Path
-    context: str | None
+    def decorate(command: Command) -> Command:
+        @click.option(
+            "--kubeconfig", "files", envvar="KUBECONFIG", metavar="FILE", help=_IN_A_POD if is_optional else _KUBECONFIG
+        )
+        @click.option("--context", metavar="NAME", help=CONTEXT)
+        @wraps(command)
+        def run(*, files: str | None, context: str | None, **rest: Any) -> Any:
+            is_named = bool(files) or not is_optional
+            return command(**{parameter: Kubeconfig.of(files, context) if is_named else None}, **rest)
+
+        return run
+
+    return decorate
 
 
-def cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for the cluster, passed as `where`."""
-
-    @click.option("--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Cluster and user.  [default: ~/.kube/config]")
-    @click.option("--context", help="Context of the kubeconfig.  [default: its current one]")
-    @wraps(command)
-    def run(*, kubeconfig: Path | None, context: str | None, **rest: Any) -> None:
-        command(where=ClusterLocation(kubeconfig or KUBECONFIG.expanduser(), context), **rest)
-
-    return run
+def user_kubeconfig(parameters: dict[str, Any]) -> Kubeconfig:
+    """Return the kubeconfig of a command whose options are only parsed, for completions."""
+    return Kubeconfig.of(parameters.get("files") or os.environ.get("KUBECONFIG"), parameters.get("context"))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.cli.options.cluster_options import ClusterLocation
 from webhook.cli.options.urls import base_url
 from webhook.core.installation import ways
 from webhook.core.installation.kustomization import built, objects
@@ -19,6 +18,7 @@ from webhook.core.installation.record import SCHEDULER, InstallationRecord
 from webhook.core.webhook_configurations import ClientConfig
 from webhook.errors import UserError
 from webhook.ports.store_url import MEMORY, StoreUrl
+from webhook.support.kubeconfig import Kubeconfig
 from webhook.support.redaction import masked
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class InstallOptions:
     scheduler_image: str | None
 
     async def install(
-        self, where: ClusterLocation, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
+        self, where: Kubeconfig, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
     ) -> "InstallProofs | None":
         """Install in this way; UserError for options that do not fit."""
         self._check_store()
@@ -61,7 +61,7 @@ class InstallOptions:
     async def _outside(
         self,
         server_url: str,
-        where: ClusterLocation,
+        where: Kubeconfig,
         policy: str | None,
         terms: "InstallTerms",
         progress: "InstallProgress",
@@ -82,10 +82,10 @@ class InstallOptions:
         client = ClientConfig(server_url, pki_folder.ca_bundle(self.pki))
         command, renewed = self._serve_command(port, plain_port), pki_folder.is_only_token(issued)
         server = outside_server.OutsideServer(client, plain_url, command, is_token_renewed=renewed)
-        return await outside_server.install_outside(where.kubeconfig, where.context, plan, server, terms, progress)
+        return await outside_server.install_outside(where, plan, server, terms, progress)
 
     async def _in_cluster(
-        self, where: ClusterLocation, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
+        self, where: Kubeconfig, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"
     ) -> "InstallProofs | None":
         from webhook.app.operations import cluster_server  # noqa: PLC0415  loads slowly
 
@@ -99,8 +99,8 @@ class InstallOptions:
         scheduler = SCHEDULER if self.has_scheduler else ""
         record = InstallationRecord(version("podgate"), self._mode(), certificates, scheduler=scheduler)
         plan = self._plan(record, policy)
-        servers = cluster_server.ClusterServers(where.kubeconfig, certificates, self.pki, self.is_reduced)
-        return await cluster_server.install_in_cluster(where.context, plan, servers, terms, progress)
+        servers = cluster_server.ClusterServers(where, certificates, self.pki, self.is_reduced)
+        return await cluster_server.install_in_cluster(plan, servers, terms, progress)
 
     def _plan(self, record: InstallationRecord, policy: str | None) -> InstallPlan:
         from webhook.app.operations import shipped_manifests  # noqa: PLC0415  loads slowly

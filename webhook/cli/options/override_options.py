@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option
+from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.core.document import DocumentError
 from webhook.core.document.loading import load_unproved
 from webhook.core.kubernetes.quantity import Duration
@@ -23,6 +23,7 @@ from webhook.errors import UserError
 from webhook.policy.overrides_editor import Combination, OverridesEditor, new_entry
 from webhook.ports import OverridesStore
 from webhook.support.input_files import content
+from webhook.support.kubeconfig import Kubeconfig
 
 _PATH = click.Path(path_type=Path)
 
@@ -31,7 +32,7 @@ _PATH = click.Path(path_type=Path)
 class OverridesLocation:
     """Location of the overrides: a file, or the cluster; `policy` is a file to check them against."""
 
-    kubeconfig: Path
+    kubeconfig: Kubeconfig
     file: Path | None
     policy: Path | None
     dry_run: bool = False
@@ -49,7 +50,7 @@ class OverrideTerms:
 def location(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for the location of the overrides, passed as `where`."""
 
-    @kubeconfig_option
+    @kubeconfig_options()
     @click.option(
         "--overrides", "file", type=_PATH, envvar="PODGATE_OVERRIDES", help="Write to this file instead of a cluster."
     )
@@ -61,8 +62,8 @@ def location(command: Callable[..., None]) -> Callable[..., None]:
     )
     @click.option("--dry-run", is_flag=True, help="Check and print what would be written, and write nothing.")
     @wraps(command)
-    def run(*, kubeconfig: Path | None, file: Path | None, policy: Path | None, dry_run: bool, **rest: Any) -> None:
-        command(where=OverridesLocation(kubeconfig or KUBECONFIG.expanduser(), file, policy, dry_run), **rest)
+    def run(*, kubeconfig: Kubeconfig, file: Path | None, policy: Path | None, dry_run: bool, **rest: Any) -> None:
+        command(where=OverridesLocation(kubeconfig, file, policy, dry_run), **rest)
 
     return run
 

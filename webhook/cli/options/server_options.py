@@ -5,12 +5,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from webhook.app.operations.server_discovery import FoundServer, ServerLocation, open_leader, open_server
+from webhook.cli.options.cluster_options import kubeconfig_options, user_kubeconfig
 from webhook.core.document.loading import load_unproved
 from webhook.core.plain_text import printable
 from webhook.core.reporting.queue_document import QueueDocument
@@ -18,19 +18,11 @@ from webhook.core.reporting.status import CONTROLLER
 from webhook.errors import UserError
 from webhook.offline.status_client import no_services, parsed, queue_document
 from webhook.support.input_files import content
+from webhook.support.kubeconfig import Kubeconfig
 
-KUBECONFIG = Path("~/.kube/config")
-_PATH = click.Path(path_type=Path)
 _WATCH_SECONDS = 2
 Json = dict[str, Any]
 _Document = TypeVar("_Document")
-
-
-def kubeconfig_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --kubeconfig; None without one."""
-    return click.option(
-        "--kubeconfig", type=_PATH, envvar="KUBECONFIG", help="Cluster and account.  [default: ~/.kube/config]"
-    )(command)
 
 
 def server_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -42,10 +34,10 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
         envvar="PODGATE_SERVER",
         help="URL of a server's plain port (--plain-listen).  [default: found by the kubeconfig, else on this machine]",
     )
-    @kubeconfig_option
+    @kubeconfig_options()
     @wraps(command)
-    def run(*, server: str | None, kubeconfig: Path | None, **rest: Any) -> None:
-        command(where=ServerLocation(server, kubeconfig or KUBECONFIG.expanduser()), **rest)
+    def run(*, server: str | None, kubeconfig: Kubeconfig, **rest: Any) -> None:
+        command(where=ServerLocation(server, kubeconfig), **rest)
 
     return run
 
@@ -120,7 +112,7 @@ def service_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
             loaded = load_unproved(content(given["policy"], ""), None).policy
             names = [service.name for service in loaded.services]
         else:
-            where = ServerLocation(given.get("server"), given.get("kubeconfig") or KUBECONFIG.expanduser())
+            where = ServerLocation(given.get("server"), user_kubeconfig(given))
             names = [service["name"] for service in asyncio.run(_services(where))]
     except Exception:  # noqa: BLE001  a shell shows no errors of a completion
         return []

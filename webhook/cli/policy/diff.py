@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from webhook.app.operations.live_policy import read_live_policy
-from webhook.cli.options.cluster_options import ClusterLocation, cluster
+from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.output_formats import report_option
 from webhook.core.document import DocumentError
 from webhook.core.document.defaults import ATOMIC, ATOMIC_IN_0_1
@@ -18,6 +18,7 @@ from webhook.core.policy_diff import compare
 from webhook.errors import UserError
 from webhook.offline.output.yaml_text import as_yaml
 from webhook.offline.policy_argument import read_document
+from webhook.support.kubeconfig import Kubeconfig
 
 LIVE = "live"
 DIFFERENT = 1
@@ -33,8 +34,8 @@ DIFFERENT = 1
     " a whole where a service has its own.",
 )
 @report_option()
-@cluster
-def print_difference(before: str, after: str, a_as: str | None, where: ClusterLocation, output: str) -> None:
+@kubeconfig_options("where")
+def print_difference(before: str, after: str, a_as: str | None, where: Kubeconfig, output: str) -> None:
     """Print what changes from policy A to policy B, by service, with `defaults` applied.
 
     A and B are files, "-" (standard input), or `live`: the policy in the cluster.
@@ -56,8 +57,8 @@ def print_difference(before: str, after: str, a_as: str | None, where: ClusterLo
         sys.exit(DIFFERENT)
 
 
-def _read(name: str, where: ClusterLocation) -> bytes:
-    return asyncio.run(read_live_policy(where.kubeconfig, where.context)) if name == LIVE else read_document(name)
+def _read(name: str, where: Kubeconfig) -> bytes:
+    return asyncio.run(read_live_policy(where)) if name == LIVE else read_document(name)
 
 
 def _policy(name: str, raw: bytes, atomic: frozenset[str]) -> Policy:

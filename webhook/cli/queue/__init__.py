@@ -14,7 +14,8 @@ class QueueGroup(CommandGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         is_own = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if is_own else [self.default, *args])
+        is_misspelt = len(args) > 1 and not any(one.startswith("-") for one in args[:2])  # there is only one SERVICE
+        return super().parse_args(ctx, args if is_own or is_misspelt else [self.default, *args])
 
 
 @click.group(cls=QueueGroup)

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 
 from webhook.cli.options import override_options
+from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.override_options import OverridesLocation, OverrideTerms
-from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option, service_argument
+from webhook.cli.options.server_options import service_argument
 from webhook.core.overrides import QueueState
 from webhook.core.plain_text import printable
 from webhook.errors import UserError
+from webhook.support.kubeconfig import Kubeconfig
 
 
 @click.command()
@@ -62,8 +63,8 @@ def release(pod: str, terms: Callable[[], OverrideTerms], where: OverridesLocati
 @click.argument("pod", metavar="NAMESPACE/POD")
 @click.option("--reason", help="Reason, such as an incident or a ticket; required.")
 @click.option("--dry-run", is_flag=True, help="Only show which Pod would be deleted.")
-@kubeconfig_option
-def drop(*, pod: str, reason: str | None, dry_run: bool, kubeconfig: Path | None) -> None:
+@kubeconfig_options()
+def drop(*, pod: str, reason: str | None, dry_run: bool, kubeconfig: Kubeconfig) -> None:
     """Delete one waiting Pod, with your own rights: to get and delete it. Its controller, if any, creates another.
 
     Deletion is not left to Podgate: who may write overrides may not delete Pods for that. The reason is an Event on the
@@ -76,8 +77,7 @@ def drop(*, pod: str, reason: str | None, dry_run: bool, kubeconfig: Path | None
     if not reason:
         raise UserError("--reason: missing", "give one, such as --reason INC-1234")
     namespace, name = _parts(pod)
-    path = kubeconfig or KUBECONFIG.expanduser()
-    found, unwritten = asyncio.run(drop_gated(path, namespace, name, reason, is_dry=dry_run))
+    found, unwritten = asyncio.run(drop_gated(kubeconfig, namespace, name, reason, is_dry=dry_run))
     text = f"{namespace}/{name} (uid {found.uid}) of {found.service}: {'would be ' if dry_run else ''}deleted"
     click.echo(printable(text))
     if unwritten:

@@ -1,18 +1,19 @@
 """`podgate nodes`: the load of nodes as a scheduler extender knows it."""
 
 import asyncio
-from pathlib import Path
 from urllib.parse import quote
 
 import click
 import msgspec
 
 from webhook.app.scheduling.extender_ports import ExtenderPorts, open_extenders
+from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.cli.options.output_formats import WIDE, document_text, output_option
-from webhook.cli.options.server_options import KUBECONFIG, kubeconfig_option, shown_again, watch_option
+from webhook.cli.options.server_options import shown_again, watch_option
 from webhook.core.reporting.node_document import NodeDocument
 from webhook.errors import NoSuchNodeError, UserError
 from webhook.offline.output.scheduling.nodes_page import nodes_page
+from webhook.support.kubeconfig import Kubeconfig
 
 
 @click.command()
@@ -25,11 +26,11 @@ from webhook.offline.output.scheduling.nodes_page import nodes_page
     help="URL of an extender's decision port.  [default: of an extender Pod, by port-forward, else"
     " http://127.0.0.1:8083]",
 )
-@kubeconfig_option
+@kubeconfig_options()
 @output_option()
 @watch_option
 def nodes(
-    *, node: str | None, limit: int, extender: str | None, kubeconfig: Path | None, output: str | None, watch: bool
+    *, node: str | None, limit: int, extender: str | None, kubeconfig: Kubeconfig, output: str | None, watch: bool
 ) -> None:
     """Show the load of NODE or of all nodes, the hottest first: its source, its age, and whose thresholds it exceeds.
 
@@ -39,12 +40,11 @@ def nodes(
 
     Exit code: 0 success, 2 no extender can be reached, 4 there is no such NODE.
     """
-    where = kubeconfig or KUBECONFIG.expanduser()
     path = f"/api/v1/nodes?limit={limit}" if node is None else f"/api/v1/nodes?name={quote(node, safe='')}"
     asked: list[str] = []
 
     async def text() -> str:
-        async with open_extenders(extender, where) as ports:  # anew each time: Pods are replaced
+        async with open_extenders(extender, kubeconfig) as ports:  # anew each time: Pods are replaced
             name, document = await _read(ports, path)
         if extender is None and asked != [name]:
             of_all = f", one of {len(ports.ports)}" if len(ports.ports) > 1 else ""

@@ -13,6 +13,10 @@ _FLAG_REMEDY = (
     f" -k manifests/apiserver), mount {FOLDER} into kube-apiserver if it runs in a Pod, add"
     f" {FLAG}={FOLDER}/admission-configuration.yaml, and wait until it has restarted: docs/apiserver.md"
 )
+_NETWORK_REMEDY = (
+    "the API server cannot reach the server: check the Service and its endpoints, NetworkPolicies and firewalls between"
+    " the control plane nodes and the server"
+)
 
 
 class _Cause(NamedTuple):
@@ -25,6 +29,7 @@ _CAUSES = (
         ("connection refused",),
         "nothing listens at this address: check host and port of the server and of its Service",
     ),
+    _Cause(("dial tcp", "dial udp", "lookup "), _NETWORK_REMEDY),
     _Cause(
         ("x509:", "certificate signed by unknown authority", "certificate is valid for"),
         "the serving certificate is not trusted: caBundle must contain its CA, and its names the host of the webhooks",
@@ -43,9 +48,16 @@ _CAUSES = (
         _FLAG_REMEDY,
     ),
     _Cause(
-        ("no such host", "no endpoints", "not found", "deadline exceeded", "timeout", "no route"),
-        "the API server cannot reach the server: check the Service and its endpoints, NetworkPolicies and firewalls"
-        " between the control plane nodes and the server",
+        (
+            "no such host",
+            "no endpoints",
+            "not found",
+            "deadline exceeded",
+            "timed out",
+            "timeout",
+            "unreachable",
+        ),
+        _NETWORK_REMEDY,
     ),
 )
 

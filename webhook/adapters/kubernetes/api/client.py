@@ -1,9 +1,9 @@
 """API server connection, configured from the Pod's service account or from a kubeconfig.
 
-kubernetes-asyncio reads the kubeconfig and holds the connections. This module adds what it lacks. Token files are
-reread (kubernetes-asyncio never rereads a kubeconfig's, and a newline in it would break the header). An exec plugin
-runs again when its token has expired. ~/.netrc is ignored, and so are the environment's proxies inside a cluster:
-Python's NO_PROXY does not support address ranges, so a proxy for external traffic would get in-cluster traffic too.
+kubernetes-asyncio loads the credentials of a kubeconfig and holds the connections. This module adds what it lacks.
+Token files are reread (kubernetes-asyncio never rereads a kubeconfig's, and a newline in it would break the header). An
+exec plugin runs again when its token has expired. ~/.netrc is ignored, and so are the environment's proxies inside a
+cluster: they are those of external traffic.
 """
 
 import asyncio
@@ -14,34 +14,32 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-import yaml
 from aiohttp.client_proto import ResponseHandler
 from kubernetes_asyncio.client import ApiClient, Configuration
-from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config_from_dict
 
+from webhook.adapters.kubernetes.api.kubeconfig_document import kubeconfig_document, named, unusable
+from webhook.adapters.kubernetes.api.proxy import proxy_of, usable
 from webhook.errors import UserError
+from webhook.support.kubeconfig import Kubeconfig
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _USER_AGENT = f"podgate/{version('podgate')}"
-_KUBECONFIG_BYTES_MAX = 4 << 20
 _TOKEN_BYTES_MAX = 1 << 16
 
 
-async def connect(kubeconfig: Path | None, context: str | None = None) -> ApiClient:
-    """Return a client for a context of the kubeconfig, or for this Pod's cluster if it is None. Sends no request.
-
-    Without `context` it is the kubeconfig's current one.
-    """
+async def connect(kubeconfig: Kubeconfig | Path | None) -> ApiClient:
+    """Return a client for the kubeconfig's cluster, or for this Pod's cluster if it is None. Sends no request."""
+    if isinstance(kubeconfig, Path):
+        kubeconfig = Kubeconfig((kubeconfig,))
     configuration = Configuration()
     if kubeconfig is None:
         _from_service_account(configuration)
         place = str(_ACCOUNT)
     else:
-        await _from_kubeconfig(configuration, kubeconfig, context)
+        await _from_kubeconfig(configuration, kubeconfig)
         place = str(kubeconfig)
     try:
         client = ApiClient(configuration)
@@ -70,55 +68,26 @@ def _from_service_account(configuration: Any) -> None:
     configuration.refresh_api_key_hook = _token_file(token)
 
 
-async def _from_kubeconfig(configuration: Any, path: Path, context: str | None) -> None:
-    document = _document(path, context)
+async def _from_kubeconfig(configuration: Any, kubeconfig: Kubeconfig) -> None:
+    document = kubeconfig_document(kubeconfig)
+    context = kubeconfig.context or document["current-context"]
     try:
-        # Never written back: another program may own the file.
-        loader = await load_kube_config(
-            str(path), context=context, client_configuration=configuration, persist_config=False
-        )
+        loader = await load_kube_config_from_dict(document, context=context, client_configuration=configuration)
     except Exception as error:  # noqa: BLE001  an invalid kubeconfig raises exceptions of any type
-        raise UserError(f"{path}: not a usable kubeconfig: {_why(error)}", _try_it(path)) from None
-    user = _user(document, context or document["current-context"])
+        raise unusable(kubeconfig, _why(error)) from None
+    user = named(document["users"], named(document["contexts"], context, "context").get("user"), "user")
     if user.get("tokenFile"):
-        token = path.parent / str(user["tokenFile"])
+        token = Path(user["tokenFile"])
         if not _token(token):
-            raise UserError(f"{path}: tokenFile {token}: cannot be read, or is empty", "put a token there")
+            raise UserError(f"{kubeconfig}: tokenFile {token}: cannot be read, or is empty", "put a token there")
         configuration.api_key["BearerToken"] = ""
         configuration.refresh_api_key_hook = _token_file(token)
     elif user.get("exec"):
         configuration.refresh_api_key_hook = _exec_plugin(loader)
     if configuration.proxy is None:
-        configuration.proxy = _proxy(configuration.host)
-
-
-def _document(path: Path, context: str | None) -> dict[str, Any]:
-    if os.pathsep in str(path):
-        raise UserError(f"{path}: {os.pathsep!r} separates kubeconfigs, and one is wanted", "name one kubeconfig")
-    try:
-        with path.open("rb") as file:
-            content = file.read(_KUBECONFIG_BYTES_MAX)
-        document = yaml.safe_load(content)
-    except OSError as error:
-        remedy = "check the path and its permissions"
-        raise UserError(f"{path}: cannot read the kubeconfig: {error.strerror}", remedy) from None
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)  # the rest of the error may quote the file
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise UserError(f"{path}: not a usable kubeconfig: {where}not YAML", _try_it(path)) from None
-    if not isinstance(document, dict) or not (context or document.get("current-context")):
-        raise UserError(f"{path}: not a usable kubeconfig: current-context is not set", _try_it(path))
-    return document
-
-
-def _user(document: dict[str, Any], context: str) -> dict[str, Any]:
-    """Return a context's user. The document must be valid."""
-    found = _named(document["contexts"], context, "context")
-    return _named(document.get("users"), found.get("user"), "user")
-
-
-def _named(entries: list[dict[str, Any]] | None, name: Any, key: str) -> dict[str, Any]:
-    return next((entry.get(key) or {} for entry in entries or () if entry.get("name") == name), {})
+        configuration.proxy = proxy_of(configuration.host, os.environ)
+    else:
+        configuration.proxy = usable(configuration.proxy, f"{kubeconfig}: proxy-url")
 
 
 def _why(error: Exception) -> str:
@@ -132,10 +101,6 @@ def _why(error: Exception) -> str:
         case ConfigException() | OSError():
             return str(error) or repr(error)
     return type(error).__name__  # the message may quote the file
-
-
-def _try_it(path: Path) -> str:
-    return f"try it with: kubectl --kubeconfig {path} get --raw /readyz"
 
 
 def _token(path: Path) -> str:
@@ -174,13 +139,6 @@ def _exec_plugin(loader: Any) -> Callable[[Any], Coroutine[Any, Any, None]]:
         configuration.api_key["BearerToken"] = loader.token
 
     return refresh
-
-
-def _proxy(server: str) -> str | None:
-    """Return the environment's proxy for the API server, as kubectl does."""
-    parts = urlsplit(server)
-    proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 class _ApiConnection(ResponseHandler):

@@ -7,7 +7,7 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 from kubernetes_asyncio.config import ConfigException
 
-from webhook.adapters.kubernetes.api.requests import GarbledError, RefusedError, UnreachedError
+from webhook.adapters.kubernetes.api.requests import GarbledError, RefusedError, UnreachedError, through
 from webhook.support.redaction import without_credentials
 
 # https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/cri/streaming/portforward/websocket.go: each message
@@ -35,7 +35,7 @@ async def forwarded_get(
         raise RefusedError(error.status, without_credentials(error.message)) from error
     except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
         said = without_credentials(str(error)) or "no answer in time"
-        raise UnreachedError(said) from error
+        raise UnreachedError(said + through(client.configuration.proxy)) from error
 
 
 async def _connected(client: Any, path: str) -> aiohttp.ClientWebSocketResponse:

@@ -15,7 +15,7 @@ from kubernetes_asyncio.config import ConfigException
 
 from webhook.adapters.kubernetes.api.objects import ApiStatus
 from webhook.support.http_timeout import socket_timeouts
-from webhook.support.redaction import without_credentials
+from webhook.support.redaction import masked, without_credentials
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, UNPROCESSABLE, TOO_MANY, INTERNAL = (
     401,
@@ -112,7 +112,7 @@ async def answered(
         finally:
             response.close()  # keeps the connection if the body was read to its end
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-        raise UnreachedError(_said(error)) from error
+        raise UnreachedError(_said(error) + through(client.configuration.proxy)) from error
 
 
 async def answer(
@@ -141,7 +141,7 @@ async def dated(client: ApiClient, path: str, timeout_seconds: float) -> tuple[b
             finally:
                 response.close()
     except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-        raise UnreachedError(_said(error)) from error
+        raise UnreachedError(_said(error) + through(client.configuration.proxy)) from error
 
 
 async def document(client: ApiClient, path: str, accept: str, timeout_seconds: float, bytes_max: int) -> bytes:
@@ -179,8 +179,13 @@ async def _sent(
         )
     # ConfigException: from an exec plugin. ValueError: a token or an address that is invalid in a request.
     except (aiohttp.ClientError, TimeoutError, OSError, ConfigException, ValueError) as error:
-        raise UnreachedError(_said(error)) from error
+        raise UnreachedError(_said(error) + through(client.configuration.proxy)) from error
     return response
+
+
+def through(proxy: str | None) -> str:
+    """Return the words that name the proxy of a failed request: a library's error may take it for the server."""
+    return f" (through the proxy {masked(proxy)})" if proxy else ""
 
 
 def _content_type(method: str, body: Any) -> str:

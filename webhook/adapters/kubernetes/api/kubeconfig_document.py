@@ -1,0 +1,89 @@
+"""Document of a kubeconfig: its files merged as kubectl merges them, with absolute paths."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from webhook.errors import UserError
+from webhook.support.kubeconfig import Kubeconfig
+
+_BYTES_MAX = 4 << 20
+_ENTRIES = {"clusters": "cluster", "contexts": "context", "users": "user"}
+"""Lists of named entries, and the key of an entry's value."""
+_PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
+"""Fields that are paths, relative to the folder of their file."""
+
+Json = dict[str, Any]
+
+
+def kubeconfig_document(kubeconfig: Kubeconfig) -> Json:
+    """Return the merged document. UserError: no file is there, or one of them cannot be used.
+
+    The first entry of a name is taken whole, and the first current-context that is set, as by client-go's
+    ClientConfigLoadingRules.
+    """
+    merged: Json = {name: [] for name in _ENTRIES} | {"current-context": ""}
+    present = [path for path in kubeconfig.files if path.exists()]
+    for path in present or kubeconfig.files[:1]:  # the error names the file that is missing
+        document = _read(path)
+        for name in _ENTRIES:
+            known = {entry["name"] for entry in merged[name]}
+            merged[name] += [entry for entry in _entries(document, name, path) if entry["name"] not in known]
+        merged["current-context"] = merged["current-context"] or document.get("current-context") or ""
+    if kubeconfig.context or merged["current-context"]:
+        return merged
+    raise unusable(kubeconfig, "current-context is not set")
+
+
+def unusable(kubeconfig: Kubeconfig | Path, reason: str) -> UserError:
+    """Return the error of a kubeconfig, with kubectl's command that tries it."""
+    files = str(kubeconfig)
+    variable = f"KUBECONFIG={files} kubectl" if os.pathsep in files else f"kubectl --kubeconfig {files}"
+    return UserError(f"{files}: not a usable kubeconfig: {reason}", f"try it with: {variable} get --raw /readyz")
+
+
+def named(entries: list[Json], name: Any, key: str) -> Json:
+    """Return the value of the entry of a name; empty without one."""
+    return next((entry.get(key) or {} for entry in entries if entry["name"] == name), {})
+
+
+def _read(path: Path) -> Json:
+    try:
+        with path.open("rb") as file:
+            document = yaml.safe_load(file.read(_BYTES_MAX))
+    except OSError as error:
+        remedy = "check the path and its permissions"
+        raise UserError(f"{path}: cannot read the kubeconfig: {error.strerror}", remedy) from None
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)  # the rest of the error may quote the file
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise unusable(path, f"{where}not YAML") from None
+    if not isinstance(document, dict | None):
+        raise unusable(path, "not a mapping")
+    return document or {}
+
+
+def _entries(document: Json, name: str, path: Path) -> list[Json]:
+    """Return the entries of a list, with absolute paths in their values."""
+    found = [] if document.get(name) is None else document[name]
+    is_list = isinstance(found, list) and all(isinstance(one, dict) for one in found)
+    if not is_list or not all(isinstance(one.get("name"), str) for one in found):
+        raise unusable(path, f"{name}: not a list of entries with a name")
+    names = [one["name"] for one in found]
+    if len(set(names)) < len(names):
+        raise unusable(path, f"{name}: a name is used twice")
+    return [_absolute(one, name, path.absolute().parent) for one in found]
+
+
+def _absolute(entry: Json, name: str, folder: Path) -> Json:
+    key = _ENTRIES[name]
+    value = entry.get(key)
+    if not isinstance(value, dict):
+        return entry
+    paths: Json = {field: str(folder / str(value[field])) for field in _PATHS.get(name, ()) if value.get(field)}
+    command = value.get("exec")
+    if isinstance(command, dict) and os.sep in str(command.get("command", "")):  # else it is found by PATH
+        paths["exec"] = {**command, "command": str(folder / str(command["command"]))}
+    return {**entry, key: {**value, **paths}}

@@ -1,0 +1,31 @@
+"""Kubeconfig of a command: the files, read as kubectl reads those of KUBECONFIG, and the context."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT = Path("~/.kube/config")
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """Files that are merged, the first of a name wins; files that are not there are left out.
+
+    Without `context` it is the current one: that of the first file that sets one.
+    """
+
+    files: tuple[Path, ...]
+    context: str | None = None
+
+    @classmethod
+    def of(cls, text: str | None, context: str | None = None) -> "Kubeconfig":
+        """Return the files of a list such as KUBECONFIG's; of kubectl's default for an empty one."""
+        names = dict.fromkeys(name for name in (text or "").split(os.pathsep) if name)
+        return cls(tuple(map(Path, names)) or (DEFAULT.expanduser(),), context or None)
+
+    def exists(self) -> bool:
+        """Return whether any of the files is there."""
+        return any(path.exists() for path in self.files)
+
+    def __str__(self) -> str:
+        return os.pathsep.join(map(str, self.files))
