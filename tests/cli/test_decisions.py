@@ -10,6 +10,7 @@ from tests.cli.command_runner import podgate
 from tests.decisions.records import NOW_MS, document, encoded
 from tests.harness.canned_http import answering
 from webhook.app.operations import decision_port
+from webhook.cli.decisions import _line
 from webhook.core.admission.decision import Verdict
 from webhook.core.reporting.decision_record import RecordedController, RecordedStatus
 
@@ -53,6 +54,31 @@ def test_table_has_the_newest_last(server: str) -> None:
 def test_wide_table_has_user_owner_uid_and_policy(server: str) -> None:
     denied = podgate("decisions", "--server", server, "-o", "wide").out.splitlines()[2]
     assert denied.split()[5:9] == ["alice", "ReplicaSet/web-7d9c", "u1", "9640bfdb9640bfdb"]
+
+
+DRY = encoded(NOW_MS + 2, dry_run=True, name="web-dry")
+DRY_DENIED = encoded(
+    NOW_MS + 3, dry_run=True, decision=Verdict.DENY, status=RecordedStatus(403, "Forbidden", "NodeNameSet: no")
+)
+
+
+@pytest.mark.parametrize("form", ["table", "wide"])
+def test_dry_run_is_marked_in_tables(form: str) -> None:
+    body = b'{"decisions":[' + b",".join(map(document, (DRY_DENIED, DRY, DENIED))) + b'],"next":null,"error":null}'
+    with answering({"/api/v1/decisions?limit=100": (200, body)}) as url:
+        _, counted, dry, dry_denied = podgate("decisions", "--server", url, "-o", form).out.splitlines()
+    assert "dry run" not in counted
+    assert dry.endswith("  dry run")
+    assert dry_denied.endswith("  dry run: NodeNameSet: no")
+
+
+@pytest.mark.parametrize(("form", "marked"), [("json", '"dryRun": true'), ("yaml", "dryRun: true")])
+def test_dry_run_is_marked_in_documents_and_while_it_follows(form: str, marked: str) -> None:
+    body = b'{"decisions":[' + b",".join(map(document, (DRY, DENIED))) + b'],"next":null,"error":null}'
+    with answering({"/api/v1/decisions?limit=100": (200, body)}) as url:
+        assert podgate("decisions", "--server", url, "-o", form).out.count(marked) == 1
+    assert _line(json.loads(document(DRY)), form).count(marked) == 1
+    assert _line(json.loads(document(DRY)), "table").endswith("  dry run")
 
 
 def test_json_has_the_records(server: str) -> None:

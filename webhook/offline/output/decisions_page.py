@@ -56,12 +56,20 @@ def _name(one: dict[str, Any]) -> str:
 
 
 def _message(one: dict[str, Any], *, wide: bool) -> str:
-    if one["decision"] == "Exempt":
-        return f"exempt by {one.get('exemption', '')}"
-    message: str = one["status"].get("message", "") or "; ".join(
-        f"{finding['mode']}: {finding['code']}: {finding['message']}" for finding in one.get("findings", ())
-    )
+    texts = [_DRY_RUN] if one.get("dryRun") else []
+    texts += filter(None, [_reason(one)])
+    message = ": ".join(texts)
     return message if wide or len(message) <= _MESSAGE_LENGTH else f"{message[:_MESSAGE_LENGTH]}..."
 
 
+def _reason(one: dict[str, Any]) -> str:
+    if one["decision"] == "Exempt":
+        return f"exempt by {one.get('exemption', '')}"
+    reason: str = one["status"].get("message", "") or "; ".join(
+        f"{finding['mode']}: {finding['code']}: {finding['message']}" for finding in one.get("findings", ())
+    )
+    return reason
+
+
 _MESSAGE_LENGTH = 120
+_DRY_RUN = "dry run"
