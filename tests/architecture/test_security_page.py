@@ -49,6 +49,7 @@ THREATS = [
     "Certificates of another purpose",
     "Weak keys",
     "Request smuggling",
+    "Escape sequences and forged lines on a terminal",
     "Secrets in errors",
 ]
 ROW = re.compile(r"^\| (?P<threat>[^|]+) \| (?P<answer>[^|]+) \| (?P<tests>[^|]*) \|$", re.MULTILINE)
