@@ -24,8 +24,18 @@ class Kubeconfig:
         return cls(tuple(map(Path, names)) or (DEFAULT.expanduser(),), context or None)
 
     def exists(self) -> bool:
-        """Return whether any of the files is there."""
-        return any(path.exists() for path in self.files)
+        """Return whether any of the files is there, also if it cannot be read."""
+        return any(map(_exists, self.files))
 
     def __str__(self) -> str:
         return os.pathsep.join(map(str, self.files))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True

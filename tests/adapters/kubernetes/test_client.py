@@ -187,6 +187,23 @@ async def test_missing_kubeconfig_error_has_its_path(tmp_path: Path) -> None:
         await connect(tmp_path / "nowhere")
 
 
+async def test_error_of_missing_files_names_all_of_them(tmp_path: Path) -> None:
+    listed = f"{tmp_path}/a:{tmp_path}/b"
+    assert not Kubeconfig.of(listed).exists()
+    with pytest.raises(UserError, match=f"^{listed}: cannot read the kubeconfig: No such file"):
+        await connect(Kubeconfig.of(listed))
+
+
+async def test_file_that_cannot_be_read_is_not_left_out(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write_kubeconfig(tmp_path, kubeconfig("http://h"))
+    for broken in ("folder", "kubeconfig/below-a-file"):
+        listed = f"{tmp_path}/{broken}:{tmp_path}/kubeconfig"
+        assert Kubeconfig.of(listed).exists()
+        with pytest.raises(UserError, match=f"^{tmp_path}/{broken}: cannot read the kubeconfig: "):
+            await connect(Kubeconfig.of(listed))
+
+
 async def test_user_of_one_file_reaches_the_cluster_of_another(fake: FakeApiServer, tmp_path: Path) -> None:
     whole = kubeconfig(fake.url, tokenFile="token")
     for name, parts in (("users", ("users",)), ("clusters", ("clusters", "contexts", "current-context"))):

@@ -43,7 +43,10 @@ async def gather_facts(where: ServerLocation, extender_url: str | None = None) -
         try:
             kube_version, clock_us = await cluster_facts.read_version(client)
         except cluster_facts.ApiError as error:
-            raise UserError(f"{client.configuration.host}: {error}", f"check {where.kubeconfig}") from None
+            remedy = f"check the user in {where.kubeconfig}"
+            if isinstance(error, cluster_facts.UnreachedError):
+                remedy = "see whether this machine reaches it, or name another cluster: --kubeconfig, --context"
+            raise UserError(f"{client.configuration.host}: {error}", remedy) from None
         at_us = time.time_ns() // 1000
         reading, found = await asyncio.gather(cluster_facts.read_objects(client), _found(where, stack))
         await _read_status(reading, found)

@@ -1,5 +1,6 @@
 """Document of a kubeconfig: its files merged as kubectl merges them, with absolute paths."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,10 @@ def kubeconfig_document(kubeconfig: Kubeconfig) -> Json:
     ClientConfigLoadingRules.
     """
     merged: Json = {name: [] for name in _ENTRIES} | {"current-context": ""}
-    present = [path for path in kubeconfig.files if path.exists()]
-    for path in present or kubeconfig.files[:1]:  # the error names the file that is missing
-        document = _read(path)
+    documents = [(path, document) for path in kubeconfig.files if (document := _read(path)) is not None]
+    if not documents:
+        raise _unreadable(kubeconfig, os.strerror(errno.ENOENT))
+    for path, document in documents:
         for name in _ENTRIES:
             known = {entry["name"] for entry in merged[name]}
             merged[name] += [entry for entry in _entries(document, name, path) if entry["name"] not in known]
@@ -49,13 +51,15 @@ def named(entries: list[Json], name: Any, key: str) -> Json:
     return next((entry.get(key) or {} for entry in entries if entry["name"] == name), {})
 
 
-def _read(path: Path) -> Json:
+def _read(path: Path) -> Json | None:
+    """Return the document of a file; None if it is not there."""
     try:
         with path.open("rb") as file:
             document = yaml.safe_load(file.read(_BYTES_MAX))
+    except FileNotFoundError:
+        return None
     except OSError as error:
-        remedy = "check the path and its permissions"
-        raise UserError(f"{path}: cannot read the kubeconfig: {error.strerror}", remedy) from None
+        raise _unreadable(path, error.strerror) from None
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)  # the rest of the error may quote the file
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
@@ -63,6 +67,10 @@ def _read(path: Path) -> Json:
     if not isinstance(document, dict | None):
         raise unusable(path, "not a mapping")
     return document or {}
+
+
+def _unreadable(kubeconfig: Kubeconfig | Path, reason: str | None) -> UserError:
+    return UserError(f"{kubeconfig}: cannot read the kubeconfig: {reason}", "check the path and its permissions")
 
 
 def _entries(document: Json, name: str, path: Path) -> list[Json]:

@@ -1,6 +1,6 @@
 """Facts for `podgate check` and `podgate explain`, read from the API server with the user's own permissions."""
 
-from webhook.adapters.kubernetes.api.requests import ApiError
+from webhook.adapters.kubernetes.api.requests import ApiError, UnreachedError
 from webhook.adapters.kubernetes.cluster_facts.pods import PodReader
 from webhook.adapters.kubernetes.cluster_facts.probing import fail_open_counts, probed, refused_counts, started
 from webhook.adapters.kubernetes.cluster_facts.reading import Reading, read_objects, read_secret, read_version
@@ -22,6 +22,7 @@ __all__ = [
     "ApiError",
     "PodReader",
     "Reading",
+    "UnreachedError",
     "chain_of",
     "fail_open_counts",
     "probed",
