@@ -1,12 +1,17 @@
 """Text from outside as people may see it: without characters that move a cursor, hide, reorder or begin a line."""
 
+import re
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct, structs
 
 _T = TypeVar("_T")
 _DELETE = "\x7f"
+_RUN = re.compile(r"[^\n -~]+")
+"""Characters beyond those of a line of ASCII: large documents have few."""
 
 
 def printable(text: str) -> str:
@@ -47,12 +52,21 @@ def printable_json(text: str) -> str:
     """Return JSON with each character in its texts that is not printable escaped: it means the same."""
     if text.isascii() and _DELETE not in text:  # encoders of JSON escape the other controls
         return text
-    return "".join(one if one.isprintable() or one == "\n" else _json_escape(one) for one in text)
+    return _RUN.sub(partial(_escaped, _json_escape), text)
 
 
 def printable_yaml(text: str) -> str:
     """Return YAML with each character that is not printable escaped; such texts must stand in double quotes."""
-    return "".join(one if one.isprintable() or one == "\n" else _yaml_escape(one) for one in text)
+    return _RUN.sub(partial(_escaped, _yaml_escape), text)
+
+
+def _escaped(escape: Callable[[str], str], run: re.Match[str]) -> str:
+    return _escaped_run(escape, run[0])
+
+
+@lru_cache(maxsize=1024)  # the records of a page repeat their names
+def _escaped_run(escape: Callable[[str], str], found: str) -> str:
+    return found if found.isprintable() else "".join(one if one.isprintable() else escape(one) for one in found)
 
 
 def _escape(one: str) -> str:
