@@ -12,6 +12,7 @@ from webhook.cli.options.install_options import InstallOptions, installation
 from webhook.cli.options.install_output import InstallOutput
 from webhook.cli.options.output_formats import report_option
 from webhook.core.plain_text import printable
+from webhook.errors import UserError
 from webhook.support.input_files import content
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -23,7 +24,9 @@ _PATH = click.Path(path_type=Path)
 @installation
 @click.option("--wait", default="5m", show_default=True, help="Longest time to wait for the servers.")
 @click.option("--dry-run", is_flag=True, help="Show what would be created or changed, and change nothing.")
-@click.option("--force-conflicts", is_flag=True, help="Take over fields that other field managers own.")
+@click.option(
+    "--force-conflicts", is_flag=True, help="Take over fields of other managers, and what was installed by hand."
+)
 @kubeconfig_options("where")
 @report_option()
 def install(
@@ -46,10 +49,14 @@ def install(
     podgate install --with-scheduler                        # and load-aware scheduling: docs/scheduling.md
     podgate install --server-url https://127.0.0.1:8443     # the server runs outside the cluster
 
-    Objects are applied server-side, in order. Run it again at any time: what is as it should be stays unchanged, and a
-    live policy is never replaced. It ends with a dry run that only a called Podgate answers. If that fails, it shows
-    why, in the API server's words, and what remains to be done on the control plane nodes. With the scheduler it also
-    creates a Pod which the extender refuses on all nodes, and deletes it.
+    All objects are tried in a dry run first: if one cannot be applied, nothing is changed. Run it again at any time:
+    what is as it should be stays unchanged, and a live policy is never replaced. Servers that ran, and are not ready in
+    time after the change, are changed back. It ends with a dry run that only a called Podgate answers. If that fails,
+    it shows why, in the API server's words, and what remains to be done on the control plane nodes. With the scheduler
+    it also creates a Pod which the extender refuses on all nodes, and deletes it.
+
+    What was installed by hand is refused, with the command that takes it over. What Helm, Argo CD or Flux manage stays
+    theirs.
 
     Exit code: 0 installed and called, 1 the API server does not call Podgate, the scheduler does not ask the extender,
     or the servers are not ready, 2 bad input, or a cluster in which it must not be installed.
@@ -59,7 +66,13 @@ def install(
     terms = InstallTerms(dry_run, force_conflicts, seconds("--wait", wait))
     shown = InstallOutput(output, is_dry=dry_run)
     text = content(policy, "give the path of a policy document").decode() if policy is not None else None
-    proofs = asyncio.run(options.install(where, text, terms, shown))
+    try:
+        proofs = asyncio.run(options.install(where, text, terms, shown))
+    except UserError as error:
+        if not shown.changed or dry_run:
+            raise
+        done = f"before that these were created or changed: {', '.join(shown.changed)}"
+        raise UserError(f"{error}; {done}", error.remedy or "run this command again, which continues") from None
     if proofs is None:
         shown.finish(dryRun=True)
         return

@@ -8,13 +8,27 @@ import yaml
 from webhook.app.operations.shipped_manifests import example_policy, manifest_files
 from webhook.core.installation import removal, rollout, ways
 from webhook.core.installation.kustomization import built, objects
-from webhook.core.installation.objects import ObjectReference, differs, ordered
+from webhook.core.installation.live_ways import LiveObjects
+from webhook.core.installation.objects import Json, ObjectReference, differs, ordered
+from webhook.core.installation.ownership import handed_over
 from webhook.core.installation.plan import InstallPlan, LiveState, Obstacle, loaded
 from webhook.core.installation.record import InstallationRecord
 
 MEMORY = InstallationRecord("0", "memory", "own")
-NOTHING = LiveState(None, None, None, None)
-DEPLOYMENT: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "podgate"}}
+NOTHING = LiveState(None, None, None)
+
+
+def server(*arguments: str, managers: tuple[str, ...] = ("kubectl-client-side-apply",), **metadata: Any) -> Json:
+    """Return the Deployment of the servers, with a manager of fields for each name; podgate-install applies."""
+    operations = {"podgate-install": "Apply"}
+    entries = [{"manager": one, "operation": operations.get(one, "Update")} for one in managers]
+    container = {"name": "podgate", "image": "podgate:0.1.0", "args": [*arguments]}
+    spec = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+    return {"metadata": {"name": "podgate", "managedFields": entries, **metadata}, "spec": spec}
+
+
+def live(record: InstallationRecord | None = None, **objects: Any) -> LiveState:
+    return LiveState(None, record, None, LiveObjects(**objects))
 
 
 def plan(policy: str = "policy", *, given: bool = False) -> InstallPlan:
@@ -83,12 +97,11 @@ def test_scheduler_has_the_version_of_the_cluster_unless_its_image_has_one(image
 
 
 def test_installation_with_a_scheduler_is_not_repeated_without_it() -> None:
-    live = LiveState(None, InstallationRecord("0", "memory", "own", scheduler="podgate-scheduler"), None, None)
-    found = plan().obstacle(live)
+    found = plan().obstacle(live(InstallationRecord("0", "memory", "own", scheduler="podgate-scheduler")))
     assert found is not None
     assert "data.scheduler: 'podgate-scheduler'" in found.message
     added = InstallPlan(InstallationRecord("0", "memory", "own", scheduler="podgate-scheduler"), (), "policy")
-    assert added.obstacle(LiveState(None, MEMORY, None, None)) is None
+    assert added.obstacle(live(MEMORY)) is None
 
 
 def test_namespace_is_applied_first_and_the_deployment_last() -> None:
@@ -131,45 +144,139 @@ def test_identities_get_the_issuer_of_the_clusters_tokens() -> None:
 
 def test_a_fresh_cluster_is_accepted() -> None:
     assert plan().obstacle(NOTHING) is None
-    assert plan().obstacle(LiveState({"metadata": {}}, MEMORY, "policy", DEPLOYMENT)) is None
+    assert (
+        plan().obstacle(LiveState({"metadata": {}}, MEMORY, "policy", LiveObjects(server("--certificates=own"))))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
-    ("live", "place"),
+    ("state", "place"),
     [
-        (LiveState({"metadata": {"deletionTimestamp": "now"}}, None, None, None), "metadata.deletionTimestamp: now"),
-        (LiveState(None, InstallationRecord("0", "redis", "own"), None, None), "data.mode: 'redis'"),
-        (LiveState(None, InstallationRecord("0", "memory", "files"), None, None), "data.certificates: 'files'"),
+        (LiveState({"metadata": {"deletionTimestamp": "now"}}, None, None), "metadata.deletionTimestamp: now"),
+        (live(InstallationRecord("0", "redis", "own")), "data.mode: 'redis'"),
+        (live(InstallationRecord("0", "memory", "files")), "data.certificates: 'files'"),
+        (live(InstallationRecord("0", "memory", "own", "https://h:1")), "data.serverURL: 'https"),
         (
-            LiveState(None, InstallationRecord("0", "memory", "own", "https://h:1"), None, None),
-            "data.serverURL: 'https",
+            live(server=server(labels={"app.kubernetes.io/managed-by": "Helm"})),
+            "metadata.labels[app.kubernetes.io/managed-by]: 'Helm'",
         ),
         (
-            LiveState(None, None, None, {"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}}),
-            "metadata.labels[app.kubernetes.io/managed-by]: 'Helm'",
+            live(MEMORY, server=server(annotations={"argocd.argoproj.io/tracking-id": "podgate:apps/Deployment"})),
+            "metadata.annotations[argocd.argoproj.io/tracking-id]: 'podgate:apps/Deployment': another tool",
+        ),
+        (
+            live(webhooks={"metadata": {"labels": {"kustomize.toolkit.fluxcd.io/name": "podgate"}}}),
+            "podgate: metadata.labels[kustomize.toolkit.fluxcd.io/name]: 'podgate': another tool",
         ),
     ],
 )
-def test_half_states_are_refused_with_object_field_and_value(live: LiveState, place: str) -> None:
-    found = plan().obstacle(live)
+def test_half_states_are_refused_with_object_field_and_value(state: LiveState, place: str) -> None:
+    for is_forced in (False, True):
+        found = plan().obstacle(state, is_forced=is_forced)
+        assert found is not None
+        assert place in found.message
+        assert found.remedy
+
+
+SERVING: dict[str, Any] = {"metadata": {"name": "podgate-tls"}}
+ISSUED: dict[str, Any] = {"metadata": {"labels": {"app.kubernetes.io/managed-by": "podgate-certs"}}}
+CONFIRMED: dict[str, Any] = {"metadata": {"annotations": {"cert-manager.io/certificate-name": "podgate-serving"}}}
+OUTSIDE: dict[str, Any] = {"metadata": {}, "webhooks": [{"clientConfig": {"url": "https://h:1/mutate"}}]}
+INSIDE: dict[str, Any] = {"metadata": {}, "webhooks": [{"clientConfig": {"service": {"name": "podgate"}}}]}
+STORE = "redis://mine:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("objects_by_hand", "options"),
+    [
+        ({"server": server()}, "--certificates files --pki pki"),
+        ({"server": server("--certificates=own"), "certificate": SERVING}, "--certificates files --pki pki"),
+        ({"server": server("--certificates=own")}, ""),
+        ({"server": server(), "certificate": ISSUED}, ""),
+        ({"server": server(), "certificate": CONFIRMED}, "--certificates cert-manager"),
+        ({"server": server("--reduced-path-file=/p")}, "--reduced --pki pki"),
+        (
+            {"server": server(f"--store={STORE}"), "controller": server(f"--store={STORE}", "--certificates=own")},
+            f"--store {STORE} --replicas 1",
+        ),
+        ({"server": server("--certificates=own"), "scheduler": server()}, "--with-scheduler"),
+        ({"webhooks": OUTSIDE}, "--server-url https://h:1 --pki pki"),
+        ({"certificate": SERVING}, "--certificates files --pki pki"),
+    ],
+)
+def test_installation_by_hand_is_refused_with_the_command_that_takes_it_over(
+    objects_by_hand: dict[str, Any], options: str
+) -> None:
+    """The plan that is refused has another way, unless the servers are those of the default."""
+    shipped = InstallPlan(MEMORY, tuple(objects(manifest_files(), ".")), "policy")
+    found = shipped.obstacle(live(**objects_by_hand))
     assert found is not None
-    assert place in found.message
-    assert found.remedy
+    assert "installed by hand (there is no configmap/podgate-installation)" in found.message
+    command = " ".join(filter(None, ("podgate install", options, "--force-conflicts")))
+    assert found.remedy.partition(": ")[2].partition(";")[0] == command
+
+
+def test_the_same_way_is_taken_over_when_told_to() -> None:
+    by_hand = live(server=server("--certificates=own"))
+    found = plan().obstacle(by_hand)
+    assert found is not None
+    assert "its fields are of kubectl-client-side-apply" in found.message
+    assert plan().obstacle(by_hand, is_forced=True) is None
+    begun = live(server=server("--certificates=own", managers=("kubectl-edit", "podgate-install")))
+    assert plan().obstacle(begun) is None, "an installation that was interrupted continues"
+    assert plan().obstacle(live(certificate=ISSUED)) is None, "Secrets that the leader will write"
+
+
+def test_image_and_number_of_servers_are_named_where_they_are_not_those_of_the_manifests() -> None:
+    many = server(f"--store={STORE}")
+    many["spec"]["replicas"] = 5
+    many["spec"]["template"]["spec"]["containers"][0]["image"] = "mine/podgate:2"
+    shipped = InstallPlan(MEMORY, tuple(objects(manifest_files(), ".")), "policy")
+    found = shipped.obstacle(live(InstallationRecord("0", "redis", "own"), server=many))
+    assert found is not None
+    assert f"podgate install --store {STORE} --image mine/podgate:2 --replicas 5;" in found.remedy
 
 
 def test_servers_in_the_cluster_are_not_replaced_by_one_outside() -> None:
     """They were installed by hand, without a record."""
     outside = InstallPlan(InstallationRecord("0", "memory", "files", "https://h:1"), (), "policy")
-    found = outside.obstacle(LiveState(None, None, None, DEPLOYMENT))
-    assert found is not None
-    assert "deployment.apps/podgate: its servers run in the cluster" in found.message
+    for here, place in (
+        ({"server": server()}, "deployment.apps/podgate: installed by hand"),
+        ({"webhooks": INSIDE}, "mutatingwebhookconfiguration.admissionregistration.k8s.io/podgate: installed by hand"),
+    ):
+        found = outside.obstacle(live(**here), is_forced=True)
+        assert found is not None
+        assert place in found.message
+        assert "serverURL: 'in the cluster'" in found.message
+    assert outside.obstacle(live(certificate=SERVING)) is None
+
+
+def test_fields_that_kubectl_has_applied_are_handed_over() -> None:
+    entries = [
+        {"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": {"f:a": {"f:b": {}}, "f:c": {}}},
+        {"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:d": {}}},
+        {"manager": "podgate-install", "operation": "Apply", "fieldsV1": {"f:a": {"f:e": {}}}},
+        {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:f": {}}},
+        {"manager": "kubectl", "operation": "Apply", "subresource": "scale", "fieldsV1": {"f:g": {}}},
+    ]
+    document = {"metadata": {"managedFields": [{**one, "apiVersion": "v1"} for one in entries]}}
+    taken = handed_over(document)
+    assert taken is not None
+    assert [(one["manager"], one.get("subresource")) for one in taken[:-1]] == [
+        ("kubectl-edit", None),
+        ("kubectl", "scale"),
+    ]
+    assert taken[-1]["fieldsV1"] == {"f:a": {"f:b": {}, "f:e": {}}, "f:c": {}, "f:d": {}}
+    assert (taken[-1]["manager"], taken[-1]["operation"]) == ("podgate-install", "Apply")
+    assert handed_over({"metadata": {"managedFields": taken}}) is None
 
 
 def test_live_policy_differs_only_matters_if_one_is_given() -> None:
-    live = LiveState(None, None, "live", None)
-    assert plan("mine").obstacle(live) is None
-    assert plan("live", given=True).obstacle(live) is None
-    found = plan("mine", given=True).obstacle(live)
+    state = LiveState(None, None, "live")
+    assert plan("mine").obstacle(state) is None
+    assert plan("live", given=True).obstacle(state) is None
+    found = plan("mine", given=True).obstacle(state)
     assert found is not None
     assert "never replaced" in found.remedy
 
@@ -182,9 +289,12 @@ def test_mistakes_of_a_policy_are_listed() -> None:
 
 
 def test_what_the_api_server_maintains_is_no_difference() -> None:
-    live: dict[str, Any] = {"metadata": {"name": "n", "resourceVersion": "1", "managedFields": []}, "status": {"a": 1}}
-    assert not differs(live, {"metadata": {"name": "n", "resourceVersion": "2", "generation": 2}, "status": {}})
-    assert differs(live, {"metadata": {"name": "n", "labels": {"a": "b"}}})
+    before: dict[str, Any] = {
+        "metadata": {"name": "n", "resourceVersion": "1", "managedFields": []},
+        "status": {"a": 1},
+    }
+    assert not differs(before, {"metadata": {"name": "n", "resourceVersion": "2", "generation": 2}, "status": {}})
+    assert differs(before, {"metadata": {"name": "n", "labels": {"a": "b"}}})
 
 
 def deployment(**status: Any) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from webhook.adapters.kubernetes.api.collection import decoded
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
     NOT_FOUND,
+    UNPROCESSABLE,
     ApiError,
     RefusedError,
     UnreachedError,
     answer,
 )
 from webhook.adapters.kubernetes.api.timing import ApiTiming
-from webhook.core.installation.objects import FIELD_MANAGER, Json, ObjectReference
+from webhook.core.installation.objects import FIELD_MANAGER, UNDO_FIELD_MANAGER, Json, ObjectReference
 from webhook.errors import UserError
 
 _STRICT = ("fieldValidation", "Strict")
@@ -25,9 +26,11 @@ _DRY_RUN = (("dryRun", "All"),)
 _BACKGROUND = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 """The object itself is gone at once, its Pods follow: a webhook configuration must not stay until they have."""
 
+_IMMUTABLE = re.compile(r"immutable|cannot change")
 _MANAGER = re.compile(r'conflicts? with "([^"]+)"')
-_OWN_MANAGERS = frozenset({"podgate-webhooks"})
+_OWN_MANAGERS = frozenset({"podgate-webhooks", UNDO_FIELD_MANAGER})
 """Field managers that follow what is applied: the controller writes the webhooks of the policy too."""
+_NO_KIND = "install what defines this kind first: kubectl api-resources shows the kinds of the cluster"
 
 
 class ClusterObjects:
@@ -66,6 +69,24 @@ class ClusterObjects:
             if not is_forced and _is_with_podgate(error):
                 return await self.apply(document, is_dry=is_dry, is_forced=True)
             raise _failure("patch", reference, error) from None
+
+    async def patch(self, reference: ObjectReference, operations: list[Json], manager: str) -> None:
+        """Apply a JSON Patch."""
+        try:
+            await self._request("PATCH", reference.path, (("fieldManager", manager),), operations)
+        except ApiError as error:
+            raise _failure("patch", reference, error) from None
+
+    async def check_kinds(self, documents: Sequence[Json]) -> None:
+        """Check that the cluster has the kinds of objects of one API version. UserError names one that it lacks."""
+        first = ObjectReference.of(documents[0])
+        root = f"/apis/{first.api_version}" if "/" in first.api_version else f"/api/{first.api_version}"
+        found = await self._found("get", "GET", first, root) or {}
+        kinds = {one["kind"] for one in found.get("resources", ())}
+        for one in documents:
+            if one["kind"] not in kinds:
+                reference = ObjectReference.of(one)
+                raise UserError(f"{reference}: the cluster has no kind {one['kind']} of {one['apiVersion']}", _NO_KIND)
 
     async def create(self, document: Json, *, is_dry: bool = False) -> Json:
         reference = ObjectReference.of(document)
@@ -133,14 +154,18 @@ def _is_with_podgate(error: ApiError) -> bool:
 def _failure(verb: str, reference: ObjectReference, error: ApiError) -> UserError:
     where = f" in {reference.namespace}" if reference.namespace else ""
     right = f"{verb} {reference.resource}{where}"
-    return UserError(f"{reference}: cannot {verb}: {error.describe(right)}", _remedy(error))
+    remedy = _remedy(error)
+    if isinstance(error, RefusedError) and error.status == UNPROCESSABLE and _IMMUTABLE.search(str(error)):
+        namespace = f" -n {reference.namespace}" if reference.namespace else ""
+        remedy = f"this field cannot be changed; delete the object first: kubectl delete {reference}{namespace}"
+    return UserError(f"{reference}: cannot {verb}: {error.describe(right)}", remedy)
 
 
 def _remedy(error: ApiError) -> str:
     if isinstance(error, UnreachedError):
         return "check the cluster and the kubeconfig: kubectl get --raw /readyz"
     if isinstance(error, RefusedError) and error.status == NOT_FOUND:
-        return "install what defines this kind first: kubectl api-resources shows the kinds of the cluster"
+        return _NO_KIND
     if isinstance(error, RefusedError) and error.status == CONFLICT:
         return "undo the other manager's change, or give --force-conflicts to take these fields over"
     return ""

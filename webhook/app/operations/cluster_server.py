@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from certs.cluster.secrets import MANAGED_BY, OURS
 from webhook.app.certificates import bootstrap_with
 from webhook.app.operations import pki_folder
 from webhook.app.operations.call_proof import CallProof, InstallProofs
-from webhook.app.operations.installer import CREATED, UNCHANGED, Installer, InstallProgress, InstallTerms
+from webhook.app.operations.installer import CHANGED, CREATED, UNCHANGED, Installer, InstallProgress, InstallTerms
 from webhook.app.scheduling.extender_proof import ExtenderProver
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation import ways
@@ -25,15 +26,16 @@ if TYPE_CHECKING:
     from webhook.adapters.kubernetes import ClusterObjects
 
 _ISSUER = f"https://podgate.{NAMESPACE}.svc"
-_SERVING = ObjectReference("v1", "Secret", "podgate-tls", NAMESPACE)
-_OWN = tuple(
-    ObjectReference("v1", "Secret", name, NAMESPACE)
-    for name in ("podgate-serving-ca", "podgate-client-ca", "podgate-tls", "podgate-apiserver", "podgate-token-keys")
-)
-_OWN_OF_SCHEDULER = tuple(
+_KEY_SET = ObjectReference("v1", "ConfigMap", "podgate-jwks", NAMESPACE)
+_SERVING, _CALLER, _PATH, _EXTENDER, _SCHEDULER, *_OF_LEADER = (
     ObjectReference("v1", "Secret", f"podgate-{name}", NAMESPACE)
-    for name in ("extender-ca", "scheduler-ca", "extender-tls", "scheduler-tls")
+    for name in (
+        *("tls", "apiserver", "reduced-path", "extender-tls", "scheduler-tls"),
+        *("serving-ca", "client-ca", "token-keys", "extender-ca", "scheduler-ca"),
+    )
 )
+_FILES, _REDUCED, _OF_SCHEDULER = (_SERVING, _CALLER, _KEY_SET), (_SERVING, _PATH), (_EXTENDER, _SCHEDULER)
+"""Objects with the files of a folder: of servers, of servers in reduced mode, and of the scheduler."""
 _WORKLOADS = ("Deployment", "DaemonSet")
 _MANAGED_PROOF_SECONDS, _PROOF_SECONDS, _SCHEDULER_PROOF_SECONDS = 30.0, 5.0, 30.0
 """The leader, or cert-manager's injector, writes caBundle within ten seconds."""
@@ -87,6 +89,7 @@ class _ClusterInstallation:
     async def run(self, plan: InstallPlan) -> InstallProofs | None:
         policy = await self._installer.begin(plan)
         has_scheduler = bool(plan.record.scheduler)
+        await self._check_own(has_scheduler=has_scheduler)
         credentials = await self._credentials(has_scheduler=has_scheduler)
         objects = plan.objects
         if has_scheduler:
@@ -94,29 +97,55 @@ class _ClusterInstallation:
         if self._servers.certificates == ways.CERT_MANAGER:  # its Secret has no token, so the cluster's are used
             objects = ways.with_issuer(objects, await self._cluster.token_issuer())
         workloads = [one for one in objects if one["kind"] in _WORKLOADS]
-        others = [one for one in objects if one["kind"] not in _WORKLOADS]
-        await self._installer.apply(ordered([*others, *credentials]))
+        others = ordered([*(one for one in objects if one["kind"] not in _WORKLOADS), *credentials])
+        is_managed = self._servers.certificates != ways.FILES
+        client = ClientConfig(ServiceReference(port=None), b"") if is_managed else await self._client_config()
+        webhooks = self._installer.webhooks(policy, client)
+        await self._installer.check([*others, *workloads, *webhooks])
+        working = await self._installer.working(workloads)
+        await self._installer.apply(others)
         if self._servers.certificates == ways.OWN:
             await self._bootstrap(has_scheduler=has_scheduler)
         await self._installer.apply(workloads)
-        for one in workloads:
-            delay = await self._rolled_out(ObjectReference.of(one))
-            if delay:
-                remedy = "kubectl describe pods -n podgate-system; then run this command again"
-                text = f"the servers are not ready: {delay}"
-                return InstallProofs(CallProof(is_called=False, text=text, remedy=remedy))
-        is_managed = self._servers.certificates != ways.FILES
-        client = await self._client_config()
-        applied = ClientConfig(ServiceReference(port=None), b"") if is_managed else client
-        await self._installer.apply_webhooks(policy, applied)
+        delay = await self._delay(workloads)
+        if delay:
+            return InstallProofs(await self._not_ready(delay, working))
+        await self._installer.apply(webhooks)
         if self._terms.is_dry:
+            self._installer.announce(plan, policy)
             return None
         patience = _MANAGED_PROOF_SECONDS if is_managed else _PROOF_SECONDS
-        called = await self._installer.prove(policy, client, patience)
+        called = await self._installer.prove(policy, await self._client_config(), patience)
         if not has_scheduler:
             return InstallProofs(called)
         self._progress.on_wait("podgate-scheduler to ask the extender about a Pod that it refuses")
         return InstallProofs(called, await ExtenderProver(self._cluster).prove(_SCHEDULER_PROOF_SECONDS))
+
+    async def _not_ready(self, delay: str, working: list[dict[str, Any]]) -> CallProof:
+        """Put back the Deployments that have worked before; return what delays the new ones."""
+        back = await self._installer.put_back(working)
+        text = f"the servers are not ready: {delay}"
+        remedy = "kubectl describe pods -n podgate-system; then run this command again"
+        if back:
+            text += f"; {', '.join(back)}: changed back to what ran before"
+            remedy = "correct that, or give --wait more time, and run this command again"
+        return CallProof(is_called=False, text=text, remedy=remedy)
+
+    async def _check_own(self, *, has_scheduler: bool) -> None:
+        """Check that the leader may write its Secrets. UserError names those that somebody else has created."""
+        if self._servers.certificates != ways.OWN:
+            return
+        found = []
+        for one in _own(has_scheduler=has_scheduler):
+            live = await self._cluster.get(one)
+            if live is not None and (live["metadata"].get("labels") or {}).get(MANAGED_BY) != OURS:
+                found.append(str(one))
+        if found:
+            raise UserError(
+                f"{', '.join(found)}: metadata.labels[{MANAGED_BY}]: not {OURS!r}: somebody else has created them",
+                "to use them give --certificates files with the folder of their files in --pki; to have Podgate issue"
+                f" others, delete them: kubectl delete {' '.join(found)} -n {NAMESPACE}",
+            )
 
     async def _credentials(self, *, has_scheduler: bool) -> list[dict[str, Any]]:
         """Return the Secrets of certificates that the user manages; UserError if others are in use."""
@@ -135,31 +164,42 @@ class _ClusterInstallation:
         issued += pki_folder.issue_for_scheduler(servers.pki, is_dry=is_dry) if has_scheduler else []
         for file in issued:
             self._progress.on_object(file, "issued")
+        if is_dry and issued:  # what is not issued yet cannot be tried
+            await self._show_unissued(has_scheduler=has_scheduler)
+            return []
         found = pki_folder.credentials(servers.pki, is_reduced=is_reduced)
         return [*found, *(pki_folder.scheduler_credentials(servers.pki) if has_scheduler else ())]
 
+    async def _show_unissued(self, *, has_scheduler: bool) -> None:
+        """Name the objects with the content of a folder that lacks files."""
+        for one in (*(_REDUCED if self._servers.is_reduced else _FILES), *(_OF_SCHEDULER if has_scheduler else ())):
+            self._progress.on_object(one, CREATED if await self._cluster.get(one) is None else CHANGED)
+
     async def _bootstrap(self, *, has_scheduler: bool) -> None:
-        """Create the Secrets of certificates that the leader manages."""
-        if self._terms.is_dry:
-            for one in (*_OWN, *(_OWN_OF_SCHEDULER if has_scheduler else ())):
-                is_there = await self._cluster.get(one) is not None
-                self._progress.on_object(one, UNCHANGED if is_there else CREATED)
-            return
-        flags: dict[str, str | None] = {"certificates": str(Certificates.OWN), "token_issuer": _ISSUER}
-        flags |= {"scheduler_certificates": "true"} if has_scheduler else {}
-        where = self._servers.kubeconfig
-        flags |= {"kubeconfig": str(where), "context": where.context}
-        settings = parse_as(ControllerSettings, flags, {})
-        found = await bootstrap_with(self._client, settings)
-        for line in found.done:
-            self._progress.on_object(*line.split(": ", 1))  # the name, and what was done to it
-        if found.errors:
+        """Create what the leader writes for certificates that it manages."""
+        references = _own(has_scheduler=has_scheduler)
+        before = [await self._cluster.get(one) for one in references]
+        if not self._terms.is_dry:
+            flags: dict[str, str | None] = {"certificates": str(Certificates.OWN), "token_issuer": _ISSUER}
+            flags |= {"scheduler_certificates": "true"} if has_scheduler else {}
+            where = self._servers.kubeconfig
+            flags |= {"kubeconfig": str(where), "context": where.context}
+            found = await bootstrap_with(self._client, parse_as(ControllerSettings, flags, {}))
+        after = before if self._terms.is_dry else [await self._cluster.get(one) for one in references]
+        for one, former, live in zip(references, before, after, strict=True):
+            is_same = live is not None and former is not None and live.get("data") == former.get("data")
+            self._progress.on_object(one, CREATED if former is None else UNCHANGED if is_same else CHANGED)
+        if not self._terms.is_dry and found.errors:
             raise UserError("\n".join(found.errors))
 
-    async def _rolled_out(self, reference: ObjectReference) -> str:
-        if self._terms.is_dry or reference.kind != "Deployment":
-            return ""
-        return await self._installer.roll_out(reference)
+    async def _delay(self, workloads: list[dict[str, Any]]) -> str:
+        """Wait until the Deployments have been rolled out; return what delays the first of them, "" if nothing does."""
+        for one in workloads if not self._terms.is_dry else ():
+            if one["kind"] == "Deployment":
+                delay = await self._installer.roll_out(ObjectReference.of(one))
+                if delay:
+                    return delay
+        return ""
 
     async def _client_config(self) -> ClientConfig:
         """Return how the API server reaches the servers, with the CA of their certificate."""
@@ -167,6 +207,12 @@ class _ClusterInstallation:
         bundle = b"" if live is None else _data(live, "serving-ca.crt") or _data(live, "ca.crt")
         secret = pki_folder.secret_path(self._servers.pki) if self._servers.is_reduced else ""
         return ClientConfig(ServiceReference(), bundle or pki_folder.ca_bundle(self._servers.pki), secret)
+
+
+def _own(*, has_scheduler: bool) -> list[ObjectReference]:
+    """Return what the leader writes for certificates that it manages."""
+    found = [*_FILES, *_OF_LEADER[:3]]
+    return [*found, *_OF_SCHEDULER, *_OF_LEADER[3:]] if has_scheduler else found
 
 
 def _data(secret: dict[str, Any], key: str) -> bytes:

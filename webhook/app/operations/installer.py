@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from webhook.app.operations.call_proof import CallProof, CallProver
 from webhook.core.document import configmap
+from webhook.core.installation import ownership, rollout
 from webhook.core.installation import plan as plans
-from webhook.core.installation import rollout
-from webhook.core.installation.objects import FIELD_MANAGER, OWNER_FIELD_MANAGER, Json, ObjectReference, differs
+from webhook.core.installation.live_ways import LiveObjects
+from webhook.core.installation.objects import (
+    FIELD_MANAGER,
+    OWNER_FIELD_MANAGER,
+    UNDO_FIELD_MANAGER,
+    Json,
+    ObjectReference,
+    differs,
+)
 from webhook.core.installation.plan import InstallPlan, LiveState, Obstacle
 from webhook.core.installation.record import RECORD, InstallationRecord
 from webhook.core.policy.model import LoadedPolicy
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 CREATED, CHANGED, UNCHANGED, KEPT = "created", "changed", "unchanged", "kept as it is: yours"
+TAKEN, LATER, PUT_BACK = "taken over", "created later, by what is installed", "changed back to what it was"
 
 
 class InstallProgress(Protocol):
@@ -45,11 +54,12 @@ class Installer:
         self._cluster = cluster
         self._terms = terms
         self._progress = progress
+        self._has_namespace = True
 
     async def begin(self, plan: InstallPlan) -> LoadedPolicy:
         """Check that the plan fits the cluster; return the policy that will be in force."""
         found = await self._live()
-        obstacle = plan.obstacle(found)
+        obstacle = plan.obstacle(found, is_forced=self._terms.is_forced)
         if obstacle is not None:
             raise _refused(obstacle)
         place = "--policy" if plan.is_policy_given else "the example"
@@ -60,25 +70,60 @@ class Installer:
             raise _refused(policy)
         return policy
 
+    async def check(self, documents: list[Json]) -> None:
+        """Try all objects in a dry run, so that nothing is changed if one of them cannot be applied."""
+        self._has_namespace = await self._cluster.get(plans.NAMESPACE) is not None
+        if not self._has_namespace:
+            for api_version in sorted({one["apiVersion"] for one in documents}):
+                await self._cluster.check_kinds([one for one in documents if one["apiVersion"] == api_version])
+        failed = []
+        for one in documents:
+            try:
+                await self._try(one)
+            except UserError as error:
+                failed.append(error)
+        if len(failed) == 1:
+            raise failed[0]
+        if failed:
+            remedies = "; ".join(dict.fromkeys(one.remedy for one in failed if one.remedy))
+            raise UserError("\n".join(map(str, failed)), f"nothing has been changed: {remedies}")
+
     async def apply(self, documents: list[Json]) -> None:
         """Apply objects in order."""
-        has_namespace = await self._cluster.get(plans.NAMESPACE) is not None
         for one in documents:
-            if not has_namespace and self._terms.is_dry and one["metadata"].get("namespace") == configmap.NAMESPACE:
-                self._progress.on_object(ObjectReference.of(one), CREATED)  # nothing can be tried in no namespace
-            else:
-                await self._put(one)
+            await self._put(one)
             if one["kind"] == "CustomResourceDefinition" and not self._terms.is_dry:
                 await self._await(one, "Established")
 
-    async def apply_webhooks(self, policy: LoadedPolicy, client: ClientConfig) -> None:
-        """Apply the webhook configurations of a policy."""
+    def webhooks(self, policy: LoadedPolicy, client: ClientConfig) -> list[Json]:
+        """Return the webhook configurations of a policy."""
         try:
-            rendered = configurations(policy.policy, client, policy.hash)
+            return list(configurations(policy.policy, client, policy.hash))
         except TooManyEntriesError as error:
             raise UserError(f"configmap/{configmap.NAME}: {error}", error.remedy) from None
-        for one in rendered:
-            await self._put(one)
+
+    def announce(self, plan: InstallPlan, policy: LoadedPolicy) -> None:
+        """Name what the servers create themselves."""
+        for one in plans.written_later(plan.record, policy.policy):
+            self._progress.on_object(one, LATER)
+
+    async def working(self, workloads: list[Json]) -> list[Json]:
+        """Return the live Deployments of these names that have been rolled out."""
+        found = [await self._cluster.get(ObjectReference.of(one)) for one in workloads if one["kind"] == "Deployment"]
+        return [one for one in found if one is not None and rollout.is_complete(one)]
+
+    async def put_back(self, former: list[Json]) -> list[str]:
+        """Give changed Deployments their former content; return their names."""
+        changed = []
+        for one in former:
+            reference = ObjectReference.of(one)
+            live = await self._cluster.get(reference)
+            if live is not None and live["spec"] != one["spec"]:
+                operations = [{"op": "replace", "path": "/spec", "value": one["spec"]}]
+                await self._cluster.patch(reference, operations, UNDO_FIELD_MANAGER)
+                self._progress.on_object(reference, PUT_BACK)
+                changed.append(str(reference))
+        return changed
 
     async def prove(self, policy: LoadedPolicy, client: ClientConfig, seconds: float) -> CallProof:
         """Prove that the API server calls Podgate, within some seconds."""
@@ -99,20 +144,43 @@ class Installer:
                 return f"{reference}: {rollout.delays(live, selected) if live is not None else 'deleted'}"
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _put(self, document: Json) -> None:
+    async def _try(self, document: Json) -> tuple[Json | None, Json | None]:
+        """Apply an object in a dry run; return it before and after, None if it cannot be tried: it has no namespace."""
         reference = ObjectReference.of(document)
         live = await self._cluster.get(reference)
-        if live is not None and reference.kind == "ConfigMap" and reference.name in plans.KEPT:
+        if reference.namespace == configmap.NAMESPACE and not self._has_namespace:
+            return None, None
+        if live is not None and _is_kept(reference):
+            return live, live
+        return live, await self._applied(document, is_dry=True)
+
+    async def _put(self, document: Json) -> None:
+        reference = ObjectReference.of(document)
+        if self._terms.is_dry:
+            live, applied = await self._try(document)
+        else:
+            live = await self._cluster.get(reference)
+            applied = live
+        if live is not None and _is_kept(reference):
             is_same = live.get("data") == document["data"]
             self._progress.on_object(reference, UNCHANGED if is_same else KEPT)
             return
-        is_theirs = reference.kind == "ConfigMap" and reference.name in plans.KEPT
-        manager = OWNER_FIELD_MANAGER if is_theirs else FIELD_MANAGER
-        applied = await self._cluster.apply(
-            document, manager, is_dry=self._terms.is_dry, is_forced=self._terms.is_forced
-        )
-        result = CREATED if live is None else CHANGED if differs(live, applied) else UNCHANGED
-        self._progress.on_object(reference, result)
+        taken = ownership.handed_over(live) if live is not None and self._is_taken(reference) else None
+        if not self._terms.is_dry:
+            if taken is not None and live is not None:
+                await self._cluster.patch(reference, _handing(live, taken), FIELD_MANAGER)
+            applied = await self._applied(document, is_dry=False)
+        result = CREATED if live is None else UNCHANGED if taken is None else TAKEN
+        is_changed = live is not None and applied is not None and differs(live, applied)
+        self._progress.on_object(reference, CHANGED if is_changed else result)
+
+    async def _applied(self, document: Json, *, is_dry: bool) -> Json:
+        manager = OWNER_FIELD_MANAGER if _is_kept(ObjectReference.of(document)) else FIELD_MANAGER
+        return await self._cluster.apply(document, manager, is_dry=is_dry, is_forced=self._terms.is_forced)
+
+    def _is_taken(self, reference: ObjectReference) -> bool:
+        """Return whether fields that kubectl has applied are taken over: labels of a namespace are its users'."""
+        return self._terms.is_forced and reference.kind != "Namespace"
 
     async def _await(self, document: Json, condition: str) -> None:
         """Wait until an object has a condition."""
@@ -128,15 +196,27 @@ class Installer:
             await asyncio.sleep(_POLL_SECONDS / 10)
 
     async def _live(self) -> LiveState:
-        references = (plans.NAMESPACE, RECORD, plans.POLICY, plans.DEPLOYMENT)
-        namespace, record, policy, deployment = [await self._cluster.get(one) for one in references]
+        references = (plans.NAMESPACE, RECORD, plans.POLICY, plans.DEPLOYMENT, plans.CONTROLLER, plans.SCHEDULING)
+        namespace, record, policy, server, controller, scheduler = [await self._cluster.get(one) for one in references]
+        certificate, webhooks = [await self._cluster.get(one) for one in (plans.CERTIFICATE, plans.WEBHOOKS)]
         data = (policy or {}).get("data") or {}
         return LiveState(
             namespace,
             InstallationRecord.of(record) if record is not None else None,
             None if policy is None else str(data.get(configmap.KEY, "")),
-            deployment,
+            LiveObjects(server, controller, scheduler, certificate, webhooks),
         )
+
+
+def _is_kept(reference: ObjectReference) -> bool:
+    """Return whether an object belongs to its users once it has been created."""
+    return reference.kind == "ConfigMap" and reference.name in plans.KEPT
+
+
+def _handing(live: Json, taken: list[Json]) -> list[Json]:
+    """Return the JSON Patch that hands fields over, unless the object has changed meanwhile."""
+    metadata = {"managedFields": taken, "resourceVersion": live["metadata"]["resourceVersion"]}
+    return [{"op": "replace", "path": f"/metadata/{key}", "value": value} for key, value in metadata.items()]
 
 
 def _refused(obstacle: Obstacle) -> UserError:

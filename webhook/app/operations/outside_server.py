@@ -1,6 +1,7 @@
 """Installation for a server outside the cluster, which a person starts with the command that is printed."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from urllib.error import HTTPError
@@ -32,17 +33,23 @@ class OutsideServer:
 async def install_outside(
     kubeconfig: Kubeconfig,
     plan: InstallPlan,
-    server: OutsideServer,
+    prepared: Callable[[], OutsideServer],
     terms: InstallTerms,
     progress: InstallProgress,
 ) -> InstallProofs | None:
-    """Install for a server outside the cluster; return the proofs, None for a dry run."""
+    """Install for a server outside the cluster; return the proofs, None for a dry run.
+
+    `prepared` issues what the server lacks, once the cluster is known to fit.
+    """
     from webhook.adapters import kubernetes  # noqa: PLC0415  its library takes long to load
 
     client = await kubernetes.connect(kubeconfig)
     try:
         installer = Installer(kubernetes.ClusterObjects(client), terms, progress)
         policy = await installer.begin(plan)
+        server = prepared()
+        webhooks = installer.webhooks(policy, server.client)
+        await installer.check([*plan.objects, *webhooks])
         await installer.apply(plan.objects)
         if not terms.is_dry:
             unready = await _await_ready(server, terms, progress)
@@ -50,8 +57,9 @@ async def install_outside(
                 remedy = f"start it, and run this command again: {server.command}"
                 text = f"the server is not ready: {unready}"
                 return InstallProofs(CallProof(is_called=False, text=text, remedy=remedy))
-        await installer.apply_webhooks(policy, server.client)
+        await installer.apply(webhooks)
         if terms.is_dry:
+            installer.announce(plan, policy)
             return None
         patience = _PROOF_SECONDS
         if server.is_token_renewed:

@@ -73,7 +73,8 @@ def issue_for_scheduler(pki: Path, *, is_dry: bool) -> list[str]:
     has_server, has_client = ((folder / f"{stem}.crt").exists() for stem in ("server", SCHEDULER))
     request = IssueRequest(server=None if has_server else _EXTENDER_HOST, clients=() if has_client else (SCHEDULER,))
     if is_dry:
-        return [str(file) for file in request.files(folder) if file.suffix == ".crt"]
+        found = [str(file) for file in request.files(folder) if file.suffix == ".crt"]
+        return [str(folder / "ca.crt"), *found] if found and not (folder / "ca.crt").exists() else found
     if has_server and has_client:
         return []
     try:

@@ -76,13 +76,16 @@ class InstallOptions:
         mode = self._mode()
         record = InstallationRecord(version("podgate"), mode, ways.FILES, server_url.rstrip("/"), plain_url)
         plan = self._plan(record, policy)
-        issued = pki_folder.issue_missing(self.pki, host, is_dry=terms.is_dry)
-        for file in issued:
-            progress.on_object(file, "issued")
-        client = ClientConfig(server_url, pki_folder.ca_bundle(self.pki))
-        command, renewed = self._serve_command(port, plain_port), pki_folder.is_only_token(issued)
-        server = outside_server.OutsideServer(client, plain_url, command, is_token_renewed=renewed)
-        return await outside_server.install_outside(where, plan, server, terms, progress)
+
+        def prepared() -> outside_server.OutsideServer:
+            issued = pki_folder.issue_missing(self.pki, host, is_dry=terms.is_dry)
+            for file in issued:
+                progress.on_object(file, "issued")
+            client = ClientConfig(server_url, pki_folder.ca_bundle(self.pki))
+            command, renewed = self._serve_command(port, plain_port), pki_folder.is_only_token(issued)
+            return outside_server.OutsideServer(client, plain_url, command, is_token_renewed=renewed)
+
+        return await outside_server.install_outside(where, plan, prepared, terms, progress)
 
     async def _in_cluster(
         self, where: Kubeconfig, policy: str | None, terms: "InstallTerms", progress: "InstallProgress"

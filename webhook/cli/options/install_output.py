@@ -21,6 +21,11 @@ class InstallOutput:
         """Whether nothing was done to any object."""
         return not self._objects
 
+    @property
+    def changed(self) -> list[str]:
+        """The objects that were created or changed."""
+        return [one["object"] for one in self._objects if one["result"] in {"created", "changed", "taken over"}]
+
     def on_object(self, reference: object, result: str) -> None:
         self._objects.append({"object": str(reference), "result": result})
         self.line(f"{reference} {result}{self._suffix}")

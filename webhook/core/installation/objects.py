@@ -9,6 +9,8 @@ Json = dict[str, Any]
 FIELD_MANAGER = "podgate-install"
 OWNER_FIELD_MANAGER = "kubectl"
 """Manager of what belongs to the user, such as the policy: `kubectl apply --server-side` is then no conflict."""
+UNDO_FIELD_MANAGER = "podgate-undo"
+"""Manager of what `install` has put back after a failed rollout."""
 
 ORDER = (
     *("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount"),
@@ -84,13 +86,19 @@ def ordered(documents: Iterable[Json]) -> list[Json]:
 
 
 def differs(live: Json, applied: Json) -> bool:
-    """Return whether applying changed an object, apart from what the API server maintains."""
+    """Return whether applying changed an object, apart from what the API server and kubectl maintain."""
     return _content(live) != _content(applied)
 
 
 def _content(document: Json) -> Json:
     metadata = {key: value for key, value in document.get("metadata", {}).items() if key not in _MAINTAINED}
+    annotations = {
+        key: value for key, value in (metadata.pop("annotations", None) or {}).items() if key != _LAST_APPLIED
+    }
+    if annotations:
+        metadata["annotations"] = annotations
     return {**{key: value for key, value in document.items() if key != "status"}, "metadata": metadata}
 
 
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MAINTAINED = frozenset({"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"})

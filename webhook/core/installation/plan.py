@@ -3,13 +3,21 @@
 from dataclasses import dataclass, field
 
 from webhook.core.document import DocumentError, Purpose, configmap, load
+from webhook.core.installation.live_ways import LiveObjects
 from webhook.core.installation.objects import Json, ObjectReference, ordered
-from webhook.core.installation.record import InstallationRecord
-from webhook.core.policy.model import LoadedPolicy
+from webhook.core.installation.ownership import is_installed, managers, other_tool
+from webhook.core.installation.record import RECORD, SCHEDULER, InstallationRecord
+from webhook.core.installation.ways import CERT_MANAGER
+from webhook.core.policy.model import LoadedPolicy, Policy
 
 POLICY = ObjectReference("v1", "ConfigMap", configmap.NAME, configmap.NAMESPACE)
 NAMESPACE = ObjectReference("v1", "Namespace", configmap.NAMESPACE)
-DEPLOYMENT = ObjectReference("apps/v1", "Deployment", "podgate", configmap.NAMESPACE)
+DEPLOYMENT, CONTROLLER, SCHEDULING = (
+    ObjectReference("apps/v1", "Deployment", name, configmap.NAMESPACE)
+    for name in ("podgate", "podgate-controller", SCHEDULER)
+)
+CERTIFICATE = ObjectReference("v1", "Secret", "podgate-tls", configmap.NAMESPACE)
+WEBHOOKS = ObjectReference("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "podgate")
 KEPT = frozenset({configmap.NAME, "podgate-identities"})
 """ConfigMaps that are created once, and then belong to their users."""
 _OUTSIDE = frozenset(
@@ -19,7 +27,6 @@ _OUTSIDE = frozenset(
     }
 )
 """Kinds of the objects that a server outside the cluster needs."""
-_MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +53,51 @@ class InstallPlan:
         """Return all objects in order."""
         return ordered([*self.documents, self.record.config_map(), policy_config_map(self.policy)])
 
-    def obstacle(self, live: "LiveState") -> Obstacle | None:
-        """Return why the installation must not begin in this cluster."""
-        return _terminating(live) or _foreign(live) or self._changed(live) or self._inside(live) or self._policy(live)
+    def obstacle(self, live: "LiveState", *, is_forced: bool = False) -> Obstacle | None:
+        """Return why the installation must not begin in this cluster; `is_forced`: what others own is taken over."""
+        return _terminating(live) or _foreign(live) or self._way(live, is_forced=is_forced) or self._policy(live)
 
-    def _changed(self, live: "LiveState") -> Obstacle | None:
-        conflict = live.record.conflict(self.record) if live.record is not None else None
-        if conflict is None:
+    def _way(self, live: "LiveState", *, is_forced: bool) -> Obstacle | None:
+        """Return an obstacle if Podgate is installed in another way, or by hand."""
+        found = live.record or live.objects.way()
+        if found is None or self._replaces_nothing(live):
             return None
-        key, present, wanted = conflict
-        return Obstacle(
-            f"configmap/{configmap.INSTALLATION}: data.{key}: {present!r}:"
-            f" Podgate is installed in another way than {wanted!r}",
-            "repeat the options of that installation, or remove it first: podgate uninstall",
+        by_hand = live.record is None and not any(is_installed(one) for _, one in live.shown)
+        force = ("--force-conflicts",) if by_hand else ()
+        again = live.objects.command(found, self._image(), *force)
+        hand = f": installed by hand (there is no {RECORD})"
+        conflict = found.conflict(self.record)
+        if conflict is not None:
+            key, present, wanted = conflict
+            place = (
+                f"{RECORD}: data.{key}"
+                if live.record is not None
+                else f"{live.shown[0][0]}{hand if by_hand else ''}: {key}"
+            )
+            kept = "take it over as it is" if by_hand else "keep this way"
+            return Obstacle(
+                f"{place}: {present!r}: Podgate is installed in another way than {wanted!r}",
+                f"to {kept}: {again}; to change the way, remove it first: podgate uninstall --keep-policy",
+            )
+        if not by_hand or is_forced or (live.objects.server is None and live.objects.webhooks is None):
+            return None
+        reference, one = live.shown[0]
+        owners = ", ".join(managers(one)) or "nobody"
+        return Obstacle(f"{reference}{hand}, and its fields are of {owners}", f"to take it over: {again}")
+
+    def _replaces_nothing(self, live: "LiveState") -> bool:
+        """Return whether only certificates are there, which a server outside the cluster does not use."""
+        objects = live.objects
+        return (
+            bool(self.record.server_url) and live.record is None and objects.server is None and objects.webhooks is None
         )
 
-    def _inside(self, live: "LiveState") -> Obstacle | None:
-        if live.record is not None or live.deployment is None or not self.record.server_url:
-            return None
-        message = f"{DEPLOYMENT}: its servers run in the cluster, and the webhooks would call one outside"
-        return Obstacle(message, "leave --server-url out, or remove them first: podgate uninstall")
+    def _image(self) -> str:
+        """Return the image of the manifests."""
+        for one in self.documents:
+            if ObjectReference.of(one) == DEPLOYMENT:
+                return str(one["spec"]["template"]["spec"]["containers"][0]["image"])
+        return ""
 
     def _policy(self, live: "LiveState") -> Obstacle | None:
         if live.policy is None or not self.is_policy_given or live.policy == self.policy:
@@ -83,7 +115,30 @@ class LiveState:
     namespace: Json | None
     record: InstallationRecord | None
     policy: str | None
-    deployment: Json | None
+    objects: LiveObjects = field(default_factory=LiveObjects)
+
+    @property
+    def shown(self) -> list[tuple[ObjectReference, Json]]:
+        """The objects by which an installation without a record is recognised, the first of them first."""
+        found = (
+            (DEPLOYMENT, self.objects.server),
+            (WEBHOOKS, self.objects.webhooks),
+            (CERTIFICATE, self.objects.certificate),
+        )
+        return [(reference, one) for reference, one in found if one is not None]
+
+
+def written_later(record: InstallationRecord, policy: Policy) -> list[ObjectReference]:
+    """Return what the servers of an installation, or cert-manager, create themselves."""
+    lease = ObjectReference("coordination.k8s.io/v1", "Lease", "podgate-leader", configmap.NAMESPACE)
+    found = [lease, ObjectReference("v1", "ConfigMap", configmap.LAST_GOOD, configmap.NAMESPACE)]
+    found += [ObjectReference("podgate.io/v1alpha1", "ServiceStatus", one.name) for one in policy.services]
+    if record.scheduler:
+        found.append(ObjectReference(lease.api_version, "Lease", SCHEDULER, configmap.NAMESPACE))
+    if record.certificates == CERT_MANAGER:
+        names = ("podgate-ca", "podgate-tls", "podgate-apiserver")
+        found += [ObjectReference("v1", "Secret", name, configmap.NAMESPACE) for name in names]
+    return found
 
 
 def outside(documents: list[Json]) -> tuple[Json, ...]:
@@ -120,14 +175,13 @@ def _terminating(live: LiveState) -> Obstacle | None:
 
 
 def _foreign(live: LiveState) -> Obstacle | None:
-    """Return an obstacle if another tool manages the server's Deployment."""
-    if live.deployment is None:
-        return None
-    labels = live.deployment["metadata"].get("labels") or {}
-    tool = labels.get(_MANAGED_BY)
-    if tool in {None, "podgate"}:
-        return None
-    return Obstacle(
-        f"{DEPLOYMENT}: metadata.labels[{_MANAGED_BY}]: {tool!r}: another tool has installed it",
-        f"change it with {tool}, or remove it with {tool} first",
-    )
+    """Return an obstacle if another tool manages what shows the installation: it would write it again."""
+    for reference, one in live.shown:
+        mark = other_tool(one)
+        if mark is not None:
+            place, value, tool = mark
+            return Obstacle(
+                f"{reference}: metadata.{place}: {value!r}: another tool has installed it",
+                f"change it with {tool}, or remove it with {tool} first, and run this command again",
+            )
+    return None

@@ -1,0 +1,97 @@
+"""Way of a live installation: its record, or what its objects show, and the command that repeats it."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from webhook.core.installation import ways
+from webhook.core.installation.objects import Json
+from webhook.core.installation.record import SCHEDULER, InstallationRecord
+
+_REDUCED, _STORE, _CERTIFICATES = "--reduced-path-file=", "--store=", "--certificates="
+_OWNER_LABEL, _OWN = "app.kubernetes.io/managed-by", "podgate-certs"
+_CERT_MANAGER = "cert-manager.io/certificate-name"
+_REPLICAS = {ways.REDIS: 2}
+"""Servers of the manifests, for each mode that has not one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveObjects:
+    """Objects of an installation that show its way; None if it has none."""
+
+    server: Json | None = None
+    controller: Json | None = None
+    scheduler: Json | None = None
+    certificate: Json | None = None
+    """The Secret with the serving certificate."""
+    webhooks: Json | None = None
+
+    def way(self) -> InstallationRecord | None:
+        """Return the way that the objects show; None if there are none."""
+        if self.server is None:
+            return self._without_server()
+        arguments = [*_arguments(self.server), *_arguments(self.controller)]
+        mode = ways.REDIS if self.store() else ways.MEMORY
+        if any(one.startswith(_REDUCED) for one in arguments):
+            mode = ways.REDUCED
+        scheduler = SCHEDULER if self.scheduler is not None else ""
+        return InstallationRecord("", mode, self._certificates(), scheduler=scheduler)
+
+    def store(self) -> str:
+        """Return the URL of the store; "" for counters in memory."""
+        found = _value(_arguments(self.server), _STORE)
+        return "" if found == ways.MEMORY else found
+
+    def options(self, record: InstallationRecord, image: str) -> list[str]:
+        """Return the options of `install` for a way; `image` is the one without an option."""
+        if record.server_url:
+            status = ["--status-url", record.status_url] if record.status_url else []
+            return ["--server-url", record.server_url, *status, "--pki", "pki"]
+        found = ["--reduced"] if record.mode == ways.REDUCED else []
+        found += ["--store", self.store() or "redis://HOST:6379/0"] if record.mode == ways.REDIS else []
+        usual = ways.FILES if record.mode == ways.REDUCED else ways.OWN
+        found += ["--certificates", record.certificates] if record.certificates not in {"", usual} else []
+        found += ["--pki", "pki"] if record.certificates == ways.FILES else []
+        found += ["--with-scheduler"] if record.scheduler else []
+        if self.server is not None:
+            [container, *_] = self.server["spec"]["template"]["spec"]["containers"]
+            found += ["--image", container["image"]] if container["image"] != image else []
+            replicas = self.server["spec"].get("replicas", 1)
+            is_usual = replicas in {0, _REPLICAS.get(record.mode, 1)}
+            found += [] if is_usual else ["--replicas", str(replicas)]
+        return found
+
+    def command(self, record: InstallationRecord, image: str, *more: str) -> str:
+        """Return the command that repeats a way."""
+        return shlex.join(["podgate", "install", *self.options(record, image), *more])
+
+    def _without_server(self) -> InstallationRecord | None:
+        """Return the way of webhooks and certificates alone: the server is outside the cluster, or has been deleted."""
+        for one in (self.webhooks or {}).get("webhooks", ()):
+            url = urlsplit(one["clientConfig"].get("url", ""))
+            if url.scheme:
+                return InstallationRecord("", "", "", f"{url.scheme}://{url.netloc}")
+        if self.certificate is None and self.webhooks is None:
+            return None
+        return InstallationRecord("", "", self._certificates() if self.certificate is not None else "")
+
+    def _certificates(self) -> str:
+        """Return who manages the certificates: the Secret says it, else the servers' arguments."""
+        if self.certificate is not None:
+            metadata = self.certificate["metadata"]
+            if (metadata.get("labels") or {}).get(_OWNER_LABEL) == _OWN:
+                return ways.OWN
+            return ways.CERT_MANAGER if _CERT_MANAGER in (metadata.get("annotations") or {}) else ways.FILES
+        found = _value([*_arguments(self.server), *_arguments(self.controller)], _CERTIFICATES)
+        return found if found in {ways.OWN, ways.CERT_MANAGER} else ways.FILES
+
+
+def _arguments(deployment: Json | None) -> Iterator[str]:
+    if deployment is not None:
+        for container in deployment["spec"]["template"]["spec"]["containers"]:
+            yield from container.get("args") or ()
+
+
+def _value(arguments: "Iterator[str] | list[str]", flag: str) -> str:
+    return next((one.removeprefix(flag) for one in arguments if one.startswith(flag)), "")

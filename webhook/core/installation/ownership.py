@@ -1,0 +1,77 @@
+"""Ownership of fields: the managers of an object, and the hand-over of what kubectl has applied."""
+
+from collections.abc import Iterator
+
+from webhook.core.installation.objects import FIELD_MANAGER, Json
+
+_KUBECTL = {("kubectl-client-side-apply", "Update"), ("kubectl-create", "Update"), ("kubectl", "Apply")}
+_TOOLS = {
+    "argocd.argoproj.io/tracking-id": "Argo CD",
+    "kustomize.toolkit.fluxcd.io/name": "Flux",
+    "helm.toolkit.fluxcd.io/name": "Flux",
+    "meta.helm.sh/release-name": "Helm",
+}
+"""Labels and annotations of the tools that apply their objects again."""
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+_OURS = {"podgate", "podgate-certs"}
+
+
+def is_installed(document: Json) -> bool:
+    """Return whether `podgate install` has applied an object."""
+    return any(_is_of_install(one) for one in _entries(document))
+
+
+def managers(document: Json) -> list[str]:
+    """Return who has written fields of an object, but for its status."""
+    return list(dict.fromkeys(str(one.get("manager", "")) for one in _entries(document)))
+
+
+def other_tool(document: Json) -> tuple[str, str, str] | None:
+    """Return place, value and tool of the mark that another tool manages an object."""
+    metadata = document["metadata"]
+    for place in ("labels", "annotations"):
+        found = metadata.get(place) or {}
+        for key, tool in _TOOLS.items():
+            if key in found:
+                return f"{place}[{key}]", str(found[key]), tool
+        if place == "labels" and found.get(_MANAGED_BY, "podgate") not in _OURS:
+            return f"labels[{_MANAGED_BY}]", str(found[_MANAGED_BY]), str(found[_MANAGED_BY])
+    return None
+
+
+def handed_over(document: Json) -> list[Json] | None:
+    """Return managedFields in which `install` owns what kubectl has applied; None if kubectl has applied nothing.
+
+    The next apply then removes what `install` does not have, such as a volume of another version.
+    """
+    entries = list((document["metadata"].get("managedFields")) or ())
+    given = [one for one in entries if _is_of_kubectl(one)]
+    if not given:
+        return None
+    own = next((one for one in entries if _is_of_install(one)), None)
+    version = (own or given[0])["apiVersion"]
+    given = [one for one in given if one["apiVersion"] == version]  # trees of other versions have other fields
+    fields: Json = {}
+    for one in (own, *given):
+        fields = _merged(fields, {} if one is None else one.get("fieldsV1") or {})
+    taken = {"manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": version, "fieldsType": "FieldsV1"}
+    return [*(one for one in entries if one is not own and one not in given), {**taken, "fieldsV1": fields}]
+
+
+def _entries(document: Json) -> Iterator[Json]:
+    for one in document["metadata"].get("managedFields") or ():
+        if not one.get("subresource"):
+            yield one
+
+
+def _is_of_install(entry: Json) -> bool:
+    found = (entry.get("manager"), entry.get("operation"), entry.get("subresource", ""))
+    return found == (FIELD_MANAGER, "Apply", "")
+
+
+def _is_of_kubectl(entry: Json) -> bool:
+    return (entry.get("manager"), entry.get("operation")) in _KUBECTL and not entry.get("subresource")
+
+
+def _merged(one: Json, other: Json) -> Json:
+    return {**one, **{key: _merged(one.get(key, {}), value) for key, value in other.items()}}
