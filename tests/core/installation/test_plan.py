@@ -209,7 +209,7 @@ def test_installation_by_hand_is_refused_with_the_command_that_takes_it_over(
     objects_by_hand: dict[str, Any], options: str
 ) -> None:
     """The plan that is refused has another way, unless the servers are those of the default."""
-    shipped = InstallPlan(MEMORY, tuple(objects(manifest_files(), ".")), "policy")
+    shipped = InstallPlan(MEMORY, (), "policy", image=ways.image(objects(manifest_files(), ".")))
     found = shipped.obstacle(live(**objects_by_hand))
     assert found is not None
     assert "installed by hand (there is no configmap/podgate-installation)" in found.message
@@ -232,7 +232,7 @@ def test_image_and_number_of_servers_are_named_where_they_are_not_those_of_the_m
     many = server(f"--store={STORE}")
     many["spec"]["replicas"] = 5
     many["spec"]["template"]["spec"]["containers"][0]["image"] = "mine/podgate:2"
-    shipped = InstallPlan(MEMORY, tuple(objects(manifest_files(), ".")), "policy")
+    shipped = InstallPlan(MEMORY, (), "policy", image=ways.image(objects(manifest_files(), ".")))
     found = shipped.obstacle(live(InstallationRecord("0", "redis", "own"), server=many))
     assert found is not None
     assert f"podgate install --store {STORE} --image mine/podgate:2 --replicas 5;" in found.remedy

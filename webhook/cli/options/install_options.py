@@ -114,6 +114,7 @@ class InstallOptions:
             remedy = "reduced mode has counters in memory, and certificates that you manage: leave the others out"
             raise UserError(f"--reduced: not with --certificates {record.certificates}", remedy)
         documents = built(files, way)
+        image = ways.image(documents)
         if self.writes_node_files:
             issuer = "cluster" if record.certificates == ways.CERT_MANAGER else "own"
             documents += ways.with_tokens_of(objects(files, "apiserver"), issuer)
@@ -124,7 +125,8 @@ class InstallOptions:
         documents = ways.chosen(
             documents, store=store, image=self.image, replicas=self.replicas, scheduler_image=scheduler_image
         )
-        return InstallPlan(record, tuple(documents), policy or shipped_manifests.example_policy(), policy is not None)
+        first = policy or shipped_manifests.example_policy()
+        return InstallPlan(record, tuple(documents), first, policy is not None, image)
 
     def _mode(self) -> str:
         if self.is_reduced:

@@ -47,6 +47,8 @@ class InstallPlan:
     """The document to begin with, if the cluster has none."""
     is_policy_given: bool = field(default=False)
     """It is the user's own, not the example."""
+    image: str = field(default="")
+    """The image of servers that are installed without naming one."""
 
     @property
     def objects(self) -> list[Json]:
@@ -64,7 +66,7 @@ class InstallPlan:
             return None
         by_hand = live.record is None and not any(is_installed(one) for _, one in live.shown)
         force = ("--force-conflicts",) if by_hand else ()
-        again = live.objects.command(found, self._image(), *force)
+        again = live.objects.command(found, self.image, *force)
         hand = f": installed by hand (there is no {RECORD})"
         conflict = found.conflict(self.record)
         if conflict is not None:
@@ -91,13 +93,6 @@ class InstallPlan:
         return (
             bool(self.record.server_url) and live.record is None and objects.server is None and objects.webhooks is None
         )
-
-    def _image(self) -> str:
-        """Return the image of the manifests."""
-        for one in self.documents:
-            if ObjectReference.of(one) == DEPLOYMENT:
-                return str(one["spec"]["template"]["spec"]["containers"][0]["image"])
-        return ""
 
     def _policy(self, live: "LiveState") -> Obstacle | None:
         if live.policy is None or not self.is_policy_given or live.policy == self.policy:

@@ -68,6 +68,12 @@ def chosen(
     return found
 
 
+def image(documents: list[Json]) -> str:
+    """Return the image of the servers."""
+    servers = (one for one in documents if (one["kind"], one["metadata"]["name"]) == ("Deployment", _SERVER))
+    return next((str(container["image"]) for one in servers for container in _containers(one)), "")
+
+
 def with_tokens_of(documents: list[Json], issuer: str) -> list[Json]:
     """Return the objects of the node agent with the issuer of the tokens: `own` or `cluster`."""
     found = deepcopy(documents)
