@@ -29,6 +29,17 @@ def shell_blocks(heading: str) -> list[str]:
     return re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
 
 
+def test_each_section_with_commands_of_podgate_sets_the_path_that_it_needs() -> None:
+    sections = re.split(r"^## ", README, flags=re.MULTILINE)[1:]
+    blocks = [re.findall(r"```(?:sh)?\n(.*?)```", section, flags=re.DOTALL) for section in sections]
+    first = [
+        next(one for one in found if "podgate " in one) for found in blocks if any("podgate " in one for one in found)
+    ]
+    assert len(first) == 3
+    for block in first:
+        assert 'export PATH="$PWD/.venv/bin:$PATH"' in block.partition("podgate ")[0], block
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from tests.cluster import persistent_cluster
-from tests.cluster.admission_configuration import NAMESPACE, SERVICE, Caller
+from tests.cluster.admission_configuration import Caller
 from tests.cluster.binaries import Binaries, binaries
 from tests.cluster.kwok import NODES
 from tests.cluster.toolchain import BuildError
@@ -63,8 +63,8 @@ def up(folder: Path, port: int, certificate: Path, key: Path, token: Path) -> No
     click.echo(f'export PATH={shlex.quote(str(programs.kubectl.parent))}:"$PATH"')
     if is_new:
         click.echo(
-            f"It calls webhooks on 127.0.0.1:{port}, by URL or as Service {NAMESPACE}/{SERVICE}, with {certificate}"
-            f" and {token}.\nIts Nodes are {', '.join(node['metadata']['name'] for node in NODES)}.",
+            f"It calls webhooks on 127.0.0.1:{port}, by URL, with {certificate} and {token}.\n"
+            f"Its Nodes are {', '.join(node['metadata']['name'] for node in NODES)}.",
             err=True,
         )
     click.echo("make controlplane-down ends it.", err=True)

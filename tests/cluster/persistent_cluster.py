@@ -14,7 +14,7 @@ from typing import TextIO
 
 import click
 
-from tests.cluster.admission_configuration import Caller, admission_configuration, stand_in_service
+from tests.cluster.admission_configuration import Caller, admission_configuration
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.kwok import NODES
 
@@ -67,7 +67,6 @@ def hold(folder: Path, callers: Mapping[int, Caller]) -> None:
         signal.signal(name, lambda *_: sys.exit(0))
     admission = admission_configuration(folder, callers)
     with _lock_held(folder), ControlPlane(folder=folder, admission=admission) as plane:
-        plane.apply(*stand_in_service())
         plane.add_nodes(*NODES)
         (folder / "ready").touch()
         while True:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.chart.rendering import CHART, RELEASE, WAYS, documents, run_helm, templates, values
+from tests.cli.command_runner import podgate
 from tests.cluster import manifests
 from tests.cluster.admission_configuration import NAMESPACE
 from tests.cluster.controlplane import ControlPlane
@@ -116,6 +117,19 @@ def test_release_is_installed_upgraded_and_removed(plane: ControlPlane, tmp_path
     wait_for_objects(plane, before | {"configmap/podgate-policy"})
     assert policy(plane) == edited
     assert before <= objects(plane)
+
+
+def test_release_is_left_to_helm_by_install(plane: ControlPlane, tmp_path: Path) -> None:
+    before = objects(plane)
+    helm(plane, "install", RELEASE, CHART)
+    installed = objects(plane)
+    for options in ((), ("--force-conflicts",)):
+        done = podgate("install", "--kubeconfig", plane.kubeconfig, "--pki", tmp_path / "pki", *options)
+        assert (done.code, done.out) == (2, "")
+        assert done.error.startswith("deployment.apps/podgate: metadata.labels[app.kubernetes.io/managed-by]: 'Helm'")
+    assert objects(plane) == installed
+    helm(plane, "uninstall", RELEASE)
+    wait_for_objects(plane, before)
 
 
 def test_release_takes_over_applied_manifests(plane: ControlPlane) -> None:

@@ -13,6 +13,7 @@ from redis import Redis
 from tests.app.test_status_command import DOCUMENT
 from tests.cli.command_runner import BIN, Done, podgate
 from tests.cluster.admission_configuration import NAMESPACE, Caller, admission_configuration
+from tests.cluster.all_objects import all_objects
 from tests.cluster.connect_proxy import connect_proxy
 from tests.cluster.controlplane import API_ALONE, ControlPlane
 from tests.cluster.load_balancer import LoadBalancers
@@ -20,6 +21,7 @@ from tests.cluster.processes import free_ports
 from tests.cluster.server import PODGATE, Server
 from tests.harness.canned_http import answering
 from tests.redis_servers import RedisServer
+from webhook.app.operations.installer import LATER
 from webhook.core.admission.mutation import QUEUE_GATE
 from webhook.core.document.configmap import KEY, NAME
 from webhook.core.installation.objects import ObjectReference
@@ -57,6 +59,8 @@ class Cluster:
     servers: list[Server] = field(default_factory=list)
     before: frozenset[tuple[str, str, str]] = frozenset()
     """The objects before the first installation."""
+    listed: frozenset[str] = frozenset()
+    """The objects that a dry run has listed before the first installation, and those that were there."""
 
     @property
     def options(self) -> tuple[str | Path, ...]:
@@ -140,6 +144,12 @@ def installed(cluster: Cluster, tmp_path: Path) -> Cluster:
     if cluster.plane.api.get(RECORD.path) is None:
         (policy := tmp_path / "policy.yaml").write_text(ENFORCING)
         if not cluster.servers:
+            dry = cluster.install("--policy", policy, "--dry-run", "-o", "json")
+            assert dry.code == 0, dry.err
+            results = {one["object"]: one["result"] for one in json.loads(dry.out)["objects"]}
+            assert {*results.values()} == {"issued", "created", LATER}
+            cluster.listed = frozenset(name for name, result in results.items() if result != "issued")
+            cluster.listed |= {*all_objects(cluster.plane)}
             command = [BIN / "podgate", "install", *cluster.options, "--policy", policy]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             assert process.stderr is not None
@@ -163,6 +173,12 @@ def test_dry_run_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     assert "configmap/podgate-policy " in done.out
     assert cluster.objects() == before
     assert not (tmp_path / "new").exists()
+
+
+def test_dry_run_has_listed_also_what_the_server_creates(installed: Cluster) -> None:
+    plane = installed.plane
+    plane.wait(lambda: {*all_objects(plane)} >= installed.listed, "all that was listed", SERVER)
+    assert {*all_objects(plane)} == installed.listed
 
 
 def test_pods_are_rewritten_after_the_installation(installed: Cluster) -> None:

@@ -192,6 +192,26 @@ PODS_MEANWHILE = (
 """Pods of a service that is Closed: all of them are admitted."""
 
 
+def test_running_pods_without_a_server_are_as_the_faq_says(by_hand: ByHand) -> None:
+    """The service is Closed: labels are judged, the rest is not."""
+    plane, path = by_hand.plane, "/api/v1/namespaces/shop/pods/running"
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "running"}}
+    with by_hand.serving():
+        created = {**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        assert plane.api.request("POST", path.rpartition("/")[0], created)[0] == 201
+
+    def change(field: str) -> tuple[int, Any]:
+        patch = {"metadata": {field: {"changed": "yes"}}}
+        return plane.api.request("PATCH", path, patch, "application/merge-patch+json")
+
+    status, answer = change("labels")
+    assert (status, "failed calling webhook" in answer["message"]) == (500, True)
+    assert change("annotations")[0] == 200
+    assert plane.api.request("DELETE", path)[0] == 200
+    page = (manifests.FOLDER.parent / "docs/faq.md").read_text()
+    assert "Running Pods run on; but changes of what is judged (labels," in page
+
+
 def test_field_by_hand_over_install_is_named_and_nothing_changed(by_hand: ByHand) -> None:
     """A Role that is gone would be created before the Deployment is applied."""
     role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/podgate"

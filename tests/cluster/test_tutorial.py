@@ -102,7 +102,10 @@ def test_the_tutorial_works_as_written(folder: Path) -> None:
     try:
         wait_for(first, "podgate serve --pki pki")
         started.append(second.start(SERVE, folder / "serve.out"))
-        assert "proven: the API server calls Podgate" in terminal.finish(installing, first)
+        printed = terminal.finish(installing, first)
+        assert "\nnamespace/podgate-system created\n" in printed
+        assert not re.search(r"^\S+ changed$", printed, re.MULTILINE), "the cluster was empty"
+        assert "proven: the API server calls Podgate" in printed
         follow(terminal)
     finally:
         for process in started:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from certs.cluster.secrets import MANAGED_BY, OURS
 from webhook.app.certificates import bootstrap_with
 from webhook.app.operations import pki_folder
 from webhook.app.operations.call_proof import CallProof, InstallProofs
@@ -14,6 +13,7 @@ from webhook.app.scheduling.extender_proof import ExtenderProver
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation import ways
 from webhook.core.installation.objects import ObjectReference, ordered
+from webhook.core.installation.ownership import MANAGED_BY, OF_LEADER, is_of_leader
 from webhook.core.installation.plan import InstallPlan
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference
 from webhook.errors import UserError
@@ -112,7 +112,7 @@ class _ClusterInstallation:
             return InstallProofs(await self._not_ready(delay, working))
         await self._installer.apply(webhooks)
         if self._terms.is_dry:
-            self._installer.announce(plan, policy)
+            await self._installer.announce(plan, policy)
             return None
         patience = _MANAGED_PROOF_SECONDS if is_managed else _PROOF_SECONDS
         called = await self._installer.prove(policy, await self._client_config(), patience)
@@ -138,11 +138,11 @@ class _ClusterInstallation:
         found = []
         for one in _own(has_scheduler=has_scheduler):
             live = await self._cluster.get(one)
-            if live is not None and (live["metadata"].get("labels") or {}).get(MANAGED_BY) != OURS:
+            if live is not None and not is_of_leader(live):
                 found.append(str(one))
         if found:
             raise UserError(
-                f"{', '.join(found)}: metadata.labels[{MANAGED_BY}]: not {OURS!r}: somebody else has created them",
+                f"{', '.join(found)}: metadata.labels[{MANAGED_BY}]: not {OF_LEADER!r}: somebody else has created them",
                 "to use them give --certificates files with the folder of their files in --pki; to have Podgate issue"
                 f" others, delete them: kubectl delete {' '.join(found)} -n {NAMESPACE}",
             )

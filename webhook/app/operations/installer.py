@@ -102,10 +102,11 @@ class Installer:
         except TooManyEntriesError as error:
             raise UserError(f"configmap/{configmap.NAME}: {error}", error.remedy) from None
 
-    def announce(self, plan: InstallPlan, policy: LoadedPolicy) -> None:
-        """Name what the servers create themselves."""
+    async def announce(self, plan: InstallPlan, policy: LoadedPolicy) -> None:
+        """Name what the servers will create themselves."""
         for one in plans.written_later(plan.record, policy.policy):
-            self._progress.on_object(one, LATER)
+            if await self._cluster.get(one) is None:
+                self._progress.on_object(one, LATER)
 
     async def working(self, workloads: list[Json]) -> list[Json]:
         """Return the live Deployments of these names that have been rolled out."""

@@ -59,7 +59,7 @@ async def install_outside(
                 return InstallProofs(CallProof(is_called=False, text=text, remedy=remedy))
         await installer.apply(webhooks)
         if terms.is_dry:
-            installer.announce(plan, policy)
+            await installer.announce(plan, policy)
             return None
         patience = _PROOF_SECONDS
         if server.is_token_renewed:

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from webhook.core.installation import ways
 from webhook.core.installation.objects import Json
+from webhook.core.installation.ownership import is_of_leader
 from webhook.core.installation.record import SCHEDULER, InstallationRecord
 
 _REDUCED, _STORE, _CERTIFICATES = "--reduced-path-file=", "--store=", "--certificates="
-_OWNER_LABEL, _OWN = "app.kubernetes.io/managed-by", "podgate-certs"
 _CERT_MANAGER = "cert-manager.io/certificate-name"
 _REPLICAS = {ways.REDIS: 2}
 """Servers of the manifests, for each mode that has not one."""
@@ -79,10 +79,10 @@ class LiveObjects:
     def _certificates(self) -> str:
         """Return who manages the certificates: the Secret says it, else the servers' arguments."""
         if self.certificate is not None:
-            metadata = self.certificate["metadata"]
-            if (metadata.get("labels") or {}).get(_OWNER_LABEL) == _OWN:
+            if is_of_leader(self.certificate):
                 return ways.OWN
-            return ways.CERT_MANAGER if _CERT_MANAGER in (metadata.get("annotations") or {}) else ways.FILES
+            annotations = self.certificate["metadata"].get("annotations") or {}
+            return ways.CERT_MANAGER if _CERT_MANAGER in annotations else ways.FILES
         found = _value([*_arguments(self.server), *_arguments(self.controller)], _CERTIFICATES)
         return found if found in {ways.OWN, ways.CERT_MANAGER} else ways.FILES
 

@@ -12,13 +12,19 @@ _TOOLS = {
     "meta.helm.sh/release-name": "Helm",
 }
 """Labels and annotations of the tools that apply their objects again."""
-_MANAGED_BY = "app.kubernetes.io/managed-by"
-_OURS = {"podgate", "podgate-certs"}
+MANAGED_BY = "app.kubernetes.io/managed-by"
+OF_LEADER = "podgate-certs"
+_OURS = {"podgate", OF_LEADER}
 
 
 def is_installed(document: Json) -> bool:
     """Return whether `podgate install` has applied an object."""
     return any(_is_of_install(one) for one in _entries(document))
+
+
+def is_of_leader(document: Json) -> bool:
+    """Return whether the leader manages an object: certificates, keys and tokens."""
+    return bool((document["metadata"].get("labels") or {}).get(MANAGED_BY) == OF_LEADER)
 
 
 def managers(document: Json) -> list[str]:
@@ -34,8 +40,8 @@ def other_tool(document: Json) -> tuple[str, str, str] | None:
         for key, tool in _TOOLS.items():
             if key in found:
                 return f"{place}[{key}]", str(found[key]), tool
-        if place == "labels" and found.get(_MANAGED_BY, "podgate") not in _OURS:
-            return f"labels[{_MANAGED_BY}]", str(found[_MANAGED_BY]), str(found[_MANAGED_BY])
+        if place == "labels" and found.get(MANAGED_BY, "podgate") not in _OURS:
+            return f"labels[{MANAGED_BY}]", str(found[MANAGED_BY]), str(found[MANAGED_BY])
     return None
 
 
