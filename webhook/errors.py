@@ -51,15 +51,28 @@ class WebhookConfigurationError(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
+GATE_REASONS = ("forbidden", "admission", "invalid", "changed", "unauthorized", "refused", "unanswered")
+"""Reasons for which a gate was not removed: the kinds of answers of the API server, and that there was none.
+
+`admission`: another webhook or a ValidatingAdmissionPolicy; `changed`: others changed the Pod's gates meanwhile.
+"""
+
+
 class GateError(Exception):
     """The gate of a Pod could not be removed, or the Pod not be deleted; a retry may succeed.
 
-    `is_refused`: the API server answered, so nothing has changed.
+    `said` is the cause in the words of the API server, `reason` one of `GATE_REASONS`. Unless it is "unanswered", the
+    API server refused this call, so the call has changed nothing.
     """
 
-    def __init__(self, message: str, *, is_refused: bool = False) -> None:
-        super().__init__(message)
-        self.is_refused = is_refused
+    def __init__(self, pod: str, said: str, reason: str = "unanswered") -> None:
+        super().__init__(f"pod {pod}: {said}")
+        self.said = said
+        self.reason = reason
+
+    @property
+    def is_refused(self) -> bool:
+        return self.reason != "unanswered"
 
 
 class LoadSourceError(Exception):

@@ -15,6 +15,7 @@ from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod, SchedulingGate
 from webhook.core.pods import ownership
 from webhook.core.quota import Acquire, CounterPlan, Receipt
+from webhook.core.reporting.queue_document import QueueDepth
 from webhook.errors import GateError, StoreUnavailableError
 
 WEB = """
@@ -93,14 +94,17 @@ class FakeGates:
         self.trouble = 0
         self.refused: set[str] = set()
         """Pods that the API server refuses to change."""
+        self.refusals: list[str] = []
+        self.unanswered = 0
+        self.loses_answers = False
+        """Whether `trouble` loses the answers only."""
 
     async def remove(self, namespace: str, name: str, uid: str) -> bool:  # noqa: ARG002  as in the port
         await asyncio.sleep(0)
         self._fail(uid)
         if uid not in self.pods:
             return False
-        self.pods[uid] = replace(self.pods[uid], spec=replace(self.pods[uid].spec, scheduling_gates=None))
-        self.ungated.append(uid)
+        self._ungate(uid)
         return True
 
     async def delete(self, namespace: str, name: str, uid: str) -> bool:  # noqa: ARG002  as in the port
@@ -108,12 +112,22 @@ class FakeGates:
         self.deleted.append(uid)
         return self.pods.pop(uid, None) is not None
 
+    def _ungate(self, uid: str) -> None:
+        if self.pods[uid].spec.scheduling_gates is None:
+            return
+        self.pods[uid] = replace(self.pods[uid], spec=replace(self.pods[uid].spec, scheduling_gates=None))
+        self.ungated.append(uid)
+
     def _fail(self, uid: str) -> None:
         if uid in self.refused:
-            raise GateError(f"{uid} is refused", is_refused=True)
+            self.refusals.append(uid)
+            raise GateError(f"shop/{uid}", "cannot release: HTTP 403: it is refused", "forbidden")
         if self.trouble:
             self.trouble -= 1
-            raise GateError("the API server does not answer")
+            self.unanswered += 1
+            if self.loses_answers and uid in self.pods:
+                self._ungate(uid)
+            raise GateError(f"shop/{uid}", "cannot release: no answer in time")
 
 
 class QueueSimulation:
@@ -132,6 +146,7 @@ class QueueSimulation:
         self.expired: list[str] = []
         self.troubles: list[str] = []
         self.waiting: Mapping[str, int] = {}
+        self.depths: Sequence[QueueDepth] = ()
         self.wanted: tuple[str, ...] = ()
         """Uids of Pods that an override releases."""
         self.lead()
@@ -147,7 +162,7 @@ class QueueSimulation:
             self._released,
             lambda pod, _, __: self.expired.append(pod.waiting.service),
             self._waiting,
-            lambda _: None,
+            self._depths,
             self.troubles.append,
         )
         arguments = (self.observer, self.store, self.index, self.gates, lambda: self.policy, reports)
@@ -160,6 +175,9 @@ class QueueSimulation:
 
     def _waiting(self, counts: Mapping[str, int]) -> None:
         self.waiting = counts
+
+    def _depths(self, depths: Sequence[QueueDepth]) -> None:
+        self.depths = depths
 
     def list_all(self) -> None:
         self.observer.begin(self.policy)

@@ -9,9 +9,12 @@ from webhook.adapters.kubernetes.api.collection import Collection, listed
 from webhook.adapters.kubernetes.api.objects import Listed
 from webhook.adapters.kubernetes.api.requests import (
     CONFLICT,
+    FORBIDDEN,
     INTERNAL,
     METADATA,
     NOT_FOUND,
+    TOO_MANY,
+    UNAUTHORIZED,
     UNPROCESSABLE,
     ApiError,
     RefusedError,
@@ -28,6 +31,9 @@ _PODS = Collection(
 _REQUEST_SECONDS = 5.0
 _ATTEMPTS = 3
 """Attempts at a Pod whose other gates are removed at the same time."""
+_OF_ADMISSION = ("admission webhook ", "failed calling webhook ", "ValidatingAdmissionPolicy ")
+"""Words of the API server about a denial, whose status a webhook or policy chooses. Admission precedes the write."""
+_REASONS = {UNAUTHORIZED: "unauthorized", FORBIDDEN: "forbidden", UNPROCESSABLE: "invalid"}
 
 
 class PodGates:
@@ -44,7 +50,7 @@ class PodGates:
         index = 0
         try:
             for _ in range(_ATTEMPTS):
-                if await self._remove_at(index, namespace, name, uid):
+                if (refusal := await self._remove_at(index, namespace, name, uid)) is None:
                     return True
                 pod = await self._read(namespace, name)
                 if pod is None or pod.metadata.uid != uid:
@@ -52,13 +58,16 @@ class PodGates:
                 gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
                 if QUEUE_GATE not in gates:
                     return True
+                if gates.index(QUEUE_GATE) == index:
+                    raise refusal  # what was tested holds: a policy or a webhook denies the change itself
                 index = gates.index(QUEUE_GATE)
         except ApiError as error:
             if isinstance(error, RefusedError) and error.status == NOT_FOUND:
                 return False
             raise _failed("release", namespace, name, error, "patch pods in all namespaces") from error
-        reason = f"its gates changed {_ATTEMPTS} times meanwhile"
-        raise GateError(f"pod {namespace}/{name}: cannot release: {reason}", is_refused=True)
+        raise GateError(
+            f"{namespace}/{name}", f"cannot release: its gates changed {_ATTEMPTS} times meanwhile", "changed"
+        )
 
     async def delete(self, namespace: str, name: str, uid: str) -> bool:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
@@ -70,8 +79,8 @@ class PodGates:
             raise _failed("delete", namespace, name, error, "delete pods in all namespaces") from error
         return True
 
-    async def _remove_at(self, index: int, namespace: str, name: str, uid: str) -> bool:
-        """Remove the gate at an index; False if the Pod has another uid, or another gate there."""
+    async def _remove_at(self, index: int, namespace: str, name: str, uid: str) -> RefusedError | None:
+        """Remove the gate at an index; return a refusal that may mean that the Pod has another uid or gate there."""
         gate = f"/spec/schedulingGates/{index}"
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": uid},
@@ -84,8 +93,8 @@ class PodGates:
         except RefusedError as error:
             if error.status != UNPROCESSABLE:
                 raise
-            return False
-        return True
+            return error
+        return None
 
     async def _read(self, namespace: str, name: str) -> Pod | None:
         asked = replace(_PODS, path=f"/api/v1/namespaces/{namespace}/pods", object_name=name)
@@ -103,5 +112,16 @@ def _path(namespace: str, name: str) -> str:
 
 
 def _failed(what: str, namespace: str, name: str, error: ApiError, right: str) -> GateError:
-    is_refused = isinstance(error, RefusedError) and error.status < INTERNAL
-    return GateError(f"pod {namespace}/{name}: cannot {what}: {error.describe(right)}", is_refused=is_refused)
+    reason = _reason(error)
+    said = error.describe(right) if reason != "admission" else str(error)
+    return GateError(f"{namespace}/{name}", f"cannot {what}: {said}", reason)
+
+
+def _reason(error: ApiError) -> str:
+    if not isinstance(error, RefusedError):
+        return "unanswered"
+    if any(words in str(error) for words in _OF_ADMISSION):
+        return "admission"
+    # An API server that has too much to do is asked again soon, as one that does not answer.
+    is_refused = error.status < INTERNAL and error.status != TOO_MANY
+    return _REASONS.get(error.status, "refused") if is_refused else "unanswered"

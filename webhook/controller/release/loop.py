@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from webhook.controller.release.failures import ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod, GatedPods
 from webhook.controller.release.queue_reader import QueueReader
 from webhook.controller.release.rate_limit import ReleaseRateLimit
@@ -48,9 +49,9 @@ class ReleaseReports:
     on_waiting: Callable[[Mapping[str, int]], None]
     """Number of waiting Pods by service."""
     on_depths: Callable[[Sequence[QueueDepth]], None]
-    """Depth and oldest age of each queue, once a second."""
+    """Depth, oldest age and failing Pods of each queue, once a second."""
     on_trouble: Callable[[str], None]
-    """A Pod could not be released yet; it will be tried again."""
+    """The store gave no answer, or lost charges: no Pod is released for now."""
 
 
 class ReleaseLoop:
@@ -80,9 +81,10 @@ class ReleaseLoop:
         self._queued: tuple[CounterPlan, ...] = ()
         """Plans of the services that queue."""
         self._releaser = PodReleaser(store, ReleaseActions(self._release, self._expire))
-        self.queue = QueueReader(self._releaser, store, policy)
         removal = RemovalReports(self._released, self._releaser.retry, self._releaser.put, reports.on_trouble)
-        self._removal = GateRemoval(store, index, gates, removal)
+        failures = ReleaseFailures()
+        self._removal = GateRemoval(store, index, gates, failures, removal)
+        self.queue = QueueReader(self._releaser, store, policy, failures, self._removal.is_charged)
         self._limit = ReleaseRateLimit(rate)
         self._recent = RecentCharges()
         self._retried_us = self._indexed_us = 0
@@ -128,6 +130,8 @@ class ReleaseLoop:
                 self._retried_us = now_us
                 self._releaser.retry()
                 await self._removal.retry(now_us)
+                for service in self._removal.slow:
+                    await self._releaser.try_one(service)
                 self._reports.on_depths(self.queue.depths())
             for uid in self._wanted():
                 if uid in self._releaser:
@@ -144,7 +148,7 @@ class ReleaseLoop:
     def _report_waiting(self) -> None:
         """Report all waiting Pods, also those that are not taken over yet because the store gives no answer."""
         counts = Counter(dict.fromkeys([plan.service for plan in self._queued], 0))
-        counts.update(self._releaser.counts())
+        counts.update(self.queue.counts())
         counts.update(pod.waiting.service for pod in self._pods.new() if pod.waiting.uid not in self._releaser)
         self._reports.on_waiting(counts)
 
@@ -179,7 +183,9 @@ class ReleaseLoop:
     async def _put(self, new: Iterable[GatedPod], compiled: CompiledPolicy) -> None:
         by_service: dict[str, list[GatedPod]] = {}
         for pod in new:
-            if pod.waiting.uid not in self._removal:
+            if pod.waiting.uid in self._removal:
+                self._removal.changed(pod)
+            else:
                 by_service.setdefault(pod.waiting.service, []).append(pod)
         for service, pods in by_service.items():
             plan = compiled.plans.get(service)
@@ -230,9 +236,12 @@ class ReleaseLoop:
             try:
                 await self._gates.delete(pod.namespace, pod.name, pod.waiting.uid)
                 await self._index.forget(plan, [pod.waiting.uid])
-            except (GateError, StoreUnavailableError) as error:
+            except GateError as error:
+                self._removal.set_aside(pod, error)  # it expires again when it waits again
+                return
+            except StoreUnavailableError as error:
                 self._reports.on_trouble(str(error))
-                self._removal.set_aside(pod)  # it expires again when it waits again
+                self._removal.set_aside(pod)
                 return
         self._reports.on_expired(pod, plan.queue, self._waited_seconds(pod))
 

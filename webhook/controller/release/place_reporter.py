@@ -39,7 +39,10 @@ class PlaceReporter:
         reported: dict[str, tuple[int, WaitCause]] = {}
         for one in places:
             waiting = one.pod.waiting
-            uid, now = waiting.uid, (one.class_place, stopped.get(waiting.service, WaitCause.QUOTA_EXCEEDED))
+            cause = stopped.get(waiting.service, WaitCause.QUOTA_EXCEEDED)
+            if self._queue.is_failing(one):
+                cause = WaitCause.RELEASE_FAILS
+            uid, now = waiting.uid, (one.class_place, cause)
             last = self._reported.get(uid)
             if last is not None and last[1] is now[1] and now[0] * 2 > last[0]:
                 reported[uid] = last

@@ -4,9 +4,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from msgspec import Struct
 
+from webhook.controller.release.failures import ReleaseFailure, ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.releaser import PodReleaser
 from webhook.core.admission.messages.denials import utc
@@ -14,7 +16,14 @@ from webhook.core.breaker import State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import Acquire, CounterPlan, Holder
 from webhook.core.release_queue import ReleaseForecast, RoomSample, WaitingPod
-from webhook.core.reporting.queue_document import QueueDepth, QueueDocument, QueueRow, WaitCause, pause_text
+from webhook.core.reporting.queue_document import (
+    FailingPods,
+    QueueDepth,
+    QueueDocument,
+    QueueRow,
+    WaitCause,
+    pause_text,
+)
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 
@@ -48,18 +57,45 @@ class PodPlace(Struct, frozen=True, gc=False):
 class QueueReader:
     """Reads the queues of a `PodReleaser`, and changes nothing."""
 
-    def __init__(self, releaser: PodReleaser, store: CounterStore, policy: Callable[[], CompiledPolicy | None]) -> None:
+    def __init__(
+        self,
+        releaser: PodReleaser,
+        store: CounterStore,
+        policy: Callable[[], CompiledPolicy | None],
+        failures: ReleaseFailures,
+        is_charged: Callable[[str], bool],
+    ) -> None:
+        """`is_charged`: whether a Pod that was not released keeps its charge. Others pass one that does not."""
         self._releaser = releaser
         self._store = store
         self._policy = policy
+        self._failures = failures
+        self._is_charged = is_charged
         self._places: list[PodPlace] = []
         self._placed_us: int | None = None
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many Pods of each service wait, with those that are tried again."""
+        counts = Counter(self._releaser.counts())
+        counts.update(pod.waiting.service for pod in self._outside())
+        return counts
 
     def places(self) -> Sequence[PodPlace]:
         """Return all waiting Pods by queue and place, at most a second old."""
         now_us, compiled = self._store.now_us(), self._policy()
         if compiled is not None and (self._placed_us is None or now_us - self._placed_us >= _FRESH_US):
-            self._places = [place for order in self._releaser.sequences(now_us) for place in _placed(order, compiled)]
+            outside = self._outside()
+            charged = [pod for pod in outside if self._is_charged(pod.waiting.uid)]
+            passed = [pod for pod in outside if not self._is_charged(pod.waiting.uid)]
+            queues: dict[str, list[tuple[GatedPod, bool]]] = {}
+            alone = (
+                ([(pod, False)] for pod in charged),
+                self._releaser.sequences(now_us),
+                ([(pod, False)] for pod in passed),
+            )
+            for pod, is_lifted in chain.from_iterable(chain(*alone)):
+                queues.setdefault(_queue_of(pod, compiled), []).append((pod, is_lifted))
+            self._places = [place for queue, its in queues.items() for place in _placed(queue, its, compiled)]
             self._placed_us = now_us
         return self._places
 
@@ -68,21 +104,52 @@ class QueueReader:
         compiled = self._policy()
         if compiled is None:
             return ()
-        now_us, oldest_us = self._store.now_us(), self._releaser.oldest_us()
-        counts, plans = self._releaser.counts(), compiled.plans
+        counts, plans, failing = self.counts(), compiled.plans, self._failing(compiled)
         names = [name for name, plan in plans.items() if plan.queue is not None or counts.get(name)]
         classes = {one.name: -one.priority for one in compiled.policy.sla_classes}
         names.sort(key=lambda name: (classes[compiled.services[name].sla_class], name))
+        names += sorted(name for name in failing if name not in plans)
+        now_us, oldest_us = self._store.now_us(), dict(self._releaser.oldest_us())
+        for pod in self._outside():
+            service, since_us = pod.waiting.service, pod.waiting.since_us
+            oldest_us[service] = min(oldest_us.get(service, since_us), since_us)
         return tuple(
             QueueDepth(
                 name,
-                compiled.services[name].sla_class,
+                _class_of(name, compiled),
                 counts.get(name, 0),
                 max(0, now_us - oldest_us.get(name, now_us)) // 1_000_000,
-                pause_text(plans[name]) or None,
+                pause_text(plans[name]) or None if name in plans else None,
+                failing.get(name, ()),
             )
             for name in names
         )
+
+    def _outside(self) -> list[GatedPod]:
+        """Return the Pods that were not released and are in no order meanwhile, the oldest first."""
+        found = [one.pod for one in self._failures.all() if one.pod.waiting.uid not in self._releaser]
+        return sorted(found, key=lambda pod: pod.waiting.since_us)
+
+    def _failing(self, compiled: CompiledPolicy) -> Mapping[str, tuple[FailingPods, ...]]:
+        """Return the Pods that wait because their release fails, by service and reason."""
+        found: dict[str, dict[str, list[ReleaseFailure]]] = {}
+        for one in sorted(self._failures.all(), key=lambda one: one.since_us):
+            if self._failure_of(one.pod, compiled.plans.get(one.pod.waiting.service)) is not None:
+                found.setdefault(one.pod.waiting.service, {}).setdefault(one.reason, []).append(one)
+        return {
+            service: tuple(
+                FailingPods(reason, len(its), f"{_name(its[0].pod)}: {its[0].said}") for reason, its in by.items()
+            )
+            for service, by in found.items()
+        }
+
+    def _failure_of(self, pod: GatedPod, plan: CounterPlan | None) -> ReleaseFailure | None:
+        """Return why a Pod was not released; None if it waits for something else by now."""
+        failure = self._failures.get(pod.waiting.uid)
+        if failure is None or pod.waiting.uid not in self._releaser or plan is None:
+            return failure
+        waits = self._stopped(plan) is not None or self._releaser.blocked_by(pod) is not None
+        return None if waits else failure
 
     async def document(self, asked: QueueSelection) -> QueueDocument:
         """Return the document of the leader."""
@@ -95,7 +162,7 @@ class QueueReader:
         rows = await self.rows(found[: asked.limit])
         now_us = self._store.now_us()
         depths = tuple(one for one in self.depths() if asked.service in {"", one.service})
-        waiting = sum(self._releaser.counts().values())
+        waiting = sum(self.counts().values())
         return QueueDocument(
             leads=True, time=utc(now_us), waiting=waiting, matching=len(found), services=depths, pods=tuple(rows)
         )
@@ -110,13 +177,14 @@ class QueueReader:
 
     def _row(self, one: PodPlace, compiled: CompiledPolicy, expected_us: int | None) -> QueueRow:
         waiting, now_us = one.pod.waiting, self._store.now_us()
-        plan = compiled.plans[waiting.service]
+        plan = compiled.plans.get(waiting.service)
         cause, why = self._cause(one, plan)
         is_known = expected_us is not None and cause in {WaitCause.QUOTA_EXCEEDED, WaitCause.BEHIND}
+        rules = plan.queue if plan is not None else None
         return QueueRow(
             queue=one.queue,
             place=one.place,
-            sla_class=compiled.services[waiting.service].sla_class,
+            sla_class=_class_of(waiting.service, compiled),
             class_place=one.class_place,
             class_waiting=one.class_waiting,
             service=waiting.service,
@@ -130,7 +198,7 @@ class QueueReader:
             cause=cause,
             why=why,
             expected_at=utc(max(now_us, expected_us or 0)) if is_known else None,
-            expires_at=utc(waiting.since_us + plan.queue.max_wait_us) if plan.queue is not None else None,
+            expires_at=utc(waiting.since_us + rules.max_wait_us) if rules is not None else None,
         )
 
     def stopped(self) -> Mapping[str, WaitCause]:
@@ -139,6 +207,12 @@ class QueueReader:
         plans = compiled.plans if compiled is not None else {}
         found = {service: self._stopped(plans[service]) for service in self._releaser.counts() if service in plans}
         return {service: stopped[0] for service, stopped in found.items() if stopped is not None}
+
+    def is_failing(self, one: PodPlace) -> bool:
+        """Return whether a Pod waits because it could not be released."""
+        compiled = self._policy()
+        plan = compiled.plans.get(one.pod.waiting.service) if compiled is not None else None
+        return self._failure_of(one.pod, plan) is not None
 
     def waited_seconds(self, one: PodPlace) -> int:
         return max(0, self._store.now_us() - one.pod.waiting.since_us) // 1_000_000
@@ -153,7 +227,11 @@ class QueueReader:
             return WaitCause.BREAKER_OPEN, f"the breaker is {view.state}{until}"
         return None
 
-    def _cause(self, one: PodPlace, plan: CounterPlan) -> tuple[WaitCause, str]:
+    def _cause(self, one: PodPlace, plan: CounterPlan | None) -> tuple[WaitCause, str]:
+        if (failure := self._failure_of(one.pod, plan)) is not None:
+            return WaitCause.RELEASE_FAILS, f"{failure.said}; it is tried again since {utc(failure.since_us)}"
+        if plan is None:
+            return WaitCause.BEHIND, "the policy has no such service: it is released at once"
         if (stopped := self._stopped(plan)) is not None:
             return stopped
         by = self._releaser.blocked_by(one.pod)
@@ -168,13 +246,16 @@ class QueueReader:
         last = {one.queue: one.place for one in places}
         pods: dict[str, list[tuple[WaitingPod, str]]] = {queue: [] for queue in last}
         for one in self.places():
-            if one.place <= last.get(one.queue, 0):
+            if one.place <= last.get(one.queue, 0) and one.pod.waiting.service in plans and not self._is_passed(one):
                 pods[one.queue].append((one.pod.waiting, one.pod.namespace))
         # In a thread: of 10,000 Pods it takes a tenth of a second, and releases must not wait for it.
         found = await asyncio.to_thread(lambda: {queue: ReleaseForecast(its, plans) for queue, its in pods.items()})
         asked = [(forecast, sample) for forecast in found.values() for sample in forecast.samples()][:_SAMPLES_MAX]
         await asyncio.gather(*(self._ask(forecast, sample) for forecast, sample in asked))
         return found
+
+    def _is_passed(self, one: PodPlace) -> bool:
+        return self._failures.get(one.pod.waiting.uid) is not None and one.pod.waiting.uid not in self._releaser
 
     async def _ask(self, forecast: ReleaseForecast, sample: RoomSample) -> None:
         asked = Acquire(sample.plan, sample.namespace, _FORECAST, sample.cost, "", peek=True)
@@ -191,11 +272,25 @@ _LIMIT_OF = {
 }
 
 
-def _placed(sequence: Sequence[tuple[GatedPod, bool]], compiled: CompiledPolicy) -> Iterable[PodPlace]:
+def _class_of(service: str, compiled: CompiledPolicy) -> str:
+    """Return a service's class; "" for one that the policy does not have."""
+    known = compiled.services.get(service)
+    return known.sla_class if known is not None else ""
+
+
+def _queue_of(pod: GatedPod, compiled: CompiledPolicy) -> str:
+    known = compiled.services.get(pod.waiting.service)
+    return pod.waiting.service if known is None else known.pool or known.name
+
+
+def _name(pod: GatedPod) -> str:
+    return f"pod {pod.namespace}/{pod.name}"
+
+
+def _placed(queue: str, sequence: Sequence[tuple[GatedPod, bool]], compiled: CompiledPolicy) -> Iterable[PodPlace]:
     """Yield the places of one queue's Pods."""
-    classes = [compiled.services[pod.waiting.service].sla_class for pod, _ in sequence]
+    classes = [_class_of(pod.waiting.service, compiled) for pod, _ in sequence]
     totals, before = Counter(classes), Counter[str]()
     for place, ((pod, is_lifted), sla_class) in enumerate(zip(sequence, classes, strict=True), 1):
         before[sla_class] += 1
-        service = compiled.services[pod.waiting.service]
-        yield PodPlace(pod, service.pool or service.name, place, before[sla_class], totals[sla_class], is_lifted)
+        yield PodPlace(pod, queue, place, before[sla_class], totals[sla_class], is_lifted)

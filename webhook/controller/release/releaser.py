@@ -20,8 +20,6 @@ from webhook.ports import CounterStore
 
 _TOGETHER_MAX = 16
 """Pods that are charged in one call of the store."""
-
-
 _DRAINING = QueuePlan(
     for_quota=False,
     for_breaker=False,
@@ -101,10 +99,7 @@ class PodReleaser:
             if waiting == known.waiting:
                 return
             pod = replace(pod, waiting=waiting)
-            is_kept = waiting.uid in self._kept
-            self.gone(waiting.uid)
-            if is_kept:
-                self._kept.add(waiting.uid)
+            self._take_out(waiting.uid)
         is_first = not self._counts[waiting.service]
         self._pods[waiting.uid] = pod
         self._counts[waiting.service] += 1
@@ -116,6 +111,11 @@ class PodReleaser:
 
     def gone(self, uid: str) -> str | None:
         """Remove a Pod that was deleted, or whose gate was removed; return its service, None if it is unknown."""
+        self._kept.discard(uid)
+        return self._take_out(uid)
+
+    def _take_out(self, uid: str) -> str | None:
+        """Remove a Pod that may wait again: one that is kept after `maxWait` expires only once."""
         pod = self._drop(uid)
         if pod is None:
             return None
@@ -126,9 +126,6 @@ class PodReleaser:
     def counts(self) -> Mapping[str, int]:
         """Return how many Pods of each service wait."""
         return {service: count for service, count in self._counts.items() if count}
-
-    def waiting(self, service: str) -> int:
-        return self._counts[service]
 
     def oldest_us(self) -> Mapping[str, int]:
         """Return since when the oldest Pod of each service waits."""
@@ -167,7 +164,6 @@ class PodReleaser:
 
     def _drop(self, uid: str) -> GatedPod | None:
         pod = self._pods.pop(uid, None)
-        self._kept.discard(uid)
         if pod is not None:
             self._counts[pod.waiting.service] -= 1
         return pod
@@ -203,8 +199,18 @@ class PodReleaser:
         waiting, plan = pod.waiting, self._plans.get(pod.waiting.service)
         if plan is not None:
             await self._store.book(plan, [Booking(pod.namespace, uid, waiting.cost, self._now_us(), pod.name)])
-            self.gone(uid)
+            self._take_out(uid)
             await self._actions.release(pod)
+
+    async def try_one(self, service: str) -> None:
+        """Charge and release the next Pod of one service if it fits, also while the service is held."""
+        plan = self._plans.get(service)
+        order = self._orders.get(plan.tag) if plan is not None else None
+        if plan is None or order is None or self._now_us() < self.held_until_us:
+            return
+        order.held = {one for one in self._plans if one != service}
+        if pods := self._taken(order, 1):
+            await self._charge(plan.tag, pods)
 
     def _now_us(self) -> int:
         """Return the store's time: receipts say in it when there is room."""
@@ -259,7 +265,7 @@ class PodReleaser:
             due_us = max(pod.waiting.since_us, idle_us, order.due_us(uid))
             fitting.append(replace(pod, due_us=min(due_us, receipt.at_us)))
             order.released(uid)
-            self.gone(uid)
+            self._take_out(uid)
         answered = [await self._put_back(order, *one) for one in reversed(others)]  # as `ReleaseOrder` requires
         if any(receipt is not None and receipt.repeated for receipt in receipts):
             order.retry()  # refunds may have made room for others that were tried

@@ -4,11 +4,15 @@ A charge is kept until it is known whether the gate is removed, but not for long
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from webhook.controller.release.failures import PAUSE_US, ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.core.quota import CounterPlan
 from webhook.errors import GateError, StoreUnavailableError
@@ -16,8 +20,9 @@ from webhook.ports import CounterStore, GateClient, QueueIndex
 
 _AT_ONCE = 16
 """Gates that are removed concurrently; the API server does several hundred a second."""
+_REFUSALS_MAX = 16
+"""Refusals in a row from which the Pods of a service are tried one at a time: the cause may concern all of them."""
 _RESERVED_US = 30_000_000
-_ASIDE_US = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +35,30 @@ class RemovalReports:
     on_waiting: Callable[[GatedPod], None]
     """A Pod that was set aside waits again."""
     on_trouble: Callable[[str], None]
+    """The store gave no answer."""
 
 
 class GateRemoval:
     """Gates that are being removed, and those that could not be.
 
     - Without an answer the Pod stays charged, and its gate is removed again each second. After 30 s it is refunded.
-    - A refusal concerns one Pod: it is refunded.
-    - A refunded Pod is set aside for 5 s: others take their turn.
+    - A refusal concerns one Pod: it is refunded, unless an earlier attempt may have removed the gate.
+    - A refunded Pod is set aside: others take their turn. It waits again, as old as it is, after 5 s, then 10 s, at
+      most 60 s; at once if it has changed, or if another Pod of its service that was refused is released.
     """
 
-    def __init__(self, store: CounterStore, index: QueueIndex, gates: GateClient, reports: RemovalReports) -> None:
+    def __init__(
+        self,
+        store: CounterStore,
+        index: QueueIndex,
+        gates: GateClient,
+        failures: ReleaseFailures,
+        reports: RemovalReports,
+    ) -> None:
         self._store = store
         self._index = index
         self._gates = gates
+        self._failures = failures
         self._reports = reports
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -51,41 +66,79 @@ class GateRemoval:
         """Charged Pods whose gates may still be there, and since when."""
         self._aside: dict[str, tuple[GatedPod, int]] = {}
         """Pods that are set aside, and until when."""
+        self._newer: dict[str, GatedPod] = {}
+        """Pods that have changed since their removal began."""
+        self._gone: set[str] = set()
+        """Pods that were deleted, or whose gates were removed, while their removal ran."""
         self._left: dict[str, tuple[CounterPlan, list[str]]] = {}
         """Pods that have left the queue and are still in the index, by service."""
-        self._failures = 0
+        self._unanswered = 0
+        """Removals in a row that had no answer."""
+        self._refusals = Counter[str]()
+        """The same that were refused, by service."""
+        self._is_turn_of_others = False
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._running or uid in self._charged or uid in self._aside
 
     @property
     def room(self) -> int:
-        """Return how many further Pods should be charged at once: fewer with each removal in a row that failed."""
-        return max(0, _AT_ONCE - self._failures)
+        """Return how many further Pods should be charged at once: fewer after each removal that had no answer."""
+        return max(0, _AT_ONCE - self._unanswered)
+
+    @property
+    def slow(self) -> AbstractSet[str]:
+        """Services of which one Pod a second should be tried: all the last ones were refused."""
+        return {service for service, count in self._refusals.items() if count >= _REFUSALS_MAX}
 
     @property
     def held(self) -> AbstractSet[str]:
-        """Services of charged Pods whose gates may still be there: no further Pod of theirs should be charged."""
-        return {pod.waiting.service for _, pod, _ in self._charged.values()}
+        """Services of which no further Pod should be charged: slow ones, and those whose charged Pods may be gated."""
+        return {pod.waiting.service for _, pod, _ in self._charged.values()} | self.slow
+
+    def is_charged(self, uid: str) -> bool:
+        return uid in self._charged
 
     async def start(self, plan: CounterPlan | None, pod: GatedPod) -> None:
         """Start to remove the gate of a charged Pod; without a plan it is not charged."""
         await self._slots.acquire()
         uid = pod.waiting.uid
         self._running[uid] = task = asyncio.create_task(self._remove(plan, pod))
-        task.add_done_callback(lambda _: self._running.pop(uid, None))
+        task.add_done_callback(lambda _: self._ended(uid))
+
+    def _ended(self, uid: str) -> None:
+        del self._running[uid]
+        if uid not in self:
+            self._gone.discard(uid)
+            self._newer.pop(uid, None)
 
     def cancel(self) -> None:
         for task in self._running.values():
             task.cancel()
 
-    def set_aside(self, pod: GatedPod) -> None:
-        """Let a Pod wait again, but not at once."""
-        self._aside[pod.waiting.uid] = pod, self._store.now_us() + _ASIDE_US
+    def set_aside(self, pod: GatedPod, error: GateError | None = None) -> None:
+        """Let a Pod wait again, but not at once; `error` says why it was not released or deleted."""
+        now_us, uid = self._store.now_us(), pod.waiting.uid
+        if uid in self._gone:
+            self._over(uid)
+            return
+        failure = self._failures.note(pod, now_us, error) if error is not None else self._failures.get(uid)
+        self._aside[uid] = pod, now_us + (failure.pause_us if failure is not None else PAUSE_US)
+
+    def changed(self, pod: GatedPod) -> None:
+        """Take over what has changed in a Pod. One that was set aside is tried again: the cause may be gone."""
+        uid = pod.waiting.uid
+        self._newer[uid] = pod
+        self._failures.changed(pod)
+        if uid in self._aside:
+            self._aside[uid] = self._aside[uid][0], 0
 
     def gone(self, uid: str) -> None:
-        """Forget a Pod that is deleted, or has no gate any more; a charged one is tried again, and then refunded."""
+        """Forget a Pod that is deleted, or has no gate any more; a charged one is tried again."""
         self._aside.pop(uid, None)
+        self._over(uid)
+        if uid in self:
+            self._gone.add(uid)
 
     async def forget(self) -> None:
         """Remove the Pods that have left the queue from the index, those of one service in one call."""
@@ -95,47 +148,85 @@ class GateRemoval:
                 await self._index.forget(plan, uids)
 
     async def retry(self, now_us: int) -> None:
-        """Remove gates again; refund what is charged for too long."""
-        self._failures = min(self._failures, _AT_ONCE - 1)
+        """Remove gates again; refund what is charged for too long; called once a second."""
+        self._unanswered = min(self._unanswered, _AT_ONCE - 1)
         for uid, (plan, pod, since_us) in tuple(self._charged.items()):
             if uid in self._running:
                 continue
             if now_us - since_us < _RESERVED_US:
                 await self.start(plan, pod)
+            elif uid in self._gone:
+                # An attempt without an answer may have removed the gate: the charge stays.
+                del self._charged[uid]
+                self._over(uid)
             else:
                 await self._refund(plan, pod)
-        for uid, (pod, until_us) in tuple(self._aside.items()):
-            if until_us <= now_us:
-                del self._aside[uid]
-                self._reports.on_waiting(pod)
+        self._return(now_us)
+
+    def _return(self, now_us: int) -> None:
+        """Let Pods wait again. Of a slow service each second Pod that is tried is one that was not tried before."""
+        self._is_turn_of_others = not self._is_turn_of_others
+        slow = self.slow
+        done = set(slow) if self._is_turn_of_others else set[str]()
+        for uid, (pod, until_us) in sorted(self._aside.items(), key=lambda item: item[1][1]):
+            service = pod.waiting.service
+            if until_us > now_us or service in done:
+                continue
+            if service in slow:
+                done.add(service)
+            self._wait_again(uid)
+
+    def _wait_again(self, uid: str) -> None:
+        pod, _ = self._aside.pop(uid)
+        newer = self._newer.pop(uid, pod)
+        self._reports.on_waiting(replace(newer, waiting=replace(newer.waiting, since_us=pod.waiting.since_us)))
 
     async def _remove(self, plan: CounterPlan | None, pod: GatedPod) -> None:
         uid = pod.waiting.uid
         try:
             is_there = await self._gates.remove(pod.namespace, pod.name, uid)
-            self._failures = 0
+            self._answered(pod)
             if is_there:
                 self._reports.on_released(pod)
             elif plan is not None:
                 await self._store.refund(plan, uid)
                 self._reports.on_room()
             self._charged.pop(uid, None)
-        except (GateError, StoreUnavailableError) as error:
-            self._reports.on_trouble(str(error))
+            self._over(uid)
+        except GateError as error:
             await self._failed(plan, pod, error)
+        except StoreUnavailableError as error:
+            self._reports.on_trouble(str(error))
+            if plan is not None:
+                self._charged.setdefault(uid, (plan, pod, self._store.now_us()))
         else:
             if plan is not None:
                 self._left.setdefault(plan.service, (plan, []))[1].append(uid)
         finally:
             self._slots.release()
 
-    async def _failed(self, plan: CounterPlan | None, pod: GatedPod, error: GateError | StoreUnavailableError) -> None:
-        self._failures += 1
+    def _answered(self, pod: GatedPod) -> None:
+        self._unanswered = 0
+        self._refusals.pop(pod.waiting.service, None)
+        if self._failures.over(pod.waiting.uid):
+            service = pod.waiting.service
+            for uid in [uid for uid, (one, _) in self._aside.items() if one.waiting.service == service]:
+                self._wait_again(uid)
+
+    async def _failed(self, plan: CounterPlan | None, pod: GatedPod, error: GateError) -> None:
+        uid, service = pod.waiting.uid, pod.waiting.service
+        if error.is_refused:
+            self._refusals[service] = min(self._refusals[service] + 1, _REFUSALS_MAX)
+        else:
+            self._unanswered += 1
         if plan is None:
-            self.set_aside(pod)
+            self.set_aside(pod, error)
             return
-        self._charged.setdefault(pod.waiting.uid, (plan, pod, self._store.now_us()))
-        if isinstance(error, GateError) and error.is_refused:
+        may_be_released = uid in self._charged
+        self._charged.setdefault(uid, (plan, pod, self._store.now_us()))
+        if uid not in self._gone:
+            self._failures.note(pod, self._store.now_us(), error)
+        if error.is_refused and not may_be_released:
             try:
                 await self._refund(plan, pod)
             except StoreUnavailableError as unavailable:
@@ -146,3 +237,9 @@ class GateRemoval:
         self._charged.pop(pod.waiting.uid, None)
         self.set_aside(pod)
         self._reports.on_room()
+
+    def _over(self, uid: str) -> None:
+        """Forget a Pod that waits no more."""
+        self._failures.over(uid)
+        self._newer.pop(uid, None)
+        self._gone.discard(uid)

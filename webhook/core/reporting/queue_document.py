@@ -26,12 +26,23 @@ class WaitCause(StrEnum):
     """Limits on live Pods alone have no room: nobody knows when others end."""
     BEHIND = "Behind"
     """Others are released before it."""
+    RELEASE_FAILS = "ReleaseFails"
+    """The API server did not remove its gate, or not delete it when it had expired."""
 
 
 def _key(field: str) -> str:
     """Return the key of a field in the document."""
     first, *others = field.split("_")
     return "class" if field == "sla_class" else first + "".join(map(str.title, others))
+
+
+class FailingPods(Struct, frozen=True):
+    """Waiting Pods of one service whose release failed for one reason; `why` is what was said of the first of them."""
+
+    reason: str
+    """One of `errors.GATE_REASONS`."""
+    pods: int
+    why: str
 
 
 class QueueDepth(Struct, frozen=True, rename=_key):
@@ -42,6 +53,7 @@ class QueueDepth(Struct, frozen=True, rename=_key):
     waiting: int
     oldest_seconds: int
     paused: str | None = None
+    failing: tuple[FailingPods, ...] = ()
 
 
 class QueueRow(Struct, frozen=True, rename=_key):
