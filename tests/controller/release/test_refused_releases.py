@@ -31,7 +31,7 @@ async def test_a_refused_pod_is_shown_with_the_reason_in_the_words_of_the_api_se
     assert depth.failing == (FailingPods("forbidden", 1, f"pod shop/pod-a: {SAID}"),)
     status = depths_document(simulation.depths)
     assert status is not None
-    assert status["services"][0]["failing"] == [{"reason": "forbidden", "pods": 1, "why": f"pod shop/pod-a: {SAID}"}]
+    assert status["services"][0]["failing"] == ({"reason": "forbidden", "pods": 1, "why": f"pod shop/pod-a: {SAID}"},)
 
 
 async def test_others_are_released_and_shown_before_a_refused_pod() -> None:

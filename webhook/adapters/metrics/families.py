@@ -139,15 +139,13 @@ HELD_CONTROLLERS = _gauge("held_controllers", "service", "Controllers that lack 
 CONTROLLERS_WOKEN = _counter("controllers_woken_total", "service result", "Held controllers that were woken.")
 
 QUEUE_PODS = _gauge("queue_pods", "service", "Pods that wait for their release; only on the leader.")
+QUEUE_FAILING = _gauge("queue_failing_pods", "service reason", "Waiting Pods whose release fails; only on the leader.")
 QUEUE_RELEASED = _counter("queue_released_total", "service", "Waiting Pods that were released.")
 QUEUE_EXPIRED = _counter("queue_expired_total", "service", "Pods that waited for maxWait without being released.")
 QUEUE_OLDEST = _gauge("queue_oldest_seconds", "service class", "Age of the oldest waiting Pod; only on the leader.")
 QUEUE_PAUSED = _gauge("queue_paused", "service", "1 if an override pauses the queue; only on the leader.")
 QUEUE_WAIT = Family(
-    "podgate_queue_wait_seconds",
-    MetricKind.HISTOGRAM,
-    ("class",),
-    "Time that Pods waited until they were released or expired.",
+    "podgate_queue_wait_seconds", MetricKind.HISTOGRAM, ("class",), "Time that Pods waited until released or expired."
 )
 QUEUE_LATENCY = Family(
     "podgate_queue_release_duration_seconds",
@@ -272,7 +270,8 @@ FAMILIES = (
     *(UNJUDGED_PODS, UNCOUNTED, STORE_UP, STORE_FAILURES, STORE_LOSSES, STORE_FALLBACK),
     *(LOCAL_ADMITTED, BOOKED, BOOKINGS_DROPPED, DENY_CACHE_HITS),
     *(REFUNDS, REFUNDS_UNPROVEN, CHARGED_AFTERWARDS, RAISED_AFTERWARDS, LABELS_IGNORED, STANDING_DRIFT, WATCHED_PODS),
-    *(QUEUE_PODS, QUEUE_OLDEST, QUEUE_PAUSED, QUEUE_RELEASED, QUEUE_EXPIRED, QUEUE_WAIT, QUEUE_LATENCY),
+    *(QUEUE_PODS, QUEUE_FAILING, QUEUE_OLDEST, QUEUE_PAUSED, QUEUE_RELEASED, QUEUE_EXPIRED),
+    *(QUEUE_WAIT, QUEUE_LATENCY),
     *(EXTENDER_CALLS, EXTENDER_DURATION, EXTENDER_REFUSED_NODES, EXTENDER_NODES),
     *(EXTENDER_WAKES, EXTENDER_WAKE_ERRORS, EXTENDER_SERVICES, EXTENDER_RECORDS_EVICTED),
     *(EXTENDER_SOURCE_ERRORS, EXTENDER_SOURCE_AGE, EXTENDER_REFRESH),

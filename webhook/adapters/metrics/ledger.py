@@ -108,6 +108,8 @@ class QueueMetrics:
         """Set the depth of each queue; its class starts at 0 in the histograms."""
         self._depths = depths
         for one in depths:
+            if not one.sla_class:
+                continue  # Pods of no service
             self._classes[one.service] = one.sla_class
             self._waits.setdefault(one.sla_class, Durations(WAIT_BOUNDS_SECONDS))
             self._latencies.setdefault(one.sla_class, Durations())
@@ -115,13 +117,17 @@ class QueueMetrics:
     def keep(self, services: frozenset[str]) -> None:
         """Remove the gauges of services that are gone; `Metrics` handles the counters."""
         self._waiting = {service: count for service, count in self._waiting.items() if service in services}
-        self._depths = [one for one in self._depths if one.service in services]
+        self._depths = [one for one in self._depths if one.service in services or not one.sla_class]
         self._classes = {service: name for service, name in self._classes.items() if service in services}
 
     def rows(self) -> Iterable[tuple[Family, list[Row]]]:
         """Return the gauges with their series."""
         depths = self._depths
         yield families.QUEUE_PODS, [((service,), float(count)) for service, count in self._waiting.items()]
+        yield (
+            families.QUEUE_FAILING,
+            [((one.service, by.reason), float(by.pods)) for one in depths for by in one.failing],
+        )
         yield (
             families.QUEUE_OLDEST,
             [((one.service, one.sla_class), float(one.oldest_seconds)) for one in depths],

@@ -1,16 +1,24 @@
-"""Reports of the release loop: Pods that leave a queue, and the condition that none can be released."""
+"""Reports of the release loop: Pods that leave a queue, those that cannot, and that the store gives no answer."""
+
+import time
+from collections.abc import Callable, Sequence
 
 from webhook.app.telemetry import Telemetry
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.loop import ReleaseReports
 from webhook.core.quota import QueuePlan
-from webhook.core.reporting.queue_document import expiry_text
+from webhook.core.reporting.queue_document import QueueDepth, expiry_text
 from webhook.ports import PlaceEvents
 from webhook.ports.traces import TracedPod
 from webhook.support.condition import Condition
 
+_AGAIN_SECONDS = 600.0
+"""How often the log repeats that Pods of a service cannot be released."""
 
-def release_reports(telemetry: Telemetry, places: PlaceEvents | None = None) -> ReleaseReports:
+
+def release_reports(
+    telemetry: Telemetry, places: PlaceEvents | None = None, clock: Callable[[], float] = time.monotonic
+) -> ReleaseReports:
     """Return the callbacks for Pods that leave a queue; `places` sends Events about those that expire."""
     queue, said = telemetry.metrics.queue, telemetry.logs.said
 
@@ -20,8 +28,9 @@ def release_reports(telemetry: Telemetry, places: PlaceEvents | None = None) -> 
     def over(_: str) -> None:
         said("info", "waiting Pods are released again")
 
-    # One line until a Pod is released: the reasons differ in names of Pods.
+    # One line until a Pod is released: the reasons differ in details.
     failure = Condition(trouble, over, key=lambda _: "")
+    failing = FailingLog(said, clock)
 
     def released(pod: GatedPod, seconds: float, latency_seconds: float) -> None:
         failure.leave()
@@ -36,4 +45,35 @@ def release_reports(telemetry: Telemetry, places: PlaceEvents | None = None) -> 
             note = expiry_text(rules.max_wait_us, is_kept=rules.keeps_expired)
             places.expired(pod.namespace, pod.name, pod.waiting.uid, note, is_kept=rules.keeps_expired)
 
-    return ReleaseReports(released, expired, queue.waiting, queue.depths, failure.enter)
+    def depths(found: Sequence[QueueDepth]) -> None:
+        queue.depths(found)
+        failing.shown(found)
+
+    return ReleaseReports(released, expired, queue.waiting, depths, failure.enter)
+
+
+class FailingLog:
+    """Log lines about Pods whose release fails: at first, for each new reason, every ten minutes, and at the end."""
+
+    def __init__(self, said: Callable[..., None], clock: Callable[[], float]) -> None:
+        self._said = said
+        self._clock = clock
+        self._lines: dict[str, tuple[float, set[str]]] = {}
+        """When the last line about a service was written, and the reasons that were told."""
+
+    def shown(self, depths: Sequence[QueueDepth]) -> None:
+        """Take over the depths of all queues; none are known to a process that leads no more."""
+        now = self._clock()
+        for depth in depths:
+            service, reasons = depth.service, {one.reason for one in depth.failing}
+            at, told = self._lines.get(service, (-_AGAIN_SECONDS, set()))
+            if reasons and (reasons - told or now - at >= _AGAIN_SECONDS):
+                for one in depth.failing:
+                    texts = {"service": service, "pods": one.pods, "cause": one.reason, "reason": one.why}
+                    self._said("warning", "waiting Pods cannot be released", **texts)
+                self._lines[service] = now, told | reasons
+        failing = {depth.service for depth in depths if depth.failing}
+        for service in self._lines.keys() - failing:
+            del self._lines[service]
+            if depths:
+                self._said("info", "no waiting Pod of the service fails to be released any more", service=service)

@@ -72,11 +72,7 @@ class PodReleaser:
         return uid in self._pods
 
     def begin(self, plans: Mapping[str, CounterPlan]) -> None:
-        """Start under a policy, with the same waiting Pods.
-
-        Those of a service that no longer queues are released as its limits allow; those of a service that is gone,
-        at once.
-        """
+        """Start under a policy. Pods of a service that no longer queues go as its limits allow, of none at once."""
         self._plans = plans
         by_tag: dict[str, list[Member]] = {}
         for plan in plans.values():
@@ -126,6 +122,9 @@ class PodReleaser:
     def counts(self) -> Mapping[str, int]:
         """Return how many Pods of each service wait."""
         return {service: count for service, count in self._counts.items() if count}
+
+    def waiting(self, service: str) -> int:
+        return self._counts[service]
 
     def oldest_us(self) -> Mapping[str, int]:
         """Return since when the oldest Pod of each service waits."""

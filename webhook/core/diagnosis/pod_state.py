@@ -16,7 +16,11 @@ _EXPECTED = frozenset({"", "ContainerCreating", "PodInitializing"})
 _PATIENCE_US = 10_000_000
 """Age from which a Pod that no scheduler has looked at has none."""
 _SUMMARY_MAX = 300
-_WAITS = {WaitCause.BREAKER_OPEN: Fate.BREAKER_OPEN, WaitCause.LIVE_PODS: Fate.WAITING_FOR_LIVE_PODS}
+_WAITS = {
+    WaitCause.BREAKER_OPEN: Fate.BREAKER_OPEN,
+    WaitCause.LIVE_PODS: Fate.WAITING_FOR_LIVE_PODS,
+    WaitCause.RELEASE_FAILS: Fate.RELEASE_FAILS,
+}
 """Tokens of Pods that wait, but not for quota."""
 
 

@@ -15,6 +15,8 @@ class Fate(StrEnum):
     """The token of a report, the most severe first. Of several Pods the most severe token is shown."""
 
     DENIED = "Denied"
+    RELEASE_FAILS = "ReleaseFails"
+    """It waits, and the API server did not remove its gate."""
     BREAKER_OPEN = "BreakerOpen"
     """Denied by the breaker, or it waits for it."""
     WAITING_FOR_LIVE_PODS = "WaitingForLivePods"

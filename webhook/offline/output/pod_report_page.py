@@ -23,7 +23,9 @@ from webhook.core.scheduling.scheduling_record import SchedulingRecord
 
 _COLUMN = 12
 _MOST_FIELDS = 6
-_BAD = frozenset({Fate.DENIED, Fate.BREAKER_OPEN, Fate.EXPIRED, Fate.DROPPED, Fate.FAILED, Fate.UNSCHEDULABLE})
+_BAD = frozenset(
+    {Fate.DENIED, Fate.RELEASE_FAILS, Fate.BREAKER_OPEN, Fate.EXPIRED, Fate.DROPPED, Fate.FAILED, Fate.UNSCHEDULABLE}
+)
 _FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED, Fate.EXEMPT, Fate.UNMATCHED, Fate.ADMITTED})
 _SOURCES = {
     "pod": "by its label and annotation; no record of the review was found",

@@ -11,7 +11,7 @@ from webhook.offline.output.table import countdown, table
 
 _HEADINGS = ("QUEUE", "PLACE", "CLASS", "SERVICE", "POD", "AGE", "EXPECTED", "WHY")
 _WIDE_HEADINGS = ("LIFTED", "OWNER", "EXPIRES", "UID")
-_COLOURS = {WaitCause.PAUSED: "yellow", WaitCause.BREAKER_OPEN: "red"}
+_COLOURS = {WaitCause.PAUSED: "yellow", WaitCause.BREAKER_OPEN: "red", WaitCause.RELEASE_FAILS: "red"}
 
 
 def queue_page(document: QueueDocument, *, is_wide: bool) -> Iterable[str]:
@@ -20,6 +20,9 @@ def queue_page(document: QueueDocument, *, is_wide: bool) -> Iterable[str]:
     for one in document.services:
         if one.paused:
             yield click.style(f"{one.service} is paused {one.paused}", fg="yellow")
+        for some in one.failing:
+            count = f"{some.pods} Pod{'s' if some.pods > 1 else ''} of {one.service or 'no service'}"
+            yield click.style(f"{count} cannot be released ({some.reason}): {some.why}", fg="red")
     classes = by_class(document.services)
     if not classes:
         yield "no Pod waits"
