@@ -16,6 +16,7 @@ from webhook.adapters.metrics.families import FAMILIES, MetricKind
 SITUATIONS = yaml.safe_load(Path(__file__).with_name("alerts.yaml").read_text())
 RUNBOOK = Path(__file__).parents[2] / "docs" / "runbook.md"
 BUDGET_GROUPS = ("podgate-objectives", "podgate-budgets")
+RUNBOOK_URL = "https://podgate.io/docs/runbook.md"
 FIRING = 'group by (alertname, severity, long_window) (ALERTS{alertstate="firing"})'
 HEADER = """\
 # The groups of rules.yaml for the Prometheus operator. Change them there: `pytest tests/monitoring --refresh-goldens`.
@@ -43,7 +44,7 @@ def expectation(at: str, *firing: str) -> dict[str, Any]:
 
 
 def promtool_tests(situations: dict[str, Any], interval: str) -> list[dict[str, Any]]:
-    """Return a test of the healthy series, and one of each fault."""
+    """Return a test of the healthy series, and one of each other normal state and of each fault."""
 
     def test(series: dict[str, str | None], *expectations: dict[str, Any]) -> dict[str, Any]:
         shown = {**situations["health"], **series}
@@ -51,6 +52,9 @@ def promtool_tests(situations: dict[str, Any], interval: str) -> list[dict[str, 
         return {"interval": interval, "input_series": inputs, "promql_expr_test": list(expectations)}
 
     tests = [test({}, *(expectation(at) for at in situations["quiet"]))]
+    for one in situations.get("normal", ()):
+        assert one["series"].keys() <= situations["health"].keys(), "a state changes what was healthy"
+        tests.append(test(one["series"], *(expectation(at) for at in one["at"])))
     for fault in situations["faults"]:
         assert fault["series"].keys() <= situations["health"].keys(), "a fault changes what was healthy"
         tests.append(test(fault["series"], expectation(fault["at"], fault["alert"], *fault.get("also", ()))))
@@ -105,7 +109,7 @@ def test_alert_has_severity_texts_and_an_entry_in_the_runbook(rule: dict[str, An
     annotations = rule["annotations"]
     assert annotations["summary"]
     assert annotations["description"].endswith(".")
-    assert annotations["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
+    assert annotations["runbook_url"] == f"{RUNBOOK_URL}#{rule['alert'].lower()}", "a pager opens it from anywhere"
     entry = re.search(rf"^### {rule['alert']}\n(.*?)(?=^##|\Z)", RUNBOOK.read_text(), re.MULTILINE | re.DOTALL)
     assert entry is not None, "docs/runbook.md has no entry"
     assert re.search(r"^(\$|podgate|kubectl) |`(podgate|kubectl) ", entry[1], re.MULTILINE), "no first command"

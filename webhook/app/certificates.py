@@ -41,6 +41,7 @@ class CertificateController:
         self._settings = settings
         self._logs = telemetry.logs
         self._totals = telemetry.metrics.kept_certificates
+        self._failing = telemetry.metrics.failing_writes
         self._client = client
         self._errors: list[str] = []
         self._ends: dict[str, datetime] = {}
@@ -76,10 +77,12 @@ class CertificateController:
     def _error(self, reason: str) -> None:
         self._errors.append(reason)
         self._totals.troubled()
+        self._failing.set("certificates", fails=True)
         self._logs.said("error", "certificate maintenance failed", reason=reason)
 
     def _recovered(self, reason: str) -> None:
         self._errors.remove(reason)
+        self._failing.set("certificates", fails=bool(self._errors))
         self._logs.said("info", "certificate maintenance recovered", reason=reason)
 
     def _kept(self, ends: Mapping[str, datetime]) -> None:
@@ -88,6 +91,7 @@ class CertificateController:
 
     def _reset(self) -> None:
         self._errors.clear()
+        self._failing.set("certificates", fails=False)
         self._ends.clear()
         self._totals.kept({})
 

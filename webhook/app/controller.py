@@ -126,6 +126,7 @@ class ControllerProcess:
         finally:
             self._controller = None  # the next leader records its own progress
             self._telemetry.metrics.ledger.watched(None)
+            self._telemetry.metrics.failing_writes.end()
             for resource in ("pods", "events"):
                 self._telemetry.unwatched(resource)
             self._logs.said("warning", "no longer leading", reason=self._lease.obstacle or "ending")

@@ -10,6 +10,7 @@ from webhook.app.store import Ledger
 from webhook.app.supervision import Loop
 from webhook.app.telemetry import Telemetry
 from webhook.app.telemetry.release_reports import release_reports
+from webhook.app.telemetry.service_status_reports import service_status_reports
 from webhook.app.telemetry.wake_reports import wake_reports
 from webhook.controller import Controller, ControllerWaker, CounterResets, OverrideEnforcer, ServiceStatusWriter
 from webhook.controller.observers.unjudged_pods import UnjudgedPods, UnjudgedReports
@@ -50,7 +51,9 @@ def controller(  # noqa: PLR0913  the parts of the process that it connects
     if ticks:
         beside.append(BreakerTicker(ledger, clock, in_force, telemetry.observer.transitioned).run)
     if sources.board is not None:
-        beside.append(ServiceStatusWriter(sources.board, ledger.last_breaker, in_force, telemetry.board_reports()).run)
+        beside.append(
+            ServiceStatusWriter(sources.board, ledger.last_breaker, in_force, service_status_reports(telemetry)).run
+        )
     if sources.webhooks is not None:
         reported, loaded = _webhook_reports(telemetry), sources.policies.loaded
         writer = WebhookConfigurationWriter(sources.webhooks, loaded, reported, writes=sources.writes_webhooks)

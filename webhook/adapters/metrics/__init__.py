@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from webhook.adapters.metrics import families
 from webhook.adapters.metrics.accumulators import Row, Totals
-from webhook.adapters.metrics.cluster_objects import CertificateTotals, WebhookConfigurationMetrics
+from webhook.adapters.metrics.cluster_objects import CertificateTotals, FailingWrites, WebhookConfigurationMetrics
 from webhook.adapters.metrics.decisions import Decisions
 from webhook.adapters.metrics.extender.scheduling import SchedulingMetrics
 from webhook.adapters.metrics.families import FAILURE, SUCCESS, Family
@@ -63,7 +63,7 @@ class Metrics(PartialObserver):
         self.queue = QueueMetrics()
         self.scheduling = SchedulingMetrics()
         self.outcomes = OutcomeTotals()
-        self.kept_certificates = CertificateTotals()
+        self.kept_certificates, self.failing_writes = CertificateTotals(), FailingWrites()
         self.health = ProcessHealth({} if ProcessRole.REVIEWS in duties else None)
         self.webhooks = WebhookConfigurationMetrics()
         self._watches = Totals(families.KUBERNETES_FAILURES)
@@ -286,7 +286,7 @@ class Metrics(PartialObserver):
             (families.CERTIFICATE_EXPIRY, expiry),
             (families.CREDENTIAL_EXPIRY, self._decisions.credentials()),
             *self.kept_certificates.rows(),
-            *self.webhooks.rows(),
+            *(*self.webhooks.rows(), *self.failing_writes.rows()),
             (families.REDUCED_MODE, [((), float(on))] if (on := self._is_reduced) is not None else []),
             *self.files.rows(),
             *self.keys.rows(),

@@ -71,3 +71,22 @@ class WebhookConfigurationMetrics:
     def rows(self) -> Sequence[tuple[Family, list[Row]]]:
         outdated: list[Row] = [((), float(self._outdated))] if self._outdated is not None else []
         return [(families.WEBHOOKS_STALE, outdated)]
+
+
+class FailingWrites:
+    """What the leader asks the API server to write, and whether that fails now."""
+
+    def __init__(self) -> None:
+        self._failing: Mapping[str, bool] = {}
+
+    def set(self, name: str, *, fails: bool) -> None:
+        """Set whether writes of these objects fail."""
+        # Replaced, never changed in place: a scrape may be reading it.
+        self._failing = {**self._failing, name: fails}
+
+    def end(self) -> None:
+        """Forget all: another process leads."""
+        self._failing = {}
+
+    def rows(self) -> Sequence[tuple[Family, list[Row]]]:
+        return [(families.WRITES_FAILING, [((name,), float(fails)) for name, fails in self._failing.items()])]

@@ -196,6 +196,7 @@ BREAKER_EXCUSED = _counter(
 )
 BREAKER_HELD = _counter("breaker_trips_held_total", "service", "Trips suppressed by breakerGuard.")
 GUARD_OPEN = _gauge("breaker_guard_open", "", "Breakers that are open, of those that breakerGuard counts.")
+WRITES_FAILING = _gauge("writes_failing", "object", "1 while the API server does not do these writes of the leader.")
 GUARD_MAX = _gauge("breaker_guard_max", "", "Largest number of open breakers that breakerGuard allows.")
 
 OUTCOMES = _counter("outcomes_total", "service source result", "Outcomes recorded by breakers.")
@@ -294,6 +295,6 @@ FAMILIES = (
         CERTIFICATE_EXPIRY,
         CREDENTIAL_EXPIRY,
     ),
-    *(WEBHOOKS_STALE, WEBHOOKS_WRITTEN, WEBHOOKS_FAILED),
+    *(WEBHOOKS_STALE, WEBHOOKS_WRITTEN, WEBHOOKS_FAILED, WRITES_FAILING),
     *(CERTIFICATES_MADE, TRUST_MENDED, CERTIFICATE_TROUBLES, KEPT_EXPIRY),
 )

@@ -11,7 +11,7 @@ from webhook.app.telemetry.process_role import role_of
 from webhook.app.telemetry.traces import traces_of
 from webhook.authentication.reasons import REASONS
 from webhook.authentication.tokens.jwks_refresher import RefreshReports
-from webhook.controller import ControllerReports, ServiceStatusReports
+from webhook.controller import ControllerReports
 from webhook.controller.release.queue_reader import QueueReader
 from webhook.core.policy_spec import OutcomeSource
 from webhook.core.quota import UnseenPod
@@ -171,20 +171,6 @@ class Telemetry:
             self.logs.said("info", "Events are written again", reason=reason)
 
         return WatchReports(lambda: None, trouble, over)
-
-    def board_reports(self) -> ServiceStatusReports:
-        """Return the callbacks for failures to write ServiceStatuses."""
-
-        def absent(reason: str) -> None:
-            self.logs.said("info", "ServiceStatuses are not written", reason=reason)
-
-        def trouble(reason: str) -> None:
-            self.logs.said("warning", "ServiceStatuses are not written", reason=reason)
-
-        def over(reason: str) -> None:
-            self.logs.said("info", "ServiceStatuses are written again", reason=reason)
-
-        return ServiceStatusReports(absent, trouble, over)
 
     def store_reports(self) -> WatchReports:
         """Return the callbacks for failures of the shared store; each of its servers may have one of its own."""

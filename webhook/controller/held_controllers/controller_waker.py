@@ -81,6 +81,7 @@ class ControllerWaker:
             self._due_us.clear()
             self._restless_until_us = now_us + 3 * _SECOND_US
         if not len(self._index):
+            self._failure.leave()
             self._reports.on_held({})
             return None
         if self._index.read_woken(now_us):
