@@ -15,8 +15,8 @@ from webhook.app.policy.record_policies import RecordPolicies, policy_file
 from webhook.app.scheduling.pod_records import PodRecords
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
-from webhook.core.diagnosis.objects import ReportedEvent, ReportedOwner, ReportedPod
-from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedOwner, ReportedPod
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
@@ -161,12 +161,13 @@ class PodExplainer:
     # --- workloads ---
 
     async def _workload(self, target: ExplainTarget) -> Report | None:
-        owners = await self._owners(target)
+        maker, owners = await self._owners(target)
         uids = {owner.metadata.uid for owner in owners}
+        told_of = uids if maker is None else {*uids, maker.metadata.uid}
         records = await self._records_of(target, owners)
         pods: tuple[ReportedPod, ...] = ()
         events: tuple[ReportedEvent, ...] = ()
-        if self._reader is not None and owners:
+        if self._reader is not None and told_of:
             listed, events = await asyncio.gather(self._reader.pods(), self._reader.events())
             pods = tuple(one for one in listed or () if _owner_uids(one) & uids)
         waiting = await self._places(pods)
@@ -177,7 +178,7 @@ class PodExplainer:
             target.namespace,
             target.name,
             owners,
-            tuple(one for one in events if one.involved_object.uid in uids),
+            tuple(one for one in events if one.involved_object.uid in told_of),
             tuple(
                 PodFacts(
                     target.namespace,
@@ -192,27 +193,34 @@ class PodExplainer:
                 for pod in pods
             ),
             tuple(records),
+            maker,
         )
         return diagnose_workload(facts, replace(around, unread=self.unread))
 
-    async def _owners(self, target: ExplainTarget) -> tuple[ReportedOwner, ...]:
-        """Return the controllers that create the Pods: of a Deployment its ReplicaSets that want or have some."""
+    async def _owners(self, target: ExplainTarget) -> tuple[ReportedMaker | None, tuple[ReportedOwner, ...]]:
+        """Return the workload if it makes controllers, and those that want or have Pods, or else the newest."""
         if self._reader is None or target.kind is None:
-            return ()
-        found = await self._reader.workload(target.kind, target.name)
-        if found is None or not target.kind.maker:
-            return () if found is None else (found,)
-        owned = await self._reader.owned(_KINDS[target.kind.maker], found.metadata.uid)
-        return tuple(one for one in owned if one.wanted or one.present) or owned[-1:]
+            return None, ()
+        made = _made_by(target.kind)
+        if not made:
+            found = await self._reader.workload(target.kind, target.name)
+            return None, () if found is None else (found,)
+        maker = await self._reader.maker(target.kind, target.name)
+        if maker is None:
+            return None, ()
+        owned = await self._reader.owned(_KINDS[made], maker.metadata.uid)
+        newest = sorted(owned, key=lambda one: one.metadata.creation_timestamp or "")[-1:]
+        return maker, tuple(one for one in owned if one.wanted or one.present) or tuple(newest)
 
     async def _records_of(self, target: ExplainTarget, owners: Sequence[ReportedOwner]) -> Sequence[DecisionRecord]:
         if owners:
             found = [await self._records(RecordsQuery(owner=owner.metadata.uid)) for owner in owners]
             return _newest(one for some in found for one in some)
-        # Without the cluster the ReplicaSets of a Deployment are known by their names.
-        made = re.compile(re.escape(target.name) + (r"-[a-z0-9]+" if target.kind and target.kind.maker else ""))
+        # Without the cluster the controllers that a Deployment or CronJob makes are known by their names.
+        kind = "" if target.kind is None else _made_by(target.kind)
+        made = re.compile(re.escape(target.name) + (r"-[a-z0-9]+" if kind else ""))
         records = await self._records(RecordsQuery(target.namespace))
-        kind = "" if target.kind is None else target.kind.maker or target.kind.kind
+        kind = kind or ("" if target.kind is None else target.kind.kind)
         return [
             one
             for one in records
@@ -256,16 +264,35 @@ class PodExplainer:
 
     async def _surroundings(self, records: Sequence[DecisionRecord], pods: Iterable[ReportedPod]) -> Surroundings:
         reader = self._reader
-        in_force, nodes, labels = self._policies.given, None, {}
+        in_force, nodes, namespace = self._policies.given, None, None
         if reader is not None:
-            waiting = any(not pod.spec.node_name for pod in pods)
-            if waiting:
+            if any(_needs_nodes(pod) for pod in pods):
                 nodes = await reader.nodes()
-            labels = await reader.namespace_labels()
+            namespace = await reader.own_namespace()
             in_force = await self._policies.in_force(reader)
         await self._policies.read([one.policy for one in records if one.policy], self._source)
         now_us = time.time_ns() // 1000
-        return Surroundings(now_us, self._policies.by_hash, in_force, labels, nodes)
+        return Surroundings(
+            now_us,
+            self._policies.by_hash,
+            in_force,
+            {} if namespace is None else namespace.metadata.labels or {},
+            namespace,
+            nodes,
+            None if nodes is None else {node.metadata.name: node for node in nodes},
+        )
+
+
+def _made_by(kind: WorkloadKind) -> str:
+    """Return the kind of the controllers that a workload makes, "" if it creates its Pods itself."""
+    return kind.maker or (kind.owner_kind if kind.owner_kind != kind.kind else "")
+
+
+def _needs_nodes(pod: ReportedPod) -> bool:
+    """Whether Nodes may tell why a Pod does not run: it is on none, or not ready."""
+    ready = pod.condition("Ready")
+    is_ready = ready is not None and ready.status == "True" and pod.metadata.deletion_timestamp is None
+    return not pod.spec.node_name or not (is_ready or pod.status.phase in {"Succeeded", "Failed"})
 
 
 def _text(error: UserError) -> str:

@@ -15,6 +15,7 @@ from webhook.core.diagnosis.admission import (
     reported_admission,
     rewritten_fields,
 )
+from webhook.core.diagnosis.causes.removal import removed
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.node_fit import nodes_report
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedPod
@@ -65,7 +66,9 @@ def _of_event(facts: PodFacts, around: Surroundings) -> Report | None:
     """Return the report on a Pod without records that was deleted while it waited."""
     event = ending_event(facts, facts.uid)
     if event is None:
-        return None
+        gone = removed(facts.events, facts.uid)
+        subject = ReportSubject("Pod", facts.namespace, facts.name, facts.uid)
+        return gone and Report(Fate.FAILED, gone.text, subject, gone.remedy, unread=dict(around.unread))
     token, summary = ended_by(event)
     subject = ReportSubject("Pod", facts.namespace, event.involved_object.name, event.involved_object.uid)
     return Report(token, summary, subject, unread=dict(around.unread))
@@ -84,6 +87,10 @@ def _of_records(facts: PodFacts, records: AdmissionRecords, around: Surroundings
         token, summary = ended_by(event)
     elif token is Fate.WAITING_FOR_QUOTA and (ended := expired_gone(record, facts, policy, around.now_us)):
         token, summary = Fate.EXPIRED, ended
+    gone = removed(facts.events, record.uid) if token is not Fate.EXPIRED and not record.is_denied else None
+    if gone is not None:
+        report = Report(Fate.FAILED, gone.text, subject, gone.remedy, admission=admission, unread=dict(around.unread))
+        return _with_figures(report, records)
     report = Report(token, summary, subject, admission=admission, unread=dict(around.unread))
     return _with_figures(report, records)
 
@@ -120,8 +127,8 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
     admission = reported_admission(records, around) or admission_without_record(pod, facts.namespace, around)
     service = _service(admission, around)
     nodes = None if pod.spec.node_name or around.nodes is None else _nodes(pod, records, service, around)
-    state = pod_state(pod, nodes, around.now_us, facts.waiting, facts.scheduled)
-    token, summary = state
+    state = pod_state(pod, nodes, around.now_us, facts.waiting, facts.scheduled, facts.events, around.hosts)
+    token, summary, remedy = state
     if admission is not None and token in _FINE and admission.decision in {Verdict.EXEMPT, Verdict.UNMATCHED}:
         token, why = _by_decision(admission, facts.namespace)
         summary = f"{why}; {state.token} {summary}"
@@ -134,6 +141,7 @@ def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around
         token,
         summary,
         ReportSubject("Pod", facts.namespace, pod.metadata.name, pod.metadata.uid, owner),
+        remedy,
         admission=admission,
         gates=gates_of(pod),
         queue=facts.waiting,

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedOwner, ReportedPod
+from webhook.core.diagnosis.objects import (
+    ReportedEvent,
+    ReportedMaker,
+    ReportedNamespace,
+    ReportedNode,
+    ReportedOwner,
+    ReportedPod,
+)
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
@@ -19,7 +26,10 @@ class Surroundings:
     """By hash."""
     in_force: CompiledPolicy | None = None
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    namespace: ReportedNamespace | None = None
     nodes: tuple[ReportedNode, ...] | None = None
+    hosts: Mapping[str, ReportedNode] | None = None
+    """Nodes by name, for Pods that are on one; None if they were not read."""
     unread: Mapping[str, str] = field(default_factory=dict)
 
     def policy(self, policy_hash: str) -> CompiledPolicy | None:
@@ -56,3 +66,5 @@ class WorkloadFacts:
     events: tuple[ReportedEvent, ...] = ()
     pods: tuple[PodFacts, ...] = ()
     records: tuple[DecisionRecord, ...] = ()
+    maker: ReportedMaker | None = None
+    """The workload itself if it makes the controllers: a Deployment or a CronJob."""

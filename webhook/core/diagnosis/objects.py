@@ -14,17 +14,29 @@ class StatusCondition(Struct, frozen=True, rename="camel"):
     last_transition_time: str | None = None
 
 
-class ContainerStateReport(Struct, frozen=True, rename="camel"):
-    """Details of a waiting or terminated container."""
+class WaitingReport(Struct, frozen=True):
+    """Details of a waiting container."""
 
     reason: str | None = None
     message: str | None = None
+
+
+class RunningReport(Struct, frozen=True, rename="camel"):
+    started_at: str | None = None
+
+
+class TerminatedReport(WaitingReport, frozen=True, rename="camel"):
+    """Details of a container that has ended."""
+
     exit_code: int | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
 
 
 class ContainerStates(Struct, frozen=True):
-    waiting: ContainerStateReport | None = None
-    terminated: ContainerStateReport | None = None
+    waiting: WaitingReport | None = None
+    running: RunningReport | None = None
+    terminated: TerminatedReport | None = None
 
 
 class ReportedContainer(Struct, frozen=True, rename="camel"):
@@ -39,15 +51,22 @@ class ReportedPodStatus(Struct, frozen=True, rename="camel"):
     phase: str = ""
     reason: str | None = None
     message: str | None = None
+    nominated_node_name: str | None = None
     conditions: tuple[StatusCondition, ...] | None = None
     init_container_statuses: tuple[ReportedContainer, ...] | None = None
     container_statuses: tuple[ReportedContainer, ...] | None = None
 
 
+class ReportedMetadata(PodMetadata, frozen=True):
+    """Metadata with what keeps a deleted object."""
+
+    finalizers: tuple[str, ...] | None = None
+
+
 class ReportedPod(Struct, frozen=True):
     """A Pod with the messages of its status, which decisions never read."""
 
-    metadata: PodMetadata
+    metadata: ReportedMetadata
     spec: PodSpec = PodSpec()
     status: ReportedPodStatus = ReportedPodStatus()
 
@@ -55,11 +74,13 @@ class ReportedPod(Struct, frozen=True):
         return next((one for one in self.status.conditions or () if one.type == name), None)
 
 
-class EventSubject(Struct, frozen=True):
+class EventSubject(Struct, frozen=True, rename="camel"):
     kind: str = ""
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    field_path: str = ""
+    """Of a container: `spec.containers{NAME}`."""
 
 
 class ReportedEvent(Struct, frozen=True, rename="camel"):
@@ -134,10 +155,49 @@ class ReportedOwner(Struct, frozen=True):
         return any(one.type in ends and one.status == "True" for one in self.status.conditions or ())
 
 
+class MakerSpec(Struct, frozen=True, rename="camel"):
+    """What holds a Deployment (`paused`) or a CronJob (the others)."""
+
+    paused: bool | None = None
+    suspend: bool | None = None
+    schedule: str = ""
+    time_zone: str | None = None
+
+
+class MakerStatus(Struct, frozen=True, rename="camel"):
+    replicas: int | None = None
+    updated_replicas: int | None = None
+    """Pods of the Deployment's present template."""
+    last_schedule_time: str | None = None
+
+
+class ReportedMaker(Struct, frozen=True):
+    """A workload whose Pods belong to controllers that it makes: a Deployment or a CronJob."""
+
+    metadata: PodMetadata
+    kind: str = ""
+    spec: MakerSpec = MakerSpec()
+    status: MakerStatus = MakerStatus()
+
+
+class NamespaceStatus(Struct, frozen=True):
+    conditions: tuple[StatusCondition, ...] | None = None
+
+
+class ReportedNamespace(Struct, frozen=True):
+    metadata: PodMetadata
+    status: NamespaceStatus = NamespaceStatus()
+
+
 class NodeSpec(Struct, frozen=True):
     taints: tuple[NodeTaint, ...] | None = None
+
+
+class NodeHealth(Struct, frozen=True):
+    conditions: tuple[StatusCondition, ...] | None = None
 
 
 class ReportedNode(Struct, frozen=True):
     metadata: PodMetadata
     spec: NodeSpec = NodeSpec()
+    status: NodeHealth = NodeHealth()

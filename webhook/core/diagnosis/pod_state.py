@@ -1,11 +1,22 @@
 """State of an existing Pod: waiting for gates or the scheduler, starting, failed or running, with the cause."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.core.admission.mutation import QUEUE_GATE
+from webhook.core.diagnosis.causes.containers import failure_of, probe_of
+from webhook.core.diagnosis.causes.kubelet import stall_of
+from webhook.core.diagnosis.causes.node import node_cause
+from webhook.core.diagnosis.causes.removal import deleted
 from webhook.core.diagnosis.extender_words import refused_by_extender
-from webhook.core.diagnosis.objects import ContainerStateReport, ReportedContainer, ReportedPod
+from webhook.core.diagnosis.objects import (
+    ReportedContainer,
+    ReportedEvent,
+    ReportedNode,
+    ReportedPod,
+    TerminatedReport,
+    WaitingReport,
+)
 from webhook.core.diagnosis.report import ContainerReport, Fate, NodesReport, SchedulingReport
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.reporting.queue_document import QueueRow, WaitCause
@@ -27,6 +38,7 @@ _WAITS = {
 class PodState(NamedTuple):
     token: Fate
     summary: str
+    remedy: str = ""
 
 
 def pod_state(
@@ -35,26 +47,33 @@ def pod_state(
     now_us: int,
     waiting: QueueRow | None = None,
     scheduled: SchedulingRecord | None = None,
+    events: Sequence[ReportedEvent] = (),
+    hosts: Mapping[str, ReportedNode] | None = None,
 ) -> PodState:
     """Return the state, with the one cause that matters most.
 
-    `waiting` is its place in the queue, `scheduled` the extender's record of it.
+    `waiting` is its place in the queue, `scheduled` the extender's record of it, `hosts` are nodes by name.
     """
     if pod.metadata.deletion_timestamp is not None:
-        return PodState(Fate.TERMINATING, f"since {pod.metadata.deletion_timestamp}")
+        return PodState(Fate.TERMINATING, *deleted(pod, hosts, now_us))
     match pod.status.phase:
         case "Failed":
-            return PodState(Fate.FAILED, _failure(pod))
+            return _ended_badly(pod, events)
         case "Succeeded":
             return PodState(Fate.SUCCEEDED, "all containers have ended")
     if pod.spec.scheduling_gates:
         return _gated(gates_of(pod), waiting)
     if not pod.spec.node_name:
         return _unscheduled(pod, nodes, now_us, scheduled)
-    return _started(pod)
+    return _started(pod, events, hosts)
 
 
 def _gated(gates: tuple[str, ...], waiting: QueueRow | None) -> PodState:
+    others = [gate for gate in gates if gate != QUEUE_GATE]
+    if QUEUE_GATE in gates and others:
+        found = _gated((QUEUE_GATE,), waiting)
+        hold = f"{', '.join(others)} {'hold' if len(others) > 1 else 'holds'} it too"
+        return found._replace(summary=f"{found.summary}; {hold}", remedy=_remove(others))
     if QUEUE_GATE in gates and waiting is not None:
         token = _WAITS.get(waiting.cause)
         if token is not None:
@@ -62,7 +81,14 @@ def _gated(gates: tuple[str, ...], waiting: QueueRow | None) -> PodState:
         return PodState(Fate.WAITING_FOR_QUOTA, waiting.summary)
     if QUEUE_GATE in gates:
         return PodState(Fate.WAITING_FOR_QUOTA, f"it is charged, and its gate {QUEUE_GATE} removed, when there is room")
-    return PodState(Fate.GATED_BY_OTHERS, f"{', '.join(gates)}: its owner must remove the gate")
+    return PodState(Fate.GATED_BY_OTHERS, f"{', '.join(gates)}: its owner must remove the gate", _remove(gates))
+
+
+def _remove(gates: Sequence[str]) -> str:
+    names = ", ".join(gates)
+    if len(gates) == 1:
+        return f"see that the controller runs which removes scheduling gate {names}"
+    return f"see that the controllers run which remove scheduling gates {names}"
 
 
 def gates_of(pod: ReportedPod) -> tuple[str, ...]:
@@ -88,11 +114,19 @@ def _unscheduled(
     condition = pod.condition("PodScheduled")
     if condition is not None and condition.status == "False":
         message = condition.message or ""
+        if pod.status.nominated_node_name:
+            return _preempting(pod.status.nominated_node_name)
         return PodState(Fate.UNSCHEDULABLE, refused_by_extender(scheduled, message) or blame(nodes, message))
     scheduler = pod.spec.scheduler_name or "default-scheduler"
     if now_us - created_us(pod) < _PATIENCE_US:
         return PodState(Fate.STARTING, f"waits for scheduler {scheduler}")
     return PodState(Fate.UNSCHEDULABLE, f"no scheduler has looked at it: is scheduler {scheduler} running?")
+
+
+def _preempting(node: str) -> PodState:
+    text = f"it is nominated for node {node}, where Pods of lower priority are being ended for it"
+    remedy = f"wait until they have ended: kubectl get pods -A --field-selector spec.nodeName={node}"
+    return PodState(Fate.UNSCHEDULABLE, text, remedy)
 
 
 def created_us(pod: ReportedPod) -> int:
@@ -129,28 +163,59 @@ def _side(nodes: NodesReport) -> str:
     return ""
 
 
-def _started(pod: ReportedPod) -> PodState:
-    containers = list(_all(pod))
-    for one in containers:
-        waiting = one.state.waiting if one.state is not None else None
-        if waiting is not None and (waiting.reason or "") not in _EXPECTED:
-            return PodState(Fate.FAILED, _line(_container(one)))
-    for one in pod.status.container_statuses or ():
-        is_ended = one.state is not None and one.state.terminated is not None
-        if not one.ready and (is_ended or one.restart_count):
-            return PodState(Fate.FAILED, _line(_container(one)))
+def _started(pod: ReportedPod, events: Sequence[ReportedEvent], hosts: Mapping[str, ReportedNode] | None) -> PodState:
     ready = pod.condition("Ready")
-    if ready is not None and ready.status == "True":
+    is_ready = ready is not None and ready.status == "True"
+    node = node_cause(pod, hosts)
+    if node is not None:
+        return PodState(Fate.FAILED, *node)
+    containers = list(_all(pod))
+    failed = next(filter(_is_failed, containers), None)
+    if failed is not None:
+        return _failed(pod, failed, events)
+    if is_ready:
         count = len(pod.status.container_statuses or ())
         return PodState(Fate.RUNNING, f"on {pod.spec.node_name}, {count} of {count} containers ready")
-    late = [one.name for one in containers if not one.ready]
-    return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {', '.join(late) or 'all containers'}")
+    return _not_ready(pod, containers, events)
 
 
-def _failure(pod: ReportedPod) -> str:
-    ended = [one for one in containers_of(pod) if one.exit_code]
-    texts = [pod.status.reason or "", pod.status.message or "", *(_line(one) for one in ended[:1])]
-    return ": ".join(text for text in texts if text) or "a container ended with an error"
+def _is_failed(one: ReportedContainer) -> bool:
+    states = one.state
+    if states is not None and states.waiting is not None:
+        return (states.waiting.reason or "") not in _EXPECTED
+    is_ended = states is not None and states.terminated is not None
+    return not one.ready and (is_ended or one.restart_count > 0)
+
+
+def _failed(pod: ReportedPod, one: ReportedContainer, events: Sequence[ReportedEvent]) -> PodState:
+    probe = probe_of(pod, one, events)
+    if probe is not None:
+        return PodState(Fate.FAILED, *probe)
+    shown, remedy = failure_of(pod, one, _container(one), events)
+    return PodState(Fate.FAILED, _line(shown), remedy)
+
+
+def _not_ready(pod: ReportedPod, containers: Sequence[ReportedContainer], events: Sequence[ReportedEvent]) -> PodState:
+    """Return why a Pod on a node, of which no container has failed, is not ready."""
+    late = [one for one in containers if not one.ready]
+    probe = next((found for one in late if (found := probe_of(pod, one, events)) is not None), None)
+    if probe is not None:
+        return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {probe.text}", probe.remedy)
+    stall = None if any(one.state and one.state.running for one in containers) else stall_of(pod, events)
+    if stall is not None:
+        return PodState(Fate.FAILED, *stall)
+    ready = pod.condition("Ready")
+    if containers and not late and ready is not None and ready.message:
+        return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {ready.message}")
+    names = ", ".join(one.name for one in late) or "all containers"
+    return PodState(Fate.STARTING, f"on {pod.spec.node_name}, not ready yet: {names}")
+
+
+def _ended_badly(pod: ReportedPod, events: Sequence[ReportedEvent]) -> PodState:
+    if pod.status.reason or pod.status.message:
+        return PodState(Fate.FAILED, ": ".join(text for text in (pod.status.reason, pod.status.message) if text))
+    ended = next((one for one in _all(pod) if _container(one).exit_code), None)
+    return PodState(Fate.FAILED, "a container ended with an error") if ended is None else _failed(pod, ended, events)
 
 
 def _line(container: ContainerReport) -> str:
@@ -176,7 +241,7 @@ def _container(one: ReportedContainer) -> ContainerReport:
 
 
 def _with_reason(
-    one: ReportedContainer, state: ContainerStateReport, default: str, exit_code: int | None
+    one: ReportedContainer, state: WaitingReport | TerminatedReport, default: str, exit_code: int | None
 ) -> ContainerReport:
     return ContainerReport(one.name, state.reason or default, state.message or "", one.restart_count, exit_code)
 

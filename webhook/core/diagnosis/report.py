@@ -1,6 +1,7 @@
 """Report on one Pod or workload: a token by severity, the cause that matters most, and each part of its path."""
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -33,6 +34,8 @@ class Fate(StrEnum):
     FAILED = "Failed"
     STARTING = "Starting"
     TERMINATING = "Terminating"
+    IDLE = "Idle"
+    """A workload that is to run no Pods now, or none of its new template: paused, suspended, or not yet due."""
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     EXEMPT = "Exempt"
@@ -45,6 +48,13 @@ class Fate(StrEnum):
     def severity(self) -> int:
         """The place in this list: the smaller, the more severe."""
         return list(Fate).index(self)
+
+
+class Cause(NamedTuple):
+    """Why something does not run, and what a person can do about it, "" if nothing is known."""
+
+    text: str
+    remedy: str = ""
 
 
 class ReportSubject(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -151,6 +161,7 @@ class Report(Struct, frozen=True, rename="camel", omit_defaults=True):
     token: Fate
     summary: str
     subject: ReportSubject
+    remedy: str = ""
     pods: dict[str, int] = {}
     """Of a workload: the number of its Pods by token."""
     admission: AdmissionReport | None = None

@@ -4,7 +4,7 @@ from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis.facts import PodFacts, Surroundings
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedPod
-from webhook.core.diagnosis.pod_state import PodState, created_us
+from webhook.core.diagnosis.pod_state import created_us
 from webhook.core.diagnosis.report import AdmissionReport, Fate
 from webhook.core.quota import QueuePlan
 from webhook.core.reporting.decision_record import DecisionRecord
@@ -22,9 +22,9 @@ def ending_event(facts: PodFacts, uid: str = "") -> ReportedEvent | None:
     return max(found, key=lambda one: one.at, default=None)
 
 
-def ended_by(event: ReportedEvent) -> PodState:
+def ended_by(event: ReportedEvent) -> tuple[Fate, str]:
     """Return how the wait of a Pod ended, of an `ending_event`."""
-    return PodState(_ENDINGS[event.reason or "", event.action or ""], f"{event.message}; deleted at {event.at}")
+    return _ENDINGS[event.reason or "", event.action or ""], f"{event.message}; deleted at {event.at}"
 
 
 def expired_gone(record: DecisionRecord, facts: PodFacts, policy: CompiledPolicy | None, now_us: int) -> str:

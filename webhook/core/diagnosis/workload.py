@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from webhook.core.admission.decision import Half, Verdict
 from webhook.core.admission.messages.denials import utc
+from webhook.core.diagnosis.causes.denials import other_denial
+from webhook.core.diagnosis.causes.workload import absence_of, hold_of
 from webhook.core.diagnosis.diagnose import denied_token, diagnose
 from webhook.core.diagnosis.facts import PodFacts, Surroundings, WorkloadFacts
 from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
@@ -28,7 +30,7 @@ def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | No
     pods = [(report, one) for one in facts.pods if (report := diagnose(one, around, is_brief=True)) is not None]
     reports = [report for report, _ in pods]
     refused, missing = _refused(facts, around)
-    if not facts.owners and not reports and refused is None:
+    if facts.maker is None and not facts.owners and not reports and refused is None:
         return None
     wanted = sum(owner.wanted for owner in facts.owners)
     counts = Counter(str(one.token) for one in reports)
@@ -38,9 +40,14 @@ def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | No
     whole = next((diagnose(one, around) for report, one in pods if report is worst), None)
     worst = whole or worst
     subject = ReportSubject(facts.kind, facts.namespace, facts.name)
+    held = hold_of(facts, around)
     if worst is None:
-        text = "it wants no Pods" if not wanted else f"none of {wanted} Pods exists, and nothing says why"
-        return Report(Fate.UNKNOWN, text, subject, unread=dict(around.unread))
+        token, text, remedy = held or absence_of(facts)
+        return Report(token, text, subject, remedy, unread=dict(around.unread))
+    if held is not None and worst.token.severity >= held.token.severity:
+        of_pods = ", ".join(f"{count} {name}" for name, count in counts.items())
+        worst = replace(worst, token=held.token, summary=f"{held.summary}; Pods: {of_pods}", remedy=held.remedy)
+        return replace(worst, subject=subject, pods=dict(counts))
     if refused is None and (why := _why_missing(facts, reports)):
         worst = replace(worst, summary=f"{worst.summary}; {why}")
     total = max(wanted, sum(counts.values()))
@@ -148,7 +155,10 @@ def _by_refusal(facts: WorkloadFacts, owner: ReportedOwner, found: CreateFailure
         "Pod", facts.namespace, f"{owner.metadata.name}-", owner=f"{owner.kind}/{owner.metadata.name}"
     )
     token = denied_token(admission.codes)
-    text = f"{found.by}{found.message.removeprefix(f'{token}: ')}"
+    if not found.is_ours:
+        text, remedy = other_denial(facts, found, around)
+        return Report(token, text, subject, remedy, admission=admission, unread=dict(around.unread))
+    text = found.message.removeprefix(f"{token}: ")
     return Report(token, text, subject, admission=admission, unread=dict(around.unread))
 
 

@@ -55,6 +55,8 @@ def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
     subject = report.subject
     whose = f", of {subject.owner}" if subject.owner else ""
     name = f"{subject.kind} {subject.namespace}/{subject.name}"
+    if report.remedy:
+        yield "remedy", report.remedy
     yield subject.kind.lower() if len(subject.kind) < _COLUMN else "object", f"{name}{whose}"
     if report.pods:
         yield "pods", ", ".join(f"{count} {token}" for token, count in report.pods.items())

@@ -6,10 +6,17 @@ from typing import Any, TypeVar
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.objects import Namespace
 from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, RefusedError, answer
-from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS, ItemList, Reading
-from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedOwner, ReportedPod
+from webhook.adapters.kubernetes.cluster_facts.decode import decoded_fields, decoded_items
+from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS, Reading
+from webhook.core.diagnosis.objects import (
+    ReportedEvent,
+    ReportedMaker,
+    ReportedNamespace,
+    ReportedNode,
+    ReportedOwner,
+    ReportedPod,
+)
 from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap
 from webhook.core.kubernetes.pod_templates import WorkloadKind
 
@@ -61,11 +68,10 @@ class PodReader:
     async def nodes(self) -> tuple[ReportedNode, ...] | None:
         return await self._list("/api/v1/nodes", ReportedNode, "list nodes")
 
-    async def namespace_labels(self) -> dict[str, str]:
+    async def own_namespace(self) -> ReportedNamespace | None:
         if not self.namespace:
-            return {}
-        found = await self._get(self._core, Namespace, f"get namespace {self.namespace}")
-        return {} if found is None else found.metadata.labels or {}
+            return None
+        return await self._get(self._core, ReportedNamespace, f"get namespace {self.namespace}")
 
     async def policy(self) -> ConfigMap | None:
         """Return the ConfigMap of the policy in force."""
@@ -74,6 +80,10 @@ class PodReader:
 
     async def workload(self, kind: WorkloadKind, name: str) -> ReportedOwner | None:
         found = await self._get(f"{self._of(kind)}/{name}", ReportedOwner, f"get {kind.shown} {name}")
+        return None if found is None else msgspec.structs.replace(found, kind=kind.kind)
+
+    async def maker(self, kind: WorkloadKind, name: str) -> ReportedMaker | None:
+        found = await self._get(f"{self._of(kind)}/{name}", ReportedMaker, f"get {kind.shown} {name}")
         return None if found is None else msgspec.structs.replace(found, kind=kind.kind)
 
     async def owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
@@ -92,12 +102,15 @@ class PodReader:
     async def _get(self, path: str, kind: type[T], what: str) -> T | None:
         try:
             body = await answer(self._client, "GET", path, SECONDS)
-            return msgspec.json.decode(body, type=kind)
+            found, lost = decoded_fields(body, kind)
         except ApiError as error:
             if not isinstance(error, RefusedError) or error.status != NOT_FOUND:
                 self.reading.failed(what.partition(" ")[2], what, error)
         except msgspec.MsgspecError as error:
             self.reading.unread[what.partition(" ")[2]] = f"cannot read it: {error}"
+        else:
+            self.reading.lost(what.partition(" ")[2], lost)
+            return found
         return None
 
     async def _list(
@@ -105,11 +118,12 @@ class PodReader:
     ) -> tuple[Any, ...] | None:
         try:
             body = await answer(self._client, "GET", path, SECONDS, (("limit", _MOST_OBJECTS), *query))
-            listed: ItemList[Any] = msgspec.json.decode(body, type=ItemList[kind])
+            listed, lost = decoded_items(body, kind)
         except ApiError as error:
             self.reading.failed(what.partition(" ")[2], what, error)
             return None
         except msgspec.MsgspecError as error:
             self.reading.unread[what.partition(" ")[2]] = f"cannot read it: {error}"
             return None
-        return tuple(listed.items or ())
+        self.reading.lost(what.partition(" ")[2], lost)
+        return listed

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
 from webhook.adapters.kubernetes.api.requests import FORBIDDEN, NOT_FOUND, ApiError, RefusedError, answer, dated
+from webhook.adapters.kubernetes.cluster_facts.decode import decoded_fields, decoded_items
 from webhook.core.checks.objects import (
     BudgetObject,
     ClusterObject,
@@ -29,12 +30,6 @@ _MOST_OBJECTS = "5000"
 _IN = f"namespaces/{NAMESPACE}"
 _SCHEDULER = "podgate-scheduler"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
-
-T = TypeVar("T")
-
-
-class ItemList(Struct, Generic[T], frozen=True):
-    items: tuple[T, ...] | None = None
 
 
 class _Version(Struct, frozen=True, rename="camel"):
@@ -84,6 +79,15 @@ class Reading:
         is_forbidden = isinstance(error, RefusedError) and error.status == FORBIDDEN
         self.unread[fact] = f"you may not {what}" if is_forbidden else f"cannot {what}: {error}"
 
+    def lost(self, fact: str, fields: Mapping[str, str]) -> None:
+        """Note fields that were left out of an object or of a list."""
+        self.unread |= {f"{fact} {field}": f"cannot read it: {reason}" for field, reason in fields.items()}
+
+    def doubt(self, fact: str, fields: Mapping[str, str]) -> None:
+        """Note that checks cannot judge by a fact, because fields were left out of it."""
+        if fields:
+            self.unread[fact] = "; ".join(f"cannot read {field}: {reason}" for field, reason in fields.items())
+
 
 async def read_version(client: ApiClient) -> tuple[str, int | None]:
     """Return the version of the API server, and its clock in microseconds, None if it has not told. ApiError."""
@@ -123,19 +127,21 @@ async def _read_list(client: ApiClient, reading: Reading, fact: str, one: _Read)
         query = (*query, ("fieldSelector", one.fields))
     try:
         body = await answer(client, "GET", one.path, SECONDS, query)
-        listed: ItemList[Any] = msgspec.json.decode(body, type=ItemList[one.kind])  # type: ignore[name-defined]  # by value
+        listed, lost = decoded_items(body, one.kind)
     except ApiError as error:
         reading.failed(fact, f"list {one.path.rpartition('/')[2]}", error)
     except msgspec.MsgspecError as error:
         reading.unread[fact] = f"cannot read {one.path}: {error}"
     else:
-        reading.values[fact] = listed.items or ()
+        reading.values[fact] = listed
+        reading.doubt(fact, lost)
 
 
 async def _read_map(client: ApiClient, reading: Reading, fact: str, name: str) -> None:
     try:
         body = await answer(client, "GET", f"/api/v1/{_IN}/configmaps/{name}", SECONDS)
-        reading.values[fact] = msgspec.json.decode(body, type=ConfigMap)
+        reading.values[fact], lost = decoded_fields(body, ConfigMap)
+        reading.doubt(fact, lost)
     except ApiError as error:
         if isinstance(error, RefusedError) and error.status == NOT_FOUND:
             reading.values[fact] = None

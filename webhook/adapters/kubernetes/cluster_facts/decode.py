@@ -1,0 +1,84 @@
+"""Decoding of objects of the API server: a field of another type than expected is lost alone, and named."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_AT = re.compile(r"^(?P<what>.*) - at `(?P<path>\$[^`]*)`$", re.DOTALL)
+_TOKEN = re.compile(r"\.([^.\[\]]+)|(\[[^\]]*\])")
+_EACH = "[...]"
+"""Every element of an array or object: msgspec does not tell which one."""
+
+
+def decoded_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str, str]]:
+    """Return an object, and each field that was left out, with the reason. MsgspecError: nothing can be read."""
+    try:
+        return msgspec.json.decode(body, type=kind), {}
+    except msgspec.ValidationError:
+        return _without_bad_fields(msgspec.json.decode(body), kind)
+
+
+def decoded_items(body: bytes, kind: type[T]) -> tuple[tuple[T, ...], dict[str, str]]:
+    """Return the objects of a list, and what was left out of them. MsgspecError: it is no list."""
+    found, lost = [], {}
+    for item in msgspec.json.decode(body, type=_Items).items or ():
+        try:
+            one, fields = decoded_fields(item, kind)
+        except msgspec.ValidationError as error:
+            lost[_name(item)] = str(error)
+            continue
+        found.append(one)
+        lost |= {f"{_name(item)} {field}": reason for field, reason in fields.items()}
+    return tuple(found), lost
+
+
+class _Items(msgspec.Struct, frozen=True):
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+def _name(item: msgspec.Raw) -> str:
+    """Return the name of an object in messages."""
+    document = msgspec.json.decode(item)
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+
+
+def _without_bad_fields(document: Any, kind: type[T]) -> tuple[T, dict[str, str]]:
+    lost: dict[str, str] = {}
+    while True:
+        try:
+            return msgspec.convert(document, kind), lost
+        except msgspec.ValidationError as error:
+            found = _AT.match(str(error))
+            tokens = () if found is None else tuple(field or each for field, each in _TOKEN.findall(found["path"]))
+            if found is None or not tokens or not _drop(document, tokens):
+                raise
+            lost[found["path"].removeprefix("$.")] = found["what"]
+
+
+def _drop(document: Any, tokens: tuple[str, ...]) -> bool:
+    """Delete what is at a path; return whether anything was there."""
+    *parents, last = tokens
+    places = [document]
+    for token in parents:
+        places = [child for place in places for child in _children(place, token)]
+    is_dropped = False
+    for place in places:
+        if last == _EACH and isinstance(place, list | dict) and place:
+            place.clear()
+            is_dropped = True
+        elif isinstance(place, dict) and last in place:
+            del place[last]
+            is_dropped = True
+    return is_dropped
+
+
+def _children(place: Any, token: str) -> Iterator[Any]:
+    if token == _EACH:
+        yield from place.values() if isinstance(place, dict) else place if isinstance(place, list) else ()
+    elif isinstance(place, dict) and token in place:
+        yield place[token]

@@ -1,0 +1,135 @@
+"""Causes in a workload: paused, suspended, not yet due, ended, or in a namespace that is being deleted."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from webhook.core.diagnosis.facts import Surroundings, WorkloadFacts
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedNamespace, ReportedOwner
+from webhook.core.diagnosis.report import Fate
+
+_CRON_PROBLEMS = frozenset(
+    {"FailedCreate", "InvalidSchedule", "UnparseableSchedule", "UnknownTimeZone", "MissSchedule", "TooManyMissedTimes"}
+)
+_CRON_STARTS = "SuccessfulCreate"
+_REMAINS = frozenset({"NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure"})
+
+
+class WorkloadState(NamedTuple):
+    """Why a workload has no Pods, or none of its present template."""
+
+    token: Fate
+    summary: str
+    remedy: str = ""
+
+
+def hold_of(facts: WorkloadFacts, around: Surroundings) -> WorkloadState | None:
+    """Return what holds the whole workload, whatever its Pods do; None if nothing does."""
+    namespace = around.namespace
+    if namespace is not None and namespace.metadata.deletion_timestamp is not None:
+        return _terminating(namespace)
+    maker = facts.maker
+    if maker is not None and maker.kind == "Deployment" and maker.spec.paused and not _is_rolled_out(maker, facts):
+        return WorkloadState(
+            Fate.IDLE,
+            "paused (spec.paused): Pods of its present template are not created",
+            f"kubectl rollout resume deployment/{facts.name} -n {facts.namespace}",
+        )
+    suspended = maker if maker is not None else next(iter(facts.owners), None)
+    if suspended is not None and suspended.spec.suspend and suspended.kind in {"Job", "CronJob"}:
+        return _suspended(facts, "no Pods run" if suspended.kind == "Job" else "no new Jobs are created")
+    return None
+
+
+def absence_of(facts: WorkloadFacts) -> WorkloadState:
+    """Return why a workload that is not held has no Pods."""
+    wanted = sum(owner.wanted for owner in facts.owners)
+    if facts.maker is not None and facts.maker.kind == "CronJob" and not wanted:
+        return _not_due(facts, facts.maker)
+    ended = next((found for owner in facts.owners if (found := _ended(owner)) is not None), None)
+    if ended is not None:
+        return ended
+    if facts.maker is not None and not facts.owners:
+        text = "it has no ReplicaSet, and nothing says why"
+        return WorkloadState(Fate.UNKNOWN, text, "see that kube-controller-manager runs")
+    if wanted:
+        return WorkloadState(Fate.UNKNOWN, f"none of {wanted} Pods exists, and nothing says why")
+    kinds = {owner.kind for owner in facts.owners}
+    if kinds == {"DaemonSet"}:
+        return WorkloadState(
+            Fate.IDLE,
+            "it wants no Pods: no node fits its Pods",
+            "compare the nodes' labels and taints with its template",
+        )
+    return WorkloadState(Fate.IDLE, "it wants no Pods: spec.replicas is 0", _scale(facts))
+
+
+def _scale(facts: WorkloadFacts) -> str:
+    kind = facts.kind.lower()
+    return f"kubectl scale {kind}/{facts.name} -n {facts.namespace} --replicas=N"
+
+
+def _is_rolled_out(maker: ReportedMaker, facts: WorkloadFacts) -> bool:
+    """Whether a paused Deployment has a ReplicaSet of its present template; one that wants no Pods needs none."""
+    wants = any(owner.wanted for owner in facts.owners) or not facts.owners
+    return not wants or bool(maker.status.updated_replicas)
+
+
+def _suspended(facts: WorkloadFacts, text: str) -> WorkloadState:
+    kind = facts.kind.lower()
+    patch = """--type=merge -p '{"spec":{"suspend":false}}'"""
+    return WorkloadState(
+        Fate.IDLE,
+        f"suspended (spec.suspend): {text}",
+        f"kubectl patch {kind}/{facts.name} -n {facts.namespace} {patch}, unless a queue such as Kueue resumes it",
+    )
+
+
+def _not_due(facts: WorkloadFacts, maker: ReportedMaker) -> WorkloadState:
+    problem = _problem(maker, facts.events)
+    if problem is not None:
+        return WorkloadState(
+            Fate.FAILED,
+            f"it creates no Job: {problem.reason}: {' '.join((problem.message or '').split())}",
+            "correct spec.schedule, spec.timeZone or spec.jobTemplate as the message says",
+        )
+    zone = f" {maker.spec.time_zone}" if maker.spec.time_zone else ""
+    last = maker.status.last_schedule_time
+    when = f"last at {last}" if last else f"never since it was created at {maker.metadata.creation_timestamp}"
+    return WorkloadState(Fate.IDLE, f"not due: its schedule is {maker.spec.schedule!r}{zone}; it was due {when}")
+
+
+def _problem(maker: ReportedMaker, events: Sequence[ReportedEvent]) -> ReportedEvent | None:
+    told = [
+        one
+        for one in events
+        if one.involved_object.uid == maker.metadata.uid and one.reason in {*_CRON_PROBLEMS, _CRON_STARTS}
+    ]
+    newest = max(told, key=lambda one: (one.at, one.reason == _CRON_STARTS), default=None)
+    return None if newest is None or newest.reason == _CRON_STARTS else newest
+
+
+def _ended(owner: ReportedOwner) -> WorkloadState | None:
+    if owner.kind != "Job":
+        return None
+    for one in owner.status.conditions or ():
+        if one.status == "True" and one.type == "Failed":
+            text = ": ".join(text for text in (one.reason, one.message) if text)
+            return WorkloadState(Fate.FAILED, text or "the Job failed", "correct its Pod template and create it again")
+        if one.status == "True" and one.type == "Complete":
+            return WorkloadState(Fate.SUCCEEDED, "the Job is complete")
+    return None
+
+
+def _terminating(namespace: ReportedNamespace) -> WorkloadState:
+    remains = [
+        f"{one.message}"
+        for one in namespace.status.conditions or ()
+        if one.type in _REMAINS and one.status == "True" and one.message
+    ]
+    name = namespace.metadata.name
+    text = f"namespace {name} is being deleted since {namespace.metadata.deletion_timestamp}, so no Pod can be created"
+    return WorkloadState(
+        Fate.TERMINATING,
+        "; ".join((text, *remains)),
+        f"wait until kubectl get namespace {name} finds nothing, then create the namespace and the workload again",
+    )
