@@ -76,7 +76,10 @@ STATES: dict[str, tuple[Json, str]] = {
     ),
     "queued": (
         {"spec": {"schedulingGates": [{"name": "example.com/wait"}, {"name": "podgate.io/quota"}]}},
-        "WaitingForQuota: it is charged, and its gate podgate.io/quota removed, when there is room",
+        (
+            "WaitingForQuota: it is charged, and its gate podgate.io/quota removed, when there is room;"
+            " example.com/wait holds it too"
+        ),
     ),
     "unschedulable": (
         {"conditions": condition(reason="Unschedulable", message="0/4 nodes are available.")},
@@ -460,4 +463,4 @@ def test_most_severe_pod_of_a_workload_is_shown() -> None:
 
 def test_workload_that_wants_no_pods_says_so() -> None:
     found = workload(replica_set(0, 0), records=False)
-    assert (found.token, found.summary) == (Fate.UNKNOWN, "it wants no Pods")
+    assert (found.token, found.summary) == (Fate.IDLE, "it wants no Pods: spec.replicas is 0")

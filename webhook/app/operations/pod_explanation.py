@@ -16,7 +16,7 @@ from webhook.app.scheduling.pod_records import PodRecords
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedOwner, ReportedPod
-from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
+from webhook.core.diagnosis.pod_state import doubtful_nodes, needs_all_nodes
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.queue_document import QueueRow
 from webhook.core.scheduling.scheduling_record import SchedulingRecord
@@ -27,8 +27,6 @@ from webhook.support.kubeconfig import Kubeconfig
 
 if TYPE_CHECKING:
     from webhook.adapters.kubernetes.cluster_facts import PodReader
-
-_KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}
 
 
 @asynccontextmanager
@@ -161,7 +159,10 @@ class PodExplainer:
     # --- workloads ---
 
     async def _workload(self, target: ExplainTarget) -> Report | None:
-        maker, owners = await self._owners(target)
+        maker: ReportedMaker | None = None
+        owners: tuple[ReportedOwner, ...] = ()
+        if self._reader is not None and target.kind is not None:
+            maker, owners = await self._reader.controllers(target.kind, target.name)
         uids = {owner.metadata.uid for owner in owners}
         told_of = uids if maker is None else {*uids, maker.metadata.uid}
         records = await self._records_of(target, owners)
@@ -197,27 +198,12 @@ class PodExplainer:
         )
         return diagnose_workload(facts, replace(around, unread=self.unread))
 
-    async def _owners(self, target: ExplainTarget) -> tuple[ReportedMaker | None, tuple[ReportedOwner, ...]]:
-        """Return the workload if it makes controllers, and those that want or have Pods, or else the newest."""
-        if self._reader is None or target.kind is None:
-            return None, ()
-        made = _made_by(target.kind)
-        if not made:
-            found = await self._reader.workload(target.kind, target.name)
-            return None, () if found is None else (found,)
-        maker = await self._reader.maker(target.kind, target.name)
-        if maker is None:
-            return None, ()
-        owned = await self._reader.owned(_KINDS[made], maker.metadata.uid)
-        newest = sorted(owned, key=lambda one: one.metadata.creation_timestamp or "")[-1:]
-        return maker, tuple(one for one in owned if one.wanted or one.present) or tuple(newest)
-
     async def _records_of(self, target: ExplainTarget, owners: Sequence[ReportedOwner]) -> Sequence[DecisionRecord]:
         if owners:
             found = [await self._records(RecordsQuery(owner=owner.metadata.uid)) for owner in owners]
             return _newest(one for some in found for one in some)
         # Without the cluster the controllers that a Deployment or CronJob makes are known by their names.
-        kind = "" if target.kind is None else _made_by(target.kind)
+        kind = "" if target.kind is None else target.kind.makes
         made = re.compile(re.escape(target.name) + (r"-[a-z0-9]+" if kind else ""))
         records = await self._records(RecordsQuery(target.namespace))
         kind = kind or ("" if target.kind is None else target.kind.kind)
@@ -262,12 +248,12 @@ class PodExplainer:
             self._unread["records"] = _text(error)
             return ()
 
-    async def _surroundings(self, records: Sequence[DecisionRecord], pods: Iterable[ReportedPod]) -> Surroundings:
+    async def _surroundings(self, records: Sequence[DecisionRecord], pods: Sequence[ReportedPod]) -> Surroundings:
         reader = self._reader
-        in_force, nodes, namespace = self._policies.given, None, None
+        in_force, nodes, hosts, namespace = self._policies.given, None, None, None
         if reader is not None:
-            if any(_needs_nodes(pod) for pod in pods):
-                nodes = await reader.nodes()
+            nodes = await reader.nodes() if needs_all_nodes(pods) else None
+            hosts = await reader.hosts(doubtful_nodes(pods), nodes)
             namespace = await reader.own_namespace()
             in_force = await self._policies.in_force(reader)
         await self._policies.read([one.policy for one in records if one.policy], self._source)
@@ -279,20 +265,8 @@ class PodExplainer:
             {} if namespace is None else namespace.metadata.labels or {},
             namespace,
             nodes,
-            None if nodes is None else {node.metadata.name: node for node in nodes},
+            hosts,
         )
-
-
-def _made_by(kind: WorkloadKind) -> str:
-    """Return the kind of the controllers that a workload makes, "" if it creates its Pods itself."""
-    return kind.maker or (kind.owner_kind if kind.owner_kind != kind.kind else "")
-
-
-def _needs_nodes(pod: ReportedPod) -> bool:
-    """Whether Nodes may tell why a Pod does not run: it is on none, or not ready."""
-    ready = pod.condition("Ready")
-    is_ready = ready is not None and ready.status == "True" and pod.metadata.deletion_timestamp is None
-    return not pod.spec.node_name or not (is_ready or pod.status.phase in {"Succeeded", "Failed"})
 
 
 def _text(error: UserError) -> str:

@@ -28,8 +28,8 @@ class Surroundings:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     namespace: ReportedNamespace | None = None
     nodes: tuple[ReportedNode, ...] | None = None
-    hosts: Mapping[str, ReportedNode] | None = None
-    """Nodes by name, for Pods that are on one; None if they were not read."""
+    hosts: Mapping[str, ReportedNode | None] | None = None
+    """Nodes of Pods that may not be well, by name, None for one that does not exist; None if they were not read."""
     unread: Mapping[str, str] = field(default_factory=dict)
 
     def policy(self, policy_hash: str) -> CompiledPolicy | None:

@@ -1,6 +1,6 @@
 """State of an existing Pod: waiting for gates or the scheduler, starting, failed or running, with the cause."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from webhook.core.admission.mutation import QUEUE_GATE
@@ -27,6 +27,8 @@ _EXPECTED = frozenset({"", "ContainerCreating", "PodInitializing"})
 _PATIENCE_US = 10_000_000
 """Age from which a Pod that no scheduler has looked at has none."""
 _SUMMARY_MAX = 300
+_ENDED = frozenset({"Succeeded", "Failed"})
+"""Phases in which a Pod needs no node any more."""
 _WAITS = {
     WaitCause.BREAKER_OPEN: Fate.BREAKER_OPEN,
     WaitCause.LIVE_PODS: Fate.WAITING_FOR_LIVE_PODS,
@@ -48,7 +50,7 @@ def pod_state(
     waiting: QueueRow | None = None,
     scheduled: SchedulingRecord | None = None,
     events: Sequence[ReportedEvent] = (),
-    hosts: Mapping[str, ReportedNode] | None = None,
+    hosts: Mapping[str, ReportedNode | None] | None = None,
 ) -> PodState:
     """Return the state, with the one cause that matters most.
 
@@ -89,6 +91,25 @@ def _remove(gates: Sequence[str]) -> str:
     if len(gates) == 1:
         return f"see that the controller runs which removes scheduling gate {names}"
     return f"see that the controllers run which remove scheduling gates {names}"
+
+
+def needs_all_nodes(pods: Iterable[ReportedPod]) -> bool:
+    """Whether a Pod waits for a node: then all nodes may tell why."""
+    return any(not pod.spec.node_name for pod in pods)
+
+
+def doubtful_nodes(pods: Sequence[ReportedPod]) -> frozenset[str]:
+    """Return the nodes that may tell why Pods do not run: of Pods that are not ready, and of a Pod alone."""
+    return frozenset(
+        pod.spec.node_name
+        for pod in pods
+        if pod.spec.node_name and pod.status.phase not in _ENDED and (len(pods) == 1 or not _is_ready(pod))
+    )
+
+
+def _is_ready(pod: ReportedPod) -> bool:
+    ready = pod.condition("Ready")
+    return ready is not None and ready.status == "True" and pod.metadata.deletion_timestamp is None
 
 
 def gates_of(pod: ReportedPod) -> tuple[str, ...]:
@@ -163,9 +184,9 @@ def _side(nodes: NodesReport) -> str:
     return ""
 
 
-def _started(pod: ReportedPod, events: Sequence[ReportedEvent], hosts: Mapping[str, ReportedNode] | None) -> PodState:
-    ready = pod.condition("Ready")
-    is_ready = ready is not None and ready.status == "True"
+def _started(
+    pod: ReportedPod, events: Sequence[ReportedEvent], hosts: Mapping[str, ReportedNode | None] | None
+) -> PodState:
     node = node_cause(pod, hosts)
     if node is not None:
         return PodState(Fate.FAILED, *node)
@@ -173,7 +194,7 @@ def _started(pod: ReportedPod, events: Sequence[ReportedEvent], hosts: Mapping[s
     failed = next(filter(_is_failed, containers), None)
     if failed is not None:
         return _failed(pod, failed, events)
-    if is_ready:
+    if _is_ready(pod):
         count = len(pod.status.container_statuses or ())
         return PodState(Fate.RUNNING, f"on {pod.spec.node_name}, {count} of {count} containers ready")
     return _not_ready(pod, containers, events)

@@ -27,6 +27,11 @@ class WorkloadKind(NamedTuple):
         return "Job" if self.kind == "CronJob" else self.kind
 
     @property
+    def makes(self) -> str:
+        """The kind of the controllers that it makes, "" if it creates its Pods itself."""
+        return self.maker or ("" if self.owner_kind == self.kind else self.owner_kind)
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/v1" if self.group else "v1"
 

@@ -1,6 +1,7 @@
 """Reads of a Pod, of a workload with its controllers and Pods, of their Events, and of Nodes. What fails is noted."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,9 +19,10 @@ from webhook.core.diagnosis.objects import (
     ReportedPod,
 )
 from webhook.core.document.configmap import NAME, NAMESPACE, ConfigMap
-from webhook.core.kubernetes.pod_templates import WorkloadKind
+from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS, WorkloadKind
 
 _MOST_OBJECTS = "5000"
+_KINDS = {kind.kind: kind for kind in WORKLOAD_KINDS}
 
 T = TypeVar("T")
 
@@ -68,6 +70,21 @@ class PodReader:
     async def nodes(self) -> tuple[ReportedNode, ...] | None:
         return await self._list("/api/v1/nodes", ReportedNode, "list nodes")
 
+    async def hosts(
+        self, names: Collection[str], listed: Sequence[ReportedNode] | None
+    ) -> dict[str, ReportedNode | None] | None:
+        """Return Nodes by name, None for one that does not exist; None instead if one cannot be read.
+
+        `listed` are all Nodes, if they have been read.
+        """
+        if listed is not None:
+            by_name = {one.metadata.name: one for one in listed}
+            return {name: by_name.get(name) for name in names}
+        reads = (self._get(f"/api/v1/nodes/{name}", ReportedNode, f"get node {name}") for name in names)
+        found = await asyncio.gather(*reads)
+        is_unread = any(f"node {name}" in self.reading.unread for name in names)
+        return None if is_unread else dict(zip(names, found, strict=True))
+
     async def own_namespace(self) -> ReportedNamespace | None:
         if not self.namespace:
             return None
@@ -78,15 +95,26 @@ class PodReader:
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
         return await self._get(path, ConfigMap, f"get configmap {NAME} in {NAMESPACE}")
 
-    async def workload(self, kind: WorkloadKind, name: str) -> ReportedOwner | None:
-        found = await self._get(f"{self._of(kind)}/{name}", ReportedOwner, f"get {kind.shown} {name}")
-        return None if found is None else msgspec.structs.replace(found, kind=kind.kind)
+    async def controllers(
+        self, kind: WorkloadKind, name: str
+    ) -> tuple[ReportedMaker | None, tuple[ReportedOwner, ...]]:
+        """Return a workload that makes controllers, None for one that creates its Pods itself, and the controllers.
 
-    async def maker(self, kind: WorkloadKind, name: str) -> ReportedMaker | None:
-        found = await self._get(f"{self._of(kind)}/{name}", ReportedMaker, f"get {kind.shown} {name}")
-        return None if found is None else msgspec.structs.replace(found, kind=kind.kind)
+        Of the controllers that it made, those that want or have Pods, or else the newest.
+        """
+        what = f"get {kind.shown} {name}"
+        if not kind.makes:
+            owner = await self._get(f"{self._of(kind)}/{name}", ReportedOwner, what)
+            return None, () if owner is None else (msgspec.structs.replace(owner, kind=kind.kind),)
+        maker = await self._get(f"{self._of(kind)}/{name}", ReportedMaker, what)
+        if maker is None:
+            return None, ()
+        owned = await self._owned(_KINDS[kind.makes], maker.metadata.uid)
+        newest = sorted(owned, key=lambda one: one.metadata.creation_timestamp or "")[-1:]
+        controllers = tuple(one for one in owned if one.wanted or one.present) or tuple(newest)
+        return msgspec.structs.replace(maker, kind=kind.kind), controllers
 
-    async def owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
+    async def _owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
         """Return the controllers of a kind that an object owns, as a Deployment its ReplicaSets."""
         found = await self._list(self._of(kind), ReportedOwner, f"list {kind.resource}") or ()
         return tuple(

@@ -6,12 +6,12 @@ from webhook.core.diagnosis.objects import ReportedNode, ReportedPod
 from webhook.core.diagnosis.report import Cause
 
 
-def node_cause(pod: ReportedPod, hosts: Mapping[str, ReportedNode] | None) -> Cause | None:
+def node_cause(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None) -> Cause | None:
     """Return what is wrong with the node of a Pod; None if nothing is, or if nodes were not read."""
     name = pod.spec.node_name
-    if not name or hosts is None:
+    if not name or hosts is None or name not in hosts:
         return None
-    host = hosts.get(name)
+    host = hosts[name]
     if host is None:
         again = "" if pod.metadata.owner_references else ", then create it again"
         return Cause(f"node {name} does not exist", f"wait until Kubernetes has deleted the Pod{again}")

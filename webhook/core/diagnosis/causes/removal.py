@@ -19,7 +19,7 @@ _REMOVALS = {
 _HIGHER = "give it a higher priorityClassName, or add nodes"
 
 
-def deleted(pod: ReportedPod, hosts: Mapping[str, ReportedNode] | None, now_us: int) -> Cause:
+def deleted(pod: ReportedPod, hosts: Mapping[str, ReportedNode | None] | None, now_us: int) -> Cause:
     """Return why a deleted Pod ends, or what holds it."""
     since = f"since {_asked_at(pod)}"
     finalizers = pod.metadata.finalizers or ()
