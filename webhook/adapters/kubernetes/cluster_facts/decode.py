@@ -11,7 +11,7 @@ T = TypeVar("T")
 _AT = re.compile(r"^(?P<what>.*) - at `(?P<path>\$[^`]*)`$", re.DOTALL)
 _TOKEN = re.compile(r"\.([^.\[\]]+)|(\[[^\]]*\])")
 _EACH = "[...]"
-"""Every element of an array or object: msgspec does not tell which one."""
+"""Every value of an object: msgspec does not tell which one."""
 
 
 def decoded_fields(body: bytes | msgspec.Raw, kind: type[T]) -> tuple[T, dict[str, str]]:
@@ -54,13 +54,13 @@ def _without_bad_fields(document: Any, kind: type[T]) -> tuple[T, dict[str, str]
             return msgspec.convert(document, kind), lost
         except msgspec.ValidationError as error:
             found = _AT.match(str(error))
-            tokens = () if found is None else tuple(field or each for field, each in _TOKEN.findall(found["path"]))
+            tokens = () if found is None else _tokens(found["path"])
             if found is None or not tokens or not _drop(document, tokens):
                 raise
             lost[found["path"].removeprefix("$.")] = found["what"]
 
 
-def _drop(document: Any, tokens: tuple[str, ...]) -> bool:
+def _drop(document: Any, tokens: tuple[str | int, ...]) -> bool:
     """Delete what is at a path; return whether anything was there."""
     *parents, last = tokens
     places = [document]
@@ -68,17 +68,28 @@ def _drop(document: Any, tokens: tuple[str, ...]) -> bool:
         places = [child for place in places for child in _children(place, token)]
     is_dropped = False
     for place in places:
-        if last == _EACH and isinstance(place, list | dict) and place:
+        if last == _EACH and isinstance(place, dict) and place:
             place.clear()
             is_dropped = True
-        elif isinstance(place, dict) and last in place:
+        elif _has(place, last):
             del place[last]
             is_dropped = True
     return is_dropped
 
 
-def _children(place: Any, token: str) -> Iterator[Any]:
-    if token == _EACH:
-        yield from place.values() if isinstance(place, dict) else place if isinstance(place, list) else ()
-    elif isinstance(place, dict) and token in place:
+def _children(place: Any, token: str | int) -> Iterator[Any]:
+    if token == _EACH and isinstance(place, dict):
+        yield from place.values()
+    elif _has(place, token):
         yield place[token]
+
+
+def _has(place: Any, token: str | int) -> bool:
+    if isinstance(token, int):
+        return isinstance(place, list) and token < len(place)
+    return isinstance(place, dict) and token in place
+
+
+def _tokens(path: str) -> tuple[str | int, ...]:
+    found = (field or element for field, element in _TOKEN.findall(path))
+    return tuple(int(one[1:-1]) if one[1:-1].isdecimal() and one[0] == "[" else one for one in found)

@@ -1,0 +1,53 @@
+"""Objects of the API server with a field of another type than expected: that field is lost, and named."""
+
+import msgspec
+import pytest
+
+from webhook.adapters.kubernetes.cluster_facts.decode import decoded_fields, decoded_items
+from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
+
+CRON_JOB = {
+    "metadata": {"name": "nightly", "uid": "u1"},
+    "spec": {"suspend": True},
+    "status": {"active": [{"kind": "Job", "name": "nightly-1"}], "succeeded": 2},
+}
+
+
+def test_a_field_of_another_type_is_lost_alone() -> None:
+    found, lost = decoded_fields(msgspec.json.encode(CRON_JOB), ReportedOwner)
+    assert (found.metadata.name, found.spec.suspend, found.status.active, found.status.succeeded) == (
+        "nightly",
+        True,
+        None,
+        2,
+    )
+    assert lost == {"status.active": "Expected `int | null`, got `array`"}
+
+
+def test_each_of_several_fields_is_named() -> None:
+    conditions = [{"type": "Ready", "reason": 1, "status": "True"}, {"type": "PodScheduled", "status": "False"}]
+    pod = {"metadata": {"name": "web", "labels": {"app": 1}}, "status": {"phase": 7, "conditions": conditions}}
+    found, lost = decoded_fields(msgspec.json.encode(pod), ReportedPod)
+    assert (found.metadata.name, found.metadata.labels, found.status.phase) == ("web", {}, "")
+    assert [(one.type, one.status) for one in found.status.conditions or ()] == [
+        ("Ready", "True"),
+        ("PodScheduled", "False"),
+    ]
+    assert set(lost) == {"metadata.labels[...]", "status.phase", "status.conditions[0].reason"}
+
+
+def test_an_object_of_a_list_that_cannot_be_read_is_lost_alone() -> None:
+    items = [{"metadata": {"name": "a"}}, {"metadata": 7}, {"metadata": {"name": "b"}, "status": {"phase": []}}]
+    found, lost = decoded_items(msgspec.json.encode({"items": items}), ReportedPod)
+    assert [one.metadata.name for one in found] == ["a", "b"]
+    assert lost == {"": "Object missing required field `metadata`", "b status.phase": "Expected `str`, got `array`"}
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"items": 3}'])
+def test_what_is_no_list_is_refused(body: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        decoded_items(body, ReportedPod)
+
+
+def test_an_empty_list_has_no_objects() -> None:
+    assert decoded_items(b'{"items": null}', ReportedPod) == ((), {})
