@@ -53,7 +53,7 @@ from webhook.core.policy.model import Match, Service
 from webhook.core.policy_spec import Breaker, Mode, Quota, QuotaExceeded, WhenOpen, Window
 from webhook.core.quota import Acquire, CounterPlan, DeniedBy, Holder, Receipt, ServiceSnapshot, Use
 from webhook.core.quota.open_breaker_limit import Guarded
-from webhook.core.reporting.queue_document import QueueDepth
+from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 from webhook.core.scheduling.extender_api import CallResult
 from webhook.ports.traces import ReviewTrace, SpanReference
 
@@ -101,7 +101,10 @@ def series(metrics: Metrics, name: str) -> dict[str, float]:
 
 
 def record_queue(metrics: Metrics) -> None:
-    metrics.queue.depths([QueueDepth("payment-api", "gold", 3, 41, "until 2026-12-01T04:00:00.000Z: INC-1")])
+    failing = (FailingPods("admission", 2, "pod shop/web: cannot release: HTTP 422: denied"),)
+    depth = QueueDepth("payment-api", "gold", 3, 41, "until 2026-12-01T04:00:00.000Z: INC-1", failing)
+    metrics.queue.depths([depth, QueueDepth("", "", 1, 41)])
+    metrics.failing_writes.set("controllers", fails=True)
     metrics.queue.released("payment-api", 12.0, 0.2)
     metrics.queue.expired("payment-api", 900.0)
     metrics.queue.waiting({"payment-api": 3})
@@ -283,6 +286,7 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         f'podgate_queue_oldest_seconds{{class="gold",{pay}}}': 41,
         f"podgate_queue_paused{{{pay}}}": 1,
         f"podgate_queue_pods{{{pay}}}": 3,
+        f'podgate_queue_failing_pods{{reason="admission",{pay}}}': 2,
         f'podgate_breaker_state{{{pay},state="CLOSED"}}': 0,
         f'podgate_breaker_state{{{pay},state="OPEN"}}': 1,
         f'podgate_breaker_state{{{pay},state="HALF_OPEN"}}': 0,
@@ -351,6 +355,7 @@ def test_scripted_sequence_has_the_expected_scrape(metrics: Metrics) -> None:
         "podgate_webhooks_stale": 1,
         "podgate_webhook_configurations_written_total": 1,
         "podgate_webhook_configuration_failures_total": 1,
+        'podgate_writes_failing{object="controllers"}': 1,
         "podgate_ready": 1,
         "podgate_leader": 0,
         'podgate_build_info{version="0.1.0"}': 1,
@@ -402,8 +407,10 @@ def test_waits_and_releases_are_counted_by_class(metrics: Metrics) -> None:
     assert shown['podgate_queue_wait_seconds_bucket{class="gold",le="15.0"}'] == 1
     assert shown['podgate_queue_wait_seconds_bucket{class="gold",le="900.0"}'] == 2
     assert shown['podgate_queue_release_duration_seconds_sum{class="gold"}'] == 0.2
+    assert shown['podgate_queue_failing_pods{reason="admission",service="payment-api"}'] == 2
     metrics.queue.depths(())
-    assert not [key for key in samples(metrics) if key.startswith(("podgate_queue_oldest", "podgate_queue_paused"))]
+    gone = ("podgate_queue_oldest", "podgate_queue_paused", "podgate_queue_failing")
+    assert not [key for key in samples(metrics) if key.startswith(gone)]
 
 
 def test_page_says_how_the_name_of_a_metric_tells_its_kind() -> None:
@@ -915,3 +922,13 @@ def test_outdated_webhook_configurations_are_shown_by_the_process_that_compares_
         assert series(metrics, name) == {name: len(outdated)}
     metrics.webhooks.end()
     assert series(metrics, name) == {}
+
+
+def test_failing_writes_are_shown_until_they_succeed_or_another_process_leads(metrics: Metrics) -> None:
+    name = 'podgate_writes_failing{object="controllers"}'
+    metrics.failing_writes.set("controllers", fails=True)
+    assert samples(metrics)[name] == 1
+    metrics.failing_writes.set("controllers", fails=False)
+    assert samples(metrics)[name] == 0
+    metrics.failing_writes.end()
+    assert name not in samples(metrics)

@@ -214,6 +214,14 @@ def test_monitors_and_rules_have_the_labels_that_prometheus_selects(tmp_path: Pa
     assert {one["release"] for one in labels.values()} == {"prometheus"}
 
 
+def test_alerts_link_to_the_runbook_that_the_pager_reaches(tmp_path: Path) -> None:
+    given = "monitoring.rules=true,monitoring.runbookUrl=https://wiki.example/runbook"
+    [rules] = [one for one in documents(templates(tmp_path, "--set", given)) if one["kind"] == "PrometheusRule"]
+    alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+    links = {alert["annotations"]["runbook_url"].partition("#")[0] for alert in alerts}
+    assert links == {"https://wiki.example/runbook"}
+
+
 def test_policy_is_rendered_only_on_request(tmp_path: Path) -> None:
     assert "ConfigMap podgate-system/podgate-policy" not in comparable(documents(templates(tmp_path)))
     (tmp_path / "policy.yaml").write_text("kind: Policy\nservices:\n- name: one\n")

@@ -130,9 +130,12 @@ class QueueMetrics:
         )
         yield (
             families.QUEUE_OLDEST,
-            [((one.service, one.sla_class), float(one.oldest_seconds)) for one in depths],
+            [((one.service, one.sla_class), float(one.oldest_seconds)) for one in depths if one.sla_class],
         )
-        yield families.QUEUE_PAUSED, [((one.service,), float(one.paused is not None)) for one in depths]
+        yield (
+            families.QUEUE_PAUSED,
+            [((one.service,), float(one.paused is not None)) for one in depths if one.sla_class],
+        )
 
     def histograms(self) -> Iterable[tuple[Family, list[tuple[tuple[str, ...], Durations]]]]:
         """Return the histograms with their series."""
