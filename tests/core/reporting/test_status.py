@@ -18,7 +18,7 @@ from webhook.core.policy_spec import Breaker, Mode, Per, Quota, QuotaExceeded, S
 from webhook.core.quota import Holder, ServiceSnapshot, Use
 from webhook.core.reporting.decisions_status import DecisionsStatus
 from webhook.core.reporting.overload_status import OverloadStatus
-from webhook.core.reporting.queue_document import QueueDepth
+from webhook.core.reporting.queue_document import FailingPods, QueueDepth
 from webhook.core.reporting.status import (
     ControllerStatus,
     OverridesStatus,
@@ -629,20 +629,24 @@ def test_the_leader_shows_its_queues_by_class_and_service() -> None:
         QueueDepth("payment-api", "gold", 3, 61),
         QueueDepth("search", "gold", 0, 0),
         QueueDepth("ledger", "gold", 4, 200, "until 2027-01-15T09:00:00.000Z: INC-1"),
-        QueueDepth("batch", "bronze", 1, 5),
+        QueueDepth("batch", "bronze", 1, 5, None, (FailingPods("admission", 1, "pod jobs/b: denied"),)),
     )
-    queues = {
+    failing = ({"reason": "admission", "pods": 1, "why": "pod jobs/b: denied"},)
+    fine: dict[str, object] = {"failing": ()}
+    queues: dict[str, Any] = {
         "classes": [
             {"class": "gold", "waiting": 7, "oldestSeconds": 200},
             {"class": "bronze", "waiting": 1, "oldestSeconds": 5},
         ],
         "services": [
-            {"service": "payment-api", "class": "gold", "waiting": 3, "oldestSeconds": 61, "paused": None},
-            {"service": "ledger", "class": "gold", "waiting": 4, "oldestSeconds": 200, "paused": depths[2].paused},
-            {"service": "batch", "class": "bronze", "waiting": 1, "oldestSeconds": 5, "paused": None},
+            {"service": "payment-api", "class": "gold", "waiting": 3, "oldestSeconds": 61, "paused": None} | fine,
+            {"service": "ledger", "class": "gold", "waiting": 4, "oldestSeconds": 200, "paused": depths[2].paused}
+            | fine,
+            {"service": "batch", "class": "bronze", "waiting": 1, "oldestSeconds": 5, "paused": None}
+            | {"failing": failing},
         ],
     }
-    line = "waiting  7 in gold, oldest 3m20s; 1 in bronze, oldest 5s; paused: ledger"
+    line = "waiting  7 in gold, oldest 3m20s; 1 in bronze, oldest 5s; paused: ledger; cannot be released: batch"
     server = server_document(snapshot(queues=depths))
     controller = controller_document(ControllerStatus("0.1.0", queues=depths))
     for document, lines in ((server, page(server)), (controller, controller_page(controller))):

@@ -78,6 +78,8 @@ def queues(found: dict[str, Any] | None) -> Iterable[str]:
     ]
     paused = [one["service"] for one in found["services"] if one["paused"]]
     parts += [click.style(f"paused: {', '.join(paused)}", fg="yellow")] if paused else []
+    failing = [one["service"] or "no service" for one in found["services"] if one.get("failing")]
+    parts += [click.style(f"cannot be released: {', '.join(failing)}", fg="red")] if failing else []
     if parts:
         yield f"waiting  {'; '.join(parts)}"
 
