@@ -98,7 +98,7 @@ def reported(app: str, status: Callable[[], Json], *events: tuple[str, str], of_
 
     def report(shop: Installation) -> None:
         path = kubelet.pod_path(shop.plane, SPACE, app)
-        kubelet.patch(shop.plane, f"{path}/status", {"status": status()})
+        kubelet.write(shop.plane, path, status())
         for reason, message in events:
             kubelet.event(shop.plane, path, reason, message, of_container=of_container)
 

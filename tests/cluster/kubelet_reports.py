@@ -34,10 +34,17 @@ def patch(plane: ControlPlane, path: str, document: Json) -> None:
     assert code == 200, answer
 
 
+def write(plane: ControlPlane, path: str, status: Json) -> None:
+    """Write a Pod's status, with the resources of its container: kwok rewrites a status without them."""
+    spec = plane.api.get(path)["spec"]["containers"][0]
+    containers = [{**one, "resources": spec.get("resources", {})} for one in status.get("containerStatuses", ())]
+    patch(plane, f"{path}/status", {"status": {**status, "containerStatuses": containers}})
+
+
 def waiting(reason: str, message: str = "", restarts: int = 0, last: Json | None = None) -> Json:
     """Return the status of a Pod whose container waits."""
     state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
-    return _status("Pending" if not restarts else "Running", state, restarts, last)
+    return _status("Running", state, restarts, last)  # not Pending: kwok would start it at once
 
 
 def unready(restarts: int = 0) -> Json:

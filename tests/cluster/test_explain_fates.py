@@ -143,7 +143,7 @@ def _kwok_stops(shop: Installation) -> None:
 def _kwok_starts(shop: Installation) -> None:
     shop.plane.start_component("kwok")
     path = kubelet.pod_path(shop.plane, SPACE, "silent")
-    kubelet.patch(shop.plane, f"{path}/status", {"status": kubelet.ready()})
+    kubelet.write(shop.plane, path, kubelet.ready())
 
 
 def _node_returns(shop: Installation) -> None:
@@ -171,7 +171,7 @@ FATES: dict[str, ExplainedFate] = {
                 ),
             ),
         ),
-        r"Failed: 1 of 1 Pods: \S+ container c: OOMKilled: exit code 137: 3 restarts: "
+        r"Failed: 1 of 1 Pods: container c: OOMKilled: exit code 137: 3 restarts: "
         r"it used more memory than its limit 64Mi\n",
         reported("hungry", kubelet.ready),
         remedy="raise resources.limits.memory of container c",
@@ -205,7 +205,7 @@ FATES: dict[str, ExplainedFate] = {
                 ),
             ),
         ),
-        r'Failed: 1 of 1 Pods: \S+ container c: CrashLoopBackOff: exit code 128: 2 restarts: exec: "serve": executable',
+        r'Failed: 1 of 1 Pods: container c: CrashLoopBackOff: exit code 128: 2 restarts: exec: "serve": executable',
         reported("commandless", kubelet.ready),
         remedy="correct command, args or mounts of container c",
     ),
@@ -222,7 +222,7 @@ FATES: dict[str, ExplainedFate] = {
                 ),
             ),
         ),
-        r"Failed: 1 of 1 Pods: imageless-0 container c: ImagePullBackOff: .*not found",
+        r"Failed: 1 of 1 Pods: container c: ImagePullBackOff: .*not found",
         reported("imageless", kubelet.ready),
         remedy="correct the image's name or tag",
     ),
@@ -247,7 +247,7 @@ FATES: dict[str, ExplainedFate] = {
             workload("Deployment", "secretless"),
             reported("secretless", lambda: kubelet.waiting("CreateContainerConfigError", 'secret "db" not found')),
         ),
-        r'Failed: 1 of 1 Pods: \S+ container c: CreateContainerConfigError: secret "db" not found\n',
+        r'Failed: 1 of 1 Pods: container c: CreateContainerConfigError: secret "db" not found\n',
         reported("secretless", kubelet.ready),
         remedy=f"create Secret db in namespace {SPACE}",
     ),
@@ -278,9 +278,9 @@ FATES: dict[str, ExplainedFate] = {
                 ),
             ),
         ),
-        r'Failed: 1 of 1 Pods: attached-0 FailedAttachVolume: Multi-Attach error for volume "pvc-1"',
+        r'Failed: 1 of 1 Pods: FailedAttachVolume: Multi-Attach error for volume "pvc-1"',
         reported("attached", lambda: kubelet.waiting("ContainerCreating"), ("Pulled", "Container image is present")),
-        r"Starting: 1 of 1 Pods: attached-0 on \S+, not ready yet: c\n",
+        r"Starting: 1 of 1 Pods: on \S+, not ready yet: c\n",
         remedy="end the Pod that uses the volume on another node",
     ),
     "no sandbox": ExplainedFate(
@@ -296,7 +296,7 @@ FATES: dict[str, ExplainedFate] = {
                 ),
             ),
         ),
-        r"Failed: 1 of 1 Pods: \S+ FailedCreatePodSandBox: Failed to create pod sandbox: .*failed to setup network",
+        r"Failed: 1 of 1 Pods: FailedCreatePodSandBox: Failed to create pod sandbox: .*failed to setup network",
         reported("sandboxless", kubelet.ready, _RUNS),
         remedy="repair the network plugin or the container runtime of node fates-small",
     ),
@@ -311,7 +311,7 @@ FATES: dict[str, ExplainedFate] = {
                 of_container=True,
             ),
         ),
-        r"Starting: 1 of 1 Pods: \S+ on \S+, not ready yet: container c: Readiness probe failed: HTTP probe failed "
+        r"Starting: 1 of 1 Pods: on \S+, not ready yet: container c: Readiness probe failed: HTTP probe failed "
         r"with statuscode: 503\n",
         reported("unready", kubelet.ready),
         remedy="readinessProbe",
@@ -419,7 +419,7 @@ FATES: dict[str, ExplainedFate] = {
     "gate of another": ExplainedFate(
         "job/gated",
         workload("Job", "gated", schedulingGates=[{"name": "example.com/budget"}]),
-        r"GatedByOthers: 1 of 1 Pods: \S+ example.com/budget: its owner must remove the gate\n",
+        r"GatedByOthers: 1 of 1 Pods: example.com/budget: its owner must remove the gate\n",
         lambda shop: kubelet.patch(shop.plane, _only(shop, "gated"), {"spec": {"schedulingGates": None}}),
         r"(Succeeded|Starting|Running): 1 of 1 Pods: ",
     ),
@@ -434,11 +434,7 @@ FATES: dict[str, ExplainedFate] = {
         "deploy/stale",
         steps(
             workload("Deployment", "stale"),
-            lambda shop: kubelet.patch(
-                shop.plane,
-                f"{kubelet.pod_path(shop.plane, SPACE, 'stale')}/status",
-                {"status": kubelet.ready()},
-            ),
+            reported("stale", kubelet.ready),
             _paused("stale", paused=True),
             patched(
                 f"{_APPS}/{SPACE}/deployments/stale",
@@ -529,7 +525,7 @@ FATES: dict[str, ExplainedFate] = {
     "CronJob with an active Job": ExplainedFate(
         "cj/minutely",
         steps(workload("CronJob", "minutely", of={"schedule": "* * * * *"}, **UNSEEN), _due_now),
-        r"(Starting: 1 of 1 Pods: \S+ waits for|Unschedulable: \d of \d Pods: \S+ no scheduler has looked at it: is) ",
+        r"(Starting: 1 of 1 Pods: waits for|Unschedulable: \d of \d Pods: no scheduler has looked at it: is) ",
         steps(
             patched(f"{_BATCH}/{SPACE}/cronjobs/minutely", {"spec": {"suspend": True}}),
             deleted(f"{_BATCH}/{SPACE}/jobs?propagationPolicy=Background"),
@@ -582,7 +578,7 @@ def explained(shop: Installation, fate: ExplainedFate, expected: str) -> str:
         return re.match(expected, seen[-1].out) is not None
 
     try:
-        shop.plane.wait(matches, f"{fate.asked} to be explained", shop.servers[0].name, timeout_seconds=90)
+        shop.plane.wait(matches, f"{fate.asked} to be explained", shop.servers[0].name, timeout_seconds=20)
     except Exception as error:
         raise AssertionError(f"{seen[-1].out}{seen[-1].err}\ndoes not match {expected}") from error
     return seen[-1].out

@@ -105,8 +105,8 @@ PODS: dict[str, tuple[ReportedPod, tuple[ReportedEvent, ...], str, str]] = {
         pod(containerStatuses=crashing(ended(137))),
         (ALIVE,),
         (
-            "Failed: container c: CrashLoopBackOff: exit code 137: 3 restarts: killed: container c: Liveness probe failed:"
-            " connection refused"
+            "Failed: container c: CrashLoopBackOff: exit code 137: 3 restarts: killed: container c: "
+            "Liveness probe failed: connection refused"
         ),
         "repair what the probe asks of container c, or correct its livenessProbe",
     ),
