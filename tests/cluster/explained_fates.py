@@ -17,6 +17,7 @@ NAMESPACES = (SPACE, CLASSY, QUEUED, SMALL, SECURE, GUARDED, ENDING)
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
 kind: Policy
+exemptions: {{daemonSets: false}}
 services:
 - name: shop
   match: {{namespaces: [{SPACE}, {SMALL}, {SECURE}, {GUARDED}, {ENDING}]}}

@@ -130,20 +130,26 @@ _CREATE_ACCOUNT = created(
 )
 
 
-def _kwok_stops(shop: Installation) -> None:
-    """Stop what keeps nodes Ready, and write what the node controller writes of one that is silent."""
+def _silent_node(shop: Installation) -> str:
     path = kubelet.pod_path(shop.plane, SPACE, "silent")
-    host = shop.plane.api.get(path)["spec"]["nodeName"]
+    return f"/api/v1/nodes/{shop.plane.api.get(path)['spec']['nodeName']}/status"
+
+
+def _node_falls_silent(shop: Installation) -> None:
+    """Stop what keeps nodes Ready, and write what the node controller writes of one that is silent."""
+    path = _silent_node(shop)
     shop.plane.stop_component("kwok")
     text = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
     condition = {"type": "Ready", "status": "Unknown", **text, "lastTransitionTime": kubelet.moment()}
-    kubelet.patch(shop.plane, f"/api/v1/nodes/{host}/status", {"status": {"conditions": [condition]}})
+    kubelet.patch(shop.plane, path, {"status": {"conditions": [condition]}})
 
 
-def _kwok_starts(shop: Installation) -> None:
+def _node_speaks(shop: Installation) -> None:
+    text = {"reason": "KubeletReady", "message": "kubelet is posting ready status"}
+    condition = {"type": "Ready", "status": "True", **text, "lastTransitionTime": kubelet.moment()}
+    kubelet.patch(shop.plane, _silent_node(shop), {"status": {"conditions": [condition]}})
+    kubelet.write(shop.plane, kubelet.pod_path(shop.plane, SPACE, "silent"), kubelet.ready())
     shop.plane.start_component("kwok")
-    path = kubelet.pod_path(shop.plane, SPACE, "silent")
-    kubelet.write(shop.plane, path, kubelet.ready())
 
 
 def _node_returns(shop: Installation) -> None:
@@ -548,9 +554,9 @@ FATES: dict[str, ExplainedFate] = {
     ),
     "node not ready": ExplainedFate(
         "pod/silent",
-        steps(pod("silent"), reported("silent", kubelet.ready), _kwok_stops),
+        steps(pod("silent"), reported("silent", kubelet.ready), _node_falls_silent),
         r"Failed: node \S+ is not ready: NodeStatusUnknown: Kubelet stopped posting node status",
-        _kwok_starts,
+        _node_speaks,
         remedy="repair the kubelet of node",
     ),
 }
@@ -578,7 +584,7 @@ def explained(shop: Installation, fate: ExplainedFate, expected: str) -> str:
         return re.match(expected, seen[-1].out) is not None
 
     try:
-        shop.plane.wait(matches, f"{fate.asked} to be explained", shop.servers[0].name, timeout_seconds=20)
+        shop.plane.wait(matches, f"{fate.asked} to be explained", shop.servers[0].name, timeout_seconds=60)
     except Exception as error:
         raise AssertionError(f"{seen[-1].out}{seen[-1].err}\ndoes not match {expected}") from error
     return seen[-1].out
