@@ -26,7 +26,22 @@ VERBS = {
     "cosign": {"verify", "verify-attestation"},
 }
 SHELL = {
-    *("base64", "cd", "curl", "done", "eval", "export", "for", "grep", "head", "od", "prometheus", "python", "rm"),
+    *(
+        "base64",
+        "cd",
+        "curl",
+        "done",
+        "eval",
+        "export",
+        "for",
+        "grep",
+        "head",
+        "kill",
+        "od",
+        "prometheus",
+        "python",
+        "rm",
+    ),
     *("sed", "tr", "true", "umask"),
 }
 """Words of the shell, and programs whose arguments are checked nowhere but in tests that run the block."""

@@ -17,6 +17,7 @@ from webhook.core.diagnosis.objects import (
     ReportedOwner,
     ReportedPod,
 )
+from webhook.core.kubernetes.timestamps import rfc3339
 
 NOW_US = 1_800_000_060_000_000  # 2027-01-15T08:01:00Z
 STARTED, ENDED, LATER = (f"2027-01-15T08:00:{seconds}Z" for seconds in ("10", "20", "30"))
@@ -382,7 +383,8 @@ CLASSY = CompiledPolicy(policy_of("- {name: web, match: {namespaces: [shop]}, pl
     ],
 )
 def test_refusal_of_others_has_its_remedy(message: str, text: str, remedy: str) -> None:
-    conditions = [{"type": "ReplicaFailure", "status": "True", "message": message}]
+    since = rfc3339(NOW_US)
+    conditions = [{"type": "ReplicaFailure", "status": "True", "message": message, "lastTransitionTime": since}]
     found = workload(
         "ReplicaSet",
         owner("ReplicaSet", {"replicas": 1}, conditions=conditions),
