@@ -187,6 +187,20 @@ def test_running_pod_without_record_is_explained_by_the_policy() -> None:
     assert (marked.token, marked.admission and marked.admission.source) == (Fate.RUNNING, "pod")
 
 
+def test_a_pod_without_record_is_judged_by_the_policy_that_it_carries() -> None:
+    annotations = {"podgate.io/policy-hash": POLICY.hash}
+    metadata = {"labels": {"app": "web", "podgate.io/service": "web"}, "annotations": annotations}
+    unscheduled = stored(metadata=metadata, conditions=condition(reason="Unschedulable", message="0/1 nodes"))
+    nodes = (msgspec.convert({"metadata": {"name": "a1", "labels": {"disk": "hdd"}}}, ReportedNode),)
+    facts = PodFacts("shop", "web-u1", pod=unscheduled)
+    known = diagnose(facts, Surroundings(NOW_US, policies={POLICY.hash: SHOP.gate.compiled}, nodes=nodes))
+    assert known is not None
+    assert known.summary.startswith("by the policy: placement.nodeSelector[disk] (disk=ssd)")
+    unknown = diagnose(facts, Surroundings(NOW_US, nodes=nodes))
+    assert unknown is not None
+    assert f"cannot be told: no server keeps policy {POLICY.hash} any more" in unknown.summary
+
+
 def test_nothing_is_known_of_a_pod_without_object_and_record() -> None:
     assert diagnose(PodFacts("shop", "other", records=tuple(SHOP.recorder.records)), AROUND) is None
 

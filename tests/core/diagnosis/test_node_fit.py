@@ -89,6 +89,19 @@ def test_blame_names_the_side_that_leaves_no_node() -> None:
     assert blame(None, "0/4 nodes are available") == "0/4 nodes are available"
 
 
+def test_no_side_is_blamed_if_the_policy_that_rewrote_the_pod_is_not_known() -> None:
+    final = spec_of(nodeSelector={"gpu": "a100"})
+    unknown = nodes_report(final, None, None, NODES, "0123456789abcdef")
+    assert blame(unknown, "") == (
+        "spec.nodeSelector[gpu] (gpu=a100) fits 0 of 4 nodes; whether the Pod or the policy wrote it cannot be told:"
+        " no server keeps policy 0123456789abcdef any more"
+    )
+    recorded = nodes_report(final, final, None, NODES, "0123456789abcdef")
+    assert blame(recorded, "").startswith("by its own terms: ")
+    written_by_policy = nodes_report(final, PodSpec(), None, NODES, "0123456789abcdef")
+    assert written_by_policy.own == (), "the record has the Pod before the rewrite"
+
+
 def test_selector_that_the_pod_kept_is_its_own() -> None:
     kept = service_of({"nodeSelector": {"disk": "ssd"}, "onConflict": {"default": "Keep"}})
     own = spec_of(nodeSelector={"disk": "hdd"})

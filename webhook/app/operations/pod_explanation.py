@@ -13,6 +13,7 @@ from webhook.app.operations.queue_places import QueuePlaces
 from webhook.app.operations.server_discovery import ServerLocation
 from webhook.app.policy.record_policies import RecordPolicies, policy_file
 from webhook.app.scheduling.pod_records import PodRecords
+from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
 from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedOwner, ReportedPod
@@ -256,7 +257,9 @@ class PodExplainer:
             hosts = await reader.hosts(doubtful_nodes(pods), nodes)
             namespace = await reader.own_namespace()
             in_force = await self._policies.in_force(reader)
-        await self._policies.read([one.policy for one in records if one.policy], self._source)
+        carried = [(pod.metadata.annotations or {}).get(HASH_ANNOTATION, "") for pod in pods]
+        hashes = [*(one.policy for one in records), *carried]
+        await self._policies.read(filter(None, hashes), self._source)
         now_us = time.time_ns() // 1000
         return Surroundings(
             now_us,

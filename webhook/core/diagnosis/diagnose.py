@@ -126,7 +126,9 @@ def exempt_text(admission: AdmissionReport, namespace: str) -> str:
 def _of_pod(facts: PodFacts, pod: ReportedPod, records: AdmissionRecords, around: Surroundings) -> Report:
     admission = reported_admission(records, around) or admission_without_record(pod, facts.namespace, around)
     service = _service(admission, around)
-    nodes = None if pod.spec.node_name or around.nodes is None else _nodes(pod, records, service, around)
+    unknown = "" if admission is None or around.policy(admission.policy) is not None else admission.policy
+    is_placed = pod.spec.node_name or around.nodes is None
+    nodes = None if is_placed else _nodes(pod, records, service, around, unknown)
     state = pod_state(pod, nodes, around.now_us, facts.waiting, facts.scheduled, facts.events, around.hosts)
     token, summary, remedy = state
     if admission is not None and token in _FINE and admission.decision in {Verdict.EXEMPT, Verdict.UNMATCHED}:
@@ -168,9 +170,12 @@ def _service(admission: AdmissionReport | None, around: Surroundings) -> Service
     return policy.services.get(admission.service) if policy is not None and admission is not None else None
 
 
-def _nodes(pod: ReportedPod, records: AdmissionRecords, service: Service | None, around: Surroundings) -> NodesReport:
+def _nodes(
+    pod: ReportedPod, records: AdmissionRecords, service: Service | None, around: Surroundings, unknown_policy: str
+) -> NodesReport:
     before = records.mutate.pod if records.mutate is not None else None
-    return nodes_report(pod.spec, None if before is None else before.spec, service, around.nodes or ())
+    original = None if before is None else before.spec
+    return nodes_report(pod.spec, original, service, around.nodes or (), unknown_policy)
 
 
 def _with_figures(report: Report, records: AdmissionRecords) -> Report:

@@ -31,9 +31,16 @@ def _is_empty(term: NodeSelectorTerm) -> bool:
 
 
 def nodes_report(
-    final: PodSpec, original: PodSpec | None, service: Service | None, nodes: Sequence[ReportedNode]
+    final: PodSpec,
+    original: PodSpec | None,
+    service: Service | None,
+    nodes: Sequence[ReportedNode],
+    unknown_policy: str = "",
 ) -> NodesReport:
-    """Return how many nodes each side leaves. `original`: the Pod before the rewrite, None if it is not known."""
+    """Return how many nodes each side leaves. `original`: the Pod before the rewrite, None if it is not known.
+
+    `unknown_policy`: the hash of the policy that rewrote it, if its document is not known.
+    """
     of_policy = list(_policy_terms(service, final))
     of_pod = list(_own_terms(final, original, service))
     by_policy, left = _filtered(of_policy, nodes, nodes)
@@ -51,6 +58,7 @@ def nodes_report(
         taints=tuple(NodeFilter(_taint_text(taint), "", count, 0) for taint, count in taints.most_common()),
         left=len(usable),
         names=tuple(node.metadata.name for node in usable[:10]),
+        unknown_policy="" if original is not None else unknown_policy,
     )
 
 
@@ -96,8 +104,8 @@ def _is_in_force(entry: PolicyEntry, final: PodSpec) -> bool:
 
 def _own_terms(final: PodSpec, original: PodSpec | None, service: Service | None) -> Iterator[_Term]:
     plan = service.placement_plan if service is not None and service.modes.placement is Mode.ENFORCE else None
-    of_policy = {} if plan is None else plan.node_selector
-    for key, value in (final.node_selector or {}).items():
+    of_policy = {} if plan is None or original is not None else plan.node_selector
+    for key, value in ((final if original is None else original).node_selector or {}).items():
         if of_policy.get(key) != value:
             yield _selector(f"spec.nodeSelector[{key}]", key, value)
     terms = required_terms(original) if original is not None else required_terms(final)

@@ -171,8 +171,7 @@ def _side(nodes: NodesReport) -> str:
         first = next(one for one in nodes.policy if not one.left)
         return f"by the policy: {first.by} ({first.requirement}) leaves 0 of {nodes.total} nodes"
     if not nodes.own_leave:
-        first = min(nodes.own, key=lambda one: one.fit)
-        return f"by its own terms: {first.by} ({first.requirement}) fits {first.fit} of {nodes.total} nodes"
+        return _of_own_terms(nodes)
     if not nodes.both_leave:
         return (
             f"by the policy and its own terms together: the policy leaves {nodes.policy_leaves} of {nodes.total} nodes,"
@@ -182,6 +181,18 @@ def _side(nodes: NodesReport) -> str:
         taints = ", ".join(f"{one.by} on {one.fit}" for one in nodes.taints)
         return f"by taints: {taints} of the {nodes.both_leave} nodes that fit its terms"
     return ""
+
+
+def _of_own_terms(nodes: NodesReport) -> str:
+    """Return which term of the Pod fits no node; it may be the policy's if the policy that rewrote it is not known."""
+    first = min(nodes.own, key=lambda one: one.fit)
+    text = f"{first.by} ({first.requirement}) fits {first.fit} of {nodes.total} nodes"
+    if not nodes.unknown_policy:
+        return f"by its own terms: {text}"
+    return (
+        f"{text}; whether the Pod or the policy wrote it cannot be told: no server keeps policy {nodes.unknown_policy}"
+        " any more"
+    )
 
 
 def _started(

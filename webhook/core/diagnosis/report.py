@@ -128,6 +128,8 @@ class NodesReport(Struct, frozen=True, rename="camel"):
     """Taints that the Pod does not tolerate; `fit` is the number of nodes with it among those that both leave."""
     left: int
     names: tuple[str, ...]
+    unknown_policy: str = ""
+    """Hash of the policy that rewrote the Pod, if its document is not kept: then `own` may be the policy's, too."""
 
 
 class SchedulingReport(Struct, frozen=True, rename="camel", omit_defaults=True):

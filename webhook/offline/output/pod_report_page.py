@@ -181,7 +181,8 @@ def _nodes(nodes: NodesReport) -> str:
         parts.append(f"the policy leaves {nodes.policy_leaves}")
     parts += [f"{one.by} ({one.requirement}) fits {one.fit}" for one in nodes.own]
     if nodes.own:
-        parts.append(f"its own terms leave {nodes.own_leave}, both {nodes.both_leave}")
+        whose = "its terms" if nodes.unknown_policy else "its own terms"
+        parts.append(f"{whose} leave {nodes.own_leave}, both {nodes.both_leave}")
     parts += [f"taint {one.by} on {one.fit}" for one in nodes.taints]
     names = f" ({', '.join(nodes.names)})" if nodes.names else ""
     return "; ".join([*parts, f"left {nodes.left}{names}"])
