@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from kubernetes_asyncio.client import ApiClient
 
@@ -11,7 +12,8 @@ from tests.cluster.identities import Identities
 from tests.cluster.installation import Installation, installed
 from tests.cluster.placement.pods import pod
 from webhook.adapters.kubernetes import PodGates, connect
-from webhook.core.admission.mutation import QUEUE_GATE
+from webhook.core.admission.mutation import QUEUE_GATE, is_gate_written
+from webhook.core.kubernetes.pod import PodMetadata
 from webhook.errors import GateError
 
 Json = dict[str, Any]
@@ -119,6 +121,31 @@ def test_nobody_else_removes_the_gate_not_even_an_administrator(
     other = [{"op": "remove", "path": "/spec/schedulingGates/0"}]
     assert plane.api.request("PATCH", f"{PODS}/guarded", other, JSON_PATCH)[0] == 200
     assert gates_of(plane, "guarded") == [QUEUE_GATE]
+
+
+def test_terminating_pod_keeps_its_gate_and_its_size(plane: ControlPlane, installation: Installation) -> None:
+    del installation
+    gated(plane, "ending", QUEUE_GATE)
+    path = f"{PODS}/ending"
+    assert plane.api.request("PATCH", path, {"metadata": {"finalizers": ["example.com/held"]}}, STRATEGIC)[0] == 200
+    assert plane.api.request("DELETE", path)[0] == 200
+    larger = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+    for asked in ((path, UNGATE, JSON_PATCH), (f"{path}/resize", larger, STRATEGIC)):
+        status, answer = plane.api.request("PATCH", *asked)
+        assert (status, "PodgateFieldImmutable" in answer["message"]) == (403, True), answer
+    assert plane.api.request("PATCH", path, [{"op": "remove", "path": "/metadata/finalizers"}], JSON_PATCH)[0] == 200
+    assert plane.api.request("GET", path)[0] == 404
+
+
+@pytest.mark.parametrize(("name", "sent", "is_written"), [("by-us", [], True), ("by-user", [QUEUE_GATE], False)])
+def test_managed_fields_tell_who_wrote_the_gate(
+    plane: ControlPlane, installation: Installation, name: str, sent: list[str], *, is_written: bool
+) -> None:
+    del installation
+    gated(plane, name, *sent)
+    stored = plane.api.get(f"{PODS}/{name}")
+    metadata = msgspec.json.decode(msgspec.json.encode(stored["metadata"]), type=PodMetadata)
+    assert (gates_of(plane, name), is_gate_written(metadata)) == ([QUEUE_GATE], is_written)
 
 
 @pytest.mark.parametrize(("cpu", "expected_status"), [("500m", 200), ("2", 403)])

@@ -160,6 +160,27 @@ async def test_a_gate_of_podgates_that_podgate_does_not_write_is_refused(
         assert (await gate.used())["pods"] == 0
 
 
+@pytest.mark.parametrize(
+    ("sent", "is_allowed"),
+    [
+        ({"f:spec": {"f:containers": {}}}, True),
+        ({"f:spec": {"f:schedulingGates": {f'k:{{"name":"{QUEUE_GATE}"}}': {".": {}, "f:name": {}}}}}, False),
+    ],
+)
+@pytest.mark.parametrize("labels", [{"app": "web"}, {"app": "theirs"}])
+async def test_gate_that_podgate_wrote_before_the_queue_ended_is_no_fault_of_the_creator(
+    labels: dict[str, str], sent: dict[str, Any], *, is_allowed: bool
+) -> None:
+    """An override, or another replica's policy, may end the queue between the mutating and the validating half."""
+    gate = gate_of(DENIES)
+    new = gate.owned("u1", schedulingGates=[OURS]) if labels["app"] == "web" else pod(labels, uid="u1")
+    new["spec"]["schedulingGates"] = [OURS]
+    new["metadata"]["managedFields"] = [{"manager": "kubectl", "operation": "Update", "fieldsV1": sent}]
+    decision = await gate.validate(object=new)
+    assert decision.allowed is is_allowed
+    assert (await gate.used())["pods"] == (1 if is_allowed and labels["app"] == "web" else 0)
+
+
 async def test_new_pod_of_no_service_with_a_gate_of_podgates_is_refused() -> None:
     gate = gate_of()
     decision = await gate.validate(object=pod({"app": "theirs"}, uid="u1", schedulingGates=[OURS]))

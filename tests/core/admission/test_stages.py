@@ -168,23 +168,30 @@ async def test_an_ordinary_update_is_admitted_uncharged(gate: Gate) -> None:
     assert gate.store.requests == []
 
 
-async def test_a_pod_being_deleted_may_change_all_but_what_it_counts_by(gate: Gate) -> None:
+async def test_an_update_of_a_pod_being_deleted_is_judged_as_any_other(gate: Gate) -> None:
     deleted = {"deletionTimestamp": "2027-01-15T08:00:00Z", "finalizers": []}
-    new = gate.owned("u")
-    new["metadata"] |= deleted
-    assert (await update(gate, gate.owned("u", **PLACED), new)).verdict is Verdict.ADMIT
-    free = gate.owned("u", **PLACED)
-    free["metadata"] = {**free["metadata"], **deleted, "labels": {**free["metadata"]["labels"], "role": "replica"}}
-    assert (await update(gate, gate.owned("u", **PLACED), free)).verdict is Verdict.ADMIT
+
+    def terminating(labels: Json, **spec: Any) -> Json:
+        document = gate.owned("u", **spec)
+        document["metadata"] = {
+            **document["metadata"],
+            **deleted,
+            "labels": {**document["metadata"]["labels"], **labels},
+        }
+        return document
+
+    assert (
+        await update(gate, gate.owned("u", **PLACED), terminating({"role": "x"}, **PLACED))
+    ).verdict is Verdict.ADMIT
     relabelled = pod({"app": "other"}, uid="u", **PLACED)
     relabelled["metadata"] |= deleted
     decision = await update(gate, gate.owned("u", **PLACED), relabelled)
     assert decision.verdict is Verdict.DENY
     assert "metadata.labels[podgate.io/service] is Podgate's and cannot be changed" in decision.status.message
-    resize = await update(
-        gate, gate.owned("u", **requesting("1")), {**new, "spec": requesting("100")}, subResource="resize"
-    )
-    assert (resize.verdict, gate.store.requests) == (Verdict.ADMIT, [])
+    gated = gate.owned("u", **PLACED, schedulingGates=[{"name": "g"}])
+    assert (await update(gate, gated, terminating({}))).verdict is Verdict.DENY, "its placement is loosened"
+    old, new = gate.owned("u", **requesting("1")), terminating({}, **requesting("100"))
+    assert (await update(gate, old, new, subResource="resize")).verdict is Verdict.DENY
 
 
 async def test_deletion_timestamp_is_ignored_on_create(gate: Gate) -> None:

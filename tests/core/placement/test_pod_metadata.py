@@ -7,6 +7,7 @@ import pytest
 from tests.core.reviewing import Gate, policy_of
 from tests.core.rewriting import read
 from tests.core.strategies import Json, service_of
+from tests.core.webhook_configurations.cel import holds
 from webhook.adapters.fixed import FixedNamespaces, FixedPolicy
 from webhook.core.admission.decision import Verdict
 from webhook.core.admission.validation import guard
@@ -119,17 +120,46 @@ def test_explanation_tells_whether_all_is_allowed(allowed: list[str], act: Act) 
     assert [note.act for note in notes if note.rule == "placement.allow"] == [act]
 
 
-@pytest.mark.parametrize(
-    ("stanza", "expected"),
-    [
-        ("{annotations: {note: prod}}", "metadata.?annotations[?'note']"),
-        ("{annotations: {" + ", ".join(f"n{n}: x" for n in range(21)) + "}}", "object.metadata.?annotations != "),
-        ("{allow: {tolerations: []}}", "object.spec.?tolerations != "),
-    ],
-)
-def test_updates_of_what_is_guarded_are_sent(stanza: str, expected: str) -> None:
-    policy = policy_of(f"- {{name: web, match: {{namespaces: [shop]}}, placement: {stanza}}}").policy
+def updates_sent(*stanzas: str) -> str:
+    policy = policy_of(
+        "\n".join(
+            f"- {{name: s{number}, match: {{namespaces: [space-{number}]}}, placement: {stanza}}}"
+            for number, stanza in enumerate(stanzas)
+        )
+    ).policy
     _, validating, _ = configurations(policy, ClientConfig("https://podgate.example:8443", b""))
     (webhook, *_) = validating["webhooks"]
     (condition,) = [one for one in webhook["matchConditions"] if one["name"] == "judged-fields-differ"]
-    assert expected in condition["expression"].partition("schedulingGates")[0]
+    return str(condition["expression"])
+
+
+def written(kind: str, first: int, last: int) -> str:
+    return "{" + kind + ": {" + ", ".join(f"n{number}: x" for number in range(first, last)) + "}}"
+
+
+@pytest.mark.parametrize(
+    ("stanzas", "expected"),
+    [
+        ((written("annotations", 0, 60), written("annotations", 60, 120)), "object.metadata.?annotations != "),
+        (("{allow: {tolerations: []}}",), "object.spec.?tolerations != "),
+    ],
+)
+def test_updates_of_what_is_guarded_are_sent(stanzas: tuple[str, ...], expected: str) -> None:
+    assert expected in updates_sent(*stanzas).partition("schedulingGates")[0]
+
+
+@pytest.mark.parametrize("kind", ["labels", "annotations"])
+@pytest.mark.parametrize("count", [1, 21, 100])
+def test_updates_of_free_labels_and_annotations_are_not_sent(kind: str, count: int) -> None:
+    """They pass while no server runs, however many keys the policy writes."""
+    keys = [f"n{number}" for number in range(count)]
+    expression = updates_sent(written(kind, 0, count))
+
+    def is_sent(key: str) -> bool:
+        old = {"metadata": {kind: dict.fromkeys(keys, "x")}, "spec": {}}
+        new = {"metadata": {kind: {**dict.fromkeys(keys, "x"), key: "y"}}, "spec": {}}
+        request = {"operation": "UPDATE", "userInfo": {"username": "alice"}}
+        return holds(expression, request=request, object=new, oldObject=old)
+
+    assert not is_sent("free")
+    assert all(is_sent(key) for key in keys)

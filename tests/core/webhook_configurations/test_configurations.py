@@ -14,6 +14,7 @@ from webhook.core.document import Purpose, load
 from webhook.core.kubernetes.name_patterns import matches_pattern
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.kubernetes.pod_templates import WORKLOAD_KINDS
+from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.matching import Matcher
 from webhook.core.policy.model import BUILT_IN_EXEMPT_NAMESPACES, FailureMode, Modes, Policy, Service, Unmatched
 from webhook.core.webhook_configurations import ClientConfig, ServiceReference, TooManyEntriesError, configurations
@@ -136,7 +137,8 @@ def test_updates_that_the_guard_denies_differ_in_a_field_of_the_conditions(
         old.annotations.get(OUR_ANNOTATION) != new.annotations.get(OUR_ANNOTATION),
         any(old.annotations.get(key) != new.annotations.get(key) for key in plan.annotations),
         plan.allow.tolerations is not None and old.spec.tolerations != new.spec.tolerations,
-        old.labels != new.labels,
+        any(old.labels.get(key) != new.labels.get(key) for key in (SERVICE_LABEL, *plan.labels)),
+        bool(old.spec.scheduling_gates) and old.labels != new.labels,
         before["spec"].get("schedulingGates") != after["spec"].get("schedulingGates"),
         bool(old.spec.scheduling_gates)
         and any(before["spec"].get(field) != after["spec"].get(field) for field in JUDGED_WHILE_GATED),

@@ -15,6 +15,7 @@ from webhook.core.policy_spec import Mode, QosClass
 HASH_ANNOTATION = "podgate.io/policy-hash"
 QUEUE_GATE = "podgate.io/quota"
 _MANAGED_HASH = f'"f:{HASH_ANNOTATION}"'.encode()
+_MANAGED_GATE = QUEUE_GATE.encode()
 _NO_MANAGERS = frozenset({b"", b"null", b"[]"})
 _pod = msgspec.json.Decoder(Pod)
 _encoder = msgspec.json.Encoder()
@@ -32,6 +33,15 @@ def is_hash_trusted(metadata: PodMetadata, half: Half) -> bool:
     if _MANAGED_HASH in managed:
         return False
     return half is Half.VALIDATE or managed not in _NO_MANAGERS
+
+
+def is_gate_written(metadata: PodMetadata) -> bool:
+    """Return whether Podgate wrote the gate of a new Pod: managedFields do not record it as sent by the Pod's creator.
+
+    The service may wait no longer: an override can end its queue between the halves.
+    """
+    managed = bytes(metadata.managed_fields)
+    return managed not in _NO_MANAGERS and _MANAGED_GATE not in managed
 
 
 def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False, is_gated: bool = False) -> Patch:

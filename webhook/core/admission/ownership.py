@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from webhook.core.admission import exemptions, mutation, queueing, validation
 from webhook.core.admission.decision import Finding, Half, StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.admission.review import Request
 from webhook.core.findings import Code
 from webhook.core.kubernetes.admission_request import BadReviewError
 from webhook.core.kubernetes.controllers import claimed_owner_kind
@@ -19,9 +18,9 @@ _NO_SERVICE = StageNote("own", "no service matches")
 
 
 def exempt(is_releaser: Callable[[str], bool], evaluation: Evaluation) -> None:
-    """Decide requests that no policy applies to: other resources, exempt Pods, and most UPDATEs of a deleted Pod.
+    """Decide requests that no policy applies to: other resources, exempt Pods, and releases by `is_releaser`.
 
-    Nor does one apply to the removal of a waiting Pod's gate by a user that `is_releaser`.
+    An UPDATE of a Pod that is being deleted is judged as any other: the Pod counts until it is gone.
     """
     request = evaluation.request
     if request.resource != "pods" or request.operation not in {"CREATE", "UPDATE"}:
@@ -36,25 +35,9 @@ def exempt(is_releaser: Callable[[str], bool], evaluation: Evaluation) -> None:
     if exemption:
         evaluation.exemption = exemption
         return evaluation.decide(Verdict.EXEMPT, "own", f"exempt by {exemption}")
-    if request.operation == "UPDATE":
-        _exempt_update(is_releaser, evaluation)
-    return None
-
-
-def _exempt_update(is_releaser: Callable[[str], bool], evaluation: Evaluation) -> None:
-    request = evaluation.request
-    if evaluation.pod.metadata.deletion_timestamp is not None and _keeps_metadata(request):
-        evaluation.decide(Verdict.ADMIT, "own", "the Pod is being deleted")
-    elif exemptions.releases(request) and is_releaser(request.user):
+    if request.operation == "UPDATE" and exemptions.releases(request) and is_releaser(request.user):
         evaluation.decide(Verdict.ADMIT, "own", "Podgate releases the Pod, which it has charged")
-
-
-def _keeps_metadata(request: Request) -> bool:
-    """Return whether an UPDATE changes no label and no annotation. A Pod counts by its label until it is gone."""
-    old, new = request.old_pod, request.pod
-    if request.sub_resource or old is None or new is None:
-        return True
-    return old.labels == new.labels and old.annotations == new.annotations
+    return None
 
 
 def needs_namespace_labels(evaluation: Evaluation) -> bool:

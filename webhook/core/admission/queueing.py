@@ -3,7 +3,7 @@
 from webhook.core.admission import charging, validation
 from webhook.core.admission.decision import Finding, Verdict
 from webhook.core.admission.evaluation import Evaluation
-from webhook.core.admission.mutation import QUEUE_GATE, has_queue_gate
+from webhook.core.admission.mutation import QUEUE_GATE, has_queue_gate, is_gate_written
 from webhook.core.findings import Code
 from webhook.core.kubernetes.pod import Pod
 from webhook.core.policy.model import Service
@@ -88,8 +88,9 @@ def check_gate(evaluation: Evaluation) -> tuple[Finding, ...]:
     if service is not None and service.modes.all_disabled():
         return ()
     waits = service is not None and evaluation.plan.queue is not None
+    is_ours = waits or is_gate_written(evaluation.pod.metadata)
     for gate in gates:
-        if gate.name.startswith(PREFIX) and not (waits and gate.name == QUEUE_GATE):
+        if gate.name.startswith(PREFIX) and not (is_ours and gate.name == QUEUE_GATE):
             return (_foreign_gate(gate.name, service),)
     return ()
 

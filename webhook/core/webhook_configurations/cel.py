@@ -18,8 +18,8 @@ def quoted(text: str) -> str:
 
 
 def is_one_of(operand: str, texts: Iterable[str]) -> str:
-    literals = [quoted(text) for text in sorted(texts)]
-    return f"{operand} == {literals[0]}" if len(literals) == 1 else f"{operand} in {_listed(literals)}"
+    texts = sorted(texts)
+    return f"{operand} == {quoted(texts[0])}" if len(texts) == 1 else f"{operand} in {listed(texts)}"
 
 
 def namespace_fits(patterns: Patterns) -> str:
@@ -36,11 +36,10 @@ def namespace_fits(patterns: Patterns) -> str:
 
 def _one_affix(function: str, name: str, affixes: list[str]) -> Iterator[str]:
     """Yield the expression that holds if the namespace starts or ends with one of `affixes`; none without any."""
-    literals = [quoted(affix) for affix in affixes]
-    if len(literals) == 1:
-        yield f"{_NAMESPACE}.{function}({literals[0]})"
-    elif literals:
-        yield f"{_listed(literals)}.exists({name}, {_NAMESPACE}.{function}({name}))"
+    if len(affixes) == 1:
+        yield f"{_NAMESPACE}.{function}({quoted(affixes[0])})"
+    elif affixes:
+        yield f"{listed(affixes)}.exists({name}, {_NAMESPACE}.{function}({name}))"
 
 
 def label(key: str) -> str:
@@ -85,10 +84,10 @@ def pieces(texts: Iterable[str]) -> Iterator[list[str]]:
         yield piece
 
 
-def _listed(literals: list[str]) -> str:
-    """Write a list, wrapped into readable lines."""
+def listed(texts: Iterable[str]) -> str:
+    """Return a list of texts in order, wrapped into readable lines."""
     lines = [""]
-    for literal in literals:
+    for literal in map(quoted, sorted(texts)):
         if len(lines[-1]) + len(literal) > _LINE_CHARACTERS:
             lines.append("")
         lines[-1] += f"{literal}, "

@@ -11,7 +11,7 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.kubernetes.pod import MIRROR_ANNOTATION
 from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import Exemptions, Service
-from webhook.core.webhook_configurations.cel import is_one_of, namespace_fits, pieces, quoted
+from webhook.core.webhook_configurations.cel import is_one_of, listed, namespace_fits, pieces, quoted
 from webhook.core.webhook_configurations.name_sets import EVERY, Patterns
 from webhook.core.webhook_configurations.namespace_regions import NamespaceRegion
 
@@ -23,8 +23,8 @@ JUDGED_WHILE_GATED = (
 )
 """Fields of a Pod's spec that `validation.guard` compares, only while the Pod is gated."""
 _JUDGED_PATHS = tuple(f"spec.?{field}" for field in JUDGED_WHILE_GATED)
-_MOST_KEYS = 20
-"""Labels or annotations compared one by one; instead of more, all of a Pod's are compared."""
+_MOST_KEYS = 100
+"""Labels or annotations compared one by one: an expression has a greatest length. With more, all are compared."""
 _USER = "request.userInfo.username"
 _RUNTIME_CLASS = "object.spec.runtimeClassName"
 
@@ -61,7 +61,7 @@ def of_new_pods(name: str, expression: str) -> Iterator[Condition]:
 def of_updates(services: Iterable[Service]) -> Iterator[Condition]:
     """Yield the condition that skips an UPDATE that is always admitted: finalizers must work without the webhook.
 
-    While a Pod is being deleted, only the labels and annotations are judged that it counts by.
+    It does not ask whether the Pod is being deleted: the Pod counts until it is gone.
     """
     plans = [one.placement_plan for one in services if one.placement_plan is not None]
     restricts = any(plan.allow.tolerations is not None for plan in plans)
@@ -70,26 +70,25 @@ def of_updates(services: Iterable[Service]) -> Iterator[Condition]:
     # Labels choose the Pods that a spread with matchLabelKeys counts.
     judged = " ||\n  ".join(_differs(path) for path in ("metadata.?labels", *_JUDGED_PATHS))
     asked = (
+        "request.operation == 'CREATE'",
+        *_metadata("labels", SERVICE_LABEL, {key for plan in plans for key in plan.labels}),
+        *_metadata("annotations", HASH_ANNOTATION, {key for plan in plans for key in plan.annotations}),
         "request.?subResource.orValue('') == 'resize'",
         *([_differs("spec.?tolerations")] if restricts else []),  # only these may grow in a Pod that is not gated
         f"{_differs('spec.?schedulingGates')} && !({is_one_of(_USER, PODGATE_USERS)})",
         f"{gated} && (\n  {judged}\n)",
     )
-    while_it_lives = "\n".join(f"  {line}" for line in " ||\n".join(asked).splitlines())
-    always = (
-        "request.operation == 'CREATE'",
-        *_metadata("labels", SERVICE_LABEL, {key for plan in plans for key in plan.labels}),
-        *_metadata("annotations", HASH_ANNOTATION, {key for plan in plans for key in plan.annotations}),
-        f"!has(object.metadata.deletionTimestamp) && (\n{while_it_lives}\n)",
-    )
-    yield _condition("judged-fields-differ", " ||\n".join(always))
+    yield _condition("judged-fields-differ", " ||\n".join(asked))
 
 
-def _metadata(kind: str, own: str, keys: Collection[str]) -> list[str]:
-    """Return the expressions of changed labels or annotations that are checked: Podgate's own, and the policy's."""
+def _metadata(kind: str, own: str, keys: Collection[str]) -> Iterator[str]:
+    """Yield the expressions of changed labels or annotations that are checked: Podgate's own, and the policy's."""
     if len(keys) > _MOST_KEYS:
-        return [_differs(f"metadata.?{kind}")]
-    return [_differs(f"metadata.?{kind}[?{quoted(key)}]") for key in (own, *sorted(keys))]
+        yield _differs(f"metadata.?{kind}")
+        return
+    yield _differs(f"metadata.?{kind}[?{quoted(own)}]")
+    if keys:
+        yield f"{listed(keys)}.exists(key, {_differs(f'metadata.?{kind}[?key]')})"
 
 
 def of_workloads() -> Iterator[Condition]:
