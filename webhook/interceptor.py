@@ -177,16 +177,14 @@ class Interceptor:
         former = self._policies.by_hash(carried)
         if former is None and half is Half.VALIDATE:
             return None
-        return self._trusted(half, request, former)
+        return self._trusted(request, former)
 
-    def _trusted(
-        self, half: Half, request: Request, chosen: CompiledPolicy | None
-    ) -> tuple[CompiledPolicy | None, bool]:
+    def _trusted(self, request: Request, chosen: CompiledPolicy | None) -> tuple[CompiledPolicy | None, bool]:
         """Return the policy that a Pod's hash has chosen, or the one in force if its creator sent the hash."""
         current = self._policies.current()
         if chosen is None or current is None or request.pod is None or chosen.hash == current.hash:
             return chosen or current, chosen is not None
-        if mutation.is_hash_trusted(request.pod.metadata, half):
+        if mutation.is_hash_written(request.pod.metadata):
             return chosen, True
         return current, False
 
@@ -195,7 +193,7 @@ class Interceptor:
         await self._policies.refresh()
         annotations = {} if request.pod is None else request.pod.annotations
         chosen = self._policies.by_hash(annotations.get(HASH_ANNOTATION, ""))
-        return self._trusted(Half.VALIDATE, request, chosen)
+        return self._trusted(request, chosen)
 
     # The stages, in order. Those without a method here are functions of the core.
 

@@ -7,7 +7,6 @@ from webhook.adapters.clocks import VirtualClock
 from webhook.adapters.fixed import FixedPolicy
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Decision, Half, Verdict
-from webhook.core.placement import SERVICE_LABEL
 from webhook.core.policy.model import LoadedPolicy
 from webhook.interceptor import Interceptor, UnknownNamespaceError
 from webhook.observers import Observers
@@ -70,13 +69,10 @@ async def test_namespace_is_not_looked_up_if_its_name_decides(namespace: str, ve
     assert namespaces.lookups == []
 
 
-async def test_namespace_is_not_looked_up_for_exempt_and_terminating_pods() -> None:
+async def test_namespace_is_not_looked_up_for_exempt_pods() -> None:
     namespaces = Namespaces({}, {})
     daemon_sets = {"username": "system:serviceaccount:kube-system:daemon-set-controller"}
     assert (await decide(namespaces, "team-a", userInfo=daemon_sets)).verdict is Verdict.EXEMPT
-    terminating = pod({SERVICE_LABEL: "chosen"}, uid="u")
-    terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert (await decide(namespaces, "team-a", operation="UPDATE", object=terminating, oldObject=terminating)).allowed
     assert namespaces.lookups == []
 
 

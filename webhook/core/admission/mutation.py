@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 
 from webhook.core import container_resources, placement
-from webhook.core.admission.decision import Half
 from webhook.core.kubernetes.pod import Pod, PodMetadata
 from webhook.core.patch import NO_PATCH, Patch, PatchOperation, append, apply, remove, set_keys
 from webhook.core.placement import SERVICE_LABEL
@@ -23,25 +22,26 @@ DISOWN = Patch([remove("metadata", "labels", SERVICE_LABEL)])
 """Removes the service label from a Pod that no service owns: it would later count as that service's Pod."""
 
 
-def is_hash_trusted(metadata: PodMetadata, half: Half) -> bool:
-    """Return whether the policy hash that a new Pod carries was written by Podgate, and not by the Pod's creator.
-
-    managedFields record what the creator sent, before webhooks run. The mutating half trusts only a hash that they do
-    not have: an earlier call of this admission wrote it. Before the validating half the mutating one has replaced it.
-    """
-    managed = bytes(metadata.managed_fields)
-    if _MANAGED_HASH in managed:
-        return False
-    return half is Half.VALIDATE or managed not in _NO_MANAGERS
+def is_hash_written(metadata: PodMetadata) -> bool:
+    """Return whether Podgate wrote the policy hash that a new Pod carries: in another call of the same admission."""
+    return _is_written(metadata, _MANAGED_HASH)
 
 
 def is_gate_written(metadata: PodMetadata) -> bool:
-    """Return whether Podgate wrote the gate of a new Pod: managedFields do not record it as sent by the Pod's creator.
+    """Return whether Podgate wrote the gate that a new Pod carries.
 
     The service may wait no longer: an override can end its queue between the halves.
     """
-    managed = bytes(metadata.managed_fields)
-    return managed not in _NO_MANAGERS and _MANAGED_GATE not in managed
+    return _is_written(metadata, _MANAGED_GATE)
+
+
+def _is_written(metadata: PodMetadata, managed: bytes) -> bool:
+    """Return whether a webhook wrote a field: managedFields record what the creator sent, before webhooks run.
+
+    Without managedFields nobody knows, so that the creator is taken for the writer.
+    """
+    recorded = bytes(metadata.managed_fields)
+    return recorded not in _NO_MANAGERS and managed not in recorded
 
 
 def rewrite(pod: Pod, service: Service, policy_hash: str, *, degraded: bool = False, is_gated: bool = False) -> Patch:
