@@ -1,5 +1,7 @@
 """`podgate install` and `uninstall` over what was installed by hand, and the reverse, while Pods are rewritten."""
 
+import base64
+import itertools
 import json
 import re
 import subprocess
@@ -159,7 +161,7 @@ def test_install_over_it_is_refused_before_anything_is_changed(by_hand: ByHand) 
         assert command_in(done.error) == "podgate install --certificates files --pki pki --force-conflicts"
         assert by_hand.state() == before, options
     other = by_hand.install("--certificates", "files", "--pki", "another", "--force-conflicts")
-    assert "not the CA of another/ca.crt" in other.error
+    assert "no CA of another/ca.crt is in it" in other.error
     assert not (by_hand.site.folder / "another").exists()
     assert by_hand.state() == before
 
@@ -245,6 +247,67 @@ def test_field_that_cannot_be_changed_is_named_and_nothing_changed(by_hand: ByHa
     by_hand.site.run(remedy)
     with by_hand.serving():
         assert by_hand.install("--certificates", "files").code == 0
+
+
+def test_bundle_with_the_next_ca_is_installed_as_renewal_asks(by_hand: ByHand) -> None:
+    """`podgate certs rotate` adds the next CA to ca.crt long before it signs with it."""
+    by_hand.site.run("podgate certs issue --out next --server next.example")
+    by_hand.site.run("cat next/ca.crt >> pki/ca.crt")
+    bundle = (by_hand.site.folder / "pki/ca.crt").read_bytes()
+    assert bundle.count(b"BEGIN") == 2
+    with by_hand.serving():
+        done = by_hand.install("--certificates", "files")
+    assert done.code == 0, done.err
+    hooks = by_hand.plane.api.get("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/podgate")
+    assert {base64.b64decode(one["clientConfig"]["caBundle"]) for one in hooks["webhooks"]} == {bundle}
+
+
+REFUSAL = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: frozen}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [deployments]}
+  matchConditions:
+  - {name: real, expression: "request.namespace == 'podgate-system' && !request.?dryRun.orValue(false)"}
+  validations:
+  - {expression: "object.spec.template == oldObject.spec.template", message: frozen}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: frozen}
+spec: {policyName: frozen, validationActions: [Deny]}
+"""
+"""Refuses what only a dry run may do."""
+
+
+def test_failure_in_the_middle_names_what_was_changed_and_leaves_the_servers(by_hand: ByHand) -> None:
+    plane, former = by_hand.plane, by_hand.container()
+    plane.kubectl("apply", "-f", "-", input=REFUSAL)
+    images = itertools.count()
+
+    def is_refused() -> bool:
+        change = [
+            {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": f"frozen:{next(images)}"}
+        ]
+        return plane.api.request("PATCH", DEPLOYMENT, change, "application/json-patch+json")[0] == 422
+
+    plane.wait(is_refused, "the refusal to be in force", "kube-apiserver")
+    try:
+        plane.delete(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/podgate")
+        done = by_hand.install("--certificates", "files", "--image", "other:2", "--force-conflicts")
+    finally:
+        plane.kubectl("delete", "-f", "-", input=REFUSAL)
+    assert done.code == 2
+    assert "deployment.apps/podgate: cannot patch" in done.error
+    assert "before that these were created or changed: role.rbac.authorization.k8s.io/podgate" in done.error
+    assert by_hand.container()["args"] == former["args"]
+    assert by_hand.container()["image"] != "other:2"
+    with by_hand.serving():
+        assert by_hand.install("--certificates", "files", "--force-conflicts").code == 0
 
 
 def test_servers_that_ran_are_changed_back_if_others_are_not_ready(by_hand: ByHand) -> None:

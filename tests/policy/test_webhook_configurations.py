@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tests.core.webhook_configurations.test_configurations import policy_of
@@ -21,14 +20,6 @@ FIRST, SECOND = (
     for name, policy_hash in (("a", HASH), ("b", "b" * 16))
 )
 AT_ONCE = WebhookConfigurationTiming(poll_seconds=0, check_seconds=0, longest_pause_seconds=0)
-
-
-def test_page_names_the_times_of_the_writer() -> None:
-    page = (Path(__file__).parents[2] / "docs/controller.md").read_text()
-    timing = WebhookConfigurationTiming()
-    assert timing.poll_seconds <= 1
-    assert "after a change of the policy within a second of its being in force" in page
-    assert f"after a change by somebody else within {timing.check_seconds:.0f} s" in page
 
 
 class FakeConfigurations:

@@ -36,6 +36,7 @@ _SERVING, _CALLER, _PATH, _EXTENDER, _SCHEDULER, *_OF_LEADER = (
 )
 _FILES, _REDUCED, _OF_SCHEDULER = (_SERVING, _CALLER, _KEY_SET), (_SERVING, _PATH), (_EXTENDER, _SCHEDULER)
 """Objects with the files of a folder: of servers, of servers in reduced mode, and of the scheduler."""
+_BEGIN = b"-----BEGIN CERTIFICATE-----"
 _WORKLOADS = ("Deployment", "DaemonSet")
 _MANAGED_PROOF_SECONDS, _PROOF_SECONDS, _SCHEDULER_PROOF_SECONDS = 30.0, 5.0, 30.0
 """The leader, or cert-manager's injector, writes caBundle within ten seconds."""
@@ -99,7 +100,11 @@ class _ClusterInstallation:
         workloads = [one for one in objects if one["kind"] in _WORKLOADS]
         others = ordered([*(one for one in objects if one["kind"] not in _WORKLOADS), *credentials])
         is_managed = self._servers.certificates != ways.FILES
-        client = ClientConfig(ServiceReference(port=None), b"") if is_managed else await self._client_config()
+        client = (
+            ClientConfig(ServiceReference(port=None), b"")
+            if is_managed
+            else self._client_of(pki_folder.ca_bundle(self._servers.pki))
+        )
         webhooks = self._installer.webhooks(policy, client)
         await self._installer.check([*others, *workloads, *webhooks])
         working = await self._installer.working(workloads)
@@ -154,9 +159,9 @@ class _ClusterInstallation:
             return []
         live = await self._cluster.get(_SERVING)
         bundle = pki_folder.ca_bundle(servers.pki)
-        if live is not None and _data(live, "serving-ca.crt") != bundle:
+        if live is not None and not _authorities(_data(live, "serving-ca.crt")) & _authorities(bundle):
             raise UserError(
-                f"{_SERVING}: data[serving-ca.crt]: not the CA of {servers.pki / 'ca.crt'}",
+                f"{_SERVING}: data[serving-ca.crt]: no CA of {servers.pki / 'ca.crt'} is in it",
                 f"give the folder with its CA: --pki DIR; or delete it: kubectl delete {_SERVING} -n {NAMESPACE}",
             )
         is_dry, is_reduced = self._terms.is_dry, servers.is_reduced
@@ -205,14 +210,23 @@ class _ClusterInstallation:
         """Return how the API server reaches the servers, with the CA of their certificate."""
         live = await self._cluster.get(_SERVING)
         bundle = b"" if live is None else _data(live, "serving-ca.crt") or _data(live, "ca.crt")
+        return self._client_of(bundle or pki_folder.ca_bundle(self._servers.pki))
+
+    def _client_of(self, bundle: bytes) -> ClientConfig:
+        """Return how the API server reaches the servers, if their certificate is of these CAs."""
         secret = pki_folder.secret_path(self._servers.pki) if self._servers.is_reduced else ""
-        return ClientConfig(ServiceReference(), bundle or pki_folder.ca_bundle(self._servers.pki), secret)
+        return ClientConfig(ServiceReference(), bundle, secret)
 
 
 def _own(*, has_scheduler: bool) -> list[ObjectReference]:
     """Return what the leader writes for certificates that it manages."""
     found = [*_FILES, *_OF_LEADER[:3]]
     return [*found, *_OF_SCHEDULER, *_OF_LEADER[3:]] if has_scheduler else found
+
+
+def _authorities(bundle: bytes) -> set[bytes]:
+    """Return the certificates of a bundle: a rotation adds the next CA to the present one."""
+    return {one.strip() for one in bundle.split(_BEGIN)[1:]}
 
 
 def _data(secret: dict[str, Any], key: str) -> bytes:
