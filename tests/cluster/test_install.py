@@ -446,8 +446,14 @@ def test_policy_can_be_kept(cluster: Cluster) -> None:
     podgate("install", "--kubeconfig", cluster.plane.kubeconfig, "--wait", "1s")
     done = cluster.uninstall("--keep-policy")
     assert done.code == 0, done.err
-    left = {one for one in cluster.objects() - cluster.before if one[1] == NAMESPACE}
-    assert {one for one in left if one[2] not in {"default", "kube-root-ca.crt"}} <= {("configmaps", NAMESPACE, NAME)}
+
+    def is_alone() -> bool:
+        left = {one for one in cluster.objects() - cluster.before if one[1] == NAMESPACE}
+        return {one for one in left if one[2] not in {"default", "kube-root-ca.crt"}} == {
+            ("configmaps", NAMESPACE, NAME)
+        }
+
+    cluster.plane.wait(is_alone, "the Deployment's Pods to be deleted", CONTROLLERS)
     assert cluster.policy()
     assert cluster.uninstall().code == 0
     cluster.wait_for_nothing_left()

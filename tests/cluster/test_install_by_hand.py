@@ -26,20 +26,13 @@ from tests.cluster.load_balancer import LoadBalancer
 from tests.cluster.processes import free_ports
 from tests.cluster.readme_steps import Site
 from tests.cluster.server import Server
+from tests.cluster.test_install import ENFORCING
 from webhook.app.operations.shipped_manifests import identities
 from webhook.core.installation.ownership import is_installed, managers
 from webhook.core.installation.record import RECORD
+from webhook.core.placement import SERVICE_LABEL
 
 SERVER = "podgate-by-hand"
-POLICY = """\
-apiVersion: podgate.io/v1alpha1
-kind: Policy
-services:
-- name: web
-  match: {namespaces: [shop]}
-  failureMode: Closed
-  placement: {nodeSelector: {disk-type: ssd}}
-"""
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/podgate"
 SERVICE_PORT = 443
 
@@ -70,7 +63,7 @@ class ByHand:
                     "apiVersion": "v1",
                     "kind": "ConfigMap",
                     "metadata": {"name": "podgate-policy", "namespace": NAMESPACE},
-                    "data": {"policy.yaml": POLICY},
+                    "data": {"policy.yaml": ENFORCING},
                 }
             )
         )
@@ -195,23 +188,23 @@ PODS_MEANWHILE = (
 
 
 def test_running_pods_without_a_server_are_as_the_faq_says(by_hand: ByHand) -> None:
-    """The service is Closed: labels are judged, the rest is not."""
+    """The service is Closed: the label of its Pods is judged, other labels are not."""
     plane, path = by_hand.plane, "/api/v1/namespaces/shop/pods/running"
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "running"}}
     with by_hand.serving():
         created = {**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         assert plane.api.request("POST", path.rpartition("/")[0], created)[0] == 201
 
-    def change(field: str) -> tuple[int, Any]:
-        patch = {"metadata": {field: {"changed": "yes"}}}
+    def change(label: str) -> tuple[int, Any]:
+        patch = {"metadata": {"labels": {label: "changed"}}}
         return plane.api.request("PATCH", path, patch, "application/merge-patch+json")
 
-    status, answer = change("labels")
+    status, answer = change(SERVICE_LABEL)
     assert (status, "failed calling webhook" in answer["message"]) == (500, True)
-    assert change("annotations")[0] == 200
+    assert change("another")[0] == 200
     assert plane.api.request("DELETE", path)[0] == 200
     page = (manifests.FOLDER.parent / "docs/faq.md").read_text()
-    assert "Running Pods run on; but changes of what is judged (labels," in page
+    assert "Running Pods run on; but changes of what is judged (" in page
 
 
 def test_field_by_hand_over_install_is_named_and_nothing_changed(by_hand: ByHand) -> None:
@@ -301,6 +294,7 @@ def test_failure_in_the_middle_names_what_was_changed_and_leaves_the_servers(by_
         done = by_hand.install("--certificates", "files", "--image", "other:2", "--force-conflicts")
     finally:
         plane.kubectl("delete", "-f", "-", input=REFUSAL)
+        plane.wait(lambda: not is_refused(), "the refusal to be over", "kube-apiserver")
     assert done.code == 2
     assert "deployment.apps/podgate: cannot patch" in done.error
     assert "before that these were created or changed: role.rbac.authorization.k8s.io/podgate" in done.error
