@@ -11,7 +11,7 @@ from webhook.app import server
 from webhook.controller import outcome_sender, pending_sightings, pod_index
 from webhook.controller.held_controllers.reports import WakeTiming
 from webhook.controller.observers import start_tracker
-from webhook.controller.release import loop, removal
+from webhook.controller.release import failures, loop, removal
 from webhook.controller.reports import ControllerTiming
 from webhook.controller.service_status_writer import ServiceStatusTiming
 from webhook.policy.webhook_configurations import WebhookConfigurationTiming
@@ -33,7 +33,7 @@ FIRST, LAST = LEASE.duration_seconds - LEASE.renew_seconds, LEASE.duration_secon
         (CONTROLLER, f"has not shown after {ControllerTiming().overdue_seconds:.0f} s is looked up"),
         (CONTROLLER, f"they are older than an hour{'' if pod_index.GONE_US == 3_600_000_000 else '?'}"),
         (CONTROLLER, f"nothing is released for {loop._LOSS_US // 1_000_000} s"),
-        (CONTROLLER, f"the Pod tried again every {removal._ASIDE_US // 1_000_000} s"),
+        (CONTROLLER, f"tried again after {failures.PAUSE_US // 1_000_000} s"),
         (CONTROLLER, f"after {removal._RESERVED_US // 1_000_000} s the charge is refunded"),
         (CONTROLLER, f"At most `--release-rate` ({RATE}) gates"),
         (CONTROLLER, f"{outcome_sender.MOST:,} outcomes wait"),

@@ -205,6 +205,25 @@ async def test_pod_that_loses_its_label_counts_until_it_is_gone() -> None:
     assert await simulation.standing() == set()
 
 
+async def test_pod_that_lost_its_label_counts_for_a_new_leader_too() -> None:
+    """The store has its record, and the new leader has never seen the label."""
+    simulation = ControllerSimulation()
+    await simulation.create("a", "b")
+    await simulation.run_all()
+    simulation.cluster.update("a", labels={"app": "other"})
+    simulation.change_leader()
+    for _ in range(3):
+        await simulation.run_all()
+        await simulation.repair()
+    assert await simulation.standing() == {"a", "b"}
+    simulation.cluster.update("a", phase="Succeeded")
+    simulation.cluster.delete("b")
+    for _ in range(3):
+        await simulation.run_all()
+        await simulation.repair()
+    assert await simulation.standing() == set()
+
+
 async def test_pods_count_by_their_label_once_the_store_has_lost_them() -> None:
     """A tenant may relabel a running Pod, and name any owner: after a restart in memory only the label is left."""
     simulation = ControllerSimulation()

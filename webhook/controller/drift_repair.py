@@ -115,12 +115,20 @@ class DriftRepair:
         for uid in missing:
             self._tracker.enqueue(uid, live[uid])
         absent = {uid for uid in standing if uid not in underway and not self._lives(uid, plan, now_us)}
-        suspects = {uid for uid in absent if not self._tracker.is_ahead_of_watch(uid)}
+        suspects = {uid for uid in absent if self._is_gone(uid, service)}
         surplus = suspects & self._suspects.get(service, set())
         self._suspects[service] = suspects
         for uid in surplus:
             self._tracker.enqueue(uid, _gone_pod(service, standing[uid]))
         return len(missing) + len(surplus)
+
+    def _is_gone(self, uid: str, service: str) -> bool:
+        """Return whether a Pod that the store counts is no longer the service's."""
+        compiled = self._tracker.compiled
+        owner = None if compiled is None else compiled.services.get(service)
+        if owner is not None and self._tracker.may_have_lost_label(uid, owner):
+            return False
+        return not self._tracker.is_ahead_of_watch(uid)
 
     def _lives(self, uid: str, plan: CounterPlan, now_us: int) -> bool:
         pod = self._tracker.index.get(uid)

@@ -11,8 +11,10 @@ from webhook.controller.pod_index import PodChange, PodIndex
 from webhook.controller.reports import ControllerReports
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.kubernetes.pod import Pod
+from webhook.core.placement import SERVICE_LABEL
 from webhook.core.pods import ownership
 from webhook.core.pods.ownership import FOREVER_US, Owned
+from webhook.core.policy.model import Service
 from webhook.ports import Clock, Continuity, NamespaceLabels
 
 _NO_LABELS: Mapping[str, str] = {}
@@ -67,6 +69,8 @@ class PodTracker:
         self._observers = observers
         self._labels: dict[str, Mapping[str, str] | None] = {}
         """Labels of each namespace, as used since the newest list's start."""
+        self._bare: dict[str, tuple[str, int]] = {}
+        """Namespace and end of each Pod without service and service label, in namespaces of services."""
         self._ignored_labels: set[str] = set()
         self._ignored_labels_before: set[str] = set()
         """Pods whose service label was ignored, since the newest list's start, and before."""
@@ -79,6 +83,7 @@ class PodTracker:
         if compiled is not self.compiled:
             self.compiled, self.listed_turn = compiled, None
         self._labels.clear()
+        self._bare.clear()
         self._ignored_labels, self._ignored_labels_before = set(), self._ignored_labels
         self.index.begin()
         for observer in self._observers:
@@ -116,10 +121,29 @@ class PodTracker:
             self._ignored_labels.add(uid)
             if uid not in self._ignored_labels_before:
                 self._reports.on_label_ignored()
+        self._note_bare(pod, found)
         change = self.index.put(uid, found)
         self._enqueue_change(uid, change)
         if found is not None and 0 <= found.ends_at_us < FOREVER_US and found != change.before:
             heapq.heappush(self._ends, (found.ends_at_us, uid))
+
+    def _note_bare(self, pod: Pod, found: Owned | None) -> None:
+        uid, namespace = pod.metadata.uid, pod.metadata.namespace
+        self._bare.pop(uid, None)
+        is_bare = found is None and SERVICE_LABEL not in pod.labels
+        if is_bare and self.compiled is not None and self.compiled.matcher.candidates(namespace):
+            self._bare[uid] = namespace, ownership.ends_at_us(pod)
+
+    def may_have_lost_label(self, uid: str, service: Service) -> bool:
+        """Return whether a Pod lives that no service owns, and that `service` may have owned before it was relabelled.
+
+        Its label is guarded while a server runs. The store may know whose it was.
+        """
+        namespace, ends_at_us = self._bare.get(uid, ("", ownership.NOT_LIVE_US))
+        if self.compiled is None or self._clock.now_us() > ends_at_us:
+            return False
+        labels = self._labels.get(namespace) or _NO_LABELS
+        return self.compiled.matcher.may_own(service, namespace, labels)
 
     async def passed(self, pod: Pod) -> None:
         if self.index.get(pod.metadata.uid) is None:
@@ -189,6 +213,7 @@ class PodTracker:
 
     def _gone(self, uid: str, last: Owned | None) -> None:
         self._ahead_of_watch.pop(uid, None)
+        self._bare.pop(uid, None)
         for observer in self._observers:
             observer.gone(uid)
         self._enqueue_change(uid, self.index.remove(uid, last, self._clock.now_us()))
