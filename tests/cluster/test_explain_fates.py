@@ -466,7 +466,7 @@ FATES: dict[str, ExplainedFate] = {
     "no service account": ExplainedFate(
         "deploy/robotic",
         workload("Deployment", "robotic", serviceAccountName="robot"),
-        r'Denied: 1 of 1 Pods: not by Podgate: .*serviceaccount "robot" not found\n',
+        r'Denied: 1 of 1 Pods: not by Podgate: .*serviceaccount "robot" not found',
         _CREATE_ACCOUNT,
         remedy=f"kubectl create serviceaccount robot -n {SPACE}",
     ),
@@ -498,7 +498,7 @@ FATES: dict[str, ExplainedFate] = {
         "deploy/golden",
         workload("Deployment", "golden", CLASSY),
         r"Denied: 1 of 1 Pods: PriorityClass fates-gold does not exist, and service classy writes it "
-        r"\(placement.priorityClassName\)\n",
+        r"\(placement.priorityClassName\)",
         _priority("fates-gold", 1000),
         namespace=CLASSY,
         remedy="create PriorityClass fates-gold, or change placement.priorityClassName of service classy",
