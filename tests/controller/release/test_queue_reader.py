@@ -1,11 +1,14 @@
 """What the leader shows of its queues: places, causes, and moments that hold."""
 
 import msgspec
+import pytest
 
 from tests.controller.release.queue_simulation import WEB, QueueSimulation
 from webhook.controller.release.queue_reader import QueueSelection
 from webhook.core.kubernetes.timestamps import microseconds
+from webhook.core.quota import Acquire, Receipt
 from webhook.core.reporting.queue_document import QueueDocument, WaitCause, by_class, ordinal
+from webhook.errors import StoreUnavailableError
 
 HEAD = "pools: [{name: shared, windows: [{window: 64s, hard: {pods: 2}}], whenExceeded: Queue}]"
 EACH = "  pool: shared\n  quota: {whenExceeded: Queue, queue: {maxWait: 1h}}\n"
@@ -35,6 +38,21 @@ async def test_rows_are_in_the_order_of_release_with_their_causes() -> None:
     assert [(one.service, one.waiting) for one in found.services] == [("web", 2), ("batch", 1)]
     assert by_class(found.services) == {"gold": (2, 2), "bronze": (1, 3)}
     assert (found.waiting, found.matching) == (3, 3)
+
+
+async def test_no_limit_is_named_while_the_store_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    quota = "{standing: {hard: {pods: 1}}, whenExceeded: Queue, queue: {}}"
+    simulation = QueueSimulation(f"- name: web\n  match: {{namespaces: [shop]}}\n  quota: {quota}\n")
+
+    async def away(_: Acquire) -> Receipt:
+        raise StoreUnavailableError("timeout: no answer")
+
+    monkeypatch.setattr(simulation.store, "acquire", away)
+    await simulation.create("a")
+    await simulation.rounds(2)
+    (row,) = (await document(simulation)).pods
+    assert (row.cause, row.why) == (WaitCause.STORE_UNAVAILABLE, "the store of the counters gives no answer")
+    assert row.expected_at is None
 
 
 async def test_pods_are_released_at_the_expected_moments() -> None:

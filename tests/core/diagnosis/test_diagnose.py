@@ -304,6 +304,10 @@ def test_waiting_pod_is_told_its_place_and_moment_or_why_that_is_unknown() -> No
         return f"{found.token}: {found.summary}"
 
     assert summary(row) == "WaitingForQuota: 7th of 23 in gold; may go from 04:00:41Z"
+    late = replace(row, expires_at="2026-12-01T04:00:20.000Z")
+    assert summary(late) == (
+        "WaitingForQuota: 7th of 23 in gold; expires at 04:00:20Z, before its turn: may go from 04:00:41Z"
+    )
     unknown = replace(row, expected_at=None, why="the queue is paused until 05:00")
     assert summary(unknown) == "WaitingForQuota: 7th of 23 in gold; the queue is paused until 05:00"
     breaker = replace(unknown, cause=WaitCause.BREAKER_OPEN, why="the breaker is OPEN until 05:00")

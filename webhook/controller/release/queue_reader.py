@@ -15,7 +15,7 @@ from webhook.core.admission.messages.denials import utc
 from webhook.core.breaker import State
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.quota import Acquire, CounterPlan, Holder
-from webhook.core.release_queue import ReleaseForecast, RoomSample, WaitingPod
+from webhook.core.release_queue import UNANSWERED, ReleaseForecast, RoomSample, WaitingPod
 from webhook.core.reporting.queue_document import (
     FailingPods,
     QueueDepth,
@@ -237,7 +237,7 @@ class QueueReader:
         by = self._releaser.blocked_by(one.pod)
         if by is None:
             return WaitCause.BEHIND, "others are released before it"
-        cause = WaitCause.LIVE_PODS if by is Holder.STANDING else WaitCause.QUOTA_EXCEEDED
+        cause = _CAUSES.get(by, WaitCause.QUOTA_EXCEEDED)
         return cause, _LIMIT_OF[by].format(service=plan.service, queue=one.queue)
 
     async def _forecasts(
@@ -265,7 +265,9 @@ class QueueReader:
             return  # unknown
 
 
-_LIMIT_OF = {
+_CAUSES = {Holder.STANDING: WaitCause.LIVE_PODS, UNANSWERED: WaitCause.STORE_UNAVAILABLE}
+_LIMIT_OF: Mapping[str, str] = {
+    UNANSWERED: "the store of the counters gives no answer",
     Holder.SERVICE: "a limit of {service} is reached",
     Holder.POOL: "a limit of pool {queue} is reached",
     Holder.STANDING: "the limit on live Pods of {service} is reached",

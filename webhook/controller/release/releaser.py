@@ -14,7 +14,7 @@ from webhook.controller.release.charging import AGAIN_US, charge, obstacle
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.core.policy_spec import WhenExpired
 from webhook.core.quota import Booking, CounterPlan, Holder, QueuePlan, Receipt
-from webhook.core.release_queue import Member, ReleaseOrder
+from webhook.core.release_queue import UNANSWERED, Member, ReleaseOrder
 from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 
@@ -135,7 +135,7 @@ class PodReleaser:
         for order in self._orders.values():
             yield [(self._pods[one.pod.uid], one.is_lifted) for one in order.sequence(now_us)]
 
-    def blocked_by(self, pod: GatedPod) -> Holder | None:
+    def blocked_by(self, pod: GatedPod) -> str | None:
         """Return whose limit has no room for a Pod; None if it only waits for others."""
         plan = self._plans.get(pod.waiting.service)
         return self._orders[plan.tag].blocked_by(pod.waiting.uid) if plan is not None else None
@@ -287,7 +287,7 @@ class PodReleaser:
             receipt = None
         if receipt is None or is_held:
             until_us = self.held_until_us if is_held else self._now_us() + AGAIN_US
-            order.blocked(uid, self._now_us(), until_us, Holder.SERVICE)
+            order.blocked(uid, self._now_us(), until_us, UNANSWERED)
             return False
         if receipt.repeated:
             order.blocked(uid, receipt.at_us, receipt.at_us, Holder.SERVICE)

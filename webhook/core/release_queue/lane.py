@@ -6,6 +6,9 @@ from heapq import heappop, heappush
 from webhook.core.quota import Holder
 from webhook.core.release_queue.model import Member, WaitingPod
 
+UNANSWERED = "unanswered"
+"""In place of a `Holder`: the store gave no answer, so that nobody knows which limit has no room."""
+
 
 class PodLane:
     """Pods by age, and what the store answered last for one of them."""
@@ -14,7 +17,7 @@ class PodLane:
         self.member = member
         self.blocked_until_us = 0
         """When its Pods fit, by the last answer of the store."""
-        self.blocked_by = Holder.SERVICE
+        self.blocked_by: str = Holder.SERVICE
         self.due_us = 0
         """As `blocked_until_us`, also after `retry`."""
         self._passed_since_us: int | None = None
@@ -42,8 +45,8 @@ class PodLane:
         """Return the oldest Pod."""
         return self._pods[self._by_age[0][1]]
 
-    def block(self, now_us: int, until_us: int, by: Holder) -> None:
-        """Pass these Pods until `until_us`: a limit of `by` has no room for them."""
+    def block(self, now_us: int, until_us: int, by: str) -> None:
+        """Pass these Pods until `until_us`: a limit of the holder `by` has no room for them, or UNANSWERED."""
         self.blocked_until_us, self.blocked_by = until_us, by
         self.due_us = until_us
         if self._passed_since_us is None:

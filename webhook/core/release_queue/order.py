@@ -29,7 +29,7 @@ class _Taken(Struct, frozen=True):
     lane: PodLane
     rank: int
     natives: int
-    kept_for: Holder | None
+    kept_for: str | None
     """Room was kept for it because of a limit of this holder: until the store answers, the Pods behind it wait."""
 
 
@@ -115,8 +115,8 @@ class ReleaseOrder:
         """Return since when a Pod which `take` returned was expected to fit; 0 if it was never blocked."""
         return self._taken[uid].lane.due_us
 
-    def blocked(self, uid: str, now_us: int, until_us: int, by: Holder) -> None:
-        """Put a Pod back that does not fit before `until_us`, because of a limit of `by`."""
+    def blocked(self, uid: str, now_us: int, until_us: int, by: str) -> None:
+        """Put a Pod back that does not fit before `until_us`, because of a limit of the holder `by`, or UNANSWERED."""
         if (taken := self._taken.pop(uid, None)) is None:
             return
         self._insert(taken.pod, taken.lane)
@@ -146,8 +146,8 @@ class ReleaseOrder:
         firsts = {name: [lane.first() for lane in lanes.values() if len(lane)] for name, lanes in self._lanes.items()}
         return {name: min(pod.since_us for pod in pods) for name, pods in firsts.items() if pods}
 
-    def blocked_by(self, uid: str) -> Holder | None:
-        """Return whose limit has no room for a waiting Pod; None if it only waits for others, or is unknown."""
+    def blocked_by(self, uid: str) -> str | None:
+        """Return whose limit has no room for a waiting Pod, or UNANSWERED; None if it only waits for others."""
         lane = self._waiting.get(uid)
         return lane.blocked_by if lane is not None and lane.is_passed else None
 

@@ -24,6 +24,8 @@ class WaitCause(StrEnum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     LIVE_PODS = "LivePods"
     """Limits on live Pods alone have no room: nobody knows when others end."""
+    STORE_UNAVAILABLE = "StoreUnavailable"
+    """The store gives no answer: which limit has no room is not known."""
     BEHIND = "Behind"
     """Others are released before it."""
     RELEASE_FAILS = "ReleaseFails"
@@ -90,6 +92,8 @@ class QueueRow(Struct, frozen=True, rename=_key):
     def summary(self) -> str:
         """Return its place, and from when it may go; or why that is unknown."""
         moment = f"may go from {self.expected_at[11:19]}Z" if self.expected_at is not None else self.why
+        if self.expected_at is not None and self.expires_at is not None and self.expires_at < self.expected_at:
+            return f"{self.place_text}; expires at {self.expires_at[11:19]}Z, before its turn: {moment}"
         return f"{self.place_text}; {moment}"
 
 
