@@ -100,7 +100,7 @@ def test_finding_has_object_field_value_remedy_and_link(given: Callable[..., lis
 
 
 def test_terminal_with_unicode_has_the_marks_of_linkerd() -> None:
-    lines = list(check_page(tuple(judged(WARNING)), is_unicode=True))
+    lines = list(check_page(tuple(judged(WARNING)), {}, is_unicode=True))
     marks = {line.split(" ")[0] for line in map(click.unstyle, lines) if line[:1] in {"√", "‼", "?"}}
     assert marks == {"√", "‼", "?"}
 
@@ -115,7 +115,7 @@ def test_json_has_every_check_with_its_status(given: Callable[..., list[int]]) -
     assert (by_code["leader-missing"]["status"], by_code["server-version"]["status"]) == ("error", "warning")
     assert (by_code["scheduler-missing"]["status"], by_code["webhooks-stale"]["status"]) == ("ok", "notChecked")
     [finding] = by_code["leader-missing"]["findings"]
-    assert finding.keys() == {"object", "field", "value", "remedy", "link"}
+    assert finding.keys() == {"object", "field", "value", "remedy", "command", "link"}
     assert by_code["webhooks-stale"]["notChecked"] == "you may not list them"
 
 

@@ -50,6 +50,7 @@ FLAGS_OF_OTHERS = {
     "--admission-control-config-file": "kube-apiserver",
     "--create-namespace": "helm",
     "--enable-certificate-owner-ref": "cert-manager",
+    "--field-manager": "kubectl",
     "--server-side": "kubectl",
     "--take-ownership": "helm",
 }

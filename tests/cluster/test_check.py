@@ -131,6 +131,20 @@ def finds(installation: Installation, *codes: str) -> dict[str, list[dict[str, A
     return seen[-1]
 
 
+def ends(installation: Installation, *codes: str) -> None:
+    """Wait until a check finds none of these: what the remedies say was done."""
+    left: list[set[str]] = []
+
+    def none_found() -> bool:
+        left.append({*codes} & found(installation).keys())
+        return not left[-1]
+
+    try:
+        installation.plane.wait(none_found, "the findings to end", "kube-apiserver", timeout_seconds=HANG_SECONDS)
+    except ComponentError as error:
+        raise AssertionError(f"still found: {sorted(left[-1])}") from error
+
+
 @contextmanager
 def webhooks(installation: Installation, *configurations: dict[str, Any]) -> Iterator[None]:
     """Apply webhook configurations instead of the installation's, until the end of the block."""
@@ -237,6 +251,7 @@ def test_faults_of_webhook_configurations_are_found(healthy: Installation, ident
         f"{_ADMISSION}/validatingwebhookconfigurations/zz-blocking",
     )
     secret(plane, "podgate-tls", tls_crt=identities.files.pki.paths.certificate.read_bytes())
+    ends(healthy, *codes)
     assert {one["field"] for one in findings["failure-policy"]} == {
         "webhooks[validate-closed.podgate.io].failurePolicy",
         "webhooks[validate-open.podgate.io].failurePolicy",
@@ -302,6 +317,7 @@ def test_faults_of_objects_in_podgates_namespace_are_found(healthy: Installation
     plane.apply_file(RBAC)
     plane.delete(f"{pod}/check-crashing", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/podgate-b", _BUDGET)
     secrets(healthy.plane, identities)
+    ends(healthy, *codes)
     assert len(findings["certificate-expired"]) == 2
     assert [one["object"] for one in findings["budget-missing"]] == [f"Deployment {NAMESPACE}/podgate"]
     assert "create events" in findings["right-missing"][0]["value"]
@@ -361,6 +377,7 @@ def test_faults_of_policy_and_overrides_are_found(healthy: Installation) -> None
     healthy.apply_policy(POLICY)
     plane.apply(*rendered(healthy))
     healthy.wait_for_policy(POLICY)
+    ends(healthy, "policy-invalid", "policy-missing", "overrides-invalid", "webhooks-missing")
 
 
 def test_policy_that_does_not_fit_the_cluster_is_found(healthy: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,6 +414,7 @@ def test_policy_that_does_not_fit_the_cluster_is_found(healthy: Installation, mo
     plane.delete(f"{_CONFIG_MAPS}/{configmap.OVERRIDES}")
     healthy.change_policy(POLICY)
     plane.apply(*rendered(healthy))
+    ends(healthy, *codes, "scheduler-missing")
 
 
 def plant(plane: ControlPlane, name: str, key: str, text: str) -> None:

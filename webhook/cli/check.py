@@ -1,6 +1,7 @@
 """`podgate check`: what is wrong with an installation, with a remedy for each finding."""
 
 import asyncio
+import os
 import sys
 import time
 
@@ -13,6 +14,8 @@ from webhook.cli.options.output_formats import document_text, report_option
 from webhook.cli.options.server_options import server_options
 from webhook.core.checks import ClusterFacts, Severity, judged
 from webhook.offline.output.check_page import Outcome, check_document, check_page, is_blind, severities
+from webhook.support.kubeconfig import Kubeconfig
+from webhook.support.redaction import masked
 
 _AGAIN_SECONDS = 2.0
 _NOTHING_JUDGED = 3
@@ -37,6 +40,7 @@ def check(*, where: ServerLocation, extender: str | None, output: str, wait: str
     really calls Podgate. It changes nothing. What you are not allowed to read is noted as not checked, and what this
     installation does not have as not applicable.
 
+    A remedy that one command does is printed with it, for this installation: run it in a shell, as you ran the check.
     Findings are in docs/runbook.md by their code. An error keeps Podgate from doing what the policy says; a warning
     may.
 
@@ -51,17 +55,26 @@ def check(*, where: ServerLocation, extender: str | None, output: str, wait: str
     if where.url is None and facts.server:
         click.echo(f"server: {facts.server}", err=True)
     read_from = {"server": facts.server or None, "version": facts.version, "kubernetes": facts.kubernetes}
-    text = document_text({**read_from, **check_document(outcome)}, output)
+    text = document_text({**read_from, "environment": _environment(where), **check_document(outcome)}, output)
     if text is not None:
         click.echo(text)
     else:
         is_unicode = sys.stdout.isatty() and "utf" in (sys.stdout.encoding or "").lower()
-        click.echo("\n".join(check_page(outcome, is_unicode=is_unicode)))
+        click.echo("\n".join(check_page(outcome, _environment(where), is_unicode=is_unicode)))
     counts = severities(outcome)
     if is_blind(outcome):
         sys.exit(_NOTHING_JUDGED)
     if counts[Severity.ERROR] or (strict and counts[Severity.WARNING]):
         sys.exit(1)
+
+
+def _environment(where: ServerLocation) -> dict[str, str]:
+    """Return the variables that a shell needs so that commands reach the same cluster and server."""
+    present = {**os.environ, "KUBECONFIG": str(Kubeconfig.of(os.environ.get("KUBECONFIG")))}
+    found = {"KUBECONFIG": str(where.kubeconfig)}
+    if where.url is not None and masked(where.url) == where.url:
+        found["PODGATE_SERVER"] = where.url
+    return {name: value for name, value in found.items() if present.get(name) != value}
 
 
 def _checked(where: ServerLocation, extender: str | None) -> tuple[ClusterFacts, Outcome]:

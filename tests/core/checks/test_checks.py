@@ -425,7 +425,7 @@ def test_rights_are_one_for_each_verb_resource_and_name() -> None:
     }
     found = expected_rights({"base/rbac.yaml": [role, binding], "redis/rbac.yaml": [binding]}, FACTS)
     assert found == tuple(
-        Right("podgate", verb, "", "pods", "status", "podgate-system", name)
+        Right("podgate", verb, "", "pods", "status", "podgate-system", name, manifests=("base/rbac.yaml",))
         for verb in ("get", "list")
         for name in ("a", "b")
     )

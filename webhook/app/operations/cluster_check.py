@@ -50,7 +50,8 @@ async def gather_facts(where: ServerLocation, extender_url: str | None = None) -
         at_us = time.time_ns() // 1000
         reading, found = await asyncio.gather(cluster_facts.read_objects(client), _found(where, stack))
         await _read_status(reading, found)
-        facts = _facts(ClusterFacts(at_us, version("podgate"), kubernetes=kube_version, api_clock_us=clock_us), reading)
+        begun = ClusterFacts(at_us, version("podgate"), kubernetes=kube_version, api_clock_us=clock_us)
+        facts = _facts(replace(begun, context=where.kubeconfig.context or ""), reading)
         await _read_secrets(client, reading, facts)
         await asyncio.gather(
             _probe(client, reading, facts, found.server),

@@ -7,7 +7,8 @@ from webhook.core.admission.mutation import HASH_ANNOTATION
 from webhook.core.checks.check import Observation, Section
 from webhook.core.checks.facts import ClusterFacts, labels_of
 from webhook.core.checks.objects import PodObject
-from webhook.core.checks.webhooks import RENDER, webhooks_of
+from webhook.core.checks.repair import RENDERED, install, is_at_target, render
+from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.installation.diagnosis import FLAG, remedy
 from webhook.core.installation.probe import PodProbe, failed_call, is_denied_by_podgate, pod_probes
 from webhook.core.kubernetes.controllers import claimed_owner_kind
@@ -29,7 +30,7 @@ _REMEDY_BY_REASON = {
     "authentication_no_token": "add a token to the kubeconfig of --admission-control-config-file",
     "authentication_expired": "renew the API server's token: podgate apiserver-files --once",
 }
-_EXPIRED_OUTSIDE = "renew the API server's token: podgate install again, with the same --server-url and --pki"
+_EXPIRED_OUTSIDE = "renew the API server's token: podgate install again, with the same --server-url, --store and --pki"
 _REFUSED = "the server refuses its calls: do first what calls-refused says"
 
 
@@ -51,12 +52,12 @@ def webhooks_not_called(facts: ClusterFacts) -> Iterator[Observation]:
     for probe in facts.probes:
         if probe.status < 300 and not probe.is_rewritten:  # noqa: PLR2004  HTTP's success range
             value = f"absent from a Pod of service {probe.service} in namespace {probe.namespace}: it was not called"
-            advice = f"render and apply the webhooks for the live policy: {RENDER}; then check the Service's port"
+            advice, command = f"{RENDERED}; then check the address that they call", render(facts)
             if "status" in facts.unread:
                 advice = f"start a server, because none answers, and try again; else {advice}"
             if facts.refused:
-                advice = _REFUSED
-            yield Observation(_POD_DRY_RUN, f"metadata.annotations[{HASH_ANNOTATION}]", value, advice)
+                advice, command = _REFUSED, ""
+            yield Observation(_POD_DRY_RUN, f"metadata.annotations[{HASH_ANNOTATION}]", value, advice, command)
 
 
 @SECTION.check("calls-fail", "calls do not fail where Pods depend on them", "probes")
@@ -67,7 +68,7 @@ def calls_fail(facts: ClusterFacts) -> Iterator[Observation]:
             until_then = "admit Pods meanwhile: kubectl delete validatingwebhookconfiguration podgate"
             place = f"{_POD_DRY_RUN} of service {probe.service} in {probe.namespace}"
             advice = _REFUSED if facts.refused else remedy(reason)
-            yield Observation(place, "status", reason, f"{advice}; {until_then}")
+            yield Observation(place, "status", reason, f"{advice}; {until_then}", _redirection(facts))
 
 
 @SECTION.check("calls-fail-open", "the API server skips no failed call", "fail_open")
@@ -76,9 +77,8 @@ def calls_fail_open(facts: ClusterFacts) -> Iterator[Observation]:
         value = f"{count} more during this check: Pods were admitted unchecked"
         advice = f"kube-apiserver's log has the error; check that clientConfig of {webhook} reaches the server"
         advice = _REFUSED if facts.refused else advice
-        yield Observation(
-            f"kube-apiserver webhook {webhook}", "apiserver_admission_webhook_fail_open_count", value, advice
-        )
+        field, command = "apiserver_admission_webhook_fail_open_count", _redirection(facts)
+        yield Observation(f"kube-apiserver webhook {webhook}", field, value, advice, command)
 
 
 @SECTION.check("calls-refused", "the server refuses no call", "refused")
@@ -86,8 +86,10 @@ def calls_refused(facts: ClusterFacts) -> Iterator[Observation]:
     is_outside = any("url" in webhook["clientConfig"] for _, webhook in webhooks_of(facts))
     for reason, count in sorted(facts.refused.items()):
         advice = _REMEDY_BY_REASON.get(reason, "the server's log has the reason of each refused call")
-        advice = _EXPIRED_OUTSIDE if is_outside and reason == "authentication_expired" else advice
-        yield Observation(facts.server, f"podgate_refused_calls_total{{reason={reason}}}", f"{count} more", advice)
+        is_renewed = is_outside and reason == "authentication_expired"
+        advice, command = (_EXPIRED_OUTSIDE, install(facts)) if is_renewed else (advice, "")
+        field = f"podgate_refused_calls_total{{reason={reason}}}"
+        yield Observation(facts.server, field, f"{count} more", advice, command)
 
 
 @SECTION.check("apiserver-flag-missing", "kube-apiserver has credentials for webhooks", "workload_pods", "status")
@@ -111,9 +113,15 @@ def pods_unjudged(facts: ClusterFacts) -> Iterator[Observation]:
         found = [pod.name for pod in recent if HASH_ANNOTATION not in (pod.metadata.annotations or {})]
         if found:
             value = f"absent from {len(found)} of {len(recent)} Pods of the last hour, such as {found[0]}"
-            again = f"kubectl delete pod -n {namespace} {' '.join(found[:_NAMED_MAX])}"
-            advice = f"they passed unjudged: find out why (see calls), then {again}"
-            yield Observation(f"Pods in {namespace}", f"metadata.annotations[{HASH_ANNOTATION}]", value, advice)
+            kept = {pod.name for pod in recent if not pod.metadata.owner_references}
+            again = [name for name in found if name not in kept][:_NAMED_MAX]
+            advice = "they passed unjudged: find out why (see calls), then delete those that a controller creates again"
+            if {*found} & kept:
+                advice += "; create the others again yourself: no controller does"
+            command = f"kubectl delete pod -n {namespace} {' '.join(again)}" if again else ""
+            yield Observation(
+                f"Pods in {namespace}", f"metadata.annotations[{HASH_ANNOTATION}]", value, advice, command
+            )
 
 
 @SECTION.check(
@@ -129,9 +137,14 @@ def nobody_asks(facts: ClusterFacts) -> Iterator[Observation]:
         newest = max(pods, key=_created_us)
         if _created_us(newest) > since_us:
             value = f"{last or 'never'}, but Pod {newest.name} in {namespace} is newer"
-            advice = _REFUSED if facts.refused else f"render and apply the webhooks for the live policy: {RENDER}"
-            yield Observation(facts.server, "status.lastReviewAt", value, advice)
+            advice, command = (_REFUSED, "") if facts.refused else (RENDERED, render(facts))
+            yield Observation(facts.server, "status.lastReviewAt", value, advice, command)
             return
+
+
+def _redirection(facts: ClusterFacts) -> str:
+    """Return the command that renders the webhooks, if some call another address than that of this installation."""
+    return "" if all(is_at_target(facts, webhook) for _, webhook in webhooks_of(facts)) else render(facts)
 
 
 def _owned_pods(facts: ClusterFacts) -> dict[str, list[PodObject]]:

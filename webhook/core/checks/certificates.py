@@ -1,12 +1,15 @@
 """Checks of certificates, tokens and clocks."""
 
 from collections.abc import Iterator
+from shlex import quote
 from urllib.parse import urlsplit
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import CertificateFact, ClusterFacts
+from webhook.core.checks.repair import install, manager_of, way_back, with_stored
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
+from webhook.core.installation.ways import CERT_MANAGER, FILES, OWN
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 
 
@@ -20,41 +23,50 @@ def _no_deployment(facts: ClusterFacts) -> str:
 
 SECTION = Section("certificates, tokens and clocks")
 SERVING = "podgate-tls"
+_BOOTSTRAP = "podgate certs bootstrap"
 _PART_LEFT = 6
 """Certificates are renewed at two thirds of their lifetime: with a sixth left, that has failed."""
 _SKEW_US, _SECOND_US = 30_000_000, 1_000_000
-_REMEDY = {
-    SERVING: "podgate certs rotate --out pki, or see the controller's log (docs/certificates.md)",
-    **dict.fromkeys(
-        ("podgate-extender-tls", "podgate-scheduler-tls"),
-        "podgate certs rotate --out pki/scheduler and podgate install, or see the leader's log (docs/scheduling.md)",
-    ),
-    "podgate-apiserver": "renew Secret podgate-apiserver, then podgate apiserver-files --once on each node",
-}
+_OF_SCHEDULER = ("podgate-extender-tls", "podgate-scheduler-tls")
+_CALLER = "podgate-apiserver"
 
 
 def _all(facts: ClusterFacts) -> Iterator[tuple[str, CertificateFact]]:
     for secret, found in facts.secrets.items():
         for one in found:
-            yield _REMEDY.get(secret, "renew it"), one
+            yield secret, one
+
+
+def _renewal(facts: ClusterFacts, secret: str) -> tuple[str, str]:
+    """Return how a certificate is renewed by whom manages it, in words and as a command."""
+    manager = manager_of(facts)
+    then = ", then podgate apiserver-files --once on each node" if secret == _CALLER else ""
+    if manager == OWN:
+        return f"the leader renews it: its log has why it did not (docs/certificates.md){then}", ""
+    if manager == CERT_MANAGER:
+        return f"cert-manager renews it: kubectl describe certificates -n {NAMESPACE}{then}", ""
+    folder = "pki/scheduler" if secret in _OF_SCHEDULER else "pki"
+    rotated = f"podgate certs rotate --out {folder}"
+    return f"renew it in the folder that has pki/ (docs/certificates.md){then}", with_stored(facts, rotated, secret)
 
 
 @SECTION.check("certificate-expired", "none has expired", "secrets", absence=_no_secret)
 def certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
-    for remedy, one in _all(facts):
+    for secret, one in _all(facts):
         if one.not_after_us <= facts.at_us:
-            yield Observation(one.object, "notAfter", f"{rfc3339(one.not_after_us)}: EXPIRED", remedy)
+            value = f"{rfc3339(one.not_after_us)}: EXPIRED"
+            yield Observation(one.object, "notAfter", value, *_renewal(facts, secret))
 
 
 @SECTION.check(
     "certificate-expiring", "all are renewed in time", "secrets", severity=Severity.WARNING, absence=_no_secret
 )
 def certificate_expiring(facts: ClusterFacts) -> Iterator[Observation]:
-    for remedy, one in _all(facts):
+    for secret, one in _all(facts):
         left_us, life_us = one.not_after_us - facts.at_us, one.not_after_us - one.not_before_us
         if 0 < left_us < life_us // _PART_LEFT:
             value = f"{rfc3339(one.not_after_us)}: {left_us // 3_600_000_000} h left"
-            yield Observation(one.object, "notAfter", value, remedy)
+            yield Observation(one.object, "notAfter", value, *_renewal(facts, secret))
 
 
 @SECTION.check("serving-certificate-expired", "the server's certificates are valid", "status")
@@ -62,7 +74,8 @@ def serving_certificate_expired(facts: ClusterFacts) -> Iterator[Observation]:
     for one in facts.status["certificates"]:
         if microseconds(one["notAfter"]) <= facts.at_us:
             value = f"{one['notAfter']}: EXPIRED"
-            yield Observation(facts.server, f"status.certificates[{one['name']}].notAfter", value, _REMEDY[SERVING])
+            field = f"status.certificates[{one['name']}].notAfter"
+            yield Observation(facts.server, field, value, *_renewal(facts, SERVING))
 
 
 @SECTION.check(
@@ -77,8 +90,8 @@ def serving_certificate_names(facts: ClusterFacts) -> Iterator[Observation]:
     for one in facts.secrets.get(SERVING, ()):
         for host in hosts:
             if not any(_covers(name, host) for name in one.names):
-                remedy = f"podgate certs issue --out pki --server {host} --force, and replace Secret {SERVING}"
-                yield Observation(one.object, "subjectAltName", f"{', '.join(one.names) or 'none'}: not {host}", remedy)
+                value = f"{', '.join(one.names) or 'none'}: not {host}"
+                yield Observation(one.object, "subjectAltName", value, *_issue(facts, host))
 
 
 @SECTION.check("secret-missing", "every mounted Secret exists", "secrets", "deployments", absence=_no_deployment)
@@ -89,8 +102,9 @@ def secret_missing(facts: ClusterFacts) -> Iterator[Observation]:
             name = wanted.get("secretName", "")
             if name.startswith("podgate-") and name not in facts.secrets and not wanted.get("optional"):
                 place = f"Deployment {NAMESPACE}/{deployment.name}"
-                remedy = "podgate certs bootstrap, or step 2 of manifests/README.md"
-                yield Observation(place, f"volumes[{volume['name']}].secretName", f"{name}: absent", remedy)
+                command = install(facts)
+                remedy = way_back(facts) if command else f"{_BOOTSTRAP}, or step 2 of manifests/README.md"
+                yield Observation(place, f"volumes[{volume['name']}].secretName", f"{name}: absent", remedy, command)
 
 
 @SECTION.check("clock-skew", "clocks agree within 30 s", severity=Severity.WARNING)
@@ -102,6 +116,14 @@ def clock_skew(facts: ClusterFacts) -> Iterator[Observation]:
         if clock_us is not None and abs(clock_us - facts.at_us) > _SKEW_US:
             value = f"{(clock_us - facts.at_us) // _SECOND_US} s from this machine's"
             yield Observation(place, "clock", value, "run NTP: certificates and tokens are valid by the clock")
+
+
+def _issue(facts: ClusterFacts, host: str) -> tuple[str, str]:
+    """Return how to get a certificate of a name, in words and as a command."""
+    if manager_of(facts) != FILES:
+        return _renewal(facts, SERVING)
+    command = f"podgate certs issue --out pki --server {quote(host)} --force"
+    return "issue one with this name, in the folder that has pki/", with_stored(facts, command, SERVING)
 
 
 def _host(client: dict[str, dict[str, str]]) -> str:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from webhook.core.checks.facts import ClusterFacts
+from webhook.core.checks.repair import with_context
 
 
 class Severity(StrEnum):
@@ -16,12 +17,13 @@ class Severity(StrEnum):
 
 
 class Observation(NamedTuple):
-    """What a check has found: an object, its field and value, and the remedy."""
+    """What a check has found: an object, its field and value, the remedy, and the command that does it, if one does."""
 
     object: str
     field: str
     value: str
     remedy: str
+    command: str = ""
 
 
 Judge = Callable[[ClusterFacts], Iterable[Observation]]
@@ -89,4 +91,8 @@ def result(check: ClusterCheck, facts: ClusterFacts) -> CheckOutcome:
     absent = check.absence(facts)
     if absent:
         return CheckOutcome(check, not_applicable=absent)
-    return CheckOutcome(check, tuple(check.judge(facts)))
+    return CheckOutcome(check, tuple(_in_context(one, facts.context) for one in check.judge(facts)))
+
+
+def _in_context(seen: Observation, context: str) -> Observation:
+    return seen._replace(command=with_context(seen.command, context))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section
 from webhook.core.checks.facts import ClusterFacts
+from webhook.core.checks.repair import install_or_apply, way_back
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.timestamps import microseconds
 
@@ -28,12 +29,12 @@ def right_missing(facts: ClusterFacts) -> Iterator[Observation]:
             missing.setdefault(fact.account, []).append(fact.right)
     for account, rights in missing.items():
         more = f", and {len(rights) - _RIGHTS_SHOWN} more" if len(rights) > _RIGHTS_SHOWN else ""
-        remedy = (
-            "kubectl apply -f manifests/base/10-rbac.yaml -f manifests/base/11-rbac-webhooks.yaml"
-            " (and those of redis/ and scheduler/)"
-        )
         value = f"may not {'; '.join(rights[:_RIGHTS_SHOWN])}{more}"
-        yield Observation(f"ServiceAccount {NAMESPACE}/{account}", "rights", value, remedy)
+        lacking = (one for one in facts.rights if one.account == account and not one.is_granted)
+        command = install_or_apply(facts, sorted({file for one in lacking for file in one.manifests}))
+        yield Observation(
+            f"ServiceAccount {NAMESPACE}/{account}", "rights", value, f"grant them: {way_back(facts)}", command
+        )
 
 
 def not_renewed(facts: ClusterFacts, name: str, *, absent: str, stale: str, remedy: str) -> Iterator[Observation]:

@@ -66,6 +66,8 @@ class RightFact(NamedTuple):
     account: str
     right: str
     is_granted: bool
+    manifests: tuple[str, ...] = ()
+    """The files that grant it."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,8 @@ class ClusterFacts:
     refused: Mapping[str, int] = field(default_factory=dict)
     """Calls that the server refused meanwhile, by reason."""
     rights: Sequence[RightFact] = ()
+    context: str = ""
+    """Of the kubeconfig, as given; "" for its current one."""
 
     @cached_property
     def _read_policy(self) -> tuple[LoadedPolicy | None, tuple[str, ...]]:

@@ -1,9 +1,11 @@
 """Checks of the policy and the overrides: present, valid, in force, and what they do for long."""
 
 from collections.abc import Iterator
+from shlex import quote
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts
+from webhook.core.checks.repair import restore_policy
 from webhook.core.document import DocumentError, configmap
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 from webhook.core.overrides_document import OverridesDocument, load
@@ -12,24 +14,22 @@ SECTION = Section("policy and overrides")
 _POLICY = f"ConfigMap {configmap.NAMESPACE}/{configmap.NAME}"
 _OVERRIDES = f"ConfigMap {configmap.NAMESPACE}/{configmap.OVERRIDES}"
 _OPEN_US, _FORCED_SECONDS, _ENDED_US = 3_600_000_000, 86_400, 86_400_000_000
-_CREATE = (
-    f"kubectl create configmap {configmap.NAME} -n {configmap.NAMESPACE} --from-file={configmap.KEY}; the last good"
-    f" one: kubectl get configmap {configmap.LAST_GOOD} -n {configmap.NAMESPACE} -o 'jsonpath={{.data.policy\\.yaml}}'"
-    f" > {configmap.KEY}"
+_CREATE = "create it from your file, or as it was last in force"
+_EDIT = (
+    f"kubectl edit configmap {configmap.NAME} -n {configmap.NAMESPACE}: correct it; the last good policy is in force"
 )
-_LINT = "podgate policy lint policy.yaml, then kubectl apply --server-side; the last good policy is in force"
 
 
 @SECTION.check("policy-missing", "the policy exists", "policy_map")
 def policy_missing(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.policy_map is None:
-        yield Observation(_POLICY, "metadata.name", "absent", _CREATE)
+        yield Observation(_POLICY, "metadata.name", "absent", _CREATE, restore_policy())
 
 
 @SECTION.check("policy-invalid", "it is valid", "policy_map")
 def policy_invalid(facts: ClusterFacts) -> Iterator[Observation]:
     for problem in facts.policy_problems:
-        yield Observation(_POLICY, f"data[{configmap.KEY}]", problem, _LINT)
+        yield Observation(_POLICY, f"data[{configmap.KEY}]", problem, _EDIT)
 
 
 @SECTION.check("policy-not-in-force", "the server applies it", "policy", "status")
@@ -55,8 +55,8 @@ def overrides_invalid(facts: ClusterFacts) -> Iterator[Observation]:
 def overrides_ended(facts: ClusterFacts) -> Iterator[Observation]:
     for entry in _valid_overrides(facts).entries:
         if facts.at_us - entry.until_us > _ENDED_US:
-            remedy = f"podgate override {entry.service} --clear"
-            yield Observation(_OVERRIDES, f"entry of {entry.service}", f"ended {rfc3339(entry.until_us)}", remedy)
+            value, command = f"ended {rfc3339(entry.until_us)}", _clear(entry.service)
+            yield Observation(_OVERRIDES, f"entry of {entry.service}", value, "remove it", command)
 
 
 @SECTION.check("override-unknown", "each is of a service", "overrides_map", "policy", severity=Severity.WARNING)
@@ -64,17 +64,19 @@ def override_unknown(facts: ClusterFacts) -> Iterator[Observation]:
     names = {service.name for service in facts.policy.policy.services} if facts.policy is not None else set[str]()
     for entry in _valid_overrides(facts).entries if names else ():
         if entry.until_us > facts.at_us and entry.service not in names:
-            remedy = "write the name of a service: podgate override --list"
-            yield Observation(_OVERRIDES, "service", f"{entry.service}: the policy has no such service", remedy)
+            value, remedy = (
+                f"{entry.service}: the policy has no such service",
+                "write it for a service, and remove it here",
+            )
+            yield Observation(_OVERRIDES, "service", value, remedy, _clear(entry.service))
 
 
 @SECTION.check("override-idle", "each has an effect", "status", severity=Severity.WARNING)
 def override_idle(facts: ClusterFacts) -> Iterator[Observation]:
     for entry in facts.status["overrides"]["entries"]:
         for idle in entry["withoutEffect"]:
-            yield Observation(
-                _OVERRIDES, f"entry of {entry['service']}", idle, f"podgate override {entry['service']} --clear"
-            )
+            field, command = f"entry of {entry['service']}", _clear(entry["service"])
+            yield Observation(_OVERRIDES, field, idle, "correct or remove it", command)
 
 
 @SECTION.check("breaker-open-long", "no breaker is open for an hour", "status", severity=Severity.WARNING)
@@ -84,8 +86,8 @@ def breaker_open_long(facts: ClusterFacts) -> Iterator[Observation]:
         is_open = breaker.get("state") in {"OPEN", "HALF_OPEN"}
         if is_open and facts.at_us - microseconds(breaker["trippedAt"] or breaker["since"]) > _OPEN_US:
             value = f"{breaker['state']} since {breaker['trippedAt'] or breaker['since']}: {breaker['reason']}"
-            remedy = f"remove the cause, then podgate breaker reset {service['name']} --reason ..."
-            yield Observation(f"service {service['name']}", "breaker.state", value, remedy)
+            remedy, command = "remove the cause, then reset it", _reset(service["name"])
+            yield Observation(f"service {service['name']}", "breaker.state", value, remedy, command)
 
 
 @SECTION.check("breaker-forced", "no breaker is forced for days", "status", severity=Severity.WARNING)
@@ -93,8 +95,16 @@ def breaker_forced(facts: ClusterFacts) -> Iterator[Observation]:
     for entry in facts.status["overrides"]["entries"]:
         if entry.get("breaker", "").startswith("Forced") and entry["remainingSeconds"] > _FORCED_SECONDS:
             value = f"{entry['breaker']} until {entry['until']}: {entry['reason']}"
-            remedy = f"podgate breaker reset {entry['service']} --reason ..."
-            yield Observation(f"service {entry['service']}", "override.breaker", value, remedy)
+            command = _reset(entry["service"])
+            yield Observation(f"service {entry['service']}", "override.breaker", value, "end it", command)
+
+
+def _clear(service: str) -> str:
+    return f"podgate override {quote(service)} --clear"
+
+
+def _reset(service: str) -> str:
+    return f"podgate breaker reset {quote(service)} --reason check"
 
 
 def _overrides(facts: ClusterFacts) -> OverridesDocument:

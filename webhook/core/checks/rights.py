@@ -32,6 +32,8 @@ class Right(NamedTuple):
     namespace: str = ""
     name: str = ""
     account_namespace: str = NAMESPACE
+    manifests: tuple[str, ...] = ()
+    """The files with the role and its binding."""
 
     def __str__(self) -> str:
         resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
@@ -56,7 +58,8 @@ def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts
     every = [one for found in manifests.values() for one in found]
     roles = {(one["kind"], one["metadata"]["name"]): one["rules"] for one in every if one["kind"].endswith("Role")}
     roles |= _OF_KUBERNETES
-    rights: dict[Right, None] = {}
+    places = {(one["kind"], one["metadata"]["name"]): path for path, found in manifests.items() for one in found}
+    rights: dict[Right, tuple[str, ...]] = {}
     meant = {path: found for path, found in manifests.items() if not path.startswith(tuple(absent))}
     for path, binding in ((path, one) for path, found in meant.items() for one in found):
         if "-retries" in path and _NO_WAKING in arguments:
@@ -66,11 +69,11 @@ def expected_rights(manifests: Mapping[str, Sequence[Json]], facts: ClusterFacts
             continue
         namespace = NAMESPACE if binding["kind"] == "RoleBinding" else ""
         for subject in binding["subjects"]:
-            for rule in roles.get((reference["kind"], reference["name"]), ()):
-                found = _of_rule(subject["name"], namespace, rule)
-                where = subject.get("namespace", NAMESPACE)
-                rights.update(dict.fromkeys(one._replace(account_namespace=where) for one in found))
-    return tuple(rights)
+            role = (reference["kind"], reference["name"])
+            files = tuple(dict.fromkeys((places.get(role, path), path)))
+            for one in (one for rule in roles.get(role, ()) for one in _of_rule(subject["name"], namespace, rule)):
+                rights.setdefault(one._replace(account_namespace=subject.get("namespace", NAMESPACE)), files)
+    return tuple(one._replace(manifests=files) for one, files in rights.items())
 
 
 def _arguments(facts: ClusterFacts) -> set[str]:

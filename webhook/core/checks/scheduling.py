@@ -8,6 +8,7 @@ from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.controller import not_renewed
 from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.checks.objects import PodObject
+from webhook.core.checks.repair import install, install_or_apply, way_back
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 from webhook.core.scheduling.node_load import REQUESTS
@@ -26,8 +27,8 @@ def _unused(facts: ClusterFacts) -> str:
 SECTION = Section("load-aware scheduling", absence=_unused)
 EXTENDER, SCHEDULER, WAKE = "podgate-extender", "podgate-scheduler", "podgate-wake"
 _NAME_LABEL = "app.kubernetes.io/name"
-_INSTALL = "podgate install --with-scheduler (docs/scheduling.md)"
 _CONFIG = "apply what podgate scheduler config prints, and restart the scheduler, which reads it at its start only"
+_WITH = "--with-scheduler"
 _RESTART = f"kubectl rollout restart deployment/{SCHEDULER} -n {NAMESPACE}"
 _ALL, _FEW_NODES = 100, 1000
 _WANTED = {"nodeCacheCapable": True, "ignorable": True, "enableHTTPS": True, "preemptVerb": "preempt"}
@@ -38,7 +39,8 @@ def extender_missing(facts: ClusterFacts) -> Iterator[Observation]:
     users = facts.scheduling_services
     if users and not facts.extenders and all(one.name != EXTENDER for one in facts.deployments):
         value = f"{', '.join(users)}: no extender runs, so their Pods go to hot nodes too"
-        yield Observation("policy", "services[].scheduling", value, _INSTALL)
+        remedy, command = "install the extender and its kube-scheduler (docs/scheduling.md)", install(facts, _WITH)
+        yield Observation("policy", "services[].scheduling", value, remedy, command)
 
 
 @SECTION.check("extender-unreachable", "its loads can be read", "policy", severity=Severity.WARNING)
@@ -80,9 +82,8 @@ def loads_unknown(facts: ClusterFacts) -> Iterator[Observation]:
 def wake_missing(facts: ClusterFacts) -> Iterator[Observation]:
     if facts.scheduling_services and all(one.name != WAKE for one in facts.storage_classes):
         value = "absent: a refused Pod waits up to five minutes after its node has cooled"
-        yield Observation(
-            f"StorageClass {WAKE}", "metadata.name", value, "kubectl apply -f manifests/scheduler/45-storageclass.yaml"
-        )
+        command = install_or_apply(facts, ("scheduler/45-storageclass.yaml",))
+        yield Observation(f"StorageClass {WAKE}", "metadata.name", value, way_back(facts), command)
 
 
 @SECTION.check("scheduler-not-leading", "a replica of its kube-scheduler leads", "deployments", "leases")
@@ -129,7 +130,8 @@ def scheduler_ca_unread(facts: ClusterFacts) -> Iterator[Observation]:
     for pod in _pods(facts, SCHEDULER):
         if microseconds(pod.metadata.creation_timestamp or rfc3339(facts.at_us)) < newest_us:
             value = f"older than a CA of {rfc3339(newest_us)}: once it signs, the extender is no longer asked"
-            yield Observation(f"Pod {NAMESPACE}/{pod.name}", "metadata.creationTimestamp", value, _RESTART)
+            remedy = "restart the scheduler"
+            yield Observation(f"Pod {NAMESPACE}/{pod.name}", "metadata.creationTimestamp", value, remedy, _RESTART)
 
 
 _MAP = f"ConfigMap {NAMESPACE}/{SCHEDULER}"

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
-from webhook.core.checks.facts import ClusterFacts
+from webhook.core.checks.facts import ClusterFacts, Json
 from webhook.core.checks.objects import PodObject, ReplicasObject
+from webhook.core.checks.repair import RENDERED, install, is_at_target, render, way_back
 from webhook.core.checks.webhooks import webhooks_of
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.selector_match import selects
@@ -65,9 +66,8 @@ def watch_fails(facts: ClusterFacts) -> Iterator[Observation]:
     for watch in facts.status["watches"]:
         if watch["error"]:
             field = f"status.watches[{watch['resource']}].error"
-            yield Observation(
-                facts.server, field, watch["error"], "grant the rights: kubectl apply -f manifests/base/10-rbac.yaml"
-            )
+            remedy = "right-missing has the rights that are not granted; else see the error"
+            yield Observation(facts.server, field, watch["error"], remedy)
 
 
 @SECTION.check("file-rejected", "its files are valid", "status", severity=Severity.WARNING)
@@ -98,14 +98,16 @@ def reduced_unprotected(facts: ClusterFacts) -> Iterator[Observation]:
 @SECTION.check("deployment-missing", "the Deployment exists", "deployments", "services", "webhooks")
 def deployment_missing(facts: ClusterFacts) -> Iterator[Observation]:
     """Not needed for a server outside the cluster: the webhooks have a URL, or a Service without a selector."""
-    named = {(webhook["clientConfig"].get("service") or {}).get("name") for _, webhook in webhooks_of(facts)}
+    named = {_service_of(webhook) for _, webhook in webhooks_of(facts)}
     for service in facts.services:
         selector = service.spec.selector
         templates = [one.spec.template.metadata.labels or {} for one in facts.deployments]
         if service.name in named and selector and not any(selector.items() <= labels.items() for labels in templates):
             value = f"no Deployment's Pods have {dict(selector)}"
-            remedy = "podgate install, or kubectl apply -k manifests"
-            yield Observation(f"Service {NAMESPACE}/{service.name}", "spec.selector", value, remedy)
+            called = [one for _, one in webhooks_of(facts) if _service_of(one) == service.name]
+            is_right = all(is_at_target(facts, one) for one in called)
+            remedy, command = (way_back(facts), install(facts)) if is_right else (RENDERED, render(facts))
+            yield Observation(f"Service {NAMESPACE}/{service.name}", "spec.selector", value, remedy, command)
 
 
 @SECTION.check("deployment-unavailable", "Deployments are available", "deployments", absence=_no_deployment)
@@ -134,8 +136,8 @@ def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
     for one in _servers(facts):
         if one.spec.replicas > 1 and not _has_redis(one):
             value = f"{one.spec.replicas} with --store=memory: only one can count, the others exit"
-            remedy = f"kubectl scale deployment/{one.name} -n {NAMESPACE} --replicas=1, or --store=redis://..."
-            yield Observation(_place(one), "spec.replicas", value, remedy)
+            command = f"kubectl scale deployment/{one.name} -n {NAMESPACE} --replicas=1"
+            yield Observation(_place(one), "spec.replicas", value, "run one, or share a Redis (docs/redis.md)", command)
 
 
 @SECTION.check(
@@ -148,8 +150,8 @@ def replicas_in_memory(facts: ClusterFacts) -> Iterator[Observation]:
 def single_replica(facts: ClusterFacts) -> Iterator[Observation]:
     for one in _replicated(facts):
         if one.spec.replicas < 2 and (_has_redis(one) or _app(one) != _SERVER):  # noqa: PLR2004  one may be away
-            remedy = f"kubectl scale deployment/{one.name} -n {NAMESPACE} --replicas=2"
-            yield Observation(_place(one), "spec.replicas", str(one.spec.replicas), remedy)
+            command = f"kubectl scale deployment/{one.name} -n {NAMESPACE} --replicas=2"
+            yield Observation(_place(one), "spec.replicas", str(one.spec.replicas), "run a second one", command)
 
 
 @SECTION.check(
@@ -164,9 +166,9 @@ def budget_missing(facts: ClusterFacts) -> Iterator[Observation]:
     for one in _replicated(facts):
         labels = one.spec.template.metadata.labels or {}
         if one.spec.replicas > 1 and not any(selects(budget.spec.selector, labels) for budget in facts.budgets):
-            selector = f"--selector=app.kubernetes.io/name={_app(one)}"
-            remedy = f"kubectl create pdb {one.name} -n {NAMESPACE} --max-unavailable=1 {selector}"
-            yield Observation(_place(one), "PodDisruptionBudget", "none selects its Pods", remedy)
+            selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+            command = f"kubectl create pdb {one.name} -n {NAMESPACE} --max-unavailable=1 --selector={selector}"
+            yield Observation(_place(one), "PodDisruptionBudget", "none selects its Pods", "create one", command)
 
 
 @SECTION.check(
@@ -181,8 +183,10 @@ def budget_blocks(facts: ClusterFacts) -> Iterator[Observation]:
         status = one.status
         if status.expected_pods and status.current_healthy >= status.expected_pods and not status.disruptions_allowed:
             value = f"0 with {status.current_healthy} of {status.expected_pods} Pods healthy: no Node can be drained"
-            remedy = "write maxUnavailable: 1, or add a replica"
-            yield Observation(f"PodDisruptionBudget {NAMESPACE}/{one.name}", "status.disruptionsAllowed", value, remedy)
+            patch = '{"spec":{"minAvailable":null,"maxUnavailable":1}}'
+            command = f"kubectl patch pdb {one.name} -n {NAMESPACE} --type=merge -p '{patch}'"
+            place = f"PodDisruptionBudget {NAMESPACE}/{one.name}"
+            yield Observation(place, "status.disruptionsAllowed", value, "let one Pod be away", command)
 
 
 @SECTION.check("images-differ", "all servers run one image", "pods", severity=Severity.WARNING, absence=_no_pod)
@@ -195,8 +199,12 @@ def images_differ(facts: ClusterFacts) -> Iterator[Observation]:
         if container.name == _CONTAINER
     }
     if len(images) > 1:
-        remedy = f"finish the rollout: kubectl rollout status deployment/podgate -n {NAMESPACE}"
+        remedy = f"finish the rollout: kubectl get deployments -n {NAMESPACE} -o wide shows each image"
         yield Observation(f"Pods in {NAMESPACE}", "spec.containers[podgate].image", ", ".join(sorted(images)), remedy)
+
+
+def _service_of(webhook: Json) -> str:
+    return str((webhook["clientConfig"].get("service") or {}).get("name", ""))
 
 
 def _servers(facts: ClusterFacts) -> list[ReplicasObject]:

@@ -94,7 +94,9 @@ def _absent_classes(
     for service, name in named:
         if name and name not in names:
             value = f"{name}: no such {kind}, so all its Pods are rejected"
-            yield Observation(f"service {service.name}", field, value, f"create it: kubectl get {resource}")
+            yield Observation(
+                f"service {service.name}", field, value, f"create it, or correct the policy: kubectl get {resource}"
+            )
 
 
 @SECTION.check("no-node-fits", "some Node has each service's labels", "policy", "nodes", severity=Severity.WARNING)
@@ -157,11 +159,9 @@ def replicaset_held(facts: ClusterFacts) -> Iterator[Observation]:
         found = held[namespace, name]
         if found.status.replicas < found.spec.replicas:
             value = f"{found.status.replicas} of {found.spec.replicas}: {message}"
-            remedy = (
-                "once its cause is gone, wake it (it waits up to 17 minutes between attempts):"
-                f" kubectl annotate rs {name} -n {namespace} podgate.io/retry=$(date +%s) --overwrite"
-            )
-            yield Observation(f"ReplicaSet {namespace}/{name}", "status.replicas", value, remedy)
+            remedy = "once its cause is gone, wake it: it waits up to 17 minutes between attempts"
+            command = f"kubectl annotate rs {name} -n {namespace} podgate.io/retry=$(date +%s) --overwrite"
+            yield Observation(f"ReplicaSet {namespace}/{name}", "status.replicas", value, remedy, command)
 
 
 def _plans(facts: ClusterFacts) -> Iterator[tuple[Service, PlacementPlan]]:

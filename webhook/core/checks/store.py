@@ -33,7 +33,8 @@ def redis_evicts(facts: ClusterFacts) -> Iterator[Observation]:
         policy = server["evictionPolicy"]
         if policy and policy != "noeviction":
             value = f"{policy}: a full Redis loses counters, and Pods pass beyond the limits"
-            yield Observation(place, "maxmemory-policy", value, "redis-cli CONFIG SET maxmemory-policy noeviction")
+            remedy = "CONFIG SET maxmemory-policy noeviction on this server, and in its configuration (docs/redis.md)"
+            yield Observation(place, "maxmemory-policy", value, remedy)
 
 
 @SECTION.check("redis-version", "Redis is 6.2 or newer", "status")

@@ -4,18 +4,14 @@ from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json, labels_of
+from webhook.core.checks.repair import RENDERED, has_controller, install_or_apply, is_at_target, render, way_back
 from webhook.core.document import configmap
 from webhook.core.kubernetes.selector_match import selects
 from webhook.core.kubernetes.types import LabelSelector, Requirement
 from webhook.core.webhook_configurations import NAMES, outdated
 
 SECTION = Section("webhook configurations")
-RENDER = (
-    "podgate install with its options, or podgate policy webhooks --policy policy.yaml --ca pki/ca.crt"
-    " | kubectl apply --server-side -f -"
-)
 MUTATING, VALIDATING, POLICY = NAMES
-_FOLLOW = f"{RENDER}; or let the leader do it: --webhook-configurations=keep"
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 2, 10
 
 
@@ -32,7 +28,7 @@ def webhooks_missing(facts: ClusterFacts) -> Iterator[Observation]:
         configuration = facts.webhooks.get(name)
         if configuration is None or not configuration.get("webhooks"):
             value = "absent" if configuration is None else "none"
-            yield Observation(str(name), "webhooks", value, f"render and apply them: {RENDER}")
+            yield Observation(str(name), "webhooks", value, RENDERED, render(facts))
 
 
 @SECTION.check("webhooks-stale", "they are rendered from the live policy", "webhooks", "policy")
@@ -40,15 +36,17 @@ def webhooks_stale(facts: ClusterFacts) -> Iterator[Observation]:
     for one in outdated(facts.wanted_webhooks, facts.webhooks):
         if one.name in facts.webhooks:
             value = "; ".join(one.differences)
-            yield Observation(str(one.name), "webhooks", value, f"render and apply them again: {_FOLLOW}")
+            remedy = f"{RENDERED}; a leader with --webhook-configurations=keep does it itself, see its log"
+            yield Observation(str(one.name), "webhooks", value, remedy, render(facts))
 
 
 @SECTION.check("webhooks-not-compared", "the leader compares them with the policy", "status", severity=Severity.WARNING)
 def webhooks_not_compared(facts: ClusterFacts) -> Iterator[Observation]:
     error = (facts.status.get("webhooks") or {}).get("error")
     if error:
-        remedy = "grant the rights: kubectl apply -f manifests/base/11-rbac-webhooks.yaml"
-        yield Observation(facts.server, "status.webhooks.error", error, remedy)
+        files = ("base/11-rbac-webhooks.yaml", *(("redis/12-rbac-webhooks.yaml",) if has_controller(facts) else ()))
+        remedy = f"grant the leader's rights: {way_back(facts)}"
+        yield Observation(facts.server, "status.webhooks.error", error, remedy, install_or_apply(facts, files))
 
 
 @SECTION.check("failure-policy", "failurePolicy is the policy's", "webhooks", "policy")
@@ -62,7 +60,7 @@ def failure_policy(facts: ClusterFacts) -> Iterator[Observation]:
         right = wanted.get((name, webhook["name"]), webhook["failurePolicy"])
         if webhook["failurePolicy"] != right:
             field = f"webhooks[{webhook['name']}].failurePolicy"
-            yield Observation(name, field, f"{webhook['failurePolicy']}, not {right}", f"apply them again: {RENDER}")
+            yield Observation(name, field, f"{webhook['failurePolicy']}, not {right}", RENDERED, render(facts))
 
 
 @SECTION.check(
@@ -82,7 +80,7 @@ def namespaces_left_out(facts: ClusterFacts) -> Iterator[Observation]:
         for namespace, services in facts.owners.items() if selectors else ():
             if not any(selects(selector, labels[namespace]) for selector in selectors):
                 value = f"none selects {namespace}, a namespace of service {services[0].name}"
-                yield Observation(str(name), "webhooks[].namespaceSelector", value, f"apply them again: {RENDER}")
+                yield Observation(str(name), "webhooks[].namespaceSelector", value, RENDERED, render(facts))
 
 
 @SECTION.check("own-namespace-selected", "they spare podgate-system and kube-system", "webhooks")
@@ -93,7 +91,7 @@ def own_namespace_selected(facts: ClusterFacts) -> Iterator[Observation]:
             if selected and webhook["failurePolicy"] == "Fail":
                 value = f"selects {namespace} with failurePolicy Fail: no server could start after an outage"
                 field = f"webhooks[{webhook['name']}].namespaceSelector"
-                yield Observation(name, field, value, f"apply them again: {RENDER}")
+                yield Observation(name, field, value, RENDERED, render(facts))
 
 
 @SECTION.check("webhook-timeout", "timeouts suit the path of a Pod", "webhooks", severity=Severity.WARNING)
@@ -102,16 +100,17 @@ def webhook_timeout(facts: ClusterFacts) -> Iterator[Observation]:
         seconds = webhook.get("timeoutSeconds", _LONGEST_SECONDS)
         if name != str(POLICY) and not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
             value = f"{seconds}: between {_SHORTEST_SECONDS} and {_LONGEST_SECONDS} is meant"
-            yield Observation(name, f"webhooks[{webhook['name']}].timeoutSeconds", value, f"apply them again: {RENDER}")
+            field = f"webhooks[{webhook['name']}].timeoutSeconds"
+            yield Observation(name, field, value, RENDERED, render(facts))
 
 
 @SECTION.check("ca-bundle", "caBundle verifies the serving certificate", "trust", "webhooks")
 def ca_bundle(facts: ClusterFacts) -> Iterator[Observation]:
     for fact in facts.trust:
         if fact.error:
-            written = "if another manager wrote this field, with --force-conflicts"
-            remedy = f"apply them with the CA that signed the serving certificate, {written}: {RENDER}"
-            yield Observation(fact.object, f"webhooks[{fact.webhook}].clientConfig.caBundle", fact.error, remedy)
+            field = f"webhooks[{fact.webhook}].clientConfig.caBundle"
+            remedy = f"write the CA that signed the serving certificate (docs/certificates.md): {RENDERED}"
+            yield Observation(fact.object, field, fact.error, remedy, render(facts))
 
 
 @SECTION.check("webhook-port", "their Service exists and has their port", "webhooks", "services")
@@ -129,10 +128,10 @@ def webhook_port(facts: ClusterFacts) -> Iterator[Observation]:
         if not is_served and place not in seen:
             seen.add(place)
             value = f"{place}, of which there is {f'only port {ports}' if found is not None else 'no Service'}"
-            remedy = (
-                "apply the Service (kubectl apply -f manifests/base/40-service.yaml), or render with --service or --url"
-            )
-            yield Observation(name, f"webhooks[{webhook['name']}].clientConfig.service", value, remedy)
+            field, is_right = f"webhooks[{webhook['name']}].clientConfig.service", is_at_target(facts, webhook)
+            remedy = f"bring the Service back: {way_back(facts)}" if is_right else RENDERED
+            command = install_or_apply(facts, ("base/40-service.yaml",)) if is_right else render(facts)
+            yield Observation(name, field, value, remedy, command)
 
 
 @SECTION.check("no-endpoints", "their Service has ready endpoints", "webhooks", "services", "endpoint_slices")

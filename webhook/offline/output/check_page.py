@@ -1,13 +1,14 @@
 """Outcome of `podgate check` as text, with marks as of `linkerd check`, and as JSON."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 import click
 
 from webhook.core.checks import CheckOutcome, Section, Severity
-from webhook.core.plain_text import printable_document
+from webhook.core.plain_text import printable, printable_document
 
 Outcome = Sequence[tuple[Section, tuple[CheckOutcome, ...]]]
 RUNBOOK = "docs/runbook.md"
@@ -19,8 +20,12 @@ _OF_THE_CLOCK = frozenset({"kubernetes", "api_clock_us"})
 """Facts that need no right."""
 
 
-def check_page(outcome: Outcome, *, is_unicode: bool) -> Iterator[str]:
-    """Yield the lines of the page."""
+def check_page(outcome: Outcome, environment: Mapping[str, str], *, is_unicode: bool) -> Iterator[str]:
+    """Yield the lines of the page; `environment` has what the commands of the remedies need in a shell."""
+    if environment and any(seen.command for one in _results(outcome) for seen in one.findings):
+        settings = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
+        yield f"before you run a command of a remedy: export {printable(settings)}"
+        yield ""
     outcome = printable_document(outcome)
     marks = _UNICODE if is_unicode else _ASCII
     for section, results in outcome:
@@ -101,6 +106,8 @@ def _lines(one: CheckOutcome, marks: dict[str, str]) -> Iterator[str]:
     for seen in one.findings:
         yield f"{marks[one.check.severity]} {one.check.code}: {seen.object}: {seen.field}: {seen.value}"
         yield f"    remedy: {seen.remedy}"
+        if seen.command:
+            yield f"    run: {seen.command}"
         yield f"    see {_link(one)}"
 
 

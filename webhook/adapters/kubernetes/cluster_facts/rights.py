@@ -51,4 +51,4 @@ async def _reviewed(client: ApiClient, right: Right) -> RightFact:
         },
     }
     found = msgspec.json.decode(await answer(client, "POST", _PATH, SECONDS, body=body), type=_Review)
-    return RightFact(right.account, str(right), found.status.allowed)
+    return RightFact(right.account, str(right), found.status.allowed, right.manifests)

@@ -1,0 +1,112 @@
+"""Installation that the facts show: its record, its server's address, its certificates and its arguments."""
+
+from collections import Counter
+from urllib.parse import urlsplit
+
+from webhook.core.checks.facts import ClusterFacts, Json
+from webhook.core.checks.objects import ContainerSpecObject, ReplicasObject
+from webhook.core.document.configmap import NAMESPACE
+from webhook.core.installation.record import InstallationRecord
+from webhook.core.installation.ways import FILES, REDIS, REDUCED
+
+SERVER, _CONTROLLER = "podgate", "podgate-controller"
+_PORT, _CERTIFICATES = 443, "--certificates"
+USUAL = (NAMESPACE, SERVER, _PORT)
+
+
+def record_of(facts: ClusterFacts) -> InstallationRecord | None:
+    """Return the options of `podgate install`; None for an installation by hand or by the chart."""
+    found = facts.record_map
+    return None if found is None else InstallationRecord.of({"data": found.data or {}})
+
+
+def manager_of(facts: ClusterFacts) -> str:
+    """Return who manages the certificates."""
+    record = record_of(facts)
+    return (record.certificates if record is not None else argument(facts, _CERTIFICATES)) or FILES
+
+
+def has_controller(facts: ClusterFacts) -> bool:
+    record = record_of(facts)
+    return deployment(facts, _CONTROLLER) is not None or (record is not None and record.mode == REDIS)
+
+
+def is_of_chart(facts: ClusterFacts) -> bool:
+    return any(one.labels.get("app.kubernetes.io/managed-by") == "Helm" for one in facts.deployments)
+
+
+def is_reduced(facts: ClusterFacts) -> bool:
+    record = record_of(facts)
+    return record.mode == REDUCED if record is not None else facts.status.get("clientIdentity") == REDUCED
+
+
+def is_at_target(facts: ClusterFacts, webhook: Json) -> bool:
+    """Return whether a webhook calls the address at which this installation has its server."""
+    client = webhook["clientConfig"]
+    url, service = address(facts)
+    if url:
+        return str(client.get("url") or "").startswith(f"{url}/") or client.get("url") == url
+    return _reference(client.get("service") or {}) == service
+
+
+def address(facts: ClusterFacts) -> tuple[str, tuple[str, str, int]]:
+    """Return the URL of a server outside the cluster, or "" and the Service.
+
+    Without a record it is what most of the live webhooks call, if that exists.
+    """
+    record, usual = record_of(facts), USUAL
+    if record is not None and record.server_url:
+        return record.server_url, usual
+    clients = [webhook["clientConfig"] for one in facts.webhooks.values() for webhook in one.get("webhooks") or ()]
+    urls = Counter(_origin(str(one["url"])) for one in clients if one.get("url"))
+    services = Counter(_reference(one["service"]) for one in clients if one.get("service"))
+    if record is None and urls.total() > services.total():
+        return urls.most_common(1)[0][0], usual
+    return "", next((one for one, _ in services.most_common() if _exists(facts, one)), usual)
+
+
+def _exists(facts: ClusterFacts, reference: tuple[str, str, int]) -> bool:
+    """Return whether a Service has the port, and Pods of a Deployment, or an address of its own."""
+    namespace, name, port = reference
+    if namespace != NAMESPACE:
+        return True
+    found = next((one for one in facts.services if one.name == name), None)
+    if found is None:
+        return False
+    if found.spec.type == "ExternalName":
+        return True
+    selector = found.spec.selector or {}
+    templates = [one.spec.template.metadata.labels or {} for one in facts.deployments]
+    has_pods = not selector or any(selector.items() <= labels.items() for labels in templates)
+    return has_pods and any(one.port == port for one in found.spec.ports or ())
+
+
+def _reference(service: Json) -> tuple[str, str, int]:
+    return str(service.get("namespace", "")), str(service.get("name", "")), int(service.get("port", _PORT))
+
+
+def _origin(url: str) -> str:
+    """Return a URL without its path, which is a secret in reduced mode."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def argument(facts: ClusterFacts, flag: str) -> str:
+    """Return an argument of the servers, or of the controller; "" if neither has it."""
+    for one in (*containers(facts, SERVER), *containers(facts, _CONTROLLER)):
+        words = tuple(one.args or ())
+        for index, word in enumerate(words):
+            if word.startswith(f"{flag}="):
+                return word.partition("=")[2]
+            if word == flag:
+                return "".join(words[index + 1 : index + 2])
+    return ""
+
+
+def containers(facts: ClusterFacts, name: str) -> tuple[ContainerSpecObject, ...]:
+    found = deployment(facts, name)
+    return () if found is None else tuple(found.spec.template.spec.containers or ())
+
+
+def deployment(facts: ClusterFacts, name: str) -> ReplicasObject | None:
+    return next((one for one in facts.deployments if one.name == name), None)
