@@ -96,6 +96,27 @@ def test_help_imports_no_web_server() -> None:
         assert done.stdout.splitlines()[-1] == "False"
 
 
+@pytest.mark.parametrize("command", [["explain", "pod", "x"], ["status"], ["check"], ["queue"], ["decisions"]])
+def test_a_command_that_asks_a_cluster_imports_little_before_its_first_request(
+    command: list[str], tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x, user: x}}],"
+        " clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: x, user: {token: t}}]}"
+    )
+    code = (
+        "import sys, json, webhook.cli as cli\ntry: cli.main()\n"
+        "except SystemExit: print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    )
+    arguments = [BIN / "python", "-c", code, *command, "--kubeconfig", kubeconfig]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    modules = json.loads(done.stderr.splitlines()[-1])
+    unwanted = ("opentelemetry", "redis", "jsonschema", "aiohttp.web_app", "kubernetes_asyncio.client.models.")
+    assert [name for name in modules if name.startswith(unwanted)] == []
+    assert len(modules) < 1100, "each module costs a first start"
+
+
 def terminal_output(*arguments: object) -> str:
     reading_end, terminal_end = pty.openpty()
     with subprocess.Popen([BIN / "podgate", *map(str, arguments)], stdout=terminal_end, stderr=terminal_end):

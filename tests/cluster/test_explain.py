@@ -258,7 +258,13 @@ def test_what_the_user_may_not_read_is_named(shop: Installation) -> None:
     kubeconfig = shop.plane.kubeconfig_for("nobody")
     nobody = podgate("explain", "pod", f"{NOWHERE}/lost", "--kubeconfig", kubeconfig, "--server", NO_RECORDS)
     assert nobody.code == 4
-    assert "not read: pod lost: you may not get pod lost" in nobody.err
+    first, *unread = nobody.err.splitlines()
+    assert first.endswith(": the object cannot be read, and its records cannot be read")
+    assert "  not read: pod lost: you may not get pod lost" in unread
+    absent = podgate(
+        "explain", "pod", f"{NOWHERE}/absent", "--kubeconfig", shop.plane.kubeconfig, "--server", NO_RECORDS
+    )
+    assert absent.err.splitlines()[0].endswith(": no such object, and its records cannot be read")
 
 
 # --- the page ---

@@ -15,7 +15,7 @@ from webhook.core.diagnosis import Report
 from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.plain_text import printable
 from webhook.errors import UserError
-from webhook.offline.explain_target import ExplainInputs, explain_target
+from webhook.offline.explain_target import ExplainInputs, ExplainTarget, explain_target
 from webhook.offline.output.pod_report_page import report_page
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -93,7 +93,7 @@ def explain(  # noqa: PLR0913  one parameter an option
         async with open_explainer(inputs) as explainer:
             report = await explainer.report()
             if report is None and not watch:
-                return _nothing(str(target), explainer)
+                return _nothing(target, explainer)
             shown = ""
             while True:
                 now = "" if report is None else text(report)
@@ -108,8 +108,12 @@ def explain(  # noqa: PLR0913  one parameter an option
     return asyncio.run(run())
 
 
-def _nothing(target: str, explainer: PodExplainer) -> int:
-    click.echo(printable(f"error: nothing is known of {target}: no such object, and no record of it"), err=True)
+def _nothing(target: ExplainTarget, explainer: PodExplainer) -> int:
+    """Say why nothing is known: an object that cannot be read may exist all the same."""
+    read = {"cluster", "pods", f"{'pod' if target.kind is None else target.kind.shown} {target.name}"}
+    object_said = "no such object" if read.isdisjoint(explainer.unread) else "the object cannot be read"
+    record_said = "its records cannot be read" if "records" in explainer.unread else "no record of it"
+    click.echo(printable(f"error: nothing is known of {target}: {object_said}, and {record_said}"), err=True)
     for what, reason in explainer.unread.items():
         click.echo(f"  not read: {printable(f'{what}: {reason}')}", err=True)
     return _NOTHING_KNOWN
