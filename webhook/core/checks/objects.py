@@ -108,6 +108,17 @@ class ReplicasObject(ClusterObject, frozen=True):
     spec: ReplicasSpec = ReplicasSpec()
     status: ReplicasStatus = ReplicasStatus()
 
+    def argument(self, flag: str) -> str:
+        """Return the value of an argument of its containers, as `--flag=value` or as two words; "" without it."""
+        for container in self.spec.template.spec.containers or ():
+            words = tuple(container.args or ())
+            for index, word in enumerate(words):
+                if word.startswith(f"{flag}="):
+                    return word.partition("=")[2]
+                if word == flag:
+                    return "".join(words[index + 1 : index + 2])
+        return ""
+
 
 class ContainerStatusObject(Struct, frozen=True, rename="camel"):
     name: str = ""

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json
-from webhook.core.checks.objects import ReplicasObject
 from webhook.core.document.configmap import NAMESPACE
 
 
@@ -29,7 +28,7 @@ def _no_second_deployment(facts: ClusterFacts) -> str:
 def arguments_differ(facts: ClusterFacts) -> Iterator[Observation]:
     deployments = {one.name: one for one in facts.deployments if one.name in _COUNTING}
     for flag in _FLAGS:
-        values = {name: _argument(one, flag) for name, one in sorted(deployments.items())}
+        values = {name: one.argument(flag) for name, one in sorted(deployments.items())}
         if len(set(values.values())) > 1:
             shown = ", ".join(f"{name}: {_shown(value)}" for name, value in values.items())
             yield Observation(f"Deployments in {NAMESPACE}", f"args {flag}", shown, f"{_SAME} {flag}")
@@ -83,11 +82,6 @@ def _store(status: Json) -> str:
         return str(store["kind"])
     ids = sorted(one.get("runId") or "" for one in store.get("servers", ()))
     return f"redis {', '.join(ids)} database {store.get('database', 0)}" if all(ids) and ids else ""
-
-
-def _argument(deployment: ReplicasObject, flag: str) -> str:
-    arguments = [one for container in deployment.spec.template.spec.containers or () for one in container.args or ()]
-    return next((one.partition("=")[2] for one in arguments if one.startswith(f"{flag}=")), "")
 
 
 def _shown(value: str) -> str:

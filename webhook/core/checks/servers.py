@@ -224,8 +224,7 @@ def _is_podgate(pod: PodObject) -> bool:
 
 
 def _has_redis(deployment: ReplicasObject) -> bool:
-    arguments = [arg for one in deployment.spec.template.spec.containers or () for arg in one.args or ()]
-    return any(arg.startswith("--store=") and arg != "--store=memory" for arg in arguments)
+    return deployment.argument("--store") not in {"", "memory"}
 
 
 def _place(deployment: ReplicasObject) -> str:

@@ -93,14 +93,8 @@ def _origin(url: str) -> str:
 
 def argument(facts: ClusterFacts, flag: str) -> str:
     """Return an argument of the servers, or of the controller; "" if neither has it."""
-    for one in (*containers(facts, SERVER), *containers(facts, _CONTROLLER)):
-        words = tuple(one.args or ())
-        for index, word in enumerate(words):
-            if word.startswith(f"{flag}="):
-                return word.partition("=")[2]
-            if word == flag:
-                return "".join(words[index + 1 : index + 2])
-    return ""
+    found = (deployment(facts, SERVER), deployment(facts, _CONTROLLER))
+    return next(filter(None, (one.argument(flag) for one in found if one is not None)), "")
 
 
 def containers(facts: ClusterFacts, name: str) -> tuple[ContainerSpecObject, ...]:
