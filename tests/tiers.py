@@ -45,7 +45,7 @@ class Tiers:
         self.config = config
         self.tiers = [
             Tier("pure", ("architecture", "core", "reviews", "contract"), 120),
-            Tier("cluster", ("cluster", "compose", "scheduling"), 580),
+            Tier("cluster", ("cluster", "compose", "scheduling"), 700),
             Tier("processes", (), 360),  # all other folders
         ]
         self.durations: dict[str, float] = {}

@@ -85,7 +85,7 @@ class Site:
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def mend(self, code: str) -> list[Json]:
+    def mend(self, code: str, once_found: Callable[[], None] = lambda: None) -> list[Json]:
         """Wait for a finding, run the commands of its kind, wait until there is none, and return what was found."""
         seen: list[dict[str, list[Json]]] = []
 
@@ -97,6 +97,7 @@ class Site:
         findings = seen[-1][code]
         commands = dict.fromkeys(one["command"] for one in findings)
         assert all(commands), findings
+        once_found()
         for command in commands:
             self.run(command)
         self._wait(lambda: holds(is_there=False), f"{code} to be gone", seen)
@@ -366,9 +367,7 @@ def test_held_replica_set_is_woken(by_hand: Site, healthy: Installation) -> None
     plane = by_hand.plane
     healthy.change_policy(POLICY.replace("pods: 1000", "pods: 1"))
     plane.kubectl("create", "deployment", "web", "--image=i", "--replicas=3", "-n", WEB)
-    plane.wait(lambda: "replicaset-held" in by_hand.found(), "a held ReplicaSet", timeout_seconds=HANG_SECONDS)
-    healthy.change_policy(POLICY)
-    by_hand.mend("replicaset-held")
+    by_hand.mend("replicaset-held", once_found=lambda: healthy.change_policy(POLICY))
     plane.delete(f"/apis/apps/v1/namespaces/{WEB}/deployments/web")
 
 

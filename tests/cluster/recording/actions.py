@@ -44,11 +44,11 @@ def tighten(scene: Environment) -> None:
     patch("gated", {"spec": {"nodeSelector": {"rack": "r1"}}})(scene)
 
 
-def release_terminating(scene: Environment) -> None:
-    """Remove the finalizer and Podgate's label from a terminating Pod."""
+def relabel_terminating(scene: Environment) -> None:
+    """Remove the finalizer and Podgate's label from a terminating Pod at once, which is refused."""
     create(with_metadata(pod("held", **GATED), finalizers=[HOLD]))(scene)
     kubectl("delete", "pod", "held", "--wait=false")(scene)
-    patch("held", {"metadata": {"finalizers": None, "labels": {"podgate.io/service": None}}})(scene)
+    patch("held", {"metadata": {"finalizers": None, "labels": {"podgate.io/service": None}}}, refused=True)(scene)
 
 
 def delete(scene: Environment) -> None:
