@@ -452,6 +452,59 @@ def test_a_refusal_before_the_newest_pod_is_over(owner: Json, why: str) -> None:
     assert found.summary.endswith(f"; {why}")
 
 
+STATEFUL = "Create Pod web-0 in StatefulSet web failed error: "
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "name", "is_over"),
+    [
+        ("StatefulSet", STATEFUL, "web-0", True),
+        ("StatefulSet", STATEFUL, "web-1", False),
+        ("Job", "Error creating: ", "web-x", True),
+    ],
+)
+def test_a_pod_of_the_same_second_is_newer_if_it_is_the_refused_one(
+    kind: str, message: str, name: str, *, is_over: bool
+) -> None:
+    """Kubernetes writes whole seconds."""
+    owner = replica_set(1, 0, kind=kind, spec={"replicas": 2}, status={"replicas": 1, "active": 0})
+    made = PodFacts("shop", name, name, stored(name, spec=ON_A_NODE))
+    found = workload(owner, made, records=False, message=message + denial(QUOTA), at="2027-01-15T08:00:00Z")
+    assert (found.token is Fate.STARTING) is is_over, found.summary
+
+
+def test_a_record_of_the_same_second_tells_whether_our_denial_is_over() -> None:
+    records = tuple(SHOP.recorder.records)
+    admitted = tuple(one for one in records if one.uid == "u1")
+    second = admitted[0].at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    owner = replica_set(2, 1, kind="StatefulSet", spec={"replicas": 2}, status={"replicas": 1})
+    made = PodFacts("shop", "web-u1", "u1", stored(spec=ON_A_NODE), records=admitted)
+    for message, pods, is_over in (
+        (denial(QUOTA), (made,), True),
+        (denial(QUOTA), (), False),
+        (denial("no", "other.example.com"), (made,), False),
+    ):
+        event = {"reason": "FailedCreate", "message": message, "involvedObject": {"uid": "r1"}, "lastTimestamp": second}
+        events = (msgspec.convert(event, ReportedEvent),)
+        facts = WorkloadFacts("StatefulSet", "shop", "web", (owner,), events, pods, admitted)
+        found = diagnose_workload(facts, AROUND)
+        assert found is not None
+        assert (found.token is not Fate.DENIED and found.token is not Fate.WAITING_FOR_RETRY) is is_over, found.summary
+
+
+def test_a_pod_that_we_admitted_and_others_refused_is_no_sign_that_the_failure_is_over() -> None:
+    admitted = tuple(one for one in SHOP.recorder.records if one.uid == "u1")
+    message = 'pods "web-" is forbidden: exceeded quota: few'
+    event = {"reason": "FailedCreate", "message": message, "involvedObject": {"uid": "r1"}}
+    events = (msgspec.convert({**event, "lastTimestamp": "2027-01-15T07:50:00Z"}, ReportedEvent),)
+    owner = replica_set(1, 0, kind="Job", spec={}, status={"active": 0})
+    facts = WorkloadFacts("Job", "shop", "web", (owner,), events, (), admitted)
+    found = diagnose_workload(facts, AROUND)
+    assert found is not None
+    assert "exceeded quota: few" in found.summary
+    assert found.summary.endswith("(said at 2027-01-15T07:50:00Z)")
+
+
 def test_a_denied_controller_that_has_not_tried_since_there_is_room_waits_for_its_retry() -> None:
     job = replica_set(1, 0, kind="Job", spec={"parallelism": 1, "completions": 1}, status={"active": 0})
     later_us = NOW_US + 1200_000_000

@@ -11,6 +11,7 @@ from webhook.core.pods.ownership import moment_us
 
 _DENIED = re.compile(r'admission webhook "(?P<webhook>[^"]+)" denied the request: (?P<text>.*)', re.DOTALL)
 _NOT_CALLED = re.compile(r'failed calling webhook "(?P<webhook>[^"]+)": (?P<text>.*)', re.DOTALL)
+_NAMED = re.compile(r"[Cc]reate Pod (?P<pod>\S+) in StatefulSet ")
 _OURS = ".podgate.io"
 _KEEPS_A_CONDITION = frozenset({"ReplicaSet", "ReplicationController"})
 
@@ -24,6 +25,8 @@ class CreateFailure(Struct, frozen=True):
     webhook: str = ""
     was_called: bool = True
     """Whether the webhook answered: otherwise the API server could not call it."""
+    pod: str = ""
+    """The Pod's name, if the controller tells it."""
 
     @property
     def is_ours(self) -> bool:
@@ -57,12 +60,12 @@ def refusal(owner: ReportedOwner, events: Sequence[ReportedEvent]) -> CreateFail
 
 def create_failure(at: str, message: str) -> CreateFailure:
     """Return what a controller reports about a Pod that it could not create."""
-    found = _DENIED.search(message)
-    not_called = _NOT_CALLED.search(message)
+    found, named = _DENIED.search(message), _NAMED.search(message)
+    not_called, pod = _NOT_CALLED.search(message), "" if named is None else named["pod"]
     if not_called is not None:
-        return CreateFailure(at, not_called["text"], "", not_called["webhook"], was_called=False)
+        return CreateFailure(at, not_called["text"], "", not_called["webhook"], was_called=False, pod=pod)
     if found is None:
-        return CreateFailure(at, message.removeprefix("Error creating: "), "")
+        return CreateFailure(at, message.removeprefix("Error creating: "), "", pod=pod)
     webhook, text = found["webhook"], found["text"]
     code = text.partition(":")[0]
-    return CreateFailure(at, text, code if code in set(Code) else "", webhook)
+    return CreateFailure(at, text, code if code in set(Code) else "", webhook, pod=pod)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from webhook.core.admission.decision import Half, Verdict
+from webhook.core.admission.decision import Verdict
 from webhook.core.admission.messages.denials import utc
 from webhook.core.diagnosis.causes.denials import other_denial
 from webhook.core.diagnosis.causes.workload import absence_of, hold_of
 from webhook.core.diagnosis.diagnose import denied_token, diagnose
 from webhook.core.diagnosis.facts import PodFacts, Surroundings, WorkloadFacts
 from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
+from webhook.core.diagnosis.recent_attempts import is_over, newest_record
 from webhook.core.diagnosis.refusals import CreateFailure, refusal
 from webhook.core.diagnosis.report import AdmissionReport, Fate, Report, ReportSubject
 from webhook.core.pods.ownership import moment_us
-from webhook.core.reporting.decision_record import DecisionRecord
 
 _COULD_PASS = re.compile(r"could pass from ([0-9TZ:.-]+Z)(?!, if)")
 _RETRIES_SOON_US = 15_000_000
@@ -93,24 +93,11 @@ def _refused(facts: WorkloadFacts, around: Surroundings) -> tuple[Report | None,
 
 
 def _refusal_of(facts: WorkloadFacts, owner: ReportedOwner, around: Surroundings) -> Report | None:
-    """Return why a controller could not create its last Pod; None if it could, or if nothing tells.
-
-    Kubernetes refreshes neither the condition nor the Event of a failure that is over: what a record or a newer Pod of
-    the controller says is believed before an older text.
-    """
+    """Return why a controller could not create its last Pod; None if it could, or if nothing tells."""
     of_owner, found = _of_owner(facts, owner), refusal(owner, facts.events)
-    if found is None or _is_outdated(found, of_owner):
+    if found is None or is_over(found, owner, of_owner, around):
         return _by_records(of_owner, around)
     return _by_refusal(facts, owner, found, around)
-
-
-def _is_outdated(found: CreateFailure, of_owner: WorkloadFacts) -> bool:
-    """Return whether the controller has tried again since a failure, or has created a Pod."""
-    newest = _newest_record(of_owner)
-    records = [] if newest is None else [round(newest.at.timestamp() * 1_000_000)]
-    pods = [one.pod.metadata.creation_timestamp for one in of_owner.pods if one.pod is not None]
-    since_us = max([*records, *map(moment_us, pods)], default=0)
-    return since_us >= moment_us(found.at) + 1_000_000  # texts of Kubernetes have whole seconds
 
 
 def _of_owner(facts: WorkloadFacts, owner: ReportedOwner) -> WorkloadFacts:
@@ -131,12 +118,8 @@ def _by_records(facts: WorkloadFacts, around: Surroundings) -> Report | None:
     return report if report is not None and report.is_denied else None
 
 
-def _newest_record(facts: WorkloadFacts) -> DecisionRecord | None:
-    return next((one for one in facts.records if one.half is Half.VALIDATE and not one.dry_run), None)
-
-
 def _newest(facts: WorkloadFacts, around: Surroundings) -> Report | None:
-    newest = _newest_record(facts)
+    newest = newest_record(facts)
     if newest is None:
         return None
     return diagnose(PodFacts(facts.namespace, newest.name, newest.uid, records=facts.records), around)

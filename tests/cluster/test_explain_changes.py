@@ -1,0 +1,161 @@
+"""`podgate explain` on a real control plane after a cause has changed: no text of the past is told as the present."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.command_runner import podgate
+from tests.cluster import kubelet_reports as kubelet
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.explained_fates import UNSEEN, deleted, workload
+from tests.cluster.identities import Identities
+from tests.cluster.installation import Installation, installed
+from tests.cluster.pod_starts import deploy
+from webhook.core.quota import STANDING
+
+TUTORIAL, WEB, ORDERED, RETRIED = (f"changes-{name}" for name in ("tutorial", "web", "ordered", "retried"))
+BREAKER = "breaker: {quotaExceeded: {count: %s, within: 1m, countBy: Request}, openFor: 1h}"
+POLICY = f"""\
+apiVersion: podgate.io/v1alpha1
+kind: Policy
+services:
+- name: tutorial
+  match: {{namespaces: [{TUTORIAL}]}}
+  quota: {{windows: [{{window: 1h, hard: {{pods: 1}}}}]}}
+  {BREAKER % 3}
+- name: web
+  match: {{namespaces: [{WEB}]}}
+  quota: {{windows: [{{window: 1h, hard: {{pods: 1}}}}]}}
+  {BREAKER % 1000}
+- name: ordered
+  match: {{namespaces: [{ORDERED}]}}
+  quota: {{standing: {{hard: {{pods: 2}}, surge: 0}}}}
+- name: retried
+  match: {{namespaces: [{RETRIED}]}}
+  quota: {{standing: {{hard: {{pods: 1}}, surge: 0}}}}
+"""
+NO_RECORDS = "http://127.0.0.1:1"
+QUOTA = r"Denied: 1 of 2 Pods: QuotaExceeded: service web: pods in 1h: hard 1, used 1, asked 1; could pass from 20"
+FULL = r"(WaitingForLivePods|Denied): \d of \d Pods: .*live at one time: hard \d, used \d, asked 1"
+
+
+@pytest.fixture(scope="module")
+def shop(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
+    flags = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
+    spaces = (TUTORIAL, WEB, ORDERED, RETRIED)
+    with installed(plane, identities.files, POLICY, spaces, arguments=flags) as installation:
+        installation.wait_for_calls()
+        plane.wait(
+            lambda: is_enforced(installation), "limits on live Pods to be enforced", installation.servers[0].name
+        )
+        yield installation
+
+
+def is_enforced(shop: Installation) -> bool:
+    """Return whether the limits on live Pods hold: not before all Pods have been listed."""
+    limits = [one for service in shop.servers[0].status()["services"] for one in service["windows"]]
+    return all(one["enforced"] for one in limits if one["window"] == STANDING)
+
+
+def explained(shop: Installation, what: str, namespace: str, expected: str) -> None:
+    """Wait until the first line matches, with records and without them."""
+    pages: dict[str, str] = {}
+
+    def matches() -> bool:
+        for server in (f"http://{shop.servers[0].decisions}", NO_RECORDS):
+            where = ("--kubeconfig", shop.plane.kubeconfig, "--server", server)
+            pages[server] = podgate("explain", what, "-n", namespace, *where).out
+        return all(re.match(expected, page) for page in pages.values())
+
+    try:
+        shop.plane.wait(matches, f"{what} to be explained", shop.servers[0].name, timeout_seconds=60)
+    except Exception as error:
+        raise AssertionError("\n".join(pages.values()) + f"\ndo not match {expected}") from error
+
+
+def breaker(shop: Installation, *arguments: str) -> None:
+    done = podgate("breaker", *arguments, "--reason", "INC-1", "--kubeconfig", shop.plane.kubeconfig)
+    assert done.code == 0, done.err
+
+
+def try_again(shop: Installation, namespace: str) -> None:
+    """Let a ReplicaSet try again at once: it waits longer after each denial."""
+    shop.plane.kubectl("annotate", "rs", "--all", "-n", namespace, "tests/again=1", "--overwrite")
+
+
+def occupy(shop: Installation, namespace: str, count: int) -> list[str]:
+    """Create Pods that take all room; return their paths."""
+    paths = []
+    for number in range(count):
+        spec = {**UNSEEN, "terminationGracePeriodSeconds": 0}
+        status, answer = shop.create_pod(namespace, f"first-{number}", **spec)
+        assert status == 201, answer
+        paths.append(f"/api/v1/namespaces/{namespace}/pods/first-{number}")
+    return paths
+
+
+def only_pod(shop: Installation, namespace: str) -> str:
+    """Return the path of the only Pod of a namespace, once there is one."""
+
+    def found() -> str:
+        names = [one["metadata"]["name"] for one in shop.pods(namespace)]
+        return names[0] if len(names) == 1 else ""
+
+    return f"/api/v1/namespaces/{namespace}/pods/{shop.plane.wait(found, f'a Pod in {namespace}')}"
+
+
+def report(shop: Installation, path: str, status: dict[str, Any]) -> None:
+    kubelet.write(shop.plane, path, status)
+
+
+def test_a_deployment_that_quota_and_then_the_breaker_denied_is_told_the_breaker(shop: Installation) -> None:
+    """As in the tutorial: three denials open the breaker, and the condition keeps the first message."""
+    deploy(shop.plane, TUTORIAL, "web", 5)
+    explained(shop, "deploy/web", TUTORIAL, r"BreakerOpen: 4 of 5 Pods: service tutorial: the breaker is open until 20")
+    [replica_set] = shop.plane.api.get(f"/apis/apps/v1/namespaces/{TUTORIAL}/replicasets")["items"]
+    [failure] = [one for one in replica_set["status"]["conditions"] if one["type"] == "ReplicaFailure"]
+    assert "QuotaExceeded" in failure["message"], "Kubernetes has refreshed the condition: the test shows nothing"
+
+
+def test_the_first_line_of_a_deployment_follows_its_cause(shop: Installation) -> None:
+    deploy(shop.plane, WEB, "web", 2)
+    explained(shop, "deploy/web", WEB, QUOTA)
+    breaker(shop, "open", "web", "--for", "1h")
+    try_again(shop, WEB)
+    explained(shop, "deploy/web", WEB, r"BreakerOpen: 1 of 2 Pods: service web: the breaker was forced open until 20")
+    breaker(shop, "reset", "web")
+    try_again(shop, WEB)
+    explained(shop, "deploy/web", WEB, QUOTA)
+    grant = ("quota", "grant", "web", "--window", "1h", "--hard", "pods=5", "--for", "1h", "--reason", "INC-1")
+    done = podgate(*grant, "--kubeconfig", shop.plane.kubeconfig)
+    assert done.code == 0, done.err
+    try_again(shop, WEB)
+    explained(shop, "deploy/web", WEB, r"Running: 2 of 2 Pods: ")
+
+
+def test_a_stateful_set_that_waits_for_its_first_pod_is_not_told_an_old_denial(shop: Installation) -> None:
+    first = occupy(shop, ORDERED, 2)
+    workload("StatefulSet", "s", ORDERED, of={"serviceName": "s", "replicas": 2}, **UNSEEN)(shop)
+    explained(shop, "sts/s", ORDERED, FULL)
+    for path in first:
+        deleted(path)(shop)
+    waits = r"(Starting|Unschedulable): 1 of 2 Pods: s-0 .*; s-1 is created once s-0 is Ready \(podManagementPolicy Ord"
+    explained(shop, "sts/s", ORDERED, waits)
+    report(shop, only_pod(shop, ORDERED), kubelet.ready())
+    explained(shop, "sts/s", ORDERED, r"(Starting|Unschedulable): 2 of 2 Pods: (?!.*is created once)")
+
+
+def test_a_job_in_its_back_off_is_not_told_an_old_denial(shop: Installation) -> None:
+    [first] = occupy(shop, RETRIED, 1)
+    workload("Job", "j", RETRIED, of={"backoffLimit": 4}, **UNSEEN)(shop)
+    explained(shop, "job/j", RETRIED, FULL)
+    deleted(first)(shop)
+    explained(shop, "job/j", RETRIED, r"(Starting|Unschedulable): ")
+    failed = kubelet.waiting("Error")
+    failed["phase"] = "Failed"
+    failed["containerStatuses"][0]["state"] = {"terminated": kubelet.ended(1)}
+    report(shop, only_pod(shop, RETRIED), failed)
+    backs_off = r"Failed: 1 of \d Pods: .*exit code 1; the Job's controller creates the next Pod after its back-off\n"
+    explained(shop, "job/j", RETRIED, backs_off)
