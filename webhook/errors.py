@@ -11,6 +11,10 @@ class UserError(Exception):
         self.remedy = remedy
 
 
+class NoSuchPageError(UserError):
+    """A server answers that it has no such page: what was asked for does not exist there."""
+
+
 class NoSuchServiceError(UserError):
     """The policy has no service of that name; the command line exits with 4."""
 

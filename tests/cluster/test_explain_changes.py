@@ -15,7 +15,9 @@ from tests.cluster.installation import Installation, installed
 from tests.cluster.pod_starts import deploy
 from webhook.core.quota import STANDING
 
-TUTORIAL, WEB, ORDERED, RETRIED = (f"changes-{name}" for name in ("tutorial", "web", "ordered", "retried"))
+TUTORIAL, WEB, ORDERED, RETRIED, BLAMED = (
+    f"changes-{name}" for name in ("tutorial", "web", "ordered", "retried", "blamed")
+)
 BREAKER = "breaker: {quotaExceeded: {count: %s, within: 1m, countBy: Request}, openFor: 1h}"
 POLICY = f"""\
 apiVersion: podgate.io/v1alpha1
@@ -35,6 +37,9 @@ services:
 - name: retried
   match: {{namespaces: [{RETRIED}]}}
   quota: {{standing: {{hard: {{pods: 1}}, surge: 0}}}}
+- name: blamed
+  match: {{namespaces: [{BLAMED}]}}
+  placement: {{nodeSelector: {{disk: optical}}}}
 """
 NO_RECORDS = "http://127.0.0.1:1"
 QUOTA = r"Denied: 1 of 2 Pods: QuotaExceeded: service web: pods in 1h: hard 1, used 1, asked 1; could pass from 20"
@@ -44,7 +49,7 @@ FULL = r"(WaitingForLivePods|Denied): \d of \d Pods: .*live at one time: hard \d
 @pytest.fixture(scope="module")
 def shop(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     flags = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
-    spaces = (TUTORIAL, WEB, ORDERED, RETRIED)
+    spaces = (TUTORIAL, WEB, ORDERED, RETRIED, BLAMED)
     with installed(plane, identities.files, POLICY, spaces, arguments=flags) as installation:
         installation.wait_for_calls()
         plane.wait(
@@ -59,20 +64,21 @@ def is_enforced(shop: Installation) -> bool:
     return all(one["enforced"] for one in limits if one["window"] == STANDING)
 
 
-def explained(shop: Installation, what: str, namespace: str, expected: str) -> None:
-    """Wait until the first line matches, with records and without them."""
+def explained(shop: Installation, what: str, namespace: str, expected: str, without: str = "") -> None:
+    """Wait until the first line matches, with records, and without them (there it may be another one)."""
     pages: dict[str, str] = {}
+    lines = {f"http://{shop.servers[0].decisions}": expected, NO_RECORDS: without or expected}
 
     def matches() -> bool:
-        for server in (f"http://{shop.servers[0].decisions}", NO_RECORDS):
+        for server in lines:
             where = ("--kubeconfig", shop.plane.kubeconfig, "--server", server)
             pages[server] = podgate("explain", what, "-n", namespace, *where).out
-        return all(re.match(expected, page) for page in pages.values())
+        return all(re.match(line, pages[server]) for server, line in lines.items())
 
     try:
         shop.plane.wait(matches, f"{what} to be explained", shop.servers[0].name, timeout_seconds=60)
     except Exception as error:
-        raise AssertionError("\n".join(pages.values()) + f"\ndo not match {expected}") from error
+        raise AssertionError("\n".join(pages.values()) + f"\ndo not match {list(lines.values())}") from error
 
 
 def breaker(shop: Installation, *arguments: str) -> None:
@@ -159,3 +165,16 @@ def test_a_job_in_its_back_off_is_not_told_an_old_denial(shop: Installation) -> 
     report(shop, only_pod(shop, RETRIED), failed)
     backs_off = r"Failed: 1 of \d Pods: .*exit code 1; the Job's controller creates the next Pod after its back-off\n"
     explained(shop, "job/j", RETRIED, backs_off)
+
+
+def test_what_a_former_policy_wrote_is_not_blamed_on_the_pod(shop: Installation) -> None:
+    status, answer = shop.create_pod(BLAMED, "lost")
+    assert status == 201, answer
+    by_policy = r"Unschedulable: by the policy: placement.nodeSelector\[disk\] \(disk=optical\) leaves 0 of \d+ nodes\n"
+    explained(shop, "pod/lost", BLAMED, by_policy)
+    shop.change_policy(POLICY.replace("disk: optical", "disk: magnetic"))
+    untold = (
+        r"Unschedulable: spec.nodeSelector\[disk\] \(disk=optical\) fits 0 of \d+ nodes; whether the Pod or the policy"
+        r" wrote it cannot be told: policy [0-9a-f]{16}, which rewrote the Pod, cannot be read\n"
+    )
+    explained(shop, "pod/lost", BLAMED, by_policy, untold)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from webhook.core.reporting.decision_record import DecisionRecord
-from webhook.errors import UserError
+from webhook.errors import NoSuchPageError, UserError
 from webhook.support.input_files import content
 
 _LIMIT = 500
@@ -40,7 +40,9 @@ class RecordSource(Protocol):
     """Records, newest first, and the documents of the policies that made them."""
 
     async def records(self, query: RecordsQuery) -> Sequence[DecisionRecord]: ...
-    async def policy(self, policy_hash: str) -> bytes | None: ...
+    async def policy(self, policy_hash: str) -> bytes | None:
+        """Return a document, None if it is not kept any more. UserError: that cannot be told."""
+        ...
 
 
 class FileRecords:
@@ -53,7 +55,7 @@ class FileRecords:
         return [one for one in self._records if query.matches(one)]
 
     async def policy(self, _policy_hash: str) -> bytes | None:
-        return None
+        raise UserError("records in a file come without their policy", "give it with --policy")
 
 
 class _Page(Struct, frozen=True):
@@ -116,5 +118,5 @@ class ServerRecords:
     async def policy(self, policy_hash: str) -> bytes | None:
         try:
             return await self._get(f"/api/v1/policies/{policy_hash}")
-        except UserError:
+        except NoSuchPageError:
             return None

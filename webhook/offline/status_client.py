@@ -1,6 +1,7 @@
 """Client for the plain port of a server or a controller, and readers of its status document."""
 
 import json
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
@@ -10,7 +11,7 @@ import msgspec
 
 from webhook.core.reporting.queue_document import QueueDocument
 from webhook.core.reporting.status import CONTROLLER
-from webhook.errors import NoSuchServiceError, UserError
+from webhook.errors import NoSuchPageError, NoSuchServiceError, UserError
 from webhook.support.input_files import bounded
 from webhook.support.redaction import masked
 
@@ -67,7 +68,8 @@ def get(server: str, path: str, remedy: str = _PLAIN_PORT, option: str = "--serv
             return bounded(answer, name)
     except HTTPError as error:
         with error:
-            raise UserError(f"{name}: HTTP {error.code}", remedy) from None
+            kind = NoSuchPageError if error.code == HTTPStatus.NOT_FOUND else UserError
+            raise kind(f"{name}: HTTP {error.code}", remedy) from None
     except (OSError, HTTPException, ValueError) as error:
         unread = "its host and port cannot be read"  # the error's own text may quote a password
         cause = getattr(error, "reason", None) or error

@@ -198,7 +198,7 @@ def test_a_pod_without_record_is_judged_by_the_policy_that_it_carries() -> None:
     assert known.summary.startswith("by the policy: placement.nodeSelector[disk] (disk=ssd)")
     unknown = diagnose(facts, Surroundings(NOW_US, nodes=nodes))
     assert unknown is not None
-    assert f"cannot be told: no server keeps policy {POLICY.hash} any more" in unknown.summary
+    assert f"cannot be told: policy {POLICY.hash}, which rewrote the Pod, cannot be read" in unknown.summary
 
 
 def test_nothing_is_known_of_a_pod_without_object_and_record() -> None:

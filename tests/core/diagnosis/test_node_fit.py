@@ -94,7 +94,7 @@ def test_no_side_is_blamed_if_the_policy_that_rewrote_the_pod_is_not_known() -> 
     unknown = nodes_report(final, None, None, NODES, "0123456789abcdef")
     assert blame(unknown, "") == (
         "spec.nodeSelector[gpu] (gpu=a100) fits 0 of 4 nodes; whether the Pod or the policy wrote it cannot be told:"
-        " no server keeps policy 0123456789abcdef any more"
+        " policy 0123456789abcdef, which rewrote the Pod, cannot be read"
     )
     recorded = nodes_report(final, final, None, NODES, "0123456789abcdef")
     assert blame(recorded, "").startswith("by its own terms: ")

@@ -259,7 +259,7 @@ class PodExplainer:
             in_force = await self._policies.in_force(reader)
         carried = [(pod.metadata.annotations or {}).get(HASH_ANNOTATION, "") for pod in pods]
         hashes = [*(one.policy for one in records), *carried]
-        await self._policies.read(filter(None, hashes), self._source)
+        await self._policies.read(filter(None, hashes), self._source, reader)
         now_us = time.time_ns() // 1000
         return Surroundings(
             now_us,

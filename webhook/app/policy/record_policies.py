@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.document import DocumentError, Purpose
-from webhook.core.document.configmap import NoDocumentError, document_of
+from webhook.core.document.configmap import LAST_GOOD, NAME, NoDocumentError, document_of
 from webhook.core.document.loading import load_again
+from webhook.errors import UserError
 from webhook.offline.policy_argument import load_policy
 from webhook.offline.record_sources import RecordSource
 
@@ -28,33 +29,52 @@ class RecordPolicies:
         self._in_force = given
 
     async def in_force(self, reader: "PodReader") -> CompiledPolicy | None:
-        """Return the given policy, or the cluster's; None if it cannot be read."""
+        """Return the given policy, or the cluster's; None if it cannot be read.
+
+        Servers use the last good policy while the one in the ConfigMap is not valid.
+        """
         if self.given is None:
-            config_map = await reader.policy()
-            try:
-                self._in_force = None if config_map is None else _compiled(document_of(config_map))
-            except (DocumentError, NoDocumentError) as error:
-                self._unread["policy"] = str(error)
-                self._in_force = None
+            self._in_force = await self._stored(reader, NAME)
+            if "policy" in self._unread:
+                self._in_force = await self._stored(reader, LAST_GOOD)
         return self._in_force
 
-    async def read(self, hashes: Iterable[str], source: RecordSource | None) -> None:
-        """Read the first few of these policies that are not known yet."""
+    async def read(self, hashes: Iterable[str], source: RecordSource | None, reader: "PodReader | None") -> None:
+        """Read the first few of these policies that are not known yet: of servers, else the last good one."""
         for policy_hash in list(dict.fromkeys(hashes))[:_MOST]:
-            is_in_force = self._in_force is not None and self._in_force.hash == policy_hash
-            if policy_hash not in self.by_hash and not is_in_force:
-                await self._read(policy_hash, source)
+            if not self._is_known(policy_hash):
+                await self._read(policy_hash, source, reader)
 
-    async def _read(self, policy_hash: str, source: RecordSource | None) -> None:
-        raw = None if source is None else await source.policy(policy_hash)
+    def _is_known(self, policy_hash: str) -> bool:
+        return policy_hash in self.by_hash or (self._in_force is not None and self._in_force.hash == policy_hash)
+
+    async def _read(self, policy_hash: str, source: RecordSource | None, reader: "PodReader | None") -> None:
+        reason = "no server could be asked for it"
         try:
+            raw = None if source is None else await source.policy(policy_hash)
             if raw is not None:
                 self.by_hash[policy_hash] = _compiled(raw)
                 return
+            if source is not None:
+                reason = "the server that was asked does not keep it any more"
+        except UserError as error:
+            reason = f"{error}: {error.remedy}" if error.remedy else str(error)
         except DocumentError as error:
-            self._unread[f"policy {policy_hash}"] = str(error)
-            return
-        self._unread[f"policy {policy_hash}"] = "no server keeps it any more; what its rules wrote is not shown"
+            reason = str(error)
+        if reader is not None and (last_good := await self._stored(reader, LAST_GOOD)) is not None:
+            self.by_hash[last_good.hash] = last_good
+        if not self._is_known(policy_hash):
+            self._unread[f"policy {policy_hash}"] = f"{reason}; what its rules wrote is not shown"
+
+    async def _stored(self, reader: "PodReader", name: str) -> CompiledPolicy | None:
+        """Return the policy in a ConfigMap, None if there is none that is valid."""
+        config_map = await reader.policy(name)
+        try:
+            return None if config_map is None else _compiled(document_of(config_map))
+        except (DocumentError, NoDocumentError) as error:
+            if name == NAME:
+                self._unread["policy"] = str(error)
+            return None
 
 
 def policy_file(path: Path) -> CompiledPolicy:

@@ -190,8 +190,8 @@ def _of_own_terms(nodes: NodesReport) -> str:
     if not nodes.unknown_policy:
         return f"by its own terms: {text}"
     return (
-        f"{text}; whether the Pod or the policy wrote it cannot be told: no server keeps policy {nodes.unknown_policy}"
-        " any more"
+        f"{text}; whether the Pod or the policy wrote it cannot be told: policy {nodes.unknown_policy}, which rewrote"
+        " the Pod, cannot be read"
     )
 
 

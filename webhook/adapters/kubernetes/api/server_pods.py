@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from webhook.adapters.kubernetes.api.collection import decoded
 from webhook.adapters.kubernetes.api.port_forward import forwarded_get
-from webhook.adapters.kubernetes.api.requests import ApiError, answer
+from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, answer
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.kubernetes.pod import Pod
-from webhook.errors import UserError
+from webhook.errors import NoSuchPageError, UserError
 from webhook.support.input_files import LARGEST_BYTES
 
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -48,7 +48,8 @@ class PodPorts:
             raise UserError(f"{name}: {error.describe(f'create pods/portforward in {NAMESPACE}')}") from None
         if status != _OK:
             said = body.decode(errors="replace").strip() if status == _BAD_REQUEST else ""
-            raise UserError(f"{name}: HTTP {status}" + (f": {said}" if said else ""))
+            kind = NoSuchPageError if status == NOT_FOUND else UserError
+            raise kind(f"{name}: HTTP {status}" + (f": {said}" if said else ""))
         return body
 
 

@@ -90,10 +90,10 @@ class PodReader:
             return None
         return await self._get(self._core, ReportedNamespace, f"get namespace {self.namespace}")
 
-    async def policy(self) -> ConfigMap | None:
-        """Return the ConfigMap of the policy in force."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
-        return await self._get(path, ConfigMap, f"get configmap {NAME} in {NAMESPACE}")
+    async def policy(self, name: str = NAME) -> ConfigMap | None:
+        """Return the ConfigMap of the policy in force, or another one with a policy."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
+        return await self._get(path, ConfigMap, f"get configmap {name} in {NAMESPACE}")
 
     async def controllers(
         self, kind: WorkloadKind, name: str
