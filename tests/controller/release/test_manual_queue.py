@@ -27,6 +27,7 @@ async def test_a_paused_queue_releases_nothing_until_it_is_resumed() -> None:
     found = await document(simulation)
     why = "the queue is paused until 2027-01-15T09:00:00.000Z: INC-1 (alice)"
     assert [(one.cause, one.why, one.expected_at) for one in found.pods] == [(WaitCause.PAUSED, why, None)] * 2
+    assert found.pods[0].not_before == "2027-01-15T09:00:00.000Z"
     assert found.services[0].paused == "until 2027-01-15T09:00:00.000Z: INC-1 (alice)"
     simulation.policy = under(policy, replace(PAUSE, queue=QueueState.RUNNING))
     await simulation.rounds(0.2)

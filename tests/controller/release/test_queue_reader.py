@@ -55,6 +55,17 @@ async def test_no_limit_is_named_while_the_store_gives_no_answer(monkeypatch: py
     assert row.expected_at is None
 
 
+async def test_nothing_is_blamed_on_a_limit_or_on_others_while_the_store_may_have_lost_charges() -> None:
+    simulation = QueueSimulation(POOL, HEAD)
+    await simulation.create("b1", "b2", "b3", namespace="batch")
+    await simulation.rounds(1)
+    simulation.loop.lost()
+    (row,) = (await document(simulation)).pods
+    assert row.cause is WaitCause.STORE_UNAVAILABLE
+    assert row.why.startswith("the store may have lost charges: nothing is released until 20")
+    assert row.not_before is not None
+
+
 async def test_pods_are_released_at_the_expected_moments() -> None:
     """The limit is 2 in 64 s, so the sixth Pod waits for the third window."""
     simulation = QueueSimulation(POOL, HEAD)
@@ -113,6 +124,6 @@ async def test_a_row_shows_names_times_and_cause_and_nothing_else_of_the_pod() -
     assert {*row} == {
         *("namespace", "name", "uid", "owner", "service", "class", "queue"),
         *("place", "classPlace", "classWaiting", "lifted", "cause", "why"),
-        *("since", "waitingSeconds", "expectedAt", "expiresAt"),
+        *("since", "waitingSeconds", "expectedAt", "expiresAt", "notBefore"),
     }
     assert "acme" not in str(row)

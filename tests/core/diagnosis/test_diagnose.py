@@ -312,6 +312,17 @@ def test_waiting_pod_is_told_its_place_and_moment_or_why_that_is_unknown() -> No
     assert summary(unknown) == "WaitingForQuota: 7th of 23 in gold; the queue is paused until 05:00"
     breaker = replace(unknown, cause=WaitCause.BREAKER_OPEN, why="the breaker is OPEN until 05:00")
     assert summary(breaker) == "BreakerOpen: the breaker is OPEN until 05:00; it waits as 7th of 23 in gold"
+    ends = replace(breaker, not_before="2026-12-01T05:00:00.000Z", expires_at="2026-12-01T04:30:00.000Z")
+    assert summary(ends) == (
+        "BreakerOpen: the breaker is OPEN until 05:00; it waits as 7th of 23 in gold;"
+        " expires at 04:30:00Z, before its turn"
+    )
+    paused = replace(ends, cause=WaitCause.PAUSED, why="the queue is paused until 05:00")
+    assert summary(paused) == (
+        "WaitingForQuota: 7th of 23 in gold; expires at 04:30:00Z, before its turn: the queue is paused until 05:00"
+    )
+    in_time = replace(paused, expires_at="2026-12-01T05:30:00.000Z")
+    assert summary(in_time) == "WaitingForQuota: 7th of 23 in gold; the queue is paused until 05:00"
     live = replace(unknown, cause=WaitCause.LIVE_PODS, why="the limit on live Pods of web is reached")
     assert summary(live) == (
         "WaitingForLivePods: the limit on live Pods of web is reached; it waits as 7th of 23 in gold"

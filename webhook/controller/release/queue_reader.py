@@ -11,11 +11,11 @@ from msgspec import Struct
 from webhook.controller.release.failures import ReleaseFailure, ReleaseFailures
 from webhook.controller.release.gated_pods import GatedPod
 from webhook.controller.release.releaser import PodReleaser
+from webhook.controller.release.waiting_reasons import WaitReason, hold_until, obstacle_of, stop_of
 from webhook.core.admission.messages.denials import utc
-from webhook.core.breaker import State
 from webhook.core.compiled_policy import CompiledPolicy
-from webhook.core.quota import Acquire, CounterPlan, Holder
-from webhook.core.release_queue import UNANSWERED, ReleaseForecast, RoomSample, WaitingPod
+from webhook.core.quota import Acquire, CounterPlan
+from webhook.core.release_queue import ReleaseForecast, RoomSample, WaitingPod
 from webhook.core.reporting.queue_document import (
     FailingPods,
     QueueDepth,
@@ -148,7 +148,7 @@ class QueueReader:
         failure = self._failures.get(pod.waiting.uid)
         if failure is None or pod.waiting.uid not in self._releaser or plan is None:
             return failure
-        waits = self._stopped(plan) is not None or self._releaser.blocked_by(pod) is not None
+        waits = stop_of(plan, self._store) is not None or self._releaser.blocked_by(pod) is not None
         return None if waits else failure
 
     async def document(self, asked: QueueSelection) -> QueueDocument:
@@ -178,7 +178,7 @@ class QueueReader:
     def _row(self, one: PodPlace, compiled: CompiledPolicy, expected_us: int | None) -> QueueRow:
         waiting, now_us = one.pod.waiting, self._store.now_us()
         plan = compiled.plans.get(waiting.service)
-        cause, why = self._cause(one, plan)
+        cause, why, until_us = self._cause(one, plan)
         is_known = expected_us is not None and cause in {WaitCause.QUOTA_EXCEEDED, WaitCause.BEHIND}
         rules = plan.queue if plan is not None else None
         return QueueRow(
@@ -199,14 +199,17 @@ class QueueReader:
             why=why,
             expected_at=utc(max(now_us, expected_us or 0)) if is_known else None,
             expires_at=utc(waiting.since_us + rules.max_wait_us) if rules is not None else None,
+            not_before=utc(until_us) if until_us else None,
         )
 
     def stopped(self) -> Mapping[str, WaitCause]:
         """Return the services of which no Pod is released, whatever room there is, and the cause."""
         compiled = self._policy()
         plans = compiled.plans if compiled is not None else {}
-        found = {service: self._stopped(plans[service]) for service in self._releaser.counts() if service in plans}
-        return {service: stopped[0] for service, stopped in found.items() if stopped is not None}
+        found = {
+            service: stop_of(plans[service], self._store) for service in self._releaser.counts() if service in plans
+        }
+        return {service: stopped.cause for service, stopped in found.items() if stopped is not None}
 
     def is_failing(self, one: PodPlace) -> bool:
         """Return whether a Pod waits because it could not be released."""
@@ -217,28 +220,17 @@ class QueueReader:
     def waited_seconds(self, one: PodPlace) -> int:
         return max(0, self._store.now_us() - one.pod.waiting.since_us) // 1_000_000
 
-    def _stopped(self, plan: CounterPlan) -> tuple[WaitCause, str] | None:
-        if paused := pause_text(plan):
-            return WaitCause.PAUSED, f"the queue is paused {paused}"
-        view = self._store.known_breaker(plan)
-        is_asked = plan.queue is not None and plan.queue.for_breaker
-        if view is not None and is_asked and (view.state.is_open or view.state is State.HALF_OPEN):
-            until = f" until {utc(view.open_until_us)}" if view.state.is_open else ""
-            return WaitCause.BREAKER_OPEN, f"the breaker is {view.state}{until}"
-        return None
-
-    def _cause(self, one: PodPlace, plan: CounterPlan | None) -> tuple[WaitCause, str]:
+    def _cause(self, one: PodPlace, plan: CounterPlan | None) -> WaitReason:
         if (failure := self._failure_of(one.pod, plan)) is not None:
-            return WaitCause.RELEASE_FAILS, f"{failure.said}; it is tried again since {utc(failure.since_us)}"
+            why = f"{failure.said}; it is tried again since {utc(failure.since_us)}"
+            return WaitReason(WaitCause.RELEASE_FAILS, why)
         if plan is None:
-            return WaitCause.BEHIND, "the policy has no such service: it is released at once"
-        if (stopped := self._stopped(plan)) is not None:
+            return WaitReason(WaitCause.BEHIND, "the policy has no such service: it is released at once")
+        if (stopped := stop_of(plan, self._store)) is not None:
             return stopped
-        by = self._releaser.blocked_by(one.pod)
-        if by is None:
-            return WaitCause.BEHIND, "others are released before it"
-        cause = _CAUSES.get(by, WaitCause.QUOTA_EXCEEDED)
-        return cause, _LIMIT_OF[by].format(service=plan.service, queue=one.queue)
+        if self._store.now_us() < self._releaser.held_until_us:
+            return hold_until(self._releaser.held_until_us)
+        return obstacle_of(self._releaser.blocked_by(one.pod), plan.service, one.queue)
 
     async def _forecasts(
         self, places: Sequence[PodPlace], plans: Mapping[str, CounterPlan]
@@ -263,15 +255,6 @@ class QueueReader:
             forecast.answered(sample, await self._store.acquire(asked))
         except StoreUnavailableError:
             return  # unknown
-
-
-_CAUSES = {Holder.STANDING: WaitCause.LIVE_PODS, UNANSWERED: WaitCause.STORE_UNAVAILABLE}
-_LIMIT_OF: Mapping[str, str] = {
-    UNANSWERED: "the store of the counters gives no answer",
-    Holder.SERVICE: "a limit of {service} is reached",
-    Holder.POOL: "a limit of pool {queue} is reached",
-    Holder.STANDING: "the limit on live Pods of {service} is reached",
-}
 
 
 def _class_of(service: str, compiled: CompiledPolicy) -> str:

@@ -79,7 +79,8 @@ def _gated(gates: tuple[str, ...], waiting: QueueRow | None) -> PodState:
     if QUEUE_GATE in gates and waiting is not None:
         token = _WAITS.get(waiting.cause)
         if token is not None:
-            return PodState(token, f"{waiting.why}; it waits as {waiting.place_text}")
+            end = f"; {waiting.early_end}" if waiting.early_end else ""
+            return PodState(token, f"{waiting.why}; it waits as {waiting.place_text}{end}")
         return PodState(Fate.WAITING_FOR_QUOTA, waiting.summary)
     if QUEUE_GATE in gates:
         return PodState(Fate.WAITING_FOR_QUOTA, f"it is charged, and its gate {QUEUE_GATE} removed, when there is room")

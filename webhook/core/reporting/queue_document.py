@@ -82,6 +82,8 @@ class QueueRow(Struct, frozen=True, rename=_key):
     expected_at: str | None
     """When there is room for it and those before it, by the counters now; None if that is unknown."""
     expires_at: str | None
+    not_before: str | None = None
+    """When a pause, an open breaker or a wait for the store ends, before which it is not released; None without one."""
 
     @property
     def place_text(self) -> str:
@@ -89,12 +91,18 @@ class QueueRow(Struct, frozen=True, rename=_key):
         return f"{ordinal(self.class_place)} of {self.class_waiting} in {self.sla_class}"
 
     @property
+    def early_end(self) -> str:
+        """Return that it expires before its turn comes; "" if it does not, or if that is unknown."""
+        turn = self.expected_at or self.not_before
+        if turn is None or self.expires_at is None or self.expires_at >= turn:
+            return ""
+        return f"expires at {self.expires_at[11:19]}Z, before its turn"
+
+    @property
     def summary(self) -> str:
         """Return its place, and from when it may go; or why that is unknown."""
         moment = f"may go from {self.expected_at[11:19]}Z" if self.expected_at is not None else self.why
-        if self.expected_at is not None and self.expires_at is not None and self.expires_at < self.expected_at:
-            return f"{self.place_text}; expires at {self.expires_at[11:19]}Z, before its turn: {moment}"
-        return f"{self.place_text}; {moment}"
+        return f"{self.place_text}; {f'{self.early_end}: ' if self.early_end else ''}{moment}"
 
 
 class QueueDocument(Struct, frozen=True, rename="camel"):

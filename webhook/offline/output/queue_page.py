@@ -47,7 +47,8 @@ def _cells(row: QueueRow, now_us: int, *, is_wide: bool) -> tuple[str, ...]:
         _left(row.expected_at, now_us) if row.expected_at else "unknown",
     )
     wide = ("yes" if row.lifted else "no", row.owner or "-", _left(row.expires_at, now_us), row.uid) if is_wide else ()
-    return (*cells, *wide, click.style(row.why, fg=_COLOURS.get(row.cause)))
+    why = f"{row.why}; {row.early_end}" if row.early_end else row.why
+    return (*cells, *wide, click.style(why, fg=_COLOURS.get(row.cause)))
 
 
 def _left(moment: str | None, now_us: int) -> str:

@@ -1,0 +1,53 @@
+"""Reasons for which Pods wait: a stop of their service, a store that may have lost charges, or a limit without room."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from webhook.core.admission.messages.denials import utc
+from webhook.core.breaker import State
+from webhook.core.quota import CounterPlan, Holder
+from webhook.core.release_queue import UNANSWERED
+from webhook.core.reporting.queue_document import WaitCause, pause_text
+from webhook.ports import CounterStore
+
+
+class WaitReason(NamedTuple):
+    """Why a Pod waits; `until_us` is when a stop of its whole service ends, 0 without one or if that is unknown."""
+
+    cause: WaitCause
+    why: str
+    until_us: int = 0
+
+
+_CAUSES = {Holder.STANDING: WaitCause.LIVE_PODS, UNANSWERED: WaitCause.STORE_UNAVAILABLE}
+_LIMIT_OF: Mapping[str, str] = {
+    UNANSWERED: "the store of the counters gives no answer",
+    Holder.SERVICE: "a limit of {service} is reached",
+    Holder.POOL: "a limit of pool {queue} is reached",
+    Holder.STANDING: "the limit on live Pods of {service} is reached",
+}
+
+
+def stop_of(plan: CounterPlan, store: CounterStore) -> WaitReason | None:
+    """Return why no Pod of a service is released, whatever room there is; None if nothing stops them."""
+    if plan.queue is not None and plan.queue.pause is not None:
+        return WaitReason(WaitCause.PAUSED, f"the queue is paused {pause_text(plan)}", plan.queue.pause.until_us)
+    view = store.known_breaker(plan)
+    is_asked = plan.queue is not None and plan.queue.for_breaker
+    if view is not None and is_asked and (view.state.is_open or view.state is State.HALF_OPEN):
+        until = f" until {utc(view.open_until_us)}" if view.state.is_open else ""
+        return WaitReason(WaitCause.BREAKER_OPEN, f"the breaker is {view.state}{until}", view.open_until_us)
+    return None
+
+
+def hold_until(until_us: int) -> WaitReason:
+    """Return that nothing is released for a while, since the store may have lost charges."""
+    why = f"the store may have lost charges: nothing is released until {utc(until_us)}"
+    return WaitReason(WaitCause.STORE_UNAVAILABLE, why, until_us)
+
+
+def obstacle_of(by: str | None, service: str, queue: str) -> WaitReason:
+    """Return whose limit has no room, as `PodReleaser.blocked_by` tells it."""
+    if by is None:
+        return WaitReason(WaitCause.BEHIND, "others are released before it")
+    return WaitReason(_CAUSES.get(by, WaitCause.QUOTA_EXCEEDED), _LIMIT_OF[by].format(service=service, queue=queue))
