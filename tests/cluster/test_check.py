@@ -431,8 +431,10 @@ def test_what_may_not_be_read_is_not_ticked(healthy: Installation) -> None:
     done = podgate("check", "--kubeconfig", healthy.plane.kubeconfig_for("nobody"), "--server", server)
     assert done.code == 0, done.out
     reasons = re.findall(r"^\?\? not checked: (.+)\n    (.+)$", done.out, re.MULTILINE)
-    assert "pods-crash" in {reason: codes for codes, reason in reasons}["you may not list pods"].split(", ")
-    assert any("webhooks-not-called" in codes and "get configmap podgate-policy" in reason for codes, reason in reasons)
+    of_pods = {reason: codes for codes, reason in reasons}["you may not list pods in podgate-system"]
+    assert "pods-crash" in of_pods.split(", ")
+    of_policy = "you may not get configmaps named podgate-policy in podgate-system"
+    assert any("webhooks-not-called" in codes and reason == of_policy for codes, reason in reasons)
     assert "ok it is ready" in done.out
 
 

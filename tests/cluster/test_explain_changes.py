@@ -1,5 +1,6 @@
 """`podgate explain` on a real control plane after a cause has changed: no text of the past is told as the present."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -15,8 +16,8 @@ from tests.cluster.installation import Installation, installed
 from tests.cluster.pod_starts import deploy
 from webhook.core.quota import STANDING
 
-TUTORIAL, WEB, ORDERED, RETRIED, BLAMED = (
-    f"changes-{name}" for name in ("tutorial", "web", "ordered", "retried", "blamed")
+TUTORIAL, WEB, ORDERED, RETRIED, BLAMED, PARTLY = (
+    f"changes-{name}" for name in ("tutorial", "web", "ordered", "retried", "blamed", "partly")
 )
 BREAKER = "breaker: {quotaExceeded: {count: %s, within: 1m, countBy: Request}, openFor: 1h}"
 POLICY = f"""\
@@ -49,7 +50,7 @@ FULL = r"(WaitingForLivePods|Denied): \d of \d Pods: .*live at one time: hard \d
 @pytest.fixture(scope="module")
 def shop(plane: ControlPlane, identities: Identities) -> Iterator[Installation]:
     flags = ("--drain", "0s", "--decision-listen", "127.0.0.1:0")
-    spaces = (TUTORIAL, WEB, ORDERED, RETRIED, BLAMED)
+    spaces = (TUTORIAL, WEB, ORDERED, RETRIED, BLAMED, PARTLY)
     with installed(plane, identities.files, POLICY, spaces, arguments=flags) as installation:
         installation.wait_for_calls()
         plane.wait(
@@ -165,6 +166,39 @@ def test_a_job_in_its_back_off_is_not_told_an_old_denial(shop: Installation) -> 
     report(shop, only_pod(shop, RETRIED), failed)
     backs_off = r"Failed: 1 of \d Pods: .*exit code 1; the Job's controller creates the next Pod after its back-off\n"
     explained(shop, "job/j", RETRIED, backs_off)
+
+
+def test_what_may_not_be_read_of_a_workload_is_not_said_to_be_absent(shop: Installation) -> None:
+    """With the right to each object in turn: none of the missing ones is told as an object that does not exist."""
+    plane = shop.plane
+    deploy(plane, PARTLY, "web", 1, **UNSEEN)
+    plane.wait(lambda: len(shop.pods(PARTLY)) == 1, "the Pod to exist")
+    plane.kubectl("create", "role", "partly", "--verb=get,list", "--resource=deployments.apps", "-n", PARTLY)
+    plane.kubectl("create", "rolebinding", "partly", "--role=partly", "--user=partly", "-n", PARTLY)
+    where = ("--kubeconfig", plane.kubeconfig_for("partly"), "--server", NO_RECORDS)
+
+    def first(what: str) -> str:
+        return podgate("explain", what, "-n", PARTLY, *where).out.partition("\n")[0]
+
+    expected = (
+        "Unknown: its controllers cannot be read, so why Pods are missing cannot be told: you may not list replica"
+    )
+    plane.wait(lambda: first("deploy/web").startswith(expected), "the role to be known")
+    value = {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["list"]}
+    rule = {"op": "add", "path": "/rules/-", "value": value}
+    plane.kubectl("patch", "role", "partly", "-n", PARTLY, "--type=json", "-p", json.dumps([rule]))
+    expected = "Unknown: its Pods cannot be read, so why Pods are missing cannot be told: you may not list pods in "
+    plane.wait(lambda: first("deploy/web").startswith(expected), "the role to be known")
+    absent = podgate("explain", "deploy/absent", "-n", PARTLY, *where)
+    assert absent.err.splitlines()[0].endswith(": no such object, and its records cannot be read")
+
+
+def test_a_dry_run_is_found_and_marked(shop: Installation) -> None:
+    status, answer = shop.create_pod(WEB, "rehearsed", dry_run=True)
+    assert status in {201, 429}, answer
+    where = ("--kubeconfig", shop.plane.kubeconfig, "--server", f"http://{shop.servers[0].decisions}")
+    page = podgate("explain", "pod/rehearsed", "-n", WEB, *where).out
+    assert re.match(r"(Admitted|Denied): dry run, nothing was created: ", page), page
 
 
 def test_what_a_former_policy_wrote_is_not_blamed_on_the_pod(shop: Installation) -> None:

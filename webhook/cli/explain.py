@@ -16,7 +16,7 @@ from webhook.core.kubernetes.timestamps import microseconds
 from webhook.core.plain_text import printable
 from webhook.errors import UserError
 from webhook.offline.explain_target import ExplainInputs, ExplainTarget, explain_target
-from webhook.offline.output.pod_report_page import report_page
+from webhook.offline.output.pod_report_page import report_page, unread_text
 from webhook.support.kubeconfig import Kubeconfig
 
 _PATH = click.Path(path_type=Path, allow_dash=True)
@@ -115,7 +115,7 @@ def _nothing(target: ExplainTarget, explainer: PodExplainer) -> int:
     record_said = "its records cannot be read" if "records" in explainer.unread else "no record of it"
     click.echo(printable(f"error: nothing is known of {target}: {object_said}, and {record_said}"), err=True)
     for what, reason in explainer.unread.items():
-        click.echo(f"  not read: {printable(f'{what}: {reason}')}", err=True)
+        click.echo(f"  not read: {printable(unread_text(what, reason))}", err=True)
     return _NOTHING_KNOWN
 
 

@@ -17,8 +17,17 @@ from certs.authority import Authority, KeyPair, server_names
 from tests.harness.identity import Pki, Signer
 from tests.harness.loopback import loopback
 from tests.server.test_listener import hello
-from webhook.adapters.kubernetes.cluster_facts import chain_of, refused_counts, secret_facts, served_at, trust_facts
+from webhook.adapters.kubernetes.api.requests import RefusedError
+from webhook.adapters.kubernetes.cluster_facts import (
+    Reading,
+    chain_of,
+    refused_counts,
+    secret_facts,
+    served_at,
+    trust_facts,
+)
 from webhook.adapters.kubernetes.cluster_facts.probing import _FAIL_OPEN, _counted
+from webhook.adapters.kubernetes.cluster_facts.reading import right_to
 from webhook.tls.context import server_context
 
 HOST = "podgate.podgate-system.svc"
@@ -41,6 +50,37 @@ def error(bundle: str, chain: bytes) -> str:
 @pytest.fixture(scope="module")
 def authorities() -> tuple[Authority, Authority]:
     return Authority.create("one"), Authority.create("two")
+
+
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        ("/api/v1/namespaces/shop/pods/web", "get pods named web in shop"),
+        ("/api/v1/pods", "get pods"),
+        ("/api/v1/nodes/a1", "get nodes named a1"),
+        ("/api/v1/namespaces/shop", "get namespaces named shop"),
+        ("/api/v1/namespaces", "get namespaces"),
+        ("/apis/apps/v1/namespaces/shop/replicasets", "get replicasets.apps in shop"),
+        ("/apis/storage.k8s.io/v1/storageclasses", "get storageclasses.storage.k8s.io"),
+    ],
+)
+def test_a_right_has_verb_resource_and_namespace(path: str, right: str) -> None:
+    assert right_to("get", path) == right
+
+
+def test_a_forbidden_read_is_told_from_one_that_fails() -> None:
+    reading = Reading()
+    reading.failed("a", "list pods in shop", RefusedError(403, "pods is forbidden"))
+    reading.failed("b", "list pods in shop", RefusedError(500, "etcd"))
+    assert reading.unread == {
+        "a": "you may not list pods in shop",
+        "b": "cannot list pods in shop: HTTP 500: etcd",
+    }
+    assert [(RefusedError(one, "").is_absent, RefusedError(one, "").is_forbidden) for one in (403, 404, 500)] == [
+        (False, True),
+        (True, False),
+        (False, False),
+    ]
 
 
 def test_serving_certificate_verifies_by_a_bundle_with_its_ca(authorities: tuple[Authority, Authority]) -> None:

@@ -15,7 +15,7 @@ from webhook.core.admission.decision import Verdict
 from webhook.core.compiled_policy import CompiledPolicy
 from webhook.core.diagnosis import Fate, PodFacts, Report, Surroundings, WorkloadFacts, diagnose, diagnose_workload
 from webhook.core.diagnosis.diagnose import denied_token
-from webhook.core.diagnosis.objects import ReportedEvent, ReportedNode, ReportedOwner, ReportedPod
+from webhook.core.diagnosis.objects import ReportedEvent, ReportedMaker, ReportedNode, ReportedOwner, ReportedPod
 from webhook.core.quota import Holder
 from webhook.core.reporting.decision_record import DecisionRecord
 from webhook.core.reporting.limit_record import RecordedLimit
@@ -353,6 +353,89 @@ def test_pod_that_was_deleted_while_it_waited_is_known_by_its_event() -> None:
     found = diagnose(facts, Surroundings(0))
     assert found is not None
     assert (f"{found.token}: {found.summary}", found.subject.uid) == (f"Expired: {ended}", "u1")
+
+
+def dry(uid: str, **fields: Any) -> tuple[DecisionRecord, ...]:
+    return tuple(replace(one, dry_run=True, **fields) for one in SHOP.recorder.records if one.name == f"web-{uid}")
+
+
+@pytest.mark.parametrize(
+    ("uid", "decision", "expected"),
+    [
+        ("u1", {}, "Admitted: dry run, nothing was created: "),
+        ("u2", {}, "Denied: dry run, nothing was created: QuotaExceeded: service web: pods in 1m: hard 1, used 1"),
+        ("u1", {"decision": Verdict.QUEUE}, "WaitingForQuota: dry run, nothing was created: since "),
+    ],
+)
+def test_a_dry_run_is_found_and_marked(uid: str, decision: Json, expected: str) -> None:
+    facts = PodFacts("shop", f"web-{uid}", records=dry(uid, **decision))
+    found = diagnose(facts, replace_dataclass(AROUND, now_us=NOW_US + 86_400_000_000))
+    assert found is not None
+    assert f"{found.token}: {found.summary}".startswith(expected)
+    assert found.admission is not None
+    assert found.admission.dry_run
+    assert ", dry run" in report_page(found).split("admission")[1]
+
+
+def test_a_dry_run_is_not_told_of_a_pod_that_was_created_or_reviewed() -> None:
+    exists = diagnose(PodFacts("shop", "web-u1", pod=stored(**RUNS), records=dry("u1")), AROUND)
+    reviewed = diagnose(PodFacts("shop", "web-u1", records=(*dry("u1"), *SHOP.recorder.records)), AROUND)
+    for found in (exists, reviewed):
+        assert found is not None
+        assert "dry run" not in report_page(found)
+
+
+# --- what cannot be read ---
+
+
+def test_a_pod_of_a_record_that_cannot_be_read_is_not_said_to_be_absent() -> None:
+    facts = PodFacts("shop", "web-u1", records=tuple(SHOP.recorder.records))
+    found = diagnose(facts, replace_dataclass(AROUND, unread={"pod web-u1": "you may not get pods in shop"}))
+    assert found is not None
+    assert found.token is Fate.ADMITTED
+    assert found.summary.endswith("; whether it exists cannot be told: you may not get pods in shop")
+    queued = tuple(replace(one, decision=Verdict.QUEUE) for one in facts.records)
+    late = replace_dataclass(AROUND, unread={"pod web-u1": "you may not get pods in shop"}, now_us=NOW_US + 10**12)
+    waits = diagnose(replace_dataclass(facts, records=queued), late)
+    assert waits is not None
+    assert waits.token is Fate.WAITING_FOR_QUOTA
+
+
+MAKER = msgspec.convert({"kind": "Deployment", "metadata": {"name": "web", "uid": "d1"}}, ReportedMaker)
+CRON = msgspec.convert({"kind": "CronJob", "metadata": {"name": "web", "uid": "c1"}}, ReportedMaker)
+
+
+@pytest.mark.parametrize(
+    ("maker", "owners", "what", "text"),
+    [
+        (MAKER, (), "replicasets", "its controllers cannot be read"),
+        (CRON, (), "jobs", "its controllers cannot be read"),
+        (MAKER, ((3, 3),), "pods", "its Pods cannot be read"),
+        (MAKER, ((3, 0),), "events", "its Events cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_not_said_to_be_absent(
+    maker: ReportedMaker, owners: tuple[tuple[int, int], ...], what: str, text: str
+) -> None:
+    reason = f"you may not list {what} in shop"
+    controllers = tuple(replica_set(*one) for one in owners)
+    facts = WorkloadFacts("Deployment", "shop", "web", controllers, maker=maker)
+    found = diagnose_workload(facts, replace_dataclass(AROUND, unread={what: reason}))
+    assert found is not None
+    assert (found.token, found.summary) == (Fate.UNKNOWN, f"{text}, so why Pods are missing cannot be told: {reason}")
+
+
+def test_a_namespace_selector_matches_nobody_knows_whom_without_the_namespace() -> None:
+    match = "{namespaceSelector: {matchLabels: {team: a}}}"
+    policy = CompiledPolicy(policy_of(f"- {{name: web, match: {match}, placement: {{nodeSelector: {{a: b}}}}}}\n"))
+    facts = PodFacts("shop", "web-u1", pod=stored(**RUNS))
+    around = replace_dataclass(AROUND, policies={}, in_force=policy)
+    known = diagnose(facts, around)
+    assert known is not None
+    assert known.token is Fate.UNMATCHED
+    unknown = diagnose(facts, replace_dataclass(around, unread={"namespace shop": "you may not get namespaces"}))
+    assert unknown is not None
+    assert unknown.token is Fate.RUNNING
 
 
 # --- workloads ---

@@ -7,7 +7,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import Collection, ListSnapshot, decoded, listed
 from webhook.adapters.kubernetes.api.objects import LABELS, Listed
-from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, RefusedError, answer
 from webhook.adapters.kubernetes.api.watch import ApiTiming, Watch, WatchHandler
 from webhook.adapters.kubernetes.self_subject_review import own_user
 from webhook.core.document.configmap import (
@@ -139,7 +139,7 @@ class ConfigMapOverridesStore:
         try:
             return decoded(await answer(self._client, "GET", f"{_ALL}/{name}", self._seconds), dict[str, Any])
         except ApiError as error:
-            if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+            if error.is_absent:
                 return None
             right = f"get configmaps named {name} in {NAMESPACE}"
             raise UserError(f"cannot read configmap {NAMESPACE}/{name}: {error.describe(right)}") from None

@@ -5,7 +5,7 @@ from typing import Any
 from kubernetes_asyncio.client import ApiClient
 
 from webhook.adapters.kubernetes.api.collection import decoded
-from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, RefusedError, answer, document
+from webhook.adapters.kubernetes.api.requests import ApiError, answer, document
 from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.record import RECORD, InstallationRecord
 from webhook.errors import UserError
@@ -29,7 +29,7 @@ class ClusterPlainPort:
         try:
             found = decoded(await answer(self._client, "GET", RECORD.path, _SECONDS), dict[str, Any])
         except ApiError as error:
-            if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+            if error.is_absent:
                 return None
             raise UserError(f"{place}: {error.describe(f'get configmaps in {NAMESPACE}')}") from None
         return InstallationRecord.of(found).status_url or None

@@ -18,6 +18,7 @@ from webhook.core.checks.calls import is_conclusive, probes_of
 from webhook.core.checks.facts import ProbeFact
 from webhook.core.checks.rights import expected_rights
 from webhook.core.checks.webhooks import webhooks_of
+from webhook.core.document.configmap import NAMESPACE
 from webhook.core.installation.probe import PodProbe
 from webhook.core.reporting.node_document import NodeDocument
 from webhook.core.reporting.status import CONTROLLER
@@ -104,7 +105,7 @@ async def _read_secrets(client: "ApiClient", reading: "Reading", facts: ClusterF
     try:
         data = {name: await cluster_facts.read_secret(client, name) for name in cluster_facts.SECRETS}
     except cluster_facts.ApiError as error:
-        reading.failed("secrets", "get secrets", error)
+        reading.failed("secrets", f"get secrets in {NAMESPACE}", error)
         data = {}
     present = {name: one for name, one in data.items() if one is not None}
     secrets = {name: cluster_facts.secret_facts(name, one) for name, one in present.items()}
@@ -139,7 +140,7 @@ async def _read_rights(client: "ApiClient", reading: "Reading", facts: ClusterFa
     try:
         reading.values["rights"] = await cluster_facts.reviewed(client, expected_rights(_roles(), facts))
     except cluster_facts.ApiError as error:
-        reading.failed("rights", "create subjectaccessreviews", error)
+        reading.failed("rights", "create subjectaccessreviews.authorization.k8s.io", error)
 
 
 async def _read_extenders(reading: "Reading", facts: ClusterFacts, where: ServerLocation, url: str | None) -> None:

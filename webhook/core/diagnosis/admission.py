@@ -36,8 +36,13 @@ class AdmissionRecords(NamedTuple):
 
 
 def admission_records(facts: PodFacts) -> AdmissionRecords:
-    """Return the newest creation of the Pod that the facts are about."""
-    created = [one for one in facts.records if one.operation == "CREATE" and not one.dry_run and not one.workload]
+    """Return the newest creation of the Pod that the facts are about; of one that was never created, a dry run."""
+    found = _records_of(facts, is_dry=False)
+    return found if found.last is not None or facts.pod is not None else _records_of(facts, is_dry=True)
+
+
+def _records_of(facts: PodFacts, *, is_dry: bool) -> AdmissionRecords:
+    created = [one for one in facts.records if one.operation == "CREATE" and one.dry_run is is_dry and not one.workload]
     validate = next((one for one in created if one.half is Half.VALIDATE and _is_about(one, facts)), None)
     if validate is not None:
         return AdmissionRecords(_mutate_of(validate, created), validate)
@@ -103,6 +108,7 @@ def reported_admission(records: AdmissionRecords, around: Surroundings) -> Admis
         overrides=tuple(str(entry) for entry in record.override_entries),
         trace_id=record.trace_id,
         overload=records.mutate.overload if records.mutate is not None else record.overload,
+        dry_run=record.dry_run,
     )
 
 
@@ -133,9 +139,14 @@ def admission_without_record(pod: ReportedPod, namespace: str, around: Surroundi
     labels = {NAME_LABEL: namespace, **around.namespace_labels}
     kind = claimed_owner_kind(pod.metadata.owner_references, pod.metadata.labels)
     owner = policy.matcher.owner(namespace, labels, pod.metadata.labels or {}, kind)
-    if owner is None:
+    if owner is None and not (_needs_labels(policy) and around.why_unread(f"namespace {namespace}")):
         return AdmissionReport("policy", Verdict.UNMATCHED, policy=policy.hash)
     return None
+
+
+def _needs_labels(policy: CompiledPolicy) -> bool:
+    """Whether services match by labels of namespaces."""
+    return any(one.match.namespace_selector is not None for one in policy.services.values())
 
 
 def _exemption(pod: ReportedPod, namespace: str, policy: CompiledPolicy) -> str:

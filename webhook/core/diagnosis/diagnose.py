@@ -82,15 +82,24 @@ def _of_records(facts: PodFacts, records: AdmissionRecords, around: Surroundings
     owner = f"{record.owner.kind}/{record.owner.name}" if record.owner is not None else ""
     subject = ReportSubject("Pod", record.namespace, record.name, record.uid, owner)
     token, summary = _by_decision(admission, record.namespace, record.limits)
+    if record.dry_run:
+        summary = f"dry run, nothing was created: {summary}"
+        report = Report(token, summary, subject, admission=admission, unread=dict(around.unread))
+        return _with_figures(report, records)
     policy = around.policy(record.policy)
+    unread = "" if record.is_denied else around.why_unread(f"pod {facts.name}", "pods", "cluster")
     if token is Fate.WAITING_FOR_QUOTA and (event := ending_event(facts, record.uid)) is not None:
         token, summary = ended_by(event)
-    elif token is Fate.WAITING_FOR_QUOTA and (ended := expired_gone(record, facts, policy, around.now_us)):
+    elif (
+        token is Fate.WAITING_FOR_QUOTA and not unread and (ended := expired_gone(record, facts, policy, around.now_us))
+    ):
         token, summary = Fate.EXPIRED, ended
     gone = removed(facts.events, record.uid) if token is not Fate.EXPIRED and not record.is_denied else None
     if gone is not None:
         report = Report(Fate.FAILED, gone.text, subject, gone.remedy, admission=admission, unread=dict(around.unread))
         return _with_figures(report, records)
+    if unread and token not in {Fate.EXPIRED, Fate.DROPPED}:
+        summary = f"{summary}; whether it exists cannot be told: {unread}"
     report = Report(token, summary, subject, admission=admission, unread=dict(around.unread))
     return _with_figures(report, records)
 

@@ -93,6 +93,8 @@ class AdmissionReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     trace_id: str = ""
     overload: str = ""
     """Why it was gated without being judged."""
+    dry_run: bool = False
+    """Nothing was created, whatever the decision."""
 
 
 class RewrittenField(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from webhook.core.admission.decision import Verdict
 from webhook.core.admission.messages.denials import utc
 from webhook.core.diagnosis.causes.denials import other_denial
-from webhook.core.diagnosis.causes.workload import absence_of, hold_of
+from webhook.core.diagnosis.causes.workload import absence_of, hold_of, untold_of
 from webhook.core.diagnosis.diagnose import denied_token, diagnose
 from webhook.core.diagnosis.facts import PodFacts, Surroundings, WorkloadFacts
 from webhook.core.diagnosis.objects import ReportedOwner, ReportedPod
@@ -42,13 +42,13 @@ def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | No
     subject = ReportSubject(facts.kind, facts.namespace, facts.name)
     held = hold_of(facts, around)
     if worst is None:
-        token, text, remedy = held or absence_of(facts)
+        token, text, remedy = held or untold_of(facts, around) or absence_of(facts)
         return Report(token, text, subject, remedy, unread=dict(around.unread))
     if held is not None and worst.token.severity >= held.token.severity:
         of_pods = ", ".join(f"{count} {name}" for name, count in counts.items())
         worst = replace(worst, token=held.token, summary=f"{held.summary}; Pods: {of_pods}", remedy=held.remedy)
         return replace(worst, subject=subject, pods=dict(counts))
-    if refused is None and (why := _why_missing(facts, reports)):
+    if refused is None and (why := _why_missing(facts, reports, around)):
         worst = replace(worst, summary=f"{worst.summary}; {why}")
     total = max(wanted, sum(counts.values()))
     of_how_many = f"{counts[str(worst.token)] or 1} of {total} Pods: " if total else ""
@@ -62,7 +62,7 @@ def diagnose_workload(facts: WorkloadFacts, around: Surroundings) -> Report | No
     return found
 
 
-def _why_missing(facts: WorkloadFacts, reports: Sequence[Report]) -> str:
+def _why_missing(facts: WorkloadFacts, reports: Sequence[Report], around: Surroundings) -> str:
     """Return why a controller has fewer Pods than it wants although none was refused, "" if it has them all."""
     owner = next((one for one in facts.owners if one.wanted > one.present), None)
     if owner is None:
@@ -73,7 +73,9 @@ def _why_missing(facts: WorkloadFacts, reports: Sequence[Report]) -> str:
         return f"{name}-{owner.present} is created once {min(unready)} is Ready (podManagementPolicy OrderedReady)"
     if owner.kind == "Job":
         return "the Job's controller creates the next Pod after its back-off"
-    return f"{owner.wanted - owner.present} more are not created yet, and nothing newer says why"
+    unread = around.why_unread("events")
+    why = f"why cannot be told: {unread}" if unread else "nothing newer says why"
+    return f"{owner.wanted - owner.present} more are not created yet, and {why}"
 
 
 def _severity(report: Report) -> int:

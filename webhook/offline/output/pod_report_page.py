@@ -27,6 +27,18 @@ _BAD = frozenset(
     {Fate.DENIED, Fate.RELEASE_FAILS, Fate.BREAKER_OPEN, Fate.EXPIRED, Fate.DROPPED, Fate.FAILED, Fate.UNSCHEDULABLE}
 )
 _FINE = frozenset({Fate.RUNNING, Fate.SUCCEEDED, Fate.EXEMPT, Fate.UNMATCHED, Fate.ADMITTED})
+_TELLS = {
+    "pod": "whether it exists, and its state",
+    "pods": "which Pods exist, and their state",
+    "events": "refusals and failures that Events alone tell",
+    "nodes": "whose terms leave no node",
+    "node": "whether the node is ready",
+    "namespace": "its labels, and whether it is being deleted",
+    "configmap": "the policy that it holds",
+    "replicasets": "the controllers of the Deployment, and so its Pods",
+    "jobs": "the Jobs of the CronJob, and so its Pods",
+}
+"""What would have been told, by the first word of what could not be read."""
 _SOURCES = {
     "pod": "by its label and annotation; no record of the review was found",
     "event": "by the controller's Event; no record of the review was found",
@@ -74,7 +86,13 @@ def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
     if report.start is not None:
         yield from _start(report.start)
     for what, reason in report.unread.items():
-        yield "not read", f"{what}: {reason}"
+        yield "not read", unread_text(what, reason)
+
+
+def unread_text(what: str, reason: str) -> str:
+    """Return why something could not be read, and what it would have told."""
+    told = _TELLS.get(what.partition(" ")[0])
+    return f"{what}: {reason}; not told: {told}" if told else f"{what}: {reason}"
 
 
 def _queue(row: QueueRow) -> str:
@@ -86,7 +104,7 @@ def _queue(row: QueueRow) -> str:
 def _admission(report: Report) -> Iterator[tuple[str, str]]:
     admission = report.admission
     if admission is None:
-        yield "admission", "no record of a review, and no policy to judge by"
+        yield "admission", "no record of a review, and nothing else tells of one"
         return
     yield "admission", _decided(admission)
     if admission.message and admission.message not in report.summary:
@@ -111,6 +129,8 @@ def _admission(report: Report) -> Iterator[tuple[str, str]]:
 
 def _decided(admission: AdmissionReport) -> str:
     parts = [f"{admission.decision}{f' ({admission.status_code})' if admission.status_code else ''}"]
+    if admission.dry_run:
+        parts.append("dry run")
     if admission.exemption:
         parts[0] += f" by {admission.exemption}"
     if admission.overload:

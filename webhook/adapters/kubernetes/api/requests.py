@@ -52,6 +52,18 @@ class ApiError(Exception):
     """The API server did not fulfil a request."""
 
     retry_after_seconds = 0.0
+    status = 0
+    """HTTP status of the response, 0 without one."""
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the object does not exist; without the right to read it nobody is told."""
+        return self.status == NOT_FOUND
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether the caller lacks the right, so that the object may exist or not."""
+        return self.status == FORBIDDEN
 
     def describe(self, _right: str) -> str:
         """Describe the failure and, for a missing permission, its remedy; `right` is the permission required."""
@@ -75,7 +87,7 @@ class RefusedError(ApiError):
         self.retry_after_seconds = retry_after_seconds
 
     def describe(self, right: str) -> str:
-        if self.status == FORBIDDEN:
+        if self.is_forbidden:
             # A starting API server that has not read the roles yet also answers 403, except to administrators.
             return f"{self}: grant the right to {right}, unless the API server has only just started"
         if self.status == UNAUTHORIZED:

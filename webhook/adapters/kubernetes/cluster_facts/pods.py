@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 from kubernetes_asyncio.client import ApiClient
 
-from webhook.adapters.kubernetes.api.requests import NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import ApiError, answer
 from webhook.adapters.kubernetes.cluster_facts.decode import decoded_fields, decoded_items
-from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS, Reading
+from webhook.adapters.kubernetes.cluster_facts.reading import SECONDS, Reading, right_to
 from webhook.core.diagnosis.objects import (
     ReportedEvent,
     ReportedMaker,
@@ -43,10 +43,10 @@ class PodReader:
         return f"/api/v1/namespaces/{self.namespace}" if self.namespace else "/api/v1"
 
     async def pod(self, name: str) -> ReportedPod | None:
-        return await self._get(f"{self._core}/pods/{name}", ReportedPod, f"get pod {name}")
+        return await self._get(f"{self._core}/pods/{name}", ReportedPod, f"pod {name}")
 
     async def pods(self) -> tuple[ReportedPod, ...] | None:
-        return await self._list(f"{self._core}/pods", ReportedPod, "list pods")
+        return await self._list(f"{self._core}/pods", ReportedPod, "pods")
 
     async def pod_of_uid(self, uid: str, namespace: str) -> ReportedPod | None:
         """Return a Pod, and read its namespace from then on; `namespace` is "" if it is not known."""
@@ -57,7 +57,7 @@ class PodReader:
         return found
 
     async def events(self) -> tuple[ReportedEvent, ...]:
-        return await self._list(f"{self._core}/events", ReportedEvent, "list events") or ()
+        return await self._list(f"{self._core}/events", ReportedEvent, "events") or ()
 
     async def events_of(self, pod: str, uid: str = "") -> tuple[ReportedEvent, ...]:
         """Return the Events about the Pods of a name, or of one of them."""
@@ -65,10 +65,10 @@ class PodReader:
         fields = (
             ("fieldSelector", ",".join(f"involvedObject.{key}={value}" for key, value in selected.items() if value)),
         )
-        return await self._list(f"{self._core}/events", ReportedEvent, "list events", fields) or ()
+        return await self._list(f"{self._core}/events", ReportedEvent, "events", fields) or ()
 
     async def nodes(self) -> tuple[ReportedNode, ...] | None:
-        return await self._list("/api/v1/nodes", ReportedNode, "list nodes")
+        return await self._list("/api/v1/nodes", ReportedNode, "nodes")
 
     async def hosts(
         self, names: Collection[str], listed: Sequence[ReportedNode] | None
@@ -80,7 +80,7 @@ class PodReader:
         if listed is not None:
             by_name = {one.metadata.name: one for one in listed}
             return {name: by_name.get(name) for name in names}
-        reads = (self._get(f"/api/v1/nodes/{name}", ReportedNode, f"get node {name}") for name in names)
+        reads = (self._get(f"/api/v1/nodes/{name}", ReportedNode, f"node {name}") for name in names)
         found = await asyncio.gather(*reads)
         is_unread = any(f"node {name}" in self.reading.unread for name in names)
         return None if is_unread else dict(zip(names, found, strict=True))
@@ -88,12 +88,12 @@ class PodReader:
     async def own_namespace(self) -> ReportedNamespace | None:
         if not self.namespace:
             return None
-        return await self._get(self._core, ReportedNamespace, f"get namespace {self.namespace}")
+        return await self._get(self._core, ReportedNamespace, f"namespace {self.namespace}")
 
     async def policy(self, name: str = NAME) -> ConfigMap | None:
         """Return the ConfigMap of the policy in force, or another one with a policy."""
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"
-        return await self._get(path, ConfigMap, f"get configmap {name} in {NAMESPACE}")
+        return await self._get(path, ConfigMap, f"configmap {name} in {NAMESPACE}")
 
     async def controllers(
         self, kind: WorkloadKind, name: str
@@ -102,7 +102,7 @@ class PodReader:
 
         Of the controllers that it made, those that want or have Pods, or else the newest.
         """
-        what = f"get {kind.shown} {name}"
+        what = f"{kind.shown} {name}"
         if not kind.makes:
             owner = await self._get(f"{self._of(kind)}/{name}", ReportedOwner, what)
             return None, () if owner is None else (msgspec.structs.replace(owner, kind=kind.kind),)
@@ -116,7 +116,7 @@ class PodReader:
 
     async def _owned(self, kind: WorkloadKind, uid: str) -> tuple[ReportedOwner, ...]:
         """Return the controllers of a kind that an object owns, as a Deployment its ReplicaSets."""
-        found = await self._list(self._of(kind), ReportedOwner, f"list {kind.resource}") or ()
+        found = await self._list(self._of(kind), ReportedOwner, kind.resource) or ()
         return tuple(
             msgspec.structs.replace(one, kind=kind.kind)
             for one in found
@@ -132,12 +132,12 @@ class PodReader:
             body = await answer(self._client, "GET", path, SECONDS)
             found, lost = decoded_fields(body, kind)
         except ApiError as error:
-            if not isinstance(error, RefusedError) or error.status != NOT_FOUND:
-                self.reading.failed(what.partition(" ")[2], what, error)
+            if not error.is_absent:
+                self.reading.failed(what, right_to("get", path), error)
         except msgspec.MsgspecError as error:
-            self.reading.unread[what.partition(" ")[2]] = f"cannot read it: {error}"
+            self.reading.unread[what] = f"cannot read it: {error}"
         else:
-            self.reading.lost(what.partition(" ")[2], lost)
+            self.reading.lost(what, lost)
             return found
         return None
 
@@ -148,10 +148,10 @@ class PodReader:
             body = await answer(self._client, "GET", path, SECONDS, (("limit", _MOST_OBJECTS), *query))
             listed, lost = decoded_items(body, kind)
         except ApiError as error:
-            self.reading.failed(what.partition(" ")[2], what, error)
+            self.reading.failed(what, right_to("list", path), error)
             return None
         except msgspec.MsgspecError as error:
-            self.reading.unread[what.partition(" ")[2]] = f"cannot read it: {error}"
+            self.reading.unread[what] = f"cannot read it: {error}"
             return None
-        self.reading.lost(what.partition(" ")[2], lost)
+        self.reading.lost(what, lost)
         return listed

@@ -10,7 +10,7 @@ import msgspec
 from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
-from webhook.adapters.kubernetes.api.requests import FORBIDDEN, NOT_FOUND, ApiError, RefusedError, answer, dated
+from webhook.adapters.kubernetes.api.requests import ApiError, answer, dated
 from webhook.adapters.kubernetes.cluster_facts.decode import decoded_fields, decoded_items
 from webhook.core.checks.objects import (
     BudgetObject,
@@ -75,9 +75,9 @@ class Reading:
     values: dict[str, Any] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
 
-    def failed(self, fact: str, what: str, error: ApiError) -> None:
-        is_forbidden = isinstance(error, RefusedError) and error.status == FORBIDDEN
-        self.unread[fact] = f"you may not {what}" if is_forbidden else f"cannot {what}: {error}"
+    def failed(self, fact: str, right: str, error: ApiError) -> None:
+        """Note why a read failed; `right` is the one that it needs, such as `right_to` returns."""
+        self.unread[fact] = f"you may not {right}" if error.is_forbidden else f"cannot {right}: {error}"
 
     def lost(self, fact: str, fields: Mapping[str, str]) -> None:
         """Note fields that were left out of an object or of a list."""
@@ -87,6 +87,16 @@ class Reading:
         """Note that checks cannot judge by a fact, because fields were left out of it."""
         if fields:
             self.unread[fact] = "; ".join(f"cannot read {field}: {reason}" for field, reason in fields.items())
+
+
+def right_to(verb: str, path: str) -> str:
+    """Return the right to read what is at a path, in the words of RBAC, such as `get pods named web in shop`."""
+    _, root, *parts = path.split("/")
+    group = f".{parts.pop(0)}" if root == "apis" else ""
+    parts = parts[1:]  # without the version
+    where = f" in {parts[1]}" if parts[0] == "namespaces" and len(parts) > 2 else ""  # noqa: PLR2004  NAME, resource
+    resource, *names = parts[2:] if where else parts
+    return " ".join([verb, f"{resource}{group}", *(f"named {name}" for name in names)]) + where
 
 
 async def read_version(client: ApiClient) -> tuple[str, int | None]:
@@ -114,8 +124,8 @@ async def read_secret(client: ApiClient, name: str) -> Mapping[str, str] | None:
     """Return the data of a Secret in Podgate's namespace, in base64; None if there is none. ApiError."""
     try:
         body = await answer(client, "GET", f"/api/v1/{_IN}/secrets/{name}", SECONDS)
-    except RefusedError as error:
-        if error.status == NOT_FOUND:
+    except ApiError as error:
+        if error.is_absent:
             return None
         raise
     return msgspec.json.decode(body, type=ConfigMap).data or {}
@@ -129,7 +139,7 @@ async def _read_list(client: ApiClient, reading: Reading, fact: str, one: _Read)
         body = await answer(client, "GET", one.path, SECONDS, query)
         listed, lost = decoded_items(body, one.kind)
     except ApiError as error:
-        reading.failed(fact, f"list {one.path.rpartition('/')[2]}", error)
+        reading.failed(fact, right_to("list", one.path), error)
     except msgspec.MsgspecError as error:
         reading.unread[fact] = f"cannot read {one.path}: {error}"
     else:
@@ -138,12 +148,13 @@ async def _read_list(client: ApiClient, reading: Reading, fact: str, one: _Read)
 
 
 async def _read_map(client: ApiClient, reading: Reading, fact: str, name: str) -> None:
+    path = f"/api/v1/{_IN}/configmaps/{name}"
     try:
-        body = await answer(client, "GET", f"/api/v1/{_IN}/configmaps/{name}", SECONDS)
+        body = await answer(client, "GET", path, SECONDS)
         reading.values[fact], lost = decoded_fields(body, ConfigMap)
         reading.doubt(fact, lost)
     except ApiError as error:
-        if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+        if error.is_absent:
             reading.values[fact] = None
         else:
-            reading.failed(fact, f"get configmap {name}", error)
+            reading.failed(fact, right_to("get", path), error)

@@ -4,7 +4,7 @@ from kubernetes_asyncio.client import ApiClient
 from msgspec import Struct
 
 from webhook.adapters.kubernetes.api.collection import decoded
-from webhook.adapters.kubernetes.api.requests import CONFLICT, NOT_FOUND, ApiError, RefusedError, answer
+from webhook.adapters.kubernetes.api.requests import CONFLICT, ApiError, answer
 from webhook.adapters.kubernetes.events.event_object import Happening
 from webhook.core.admission.mutation import has_queue_gate
 from webhook.core.kubernetes.pod import Pod
@@ -33,7 +33,7 @@ class WaitingPods:
         try:
             pod = decoded(await answer(self._client, "GET", _path(namespace, name), _SECONDS), Pod)
         except ApiError as error:
-            if isinstance(error, RefusedError) and error.status == NOT_FOUND:
+            if error.is_absent:
                 return None
             right = f"get pods in {namespace}"
             raise UserError(f"pod {namespace}/{name}: {error.describe(right)}") from None
@@ -45,7 +45,7 @@ class WaitingPods:
         try:
             await answer(self._client, "DELETE", _path(namespace, name), _SECONDS, body=options)
         except ApiError as error:
-            if isinstance(error, RefusedError) and error.status in {NOT_FOUND, CONFLICT}:
+            if error.is_absent or error.status == CONFLICT:
                 raise UserError(f"pod {namespace}/{name}: the Pod of uid {uid} is gone") from None
             right = f"delete pods in {namespace}"
             raise UserError(f"pod {namespace}/{name}: {error.describe(right)}") from None

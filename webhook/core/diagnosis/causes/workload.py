@@ -11,6 +11,9 @@ _CRON_PROBLEMS = frozenset(
     {"FailedCreate", "InvalidSchedule", "UnparseableSchedule", "UnknownTimeZone", "MissSchedule", "TooManyMissedTimes"}
 )
 _CRON_STARTS = "SuccessfulCreate"
+_CONTROLLERS = (("its controllers", ("replicasets", "jobs")),)
+_POD_TELLERS = (("its Pods", ("pods",)), ("its Events", ("events",)))
+"""What tells why Pods are missing, with the names under which it is unread."""
 _REMAINS = frozenset({"NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionContentFailure"})
 
 
@@ -61,6 +64,17 @@ def absence_of(facts: WorkloadFacts) -> WorkloadState:
             "compare the nodes' labels and taints with its template",
         )
     return WorkloadState(Fate.IDLE, "it wants no Pods: spec.replicas is 0", _scale(facts))
+
+
+def untold_of(facts: WorkloadFacts, around: Surroundings) -> WorkloadState | None:
+    """Return that nobody can tell why Pods are missing, since something could not be read; None otherwise."""
+    wanted = sum(owner.wanted for owner in facts.owners)
+    has_all = facts.maker is None or bool(facts.owners)
+    for what, names in (_POD_TELLERS if wanted else ()) if has_all else _CONTROLLERS:
+        if why := around.why_unread(*names):
+            text = f"{what} cannot be read, so why Pods are missing cannot be told: {why}"
+            return WorkloadState(Fate.UNKNOWN, text)
+    return None
 
 
 def _scale(facts: WorkloadFacts) -> str:
