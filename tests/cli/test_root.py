@@ -96,6 +96,12 @@ def test_help_imports_no_web_server() -> None:
         assert done.stdout.splitlines()[-1] == "False"
 
 
+def test_help_imports_the_names_of_the_commands_only() -> None:
+    code = "import sys, webhook.cli as cli\ntry: cli.main()\nexcept SystemExit: print(len(sys.modules))"
+    done = subprocess.run([BIN / "python", "-c", code, "--help"], capture_output=True, text=True, check=True)
+    assert int(done.stdout.splitlines()[-1]) < 250
+
+
 @pytest.mark.parametrize("command", [["explain", "pod", "x"], ["status"], ["check"], ["queue"], ["decisions"]])
 def test_a_command_that_asks_a_cluster_imports_little_before_its_first_request(
     command: list[str], tmp_path: Path
@@ -114,7 +120,7 @@ def test_a_command_that_asks_a_cluster_imports_little_before_its_first_request(
     modules = json.loads(done.stderr.splitlines()[-1])
     unwanted = ("opentelemetry", "redis", "jsonschema", "aiohttp.web_app", "kubernetes_asyncio.client.models.")
     assert [name for name in modules if name.startswith(unwanted)] == []
-    assert len(modules) < 1100, "each module costs a first start"
+    assert len(modules) < 950, "each module costs a first start"
 
 
 def terminal_output(*arguments: object) -> str:

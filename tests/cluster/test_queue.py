@@ -252,7 +252,7 @@ def test_pods_that_wait_for_other_reasons_are_explained(running: ControllerFixtu
         "expiring-1": r"Expired: it has waited longer than queue.maxWait, 3 s, and queue.whenExpired is Delete; "
         r"deleted at 20\S+Z\n",
         "living-1": r"WaitingForLivePods: the limit on live Pods of living is reached; it waits as 1st of 1 in bronze",
-        "opened-1": rf"BreakerOpen: the breaker is FORCED_OPEN until 20\S+Z{kept}\n",
+        "opened-1": rf"BreakerOpen: the breaker is FORCED_OPEN until 20\S+Z{kept}; expires at \S+Z, before its turn\n",
     }
     for pod, line in expected.items():
         seen: list[str] = []
