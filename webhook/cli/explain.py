@@ -115,7 +115,7 @@ def _nothing(target: ExplainTarget, explainer: PodExplainer) -> int:
     record_said = "its records cannot be read" if "records" in explainer.unread else "no record of it"
     click.echo(printable(f"error: nothing is known of {target}: {object_said}, and {record_said}"), err=True)
     for what, reason in explainer.unread.items():
-        click.echo(f"  not read: {printable(unread_text(what, reason))}", err=True)
+        click.echo(f"  not read: {unread_text(what, reason)}", err=True)
     return _NOTHING_KNOWN
 
 

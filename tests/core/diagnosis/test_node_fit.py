@@ -89,6 +89,12 @@ def test_blame_names_the_side_that_leaves_no_node() -> None:
     assert blame(None, "0/4 nodes are available") == "0/4 nodes are available"
 
 
+def test_a_term_that_the_policy_has_overridden_is_not_blamed_on_the_pod() -> None:
+    own = spec_of(nodeSelector={"gpu": "a100", "disk": "ssd"})
+    overridden = nodes_report(spec_of(nodeSelector={"gpu": "h100", "disk": "ssd"}), own, None, NODES)
+    assert [one.by for one in overridden.own] == ["spec.nodeSelector[disk]"]
+
+
 def test_no_side_is_blamed_if_the_policy_that_rewrote_the_pod_is_not_known() -> None:
     final = spec_of(nodeSelector={"gpu": "a100"})
     unknown = nodes_report(final, None, None, NODES, "0123456789abcdef")

@@ -105,8 +105,10 @@ def _is_in_force(entry: PolicyEntry, final: PodSpec) -> bool:
 def _own_terms(final: PodSpec, original: PodSpec | None, service: Service | None) -> Iterator[_Term]:
     plan = service.placement_plan if service is not None and service.modes.placement is Mode.ENFORCE else None
     of_policy = {} if plan is None or original is not None else plan.node_selector
-    for key, value in ((final if original is None else original).node_selector or {}).items():
-        if of_policy.get(key) != value:
+    before = final.node_selector if original is None else original.node_selector
+    for key, value in (final.node_selector or {}).items():
+        # The policy may have added a key, or overridden the Pod's value.
+        if of_policy.get(key) != value and (before or {}).get(key) == value:
             yield _selector(f"spec.nodeSelector[{key}]", key, value)
     terms = required_terms(original) if original is not None else required_terms(final)
     # Of several ORed terms of a policy it cannot be told which one was added where: then the Pod's terms stay whole.

@@ -15,7 +15,7 @@ from webhook.core.diagnosis.report import (
     SchedulingReport,
     StartReport,
 )
-from webhook.core.plain_text import printable_document
+from webhook.core.plain_text import printable, printable_document
 from webhook.core.quota import Holder
 from webhook.core.reporting.limit_record import RecordedLimit
 from webhook.core.reporting.queue_document import QueueRow
@@ -92,7 +92,7 @@ def _parts(report: Report, *, with_rules: bool) -> Iterator[tuple[str, str]]:
 def unread_text(what: str, reason: str) -> str:
     """Return why something could not be read, and what it would have told."""
     told = _TELLS.get(what.partition(" ")[0])
-    return f"{what}: {reason}; not told: {told}" if told else f"{what}: {reason}"
+    return printable(f"{what}: {reason}; not told: {told}" if told else f"{what}: {reason}")
 
 
 def _queue(row: QueueRow) -> str:
