@@ -323,6 +323,30 @@ def test_uninstallation_with_a_dead_server_of_failure_mode_closed_leaves_nothing
     assert (again.code, again.out.splitlines()[-1]) == (0, "nothing of Podgate is in this cluster")
 
 
+def test_an_object_that_cannot_be_deleted_holds_no_waiting_pod(installed: Cluster) -> None:
+    """The message tells only what keeps the definition, and the next run continues."""
+    gated = {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": QUEUE_GATE}]}
+    pods, kept = "/api/v1/namespaces/default/pods", "/apis/podgate.io/v1alpha1/servicestatuses/kept"
+    metadata = {"name": "kept", "finalizers": ["example.com/keep"]}
+    installed.plane.apply({"apiVersion": "podgate.io/v1alpha1", "kind": "ServiceStatus", "metadata": metadata})
+    waiting = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "waits"}, "spec": gated}
+    assert installed.plane.api.request("POST", pods, waiting)[0] == 201
+    installed.stop_server()
+    try:
+        done = installed.uninstall("--wait", "20s")
+        assert done.code == 2
+        definition = "customresourcedefinition.apiextensions.k8s.io/servicestatuses.podgate.io"
+        assert f"\nerror: {definition}: still being deleted: " in done.err, done.err
+        assert "initial names have been accepted" not in done.err
+        assert "schedulingGates" not in installed.plane.api.get(f"{pods}/waits")["spec"]
+    finally:
+        installed.plane.api.request("DELETE", f"{pods}/waits?gracePeriodSeconds=0")
+        free = {"metadata": {"finalizers": None}}
+        assert installed.plane.api.request("PATCH", kept, free, "application/merge-patch+json")[0] == 200
+    assert installed.uninstall().code == 0
+    installed.wait_for_nothing_left()
+
+
 WAYS = {
     "memory": (),
     "redis": ("--store", "redis://redis.podgate-system.svc:6379/0", "--replicas", "3"),

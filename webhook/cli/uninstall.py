@@ -31,7 +31,7 @@ _FLAG_FIRST = (
 )
 @click.option("--redis-password-file", type=click.Path(path_type=Path), help="File with the password for --redis.")
 @click.option("--cluster", "name", default="default", show_default=True, help="With --redis: this cluster's --cluster.")
-@click.option("--wait", default="2m", show_default=True, help="Longest time to wait until the namespace is gone.")
+@click.option("--wait", default="5m", show_default=True, help="Longest time to wait until objects are gone.")
 @kubeconfig_options("where")
 @report_option()
 def uninstall(  # noqa: PLR0913  one argument an option

@@ -79,6 +79,8 @@ class Uninstaller:
         self._gates = gates
         self._terms = terms
         self._progress = progress
+        self._definitions: list[ObjectReference] = []
+        """Deleted CustomResourceDefinitions: the API server deletes their objects first, which may take minutes."""
 
     async def run(self) -> Leftovers:
         namespace, record = [await self._cluster.get(one) for one in (NAMESPACE, RECORD)]
@@ -97,6 +99,8 @@ class Uninstaller:
             await self._delete_namespace()
         await self._check_webhooks(shipped)
         released = await self._release_waiting()
+        for one in self._definitions:
+            await self._await_gone(one)
         return await self._leftovers(released, InstallationRecord.of(record or {}).server_url)
 
     def _inside(self, found: Iterable[Json]) -> list[ObjectReference]:
@@ -122,7 +126,7 @@ class Uninstaller:
                 await self._cluster.delete(one)
             self._progress.on_object(one, DELETED)
             if one.kind == "CustomResourceDefinition" and not self._terms.is_dry:
-                await self._await_gone(one)  # its objects are deleted first
+                self._definitions.append(one)
 
     async def _delete_namespace(self) -> None:
         self._progress.on_object(NAMESPACE, DELETED)
@@ -136,8 +140,7 @@ class Uninstaller:
         is_shown = False
         while (live := await self._cluster.get(reference)) is not None:
             if asyncio.get_running_loop().time() >= end_seconds:
-                conditions = (live.get("status") or {}).get("conditions") or ()
-                reasons = "; ".join(one["message"] for one in conditions if one["status"] == "True")
+                reasons = "; ".join(removal.why_not_gone(live))
                 remedy = "run this command again, which continues, once that is done"
                 raise UserError(f"{reference}: still being deleted: {reasons or 'its objects are'}", remedy)
             if not is_shown:

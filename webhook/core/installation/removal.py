@@ -31,6 +31,8 @@ IN_NAMESPACE = tuple(
     for kind in kinds
 )
 """The kinds of objects that the namespace may have, without their names."""
+_OF_LIFE = ("NamesAccepted", "Established")
+"""Conditions of a CustomResourceDefinition that say nothing about its deletion."""
 POLICIES = (configmap.NAME, configmap.OVERRIDES)
 PODS_LEFT = (
     f"kubectl annotate pods -A -l {SERVICE_LABEL} {HASH_ANNOTATION}-",
@@ -63,6 +65,12 @@ def is_others(document: Json) -> bool:
 def is_of_podgate(document: Json) -> bool:
     """Return whether an object of the namespace is Podgate's: by its label, or by its name if users created it."""
     return is_ours(document) or document["metadata"]["name"].startswith(_PREFIX)
+
+
+def why_not_gone(document: Json) -> list[str]:
+    """Return why a deleted object with finalizers still exists, as the API server says; empty if it does not."""
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return [one["message"] for one in conditions if one["status"] == "True" and one["type"] not in _OF_LIFE]
 
 
 def _is_object(document: Json) -> bool:
