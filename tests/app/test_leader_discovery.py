@@ -59,3 +59,11 @@ def test_a_service_without_a_queue_is_an_error() -> None:
     with answering({"/queue?limit=0": (200, LEADS), "/queue?service=none": (200, LEADS)}) as url:
         done = podgate("queue", "none", "--server", url)
     assert (done.code, "no service 'none' has a queue" in done.err) == (4, True)
+
+
+def test_a_misspelt_subcommand_is_suggested() -> None:
+    with answering({"/queue?limit=0": (200, LEADS), "/queue?service=puase": (200, LEADS)}) as url:
+        done = podgate("queue", "puase", "--server", url)
+    assert done.code == 4
+    assert "no service 'puase' has a queue" in done.err
+    assert "did you mean `podgate queue pause`?" in done.err

@@ -53,7 +53,9 @@ def test_denied_pod_is_exit_3_with_the_text_of_its_denial() -> None:
 def test_admitted_pod_has_what_each_rule_wrote() -> None:
     done = explain("pod", f"shop/web-{UID}", "--policy", "policy.yaml")
     assert done.code == 0
-    assert done.out.startswith("Admitted: 20")
+    first = done.out.splitlines()[0]
+    assert first.startswith("Admitted: 20")
+    assert first.endswith("whether it exists cannot be told: --records explains by the records of the file alone")
     assert "rewritten spec.nodeSelector[disk]=ssd (placement.nodeSelector[disk]: overrides hdd" in done.out
     assert "  rule " not in done.out
     assert (
@@ -110,7 +112,10 @@ def test_records_are_read_as_they_are_printed(form: str, shop: RecordedShop) -> 
 def test_unknown_pod_is_exit_4() -> None:
     done = explain("pod", "other")
     assert done.code == 4
-    assert done.err.startswith("error: nothing is known of pod shop/other")
+    assert done.err.startswith(
+        "error: nothing is known of pod shop/other: the object cannot be read, and no record of it"
+    )
+    assert "  not read: cluster: --records explains by the records of the file alone" in done.err
 
 
 BAD: dict[str, tuple[tuple[str, ...], str]] = {

@@ -77,10 +77,17 @@ async def test_policy_that_is_not_available_is_named() -> None:
     policies = CompiledPolicies(search.policy, ImmediateCheck())
     with pytest.raises(NoPolicyError, match="kind"):
         await policies.get("0000000000000001")
-    with pytest.raises(NoPolicyError, match="no server keeps it any more"):
+    with pytest.raises(NoPolicyError, match="neither this server nor its store keeps it"):
         await policies.get("0000000000000002")
     documents.keep(POLICY_HASH, POLICY_TEXT.encode())
     assert (await policies.get(POLICY_HASH)).hash == POLICY_HASH
+
+
+async def test_page_says_nothing_of_what_the_cluster_has(ask: Ask) -> None:
+    _, answer = await ask("uid=u1")
+    report = answer["report"]
+    assert report["unread"] == {"cluster": "this page explains by records alone"}
+    assert report["summary"].endswith("whether it exists cannot be told: this page explains by records alone")
 
 
 async def test_unknown_pod_has_no_report(ask: Ask) -> None:

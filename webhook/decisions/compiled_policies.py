@@ -35,7 +35,7 @@ class CompiledPolicies:
         try:
             raw = await self._document(policy_hash)
             if raw is None:
-                raise NoPolicyError("no server keeps it any more")
+                raise NoPolicyError("neither this server nor its store keeps it")
             loaded = (await self._check.load(raw, Purpose.REVIEW)).policy
         except (StoreUnavailableError, DocumentError, CheckFailedError) as error:
             raise NoPolicyError(str(error)) from error

@@ -268,6 +268,7 @@ def test_pod_that_waited_for_too_long_has_expired() -> None:
     assert waiting("Keep", 75, gated) == f"{ended} Keep: it waits on"
     for still in (waiting("Delete", 59, None), waiting("Delete", 600, gated), waiting("Keep", 59, gated)):
         assert still.startswith("WaitingForQuota: ")
+    assert waiting("Delete", 59, None).endswith("; it does not exist")
     released = replace(next(one for one in SHOP.recorder.records if one.uid == "u1"), operation="UPDATE")
     assert waiting("Delete", 600, None, released).startswith("WaitingForQuota: ")
 

@@ -37,11 +37,15 @@ async def open_explainer(inputs: ExplainInputs) -> "AsyncIterator[PodExplainer]"
     before = "" if inputs.at_us is None else f"{inputs.at_us // 1000 + 1:013d}-"
     async with AsyncExitStack() as stack:
         if inputs.records is not None:
-            yield PodExplainer(inputs.target, None, FileRecords(inputs.records), policy, before)
+            explainer = PodExplainer(inputs.target, None, FileRecords(inputs.records), policy, before)
+            explainer.away["cluster"] = "--records explains by the records of the file alone"
+            yield explainer
             return
         explainer = PodExplainer(inputs.target, None, None, policy, before)
         await explainer.connect_records(ServerLocation(inputs.server, inputs.kubeconfig), stack)
-        if inputs.at_us is None:
+        if inputs.at_us is not None:
+            explainer.away["cluster"] = "--at explains by records alone: what the cluster had then is not known"
+        else:
             await explainer.connect(inputs.kubeconfig, stack)
             explainer.places = QueuePlaces(ServerLocation(inputs.leader, inputs.kubeconfig))
             explainer.scheduled = PodRecords(inputs.extender, inputs.kubeconfig)
@@ -70,8 +74,9 @@ class PodExplainer:
         """Of Pods that wait; None without a cluster."""
         self.scheduled: PodRecords | None = None
         """Of Pods that the extender was asked about; None without a cluster."""
+        self.away: dict[str, str] = {}
+        """What is read for no report, with the reason."""
         self._unread: dict[str, str] = {}
-        self._away: dict[str, str] = {}
         self._policies = RecordPolicies(given_policy, self._unread)
 
     async def connect_records(self, where: ServerLocation, stack: AsyncExitStack) -> None:
@@ -79,7 +84,7 @@ class PodExplainer:
         try:
             found = await stack.enter_async_context(open_decision_port(where))
         except UserError as error:
-            self._away["records"] = _text(error)
+            self.away["records"] = _text(error)
         else:
             self._source = ServerRecords(found.get, found.name)
 
@@ -90,7 +95,7 @@ class PodExplainer:
         try:
             client = await connect(kubeconfig)
         except UserError as error:
-            self._away["cluster"] = str(error)
+            self.away["cluster"] = str(error)
             return
         stack.push_async_callback(client.close)
         self._reader = cluster_facts.PodReader(client, self._target.namespace)
@@ -99,7 +104,7 @@ class PodExplainer:
     def unread(self) -> dict[str, str]:
         """What could not be read for the last report, with the reason."""
         of_cluster = self._reader.reading.unread if self._reader is not None else {}
-        return {**self._away, **self._unread, **of_cluster}
+        return {**self.away, **self._unread, **of_cluster}
 
     async def report(self) -> Report | None:
         """Return the report of this moment; None if nothing is known of the object."""

@@ -8,15 +8,14 @@ import msgspec
 
 from webhook.app.operations.live_policy import read_live_policy
 from webhook.cli.options.cluster_options import kubeconfig_options
-from webhook.cli.options.output_formats import report_option
+from webhook.cli.options.output_formats import document_text, report_option
 from webhook.core.document import DocumentError
 from webhook.core.document.defaults import ATOMIC, ATOMIC_IN_0_1
 from webhook.core.document.loading import load_unproved
-from webhook.core.plain_text import printable, printable_json
+from webhook.core.plain_text import printable
 from webhook.core.policy.model import Policy
 from webhook.core.policy_diff import compare
 from webhook.errors import UserError
-from webhook.offline.output.yaml_text import as_yaml
 from webhook.offline.policy_argument import read_document
 from webhook.support.kubeconfig import Kubeconfig
 
@@ -45,11 +44,9 @@ def print_difference(before: str, after: str, a_as: str | None, where: Kubeconfi
         raise UserError("-: standard input is named twice", "it can only be read once: put the other in a file")
     old = _policy(before, _read(before, where), ATOMIC if a_as is None else ATOMIC_IN_0_1)
     found = compare(old, _policy(after, _read(after, where), ATOMIC))
-    if output == "yaml":
-        click.echo(as_yaml(msgspec.to_builtins({"same": not found, **msgspec.structs.asdict(found)})), nl=False)
-    elif output == "json":
-        text = msgspec.json.encode({"same": not found, **msgspec.structs.asdict(found)}).decode()
-        click.echo(printable_json(text))
+    document = msgspec.to_builtins({"same": not found, **msgspec.structs.asdict(found)})
+    if (text := document_text(document, output, indent=None)) is not None:
+        click.echo(text)
     else:
         for line in found.lines():
             click.echo(printable(line))

@@ -1,5 +1,6 @@
 """`podgate queue list`: a table of waiting Pods in the order of their release."""
 
+from difflib import get_close_matches
 from urllib.parse import quote
 
 import click
@@ -29,7 +30,9 @@ def list_(*, service: str | None, where: ServerLocation, output: str | None, wat
 
     def text(document: QueueDocument, _: str) -> str:
         if service is not None and not document.services:
-            raise NoSuchServiceError(f"no service {service!r} has a queue: see `podgate queue` for those that have")
+            meant = get_close_matches(service, ("pause", "resume", "release", "drop"), 1)
+            remedy = f"did you mean `podgate queue {meant[0]}`?" if meant else "`podgate queue` shows those that have"
+            raise NoSuchServiceError(f"no service {service!r} has a queue", remedy)
         page = queue_page(document, is_wide=output == WIDE)
         return document_text(msgspec.to_builtins(document), output) or "\n".join(page)
 

@@ -98,8 +98,8 @@ def _of_records(facts: PodFacts, records: AdmissionRecords, around: Surroundings
     if gone is not None:
         report = Report(Fate.FAILED, gone.text, subject, gone.remedy, admission=admission, unread=dict(around.unread))
         return _with_figures(report, records)
-    if unread and token not in {Fate.EXPIRED, Fate.DROPPED}:
-        summary = f"{summary}; whether it exists cannot be told: {unread}"
+    if not record.is_denied and token not in {Fate.EXPIRED, Fate.DROPPED}:
+        summary = f"{summary}; {f'whether it exists cannot be told: {unread}' if unread else 'it does not exist'}"
     report = Report(token, summary, subject, admission=admission, unread=dict(around.unread))
     return _with_figures(report, records)
 

@@ -28,7 +28,7 @@ def explanation_page(search: DecisionSearch, policy: PolicyByHash, now_us: Calla
     async def explain(parameters: Mapping[str, str]) -> HttpResponse:
         asked = _asked(parameters)
         records = await _records(search, asked)
-        known, unread = dict[str, CompiledPolicy](), dict[str, str]()
+        known, unread = dict[str, CompiledPolicy](), {"cluster": "this page explains by records alone"}
         for one in list(dict.fromkeys(record.policy for record in records if record.policy))[:_POLICIES_MAX]:
             try:
                 known[one] = await policy(one)

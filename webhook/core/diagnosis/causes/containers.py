@@ -88,22 +88,21 @@ def _probe(failures: Sequence[ReportedEvent], since: str, container: str) -> Cau
 
 
 def _unhealthy(pod: ReportedPod, one: ReportedContainer, events: Sequence[ReportedEvent]) -> list[ReportedEvent]:
-    place = f"{{{one.name}}}"
     is_only = len(pod.spec.containers or ()) <= 1
-    return [
-        event
-        for event in events
-        if event.reason == "Unhealthy"
-        and (event.involved_object.field_path.endswith(place) or (is_only and not event.involved_object.field_path))
-    ]
+    unhealthy = [event for event in events if event.reason == "Unhealthy"]
+    return _of(one.name, unhealthy, is_only=is_only)
+
+
+def _of(container: str, events: Sequence[ReportedEvent], *, is_only: bool = False) -> list[ReportedEvent]:
+    """Return the Events about a container; if it is the only one, also those that name none."""
+    place, paths = f"{{{container}}}", (event.involved_object.field_path for event in events)
+    return [event for event, path in zip(events, paths, strict=True) if path.endswith(place) or (is_only and not path)]
 
 
 def _image(shown: ContainerReport, events: Sequence[ReportedEvent]) -> tuple[ContainerReport, str]:
     """Return the image's failure; older kubelets tell why only in an Event."""
     failures = [one for one in events if (one.message or "").startswith(_PULL_FAILED)]
-    place = f"{{{shown.name}}}"
-    own = [one for one in failures if one.involved_object.field_path.endswith(place)]
-    newest = max(own, key=lambda one: one.at, default=None)
+    newest = max(_of(shown.name, failures), key=lambda one: one.at, default=None)
     if newest is not None and shown.message.startswith("Back-off") and ": " not in shown.message:
         shown = replace(shown, message=newest.message or "")
     found = (remedy for pattern, remedy in _IMAGE_REMEDIES if re.search(pattern, shown.message, re.IGNORECASE))
