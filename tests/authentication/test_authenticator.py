@@ -451,7 +451,7 @@ def test_what_still_holds_is_what_would_be_verified(
     authenticator = Authenticator(identity_file, JwksUnion([keys]), clock, TokenLimits(leeway_seconds=5), denied)
     expires_at = int(clock.seconds) + lifetime_seconds
     call = der(one_pki.client()), [f"Bearer {APISERVER.token(clock.seconds, exp=expires_at, jti='1')}"]
-    known = authenticator.verified(*call)
+    newest = authenticator.verified(*call)
     for kind, value in changes:
         match kind:
             case "time":
@@ -463,14 +463,15 @@ def test_what_still_holds_is_what_would_be_verified(
                 identity_file.set(everyone if value else replace(everyone, callers=everyone.callers[1:]))
             case _:
                 denied.all = value
-        still_holds = authenticator.still_holds(known)
+        still_holds = authenticator.still_holds(newest)
         try:
             again = authenticator.verified(*call)
         except AuthenticationError:
             assert not still_holds
             continue
-        assert again.caller == known.caller
-        assert (again is known) == still_holds
+        assert again.caller == newest.caller
+        assert (again is newest) == still_holds
+        newest = again
 
 
 def test_connection_without_a_certificate_is_rejected(authenticator: Authenticator) -> None:

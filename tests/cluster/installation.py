@@ -32,6 +32,7 @@ SERVICE_ACCOUNT, CONTROLLER_ACCOUNT = "podgate", "podgate-controller"
 LEASE = "podgate-leader"
 HALVES = ("mutating", "validating")
 POLICY, LAST_GOOD, KEY = configmap.NAME, configmap.LAST_GOOD, configmap.KEY
+OVERRIDES = configmap.OVERRIDES
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _CALLED_FOR = {"podgate.io/service": "asked"}
 """Labels of a Pod for which no mutating call is left out, whether a service owns it or not."""
@@ -227,7 +228,7 @@ def installed(  # noqa: PLR0913  the parts of an installation
             installation.stop_server(server)
         for server_or_controller in list(installation.controllers):
             installation.stop_controller(server_or_controller)
-        plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (POLICY, LAST_GOOD)))
+        plane.delete(*(f"{_CONFIG_MAPS}/{name}" for name in (POLICY, LAST_GOOD, OVERRIDES)))
         # Each test has its own namespaces, which stay.
         for namespace in namespaces:
             plane.empty_namespace(namespace)

@@ -147,7 +147,7 @@ def installed(cluster: Cluster, tmp_path: Path) -> Cluster:
             dry = cluster.install("--policy", policy, "--dry-run", "-o", "json")
             assert dry.code == 0, dry.err
             results = {one["object"]: one["result"] for one in json.loads(dry.out)["objects"]}
-            assert {*results.values()} == {"issued", "created", LATER}
+            assert {*results.values()} - {"issued"} == {"created", LATER}  # certificates outlive an uninstallation
             cluster.listed = frozenset(name for name, result in results.items() if result != "issued")
             cluster.listed |= {*all_objects(cluster.plane)}
             command = [BIN / "podgate", "install", *cluster.options, "--policy", policy]
