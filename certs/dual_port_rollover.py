@@ -1,5 +1,7 @@
 """Client certificate rollover over two Service ports: the steps that are due, without I/O.
 
+Why there are two: docs/design/two-ports.md.
+
 When kube-apiserver sees that its client certificate has changed, it closes all connections that it made with it, and
 requests in flight on them are lost. But it has one certificate per port of the Service. So a new certificate is written
 for the port that is not in use, and the webhooks switch to that port once every API server has read it.

@@ -64,7 +64,7 @@ class _LazyGroup(click.Group):
         if name not in _COMMANDS:
             return None
         module, attribute = _COMMANDS[name][0].split(":")
-        with put_off():  # collections in between find nothing, and take 40 of 350 ms of a server's imports
+        with put_off():  # collections in between find nothing: docs/design/start-and-memory.md
             command: click.Command = getattr(import_module(module), attribute)
         return command
 

@@ -1,6 +1,6 @@
 """Garbage collection, deferred while many objects are created.
 
-A full collection scans every object without a break: a third of a second with a policy of a thousand services.
+A full collection scans every object without a break, and no review is answered meanwhile: docs/design/event-loop.md.
 Long-lived objects are frozen afterwards and not scanned again; those without cycles are still freed by reference count.
 """
 

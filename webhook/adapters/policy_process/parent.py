@@ -1,4 +1,4 @@
-"""Policy check in one child process per check: a check takes seconds, and no review waits for it."""
+"""Policy check in one child process per check, so that no review waits for it. Why: docs/design/policy-process.md."""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""Counters in Redis, shared by replicas. The script in `lua/` implements `core/ledger/operations.py`."""
+"""Counters in Redis, shared by replicas. The script in `lua/` implements `core/ledger/operations.py`.
+
+How the script works: docs/design/script-operation.md.
+"""
 
 import webhook.adapters.redis_store.library  # noqa: F401  first: it bounds what the others import
 from webhook.adapters.redis_store.decisions.stream import RedisDecisions

@@ -1,4 +1,7 @@
-"""Stage "charge": the request to the counter store, and the decision by its receipt or its failure."""
+"""Stage "charge": the request to the counter store, and the decision by its receipt or its failure.
+
+Why only the validating half charges: docs/design/charging.md.
+"""
 
 from webhook.core.admission.decision import StageNote, Verdict
 from webhook.core.admission.evaluation import Evaluation

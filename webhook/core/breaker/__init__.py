@@ -2,7 +2,8 @@
 
 `transitions` is the transition table. `advance` applies the passage of time, `probes` admits probes, `outcomes` records
 outcomes and quota denials, `manual` applies overrides, and `forks` resolves conflicts between divergent states. Their
-functions take a `Record` and return the next one, most of them with the transitions between the two.
+functions take a `Record` and return the next one, most of them with the transitions between the two. How they rely on
+each other: docs/design/breaker-operation.md.
 """
 
 from webhook.core.breaker.advance import advance, restarted, rests_until_us, view

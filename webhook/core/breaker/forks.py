@@ -1,4 +1,4 @@
-"""Conflict resolution between divergent states of one breaker.
+"""Conflict resolution between divergent states of one breaker. Why: docs/design/breaker-forks.md.
 
 Generations order the transitions of one lineage only. A replica that is cut off from the store continues from the
 store's last decision that it knows, its fork point. Transitions caused by time alone are not decisions.

@@ -1,5 +1,7 @@
 """Replica share: one replica's part of the remaining quota while the store gives no answer.
 
+Why: docs/design/replica-shares.md.
+
 For each window the share is (hard - used at the last reply) / replicas; the remainder goes to the lowest ordinals.
 `used` counts as 0 once it has surely left the window, or without any reply. Windows over an hour are not checked.
 A Pod that asks for more than the whole share may pass within hard - used, so that no Pod is impossible, if the replica

@@ -1,7 +1,7 @@
 """Ring of aligned buckets for one trailing window, with exact sums per resource.
 
 A bucket is 1/64 of the window wide, and 65 of them are live, so a charge leaves at an age in (W, W + W/64]. Hence the
-ring holds at least the use of any trailing W, and nothing older than W * 65/64.
+ring holds at least the use of any trailing W, and nothing older than W * 65/64. Why: docs/design/windows.md.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Release order of one queue: SLA class, then turns of its services, then priority and age. Ageing lifts Pods."""
+"""Release order of one queue: SLA class, then turns of its services, then priority and age. Ageing lifts Pods.
+
+Why: docs/design/release-order.md.
+"""
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet

@@ -1,4 +1,4 @@
-"""Script: the Lua script, called by its hash, and sent again after SCRIPT FLUSH."""
+"""Script: the Lua script, called by its hash, and sent again after SCRIPT FLUSH. Why one: docs/design/one-script.md."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Assumed load: the expected load of Pods that were assigned to a node lately, and are not measured yet."""
+"""Assumed load: the expected load of Pods that were assigned to a node lately, and are not measured yet.
+
+Why: docs/design/assumed-load.md.
+"""
 
 from collections.abc import KeysView, Mapping
 

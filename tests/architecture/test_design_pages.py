@@ -1,0 +1,46 @@
+"""The pages of docs/design: their form, their index, and the modules that cite them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs/design"
+INDEX = FOLDER / "README.md"
+PAGES = sorted(set(FOLDER.glob("*.md")) - {INDEX})
+DECISIONS = [page for page in PAGES if not page.stem.endswith("-operation")]
+HEADINGS = ["Question", "Decision", "Measured", "Rejected", "What would change it"]
+LINES_MAX = 75
+SOURCES = [
+    path for folder in ("webhook", "certs") for suffix in ("py", "lua") for path in ROOT.glob(f"{folder}/**/*.{suffix}")
+]
+
+
+def cited(path: Path) -> set[str]:
+    return set(re.findall(r"docs/design/([\w-]+\.md)", path.read_text()))
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_page_of_a_decision_has_its_five_headings(page: Path) -> None:
+    assert re.findall(r"^## (.*)$", page.read_text(), flags=re.MULTILINE) == HEADINGS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_is_short(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= LINES_MAX
+
+
+@pytest.mark.parametrize("page", [*PAGES, INDEX], ids=lambda page: page.stem)
+def test_every_path_on_the_page_exists(page: Path) -> None:
+    paths = re.findall(r"`((?:webhook|certs|tests)/[\w/.-]+)`", page.read_text())
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_index_lists_every_page() -> None:
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", INDEX.read_text()))
+    assert linked == {page.name for page in PAGES}
+
+
+def test_modules_cite_every_page_and_no_other() -> None:
+    assert set().union(*map(cited, SOURCES)) == {page.name for page in PAGES}
