@@ -100,12 +100,12 @@ class Observers:
 class TurnObservers(Observers):
     """Observers that receive the reviews of one turn of the event loop together, after their responses are written.
 
-    No response waits for them, and their code and data stay in the processor's caches from one review to the next: a
-    validate took 131 us instead of 141.
-    Responses come first: those of a turn are written together, too, and each one ends a client's wait.
+    No response waits for them, and their code and data stay in the processor's caches from one review to the next:
+    docs/design/review-cost.md. Responses come first: those of a turn are written together, too, and each one ends a
+    client's wait.
 
-    Reviews wait for two turns at most. Other events follow them, as they have occurred. Who shows what observers hold
-    does so `after_reviews`: a client with its response may ask in the turn in which they still wait.
+    Reviews wait for two turns at most. Other events follow them, as they have occurred. Wrap every page that shows
+    observer state in `after_reviews`, so that a client sees its own review.
     """
 
     def __init__(self, *observers: Observer) -> None:

@@ -108,7 +108,7 @@ class MemoryStore:
         return transitions
 
     def _sweep(self, plans: Sequence[CounterPlan], now_us: int) -> None:
-        """Drop what no longer counts, of some tags at a time: with 1,000 services, all would take 8 ms each second."""
+        """Drop what no longer counts, of some tags at a time: all in one turn of the event loop would delay reviews."""
         self._unswept = self._unswept or list(self._states)
         tags, self._unswept = self._unswept[:_SWEPT_PER_TICK], self._unswept[_SWEPT_PER_TICK:]
         ended = [tag for tag in tags if (state := self._states.get(tag)) is not None and state.sweep(now_us)]

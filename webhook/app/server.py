@@ -46,7 +46,7 @@ from webhook.support.malloc_trim import giving_back
 VERSION = version("podgate")
 _DRAINING = "draining"
 _SWITCH_SECONDS = 0.001
-"""Thread switch interval: bounds how long a busy thread (a large Pod, a scrape) delays the loop; default is 5 ms."""
+"""Thread switch interval: bounds how long a busy thread (a large Pod, a scrape) delays the loop."""
 _PORT_SECONDS = 2.0
 _LEASE_PATIENCE_SECONDS = 30.0
 """Longer than another server takes to release the lease at shutdown, and than the lease of a crashed one lasts."""
@@ -289,6 +289,6 @@ async def _serve(settings: Settings) -> None:
 
 
 def _want_fast_parser() -> None:
-    """Reject aiohttp's pure Python parser: it is an order of magnitude slower, and accepts malformed HTTP."""
+    """Reject aiohttp's pure Python parser: it is much slower, and accepts malformed HTTP."""
     if find_spec("aiohttp._http_parser") is None:
         raise UserError("aiohttp has no compiled HTTP parser here", "install aiohttp from a wheel")

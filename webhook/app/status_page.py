@@ -29,7 +29,7 @@ from webhook.support.garbage_collection import paused
 from webhook.support.single_flight import SingleFlight
 
 AT_A_TIME = 50
-"""Services read per turn of the event loop: half a millisecond. All 1,000 in one turn took 10 to 16 ms."""
+"""Services read per turn of the event loop. More would delay reviews: docs/design/event-loop.md."""
 
 
 class StatusPage:

@@ -10,7 +10,7 @@ from webhook.ports import Caller
 
 FORWARDED_CERTIFICATE = istr("X-Forwarded-Client-Cert")
 AUTHORIZATION = istr("Authorization")
-"""Names as `istr`: a lookup of any other text folds its case again, 0.7 us in place of 0.3."""
+"""Names as `istr`: a lookup of any other text folds its case again."""
 Headers = CIMultiDictProxy[str]
 
 

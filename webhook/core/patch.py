@@ -25,7 +25,7 @@ class Patch(tuple[PatchOperation, ...]):  # noqa: SLOT001  cached_property keeps
 
     @cached_property
     def encoded(self) -> Raw:
-        """The patch as a response has it, JSON in base64; Pods of one controller share it (2.5 us)."""
+        """The patch as a response has it, JSON in base64; Pods of one controller share it."""
         return Raw(_encoder.encode(_encoder.encode(self)))
 
 

@@ -12,8 +12,7 @@ RECORDS_MAX = 10_000
 BYTES_MAX = 12 << 20
 PER_SECOND_MAX = 1000
 BURST_MAX = 1000
-"""Records that are made for long, and at once. A record takes 20,000 instructions, a mutating review without it
-190,000: a burst of 10,000 made floods of reviews dearer."""
+"""Records that are made for long, and at once: a flood of reviews should cost little more than without them."""
 
 _APART_NS = 1_000_000_000 // PER_SECOND_MAX
 _CLOCK_SET_BACK_NS = 2 * BURST_MAX * _APART_NS

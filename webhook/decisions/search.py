@@ -16,7 +16,7 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import SharedDecisions, SharedPage
 
 _AT_ONCE = 100
-"""Records that are read per turn of the event loop: about 1 ms."""
+"""Records that are read per turn of the event loop. More would delay reviews."""
 _PAGE = 200
 _SECONDS_MAX = 3.0
 _LATE_MS = 60_000

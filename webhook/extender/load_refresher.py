@@ -18,7 +18,7 @@ SETTLE_SECONDS = 1.0
 """How often the rows are computed anew between two refreshes: assumed load fades, and unconfirmed Pods are dropped."""
 _STARTING_SECONDS = 0.05
 _SLICE = 50
-"""Nodes whose rows are computed without a break: calls wait for about a millisecond."""
+"""Nodes whose rows are computed in one turn of the event loop. More would delay calls."""
 _US = 1_000_000
 
 OpenSource = Callable[[str, LoadSource, Nodes], NodeLoads | None]

@@ -23,7 +23,7 @@ DISABLED, OVERFLOW, STORE = "disabled", "overflow", "store"
 """Reasons for dropping outcomes: breaker disabled, too many pending, no response from the store."""
 
 _AT_ONCE = 100
-"""Sums per service, and services, recorded at once: either keeps the store busy for 2 ms, between reviews of Pods."""
+"""Sums per service, and services, recorded at once. Reviews wait for the store meanwhile."""
 
 _US = 1_000_000
 

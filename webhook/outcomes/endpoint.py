@@ -12,7 +12,7 @@ from webhook.outcomes.aggregator import OutcomeAggregator, OutcomeReports
 from webhook.ports import Caller, Clock
 
 _AT_ONCE = 100
-"""Outcomes per turn of the event loop, of all reporters: a review takes a few turns, the largest batch 20 ms."""
+"""Outcomes per turn of the event loop, of all reporters: reviews come in between."""
 _WAITING_MAX_BYTES = 64 * 1024 * 1024
 """Maximum size of the waiting bodies, about a hundred of the largest batches without padding."""
 

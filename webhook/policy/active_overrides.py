@@ -2,9 +2,8 @@
 
 A state of the overrides becomes active only after policies have been compiled for it. The state that follows the next
 end of an entry is prepared when the one before it becomes active, so an end takes effect at its microsecond. If a
-further end comes before that preparation is complete (a few milliseconds; for a thousand services a tenth of a second),
-reviews use the last prepared state until it is, like those of a replica whose clock is that much behind. They neither
-wait nor compile.
+further end comes before that preparation is complete, reviews use the last prepared state until it is, like those of a
+replica whose clock is that much behind. They neither wait nor compile.
 """
 
 import asyncio
@@ -83,7 +82,7 @@ class ActiveOverrides:
             if raw == self._raw:
                 return not self._errors
             try:
-                # In a thread: a long document takes a fraction of a second.
+                # In a thread: a long document would delay reviews.
                 document = await asyncio.to_thread(load, raw)
             except DocumentError as error:
                 await self._refuse([f"{place}:{problem}" for problem in error.problems])

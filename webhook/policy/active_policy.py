@@ -1,9 +1,9 @@
 """Active policy: the policy in force under the active overrides, compiled in advance.
 
-A policy of a thousand services takes a tenth of a second to compile. It is compiled before the swap, a few services per
-turn of the event loop; the swap is an assignment. Overrides change a few services: only these are recompiled, and the
-others are shared. They are compiled for the overrides now and for those after the next end of an entry, so that an end
-is an assignment too. No review compiles anything: `current` and `by_hash` only select.
+It is compiled before the swap, a few services per turn of the event loop, so that reviews come in between; the swap is
+an assignment. Overrides change a few services: only these are recompiled, and the others are shared. They are compiled
+for the overrides now and for those after the next end of an entry, so that an end is an assignment too. No review
+compiles anything: `current` and `by_hash` only select.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from webhook.ports import Clock, Overrides
 from webhook.support.garbage_collection import put_off
 
 AT_A_TIME = 20
-"""Services compiled per turn of the event loop: about a millisecond."""
+"""Services compiled per turn of the event loop. More would delay reviews."""
 
 
 class _Overridden(NamedTuple):

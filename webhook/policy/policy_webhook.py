@@ -46,5 +46,5 @@ class PolicyWebhook:
             return await self._check.review(asked)
         loaded = self._policy()
         policy = None if loaded is None else loaded.policy
-        # In a thread: a long document takes a fraction of a second.
+        # In a thread: a long document would delay reviews.
         return await asyncio.to_thread(review_overrides, asked, policy, self._clock.now_us())

@@ -68,7 +68,7 @@ class WebhookConfigurationWriter:
         self._writes = writes
         self._timing = timing
         self._wanted: tuple[tuple[str, bool], Mapping[ConfigurationName, Sequence[Any]]] | None = None
-        """Webhooks by the policy's hash and whether no call is left out: rendering 1,000 services takes long."""
+        """Webhooks by the policy's hash and whether no call is left out: rendered once for each."""
         self._checked_hash = ""
         self._check_at_seconds = 0.0
         self._written_at_seconds: dict[ConfigurationName, deque[float]] = defaultdict(deque)

@@ -7,7 +7,7 @@ from webhook.core.lru_cache import LruCache
 
 _BURST_MAX = 64
 _PER_SECOND = 250
-"""A handshake takes about 1 ms of the only thread: failing ones may use a quarter of it."""
+"""Handshakes run in the only thread: failing ones may use a quarter of its time."""
 _UNTRUSTED_MAX = 256
 """About a second's handshakes; the first connections of an API server, all opened at once, fit."""
 _ADDRESSES_MAX = 64

@@ -1,7 +1,7 @@
 """ResponseWriter: writes the responses of one turn of the event loop together.
 
 Written one by one between reviews, each response would wake its client separately, and code of TLS and of the kernel
-would displace that of the reviews from the processor's caches: with 16 connections a review takes 10 us more (of 60).
+would displace that of the reviews from the processor's caches: docs/design/review-cost.md.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ class ResponseWriter:
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[asyncio.Transport, bytes]] = []
         self.busy = 0
-        """Connections with a request that is not answered. A lone one has nothing to wait for (4 us of 115)."""
+        """Connections with a request that is not answered. A single response is written at once."""
 
     def add(self, transport: asyncio.Transport, response: bytes) -> None:
         """Write a response in this turn of the loop, before anything else is read from any connection."""

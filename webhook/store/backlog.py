@@ -8,7 +8,7 @@ from typing import NamedTuple
 from webhook.core.quota import Acquire, Booking, CounterPlan
 
 DEBTS_MAX = 100_000
-"""About 50 MB. Beyond it the oldest entries are dropped: they are the first to leave their windows."""
+"""It bounds memory. Beyond it the oldest entries are dropped: they are the first to leave their windows."""
 
 BOOKED_AT_ONCE = 64
 

@@ -13,7 +13,7 @@ _FAILURES = frozenset({"internal_error", "overloaded", "body_displaced", "no_pol
 
 
 class OverloadMonitor(PartialObserver):
-    """`run` evaluates the reviews each tenth of the window; a review itself costs a few additions.
+    """`run` evaluates the reviews each tenth of the window; a review itself is only counted.
 
     `store_trouble` returns why the store gives no answer, "" if it does. `on_changed` receives the former causes and
     the present ones.

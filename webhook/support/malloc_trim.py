@@ -8,7 +8,7 @@ _EVERY_SECONDS = 10.0
 
 
 def giving_back() -> tuple[Callable[[], Awaitable[None]], ...]:
-    """Return the trimming loop, or () if the C library has no malloc_trim. Without it, a flood of calls left 50 MB."""
+    """Return the trimming loop, or () if the C library has no malloc_trim. Without it, floods of calls leave memory."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it; other C libraries return memory on their own
     if trim is None:
         return ()
@@ -16,6 +16,6 @@ def giving_back() -> tuple[Callable[[], Awaitable[None]], ...]:
     async def give_back() -> None:
         while True:
             await asyncio.sleep(_EVERY_SECONDS)
-            await asyncio.to_thread(trim, 0)  # 3 ms after a flood, less than 1 ms otherwise
+            await asyncio.to_thread(trim, 0)  # after a flood it takes long
 
     return (give_back,)

@@ -244,8 +244,8 @@ class Metrics(PartialObserver):
 
     def _rendered(self, content_type: str) -> bytes:
         if self._exposition is None:
-            # The first scrape, in its thread, loads the SDK: 30 of 350 ms of CPU that the imports of a server take.
-            # The event loop stops for 1.4 ms once; with collections in between, up to 9 ms.
+            # The first scrape, in its thread, loads the SDK: a start does not wait for it. Collections in between would
+            # stop the event loop.
             with put_off():
                 from webhook.adapters.metrics.reader import Exposition  # noqa: PLC0415  as above
 
@@ -259,7 +259,7 @@ class Metrics(PartialObserver):
                     *self.queue.histograms(),
                 ],
             )
-        with paused():  # a collection in between stopped the event loop for 20 ms, with 1,000 services
+        with paused():  # a collection in between would stop the event loop
             policy = self._policy  # the lines of a new one are made here, so that its swap does not delay reviews
             if policy is not None and policy is not self._policy_at_zero:
                 self._exposition.start_at_zero(ZeroLines(zeros(policy, self._duties)))

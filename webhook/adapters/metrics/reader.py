@@ -4,7 +4,7 @@ The producer is like the specification's MetricProducer.
 
 Observable instruments do not suffice: the SDK never forgets an attribute set, and after 2,000 sets it puts the rest
 under `otel_metric_overflow`, but services, namespaces and policy hashes change. It also has no observable histogram,
-and collecting a point takes twice the time (17 us instead of 9 us, text included).
+and it collects each point in more steps.
 """
 
 import math

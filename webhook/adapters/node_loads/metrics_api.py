@@ -13,7 +13,7 @@ from webhook.errors import LoadSourceError
 from webhook.support.slices import slices
 
 _SLICE = 100
-"""Nodes whose values are decoded without a break: other tasks wait for less than a millisecond."""
+"""Nodes whose values are decoded in one turn of the event loop. More would delay calls."""
 _US = 1_000_000
 _MILLI = pod_requests.NANO // 1000
 

@@ -18,11 +18,11 @@ from webhook.support.slices import slices
 
 _T = TypeVar("_T")
 _BODY_BYTES_MAX = 16 << 20
-"""An answer about 5,000 nodes has 2 MB."""
+"""Several times the answer about the nodes of a large cluster."""
 _CHUNK_BYTES = 64 << 10
 _ERROR_SHOWN = 200
 _SLICE = 50
-"""Series that are decoded without a break: other tasks wait for less than a millisecond."""
+"""Series that are decoded in one turn of the event loop. More would delay calls."""
 
 
 class Series(Struct):

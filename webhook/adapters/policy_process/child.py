@@ -17,7 +17,7 @@ from webhook.core.policy_admission.policy_review import DocumentReview, review_p
 CPU_SECONDS_MAX = 60
 """Ends an orphaned process, too."""
 DATA_BYTES_MAX = 256 << 20
-"""A thousand services take a fifth of it. Without a limit the container could run out of memory, server included."""
+"""Several times what a thousand services need. Without it the container could run out of memory, server included."""
 _POLITE = 5
 _TOO_MUCH = Problem(
     1,
@@ -46,7 +46,7 @@ _TASKS: dict[str, Callable[..., bytes]] = {"load": loaded, "review": reviewed}
 
 
 def main(task: str, *more: str) -> None:
-    gc.disable()  # collections took a fifth of the time; the objects have no cycles, so memory is freed without them
+    gc.disable()  # the objects have no cycles, so that memory is freed without collections
     os.nice(_POLITE)
     _bound(resource.RLIMIT_CPU, CPU_SECONDS_MAX)
     _bound(resource.RLIMIT_DATA, DATA_BYTES_MAX)

@@ -20,13 +20,13 @@ from webhook.errors import CheckFailedError
 from webhook.support.garbage_collection import put_off
 
 TIMEOUT_SECONDS = 60.0
-"""From the process's start. The largest policy takes 5 s of a whole core; a container may have a tenth of one."""
+"""From the process's start. It suffices for the largest policy in a container with a tenth of a core."""
 
 # -P: do not import from the working directory. The environment is not passed on: it holds secrets.
 _CHILD = (sys.executable, "-P", "-m", "webhook.adapters.policy_process.child")
 _KEPT = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
 _LONGEST_COMPLAINT = 200
-_AT_A_TIME = 50  # services decoded per turn of the event loop: half a millisecond
+_AT_A_TIME = 50  # services decoded per turn of the event loop: more would delay reviews
 
 
 class PolicyProcess:
@@ -58,8 +58,8 @@ class PolicyProcess:
             return await self._run(given, *task)
 
     async def _run(self, given: bytes, *task: str) -> bytes:
-        # Not asyncio's process: uvloop forks, which copies the page tables and takes 2 to 4 ms of the event loop, by
-        # the wall 6 to 15 ms. Popen takes 0.5 ms, because it calls vfork.
+        # Not asyncio's process: for one, uvloop forks, which copies the server's page tables and stops the event loop
+        # meanwhile. Popen calls vfork.
         command = [*self._command, *task]
         try:
             process = subprocess.Popen(  # noqa: ASYNC220, S603  as above; the command is ours

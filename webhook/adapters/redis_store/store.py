@@ -77,7 +77,7 @@ class RedisStore:
         self._pods = RedisPodLedger(self._plans, self._lanes)
         self.queue = RedisQueueIndex(self._plans, self._lanes)
         self._learned: _Facts | None = None
-        """Of the last answer. Most Pods of a call have the same, and learning them has taken 100 opcodes of each."""
+        """Facts of the last answer; learned again only when they change."""
         self._breakers = RedisBreakerLedger(self._plans, self._lanes, self._cache, self._clock)
         self._announcements = AnnouncementListener(
             transport.dial, channel, self._cache.announced, announcement_reports or reports

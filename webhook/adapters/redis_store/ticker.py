@@ -1,8 +1,7 @@
 """RedisTicker: the passage of time, each second: due transitions of all breakers, and signs of lost data.
 
 A service at rest is not ticked: its breaker is CLOSED and no interval runs, so that only a call can change it. One
-operation compares what is stored for many such services with what their last tick left. With 1,000 services at rest a
-tick takes 0.14 of the CPU of 1,000 single ticks in this process, and 0.16 in Redis.
+operation compares what is stored for many such services with what their last tick left.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Trace spans of sampled reviews, created after the review: a span for each would cost as much as the decision itself.
+"""Trace spans of sampled reviews, created after the review, so that reviews which are not sampled pay nothing.
 
 A breaker transition has its own span, and is also an event of the review that caused it if that review is sampled.
 

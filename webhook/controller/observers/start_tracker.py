@@ -21,7 +21,7 @@ from webhook.core.policy_spec import OutcomeSource
 from webhook.ports import Clock, PodWatch
 
 MOST = 100_000
-"""Pods that are tracked at one time, at about 400 bytes each. Beyond it new ones have no outcome."""
+"""Pods that are tracked at one time: it bounds memory. Beyond it new ones have no outcome."""
 
 
 class _Start(Struct, gc=False):

@@ -9,7 +9,7 @@ from webhook.ports import PlaceEvents
 
 _SCAN_SECONDS, _SCAN_SECONDS_MAX = 2.0, 30.0
 _SCAN_SHARE = 0.01
-"""Part of the time that scans may take: 10,000 Pods are scanned less often."""
+"""Part of the time that scans may take: many Pods are scanned less often."""
 _EVENTS_A_SCAN = 40
 """At most 20 a second: each Event is an object that the API server keeps for an hour."""
 _SETTLED_SECONDS = 2

@@ -28,7 +28,7 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import CounterStore
 
 _FRESH_US = 1_000_000
-"""How long the places are used again: 10,000 Pods take 30 ms to sort."""
+"""How long the places are used again: sorting thousands of Pods would delay releases."""
 _SAMPLES_MAX = 240
 """Questions to the store for one document; the expected moments of further limits are unknown."""
 _FORECAST = "forecast"
@@ -240,7 +240,7 @@ class QueueReader:
         for one in self.places():
             if one.place <= last.get(one.queue, 0) and one.pod.waiting.service in plans and not self._is_passed(one):
                 pods[one.queue].append((one.pod.waiting, one.pod.namespace))
-        # In a thread: of 10,000 Pods it takes a tenth of a second, and releases must not wait for it.
+        # In a thread: releases must not wait for the forecast of thousands of Pods.
         found = await asyncio.to_thread(lambda: {queue: ReleaseForecast(its, plans) for queue, its in pods.items()})
         asked = [(forecast, sample) for forecast in found.values() for sample in forecast.samples()][:_SAMPLES_MAX]
         await asyncio.gather(*(self._ask(forecast, sample) for forecast, sample in asked))

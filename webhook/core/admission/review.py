@@ -100,7 +100,7 @@ def decode(body: bytes, excess: OversizedPod | None = None) -> Request:
 
 
 def _in_one_pass(body: bytes) -> Request | None:
-    """Decode the review of a Pod in one pass (9 us faster); None for anything else, and for anything malformed."""
+    """Decode the review of a Pod in one pass; None for anything else, and for anything malformed."""
     try:
         request = _pod_envelope.decode(body).request
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 _PAGE_MAX = 32
-"""With 1,000 events, a denial takes 0.3 of the time that it takes with one tuple of all."""
+"""Events that are copied when one is added."""
 
 
 class QuotaEvent(NamedTuple):

@@ -61,7 +61,7 @@ def _hash(raw: bytes) -> str:
 
 
 def load_unproved(raw: bytes, purpose: Purpose | None, atomic: frozenset[str] = ATOMIC) -> EffectiveDocument:
-    """Return the merged document without the proof, which takes half of the time: for documents already proved.
+    """Return the merged document without the proof, for documents already proved.
 
     `atomic`: the fields that a service replaces as a whole.
     """

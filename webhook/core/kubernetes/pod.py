@@ -1,6 +1,6 @@
 """Pod: the fields that decisions read, decoded in one pass; all others are skipped.
 
-A spec is encoded without what it lacks, because that is a key: to encode and hash it takes a fifth fewer instructions.
+A spec is encoded without what it lacks: its encoding is a key, and a shorter one costs less to make and to hash.
 """
 
 from collections.abc import Mapping

@@ -83,10 +83,7 @@ _review = msgspec.json.Decoder(_Review)
 
 
 def has_many_parts(body: bytes) -> bool:
-    """Return whether the Pod of a large body has to be measured. Most large bodies are few long texts.
-
-    This takes 15 us of a body of 65 KB, where `measure` takes 80.
-    """
+    """Return whether the Pod of a large body has to be measured, which costs more. Most are few long texts."""
     return body.count(b",") > PARTS_MAX
 
 

@@ -116,7 +116,7 @@ def from_plain(kind: type, value: object) -> Duration | Quantity | Number:
 
 @lru_cache(maxsize=4096)
 def _parsed(kind: type[Duration] | type[Quantity], text: str) -> Duration | Quantity:
-    """Parse an amount of a document. The services of a policy mostly share a few, and parsing one takes 20 us."""
+    """Parse an amount of a document. The services of a policy mostly share a few: each is parsed once."""
     return kind.parse(text)
 
 

@@ -14,7 +14,7 @@ SLOT_US = 100_000
 """The shortest interval of a policy. Slots are aligned like intervals: an interval of 1s contains ten whole slots."""
 
 MOST_WAITING = 20_000
-"""About 10 MB: two batches of outcomes with Pod uids, or all services of the largest policy for 400 ms."""
+"""Two batches of outcomes with Pod uids, or all services of the largest policy for 400 ms."""
 
 
 class Sum(Struct, gc=False):

@@ -33,7 +33,7 @@ def release_sequence(
     """Return the Pods in the order of `ReleaseOrder.take`, if each of them fits; those of paused services are last.
 
     `turns` has the services of each class in turn, `natives` how many of its own Pods a class has released since the
-    last lifted one. It sorts once: 10,000 Pods take some 30 ms.
+    last lifted one. It sorts once.
     """
     own: dict[str, list[WaitingPod]] = {name: [] for name in members}
     lifted: dict[int, list[_LiftedPod]] = {rank: [] for rank in turns}

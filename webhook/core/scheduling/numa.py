@@ -78,7 +78,7 @@ class NumaDemand(Struct, frozen=True):
         """Return whether the Pod fits into single zones."""
         alone = self.total if numa.is_by_pod else self.containers[0].amounts if len(self.containers) == 1 else None
         if alone is not None and _zone_of(alone, numa.zones) is not None:
-            return True  # nearly always so: to look for resources without zones takes longer
+            return True  # nearly always so: resources without zones need not be looked for
         return self.after(numa) is not None
 
     def shortage(self, numa: NumaZones) -> "ZoneShortage | None":

@@ -65,7 +65,7 @@ def scores(
         cpu, of_milli, memory, of_byte, latency = row.room
         cpu -= millis * of_milli
         memory -= bytes_ * of_byte
-        if cpu < 0.0:  # noqa: PLR1730  max() takes twice as long
+        if cpu < 0.0:  # noqa: PLR1730  for each node: max() is slower
             cpu = 0.0
         if memory < 0.0:  # noqa: PLR1730  as above
             memory = 0.0

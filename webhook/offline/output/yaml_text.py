@@ -1,7 +1,7 @@
 """YAML text of objects, with the lines of each value by its JSON Pointer.
 
 Mappings and lists are laid out here, in one walk; only single keys and scalars are formatted by PyYAML: its emitter
-takes a second for a Pod of 500 containers, and does not report line numbers.
+is slow for large Pods, and does not report line numbers.
 """
 
 import re

@@ -27,13 +27,13 @@ UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, UNPROCESSABLE, TOO_MANY, INT
     429,
     500,
 )
-# A list of 100,000 Namespaces takes 120 MB; a longer body is not from an API server.
+# Several times a list of 100,000 Namespaces: a longer body is not from an API server.
 _BODY_BYTES_MAX = 512 << 20
 _ERROR_BYTES_MAX = 64 << 10
 _SAID_MAX = 500
 _JSON = "application/json"
 METADATA = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""To accept instead of an object that is not read: without spec and status it is less than half as long."""
+"""To accept instead of an object that is not read: without spec and status it is much shorter."""
 
 BodyReader = Callable[[], Awaitable[bytes]]
 """Returns the next part of a body; b"" at its end."""

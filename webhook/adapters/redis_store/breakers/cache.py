@@ -45,7 +45,7 @@ class BreakerCache:
     def answered(self, key: Key, view: BreakerView, at_us: int) -> None:
         """Cache a state that Redis has written. If it is older than the known one, Redis has lost the latter."""
         known = self._known.get(key)
-        if known is not None and (view is known[0] or view == known[0]):  # of most answers; the rest takes 1.5 us
+        if known is not None and (view is known[0] or view == known[0]):  # so are most answers
             if self._lost:
                 self._lost.discard(key)
             if view is not known[0] or at_us > known[1]:

@@ -21,7 +21,7 @@ local function bound_of(plan, own_key, reading, writes, live_key)
       home = home, own = own, now = now, windows = plan.windows, pool = pool, own_limits = own_limits,
       limits = own_limits + (pool and #pool / 3 or 0), records = {}, live = false,
     }
-    -- Once a second of the tag's clock: this has saved 3 % of a call.
+    -- Once a second of the tag's clock, not in each call.
     expiring[plan.waits_key] = expiring[plan.waits_key] or floor(home.last / 1000000) < floor(now / 1000000)
     settle(home, now)
     settle(own, now)
@@ -37,8 +37,7 @@ end
 -- limit holds, and {number, used, asked, free_at, surge room} of each limit that is exceeded.
 local function judge(b, cost, live_cost)
   local h, limits, number, over = b.own, b.windows, 0, NOTHING
-  -- Preallocated, every entry is replaced: a table that grows costs more. A table for each limit has cost 4 % of a call
-  -- with 9 limits.
+  -- Preallocated, every entry is replaced: a table that grows costs more, and so does a table for each limit.
   local used = {unpack(limits, 1, b.own_limits)}
   while limits do
     local last, sums = false, false

@@ -1,6 +1,6 @@
 -- KEYS: those of all operations, each once. ARGV[1]: MessagePack values one after another: HEADER_VALUES, PLAN_VALUES and
 -- the details of each plan, and the operations. They are unpacked step by step from the one string: Redis 7 and later hash
--- every byte of each string that a script creates, at 1 ns.
+-- every byte of each string that a script creates.
 -- The header: now, or false for this server's time; `late`; `opened`; the number of plans; the number of values of the
 -- first operation. Of a plan: what each call reads; the numbers of its keys: home, index, breaker, Pods not seen yet, live
 -- Pods; the offset of the uid in a record's key; whether `opened` counts it; and of a replica that owes nothing {its id,

@@ -98,7 +98,7 @@ def _why(view: BreakerView) -> str:
     return f"{view.reason}; tripped by {view.tripped_by}"
 
 
-@lru_cache(maxsize=1024)  # the Pods of a controller are denied over and over by the same figures: 7 us
+@lru_cache(maxsize=1024)  # the Pods of a controller are denied over and over by the same figures
 def _quota_finding(
     name: str, mode: Mode, over: tuple[Use, ...], free_at_us: int | None, *, is_forbidden: bool, is_local: bool
 ) -> Finding:

@@ -19,7 +19,7 @@ from webhook.core.document.yaml.text import decoded, syntax_problem
 
 DEEPEST = 64  # levels; the deepest stanza needs 16
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times faster, its marks are the same
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is much faster, its marks are the same
 _STRING = "tag:yaml.org,2002:str"
 _STRING_TAGS = frozenset({"!", _STRING})
 

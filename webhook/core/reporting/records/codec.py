@@ -24,7 +24,7 @@ class RecordHead(Struct, frozen=True, gc=False, array_like=True):
 class EncodedRecord(Struct, frozen=True, gc=False):
     """A decision record in parts: its own fields and its group's, packed; its recorded Pods in JSON, empty if left out.
 
-    Limits are packed and Pods are compressed when the record is shared: each takes as long as all else.
+    Limits are packed and Pods are compressed when the record is shared: most records never are.
     """
 
     own: bytes

@@ -1,4 +1,4 @@
-"""Compression of recorded Pods, in JSON, with a dictionary of what most Pods have: 1.3 KB become 0.2 to 0.4 KB."""
+"""Compression of recorded Pods, in JSON, with a dictionary of what most Pods have."""
 
 import zlib
 from functools import lru_cache
@@ -33,7 +33,7 @@ _USUAL = b"".join(
 _pack = msgspec.msgpack.Encoder().encode
 
 
-@lru_cache(maxsize=512)  # Pods of one controller mostly share one; any other takes 25 us
+@lru_cache(maxsize=512)  # Pods of one controller mostly share one
 def packed_pod(pod: bytes) -> bytes:
     """Return a compressed Pod as a binary of MessagePack, an empty one for none."""
     return _pack(compressed(pod))

@@ -29,10 +29,7 @@ end
 
 -- Records with many events are written in a longer form, in which the events need not be decoded: {the first nine fields,
 -- the events, the other nine fields, where these begin and the time of the newest event}. Older versions read it, too:
--- they ignore the last field. With 1,000 events an admitted Pod takes 0.35 of the time that it takes to decode them, a
--- denial 0.3 or, if it adds an event, 0.4. What remains is that Redis 7 hashes each byte of a string that a script creates:
--- the record as read, its events, and the record as written. Version 0.1.0 counts the elements of the list, so that each
--- event needs its own. A sorted set of their sources would take 4 to 9 us at any count, but 0.1.0 would not count them.
+-- they ignore the last field. Version 0.1.0 counts the elements of the list, so that each event needs its own.
 
 -- Return the fields of such a record, and its events {text, from, to, more, count, newest}: the part of a text that has
 -- them, and those that this call adds.
@@ -140,7 +137,7 @@ local function quota_event(r, plan, b, over, source)
       return reason, events
     end
   elseif #events == #r.events then
-    return false -- not written again: with 1,000 events a record has 50 KB
+    return false -- not written again: a record of many events is long
   end
   r.events, r.changed = events, true
   return false
