@@ -3,6 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -13,6 +14,7 @@ from webhook.adapters.memory_store import MemoryStore
 from webhook.core.admission.decision import Half
 from webhook.interceptor import Interceptor
 from webhook.observers import Observers
+from webhook.ports import PodQueue
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text()
@@ -32,11 +34,31 @@ def test_the_packages_are_the_layers_of_the_import_contracts() -> None:
 def test_the_path_of_a_pod_has_the_stages_of_the_interceptor() -> None:
     clock = VirtualClock(0)
     policy = FixedPolicy(policy_of("- {name: web, match: {namespaces: [shop]}}"), clock)
-    interceptor = Interceptor(policy, MemoryStore(clock), FixedNamespaces({}), Observers())
+    queue = create_autospec(PodQueue, instance=True)
+    interceptor = Interceptor(policy, MemoryStore(clock), FixedNamespaces({}), Observers(), queue=queue)
     for half in Half:
         line = next(line for line in PATH_OF_A_POD.splitlines() if line.strip().startswith(f"/{half.value} "))
         stages = max(interceptor._pod_stages[half].names_of.values(), key=len)
-        assert line.split()[1:] == [name for name in stages if name != "policy"]
+        assert line.split()[1:] == list(stages)
+
+
+def test_the_table_explains_every_stage() -> None:
+    explained = set(re.findall(r"^\| `(\w+)`", PAGE, flags=re.MULTILINE))
+    drawn = {
+        name
+        for half in Half
+        for line in PATH_OF_A_POD.splitlines()
+        if line.strip().startswith(f"/{half.value} ")
+        for name in line.split()[1:]
+    }
+    assert explained == drawn
+
+
+def test_the_prose_names_every_package_of_the_layers() -> None:
+    prose = PAGE[PAGE.index("## The layers") :]
+    packages = re.findall(r"\w+", " ".join(PACKAGES[0].splitlines()[1:]))
+    missing = [name for name in packages if not re.search(rf"`webhook/{name}(\.py)?`", prose)]
+    assert missing == []
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\b(?:webhook|certs)/[\w/.]+\b/?", PAGE))))
