@@ -1,4 +1,7 @@
-"""Cross-field rules, listed by scope. A rule yields problems, and none if its fields are already invalid."""
+"""Cross-field rules, listed by scope. A rule yields problems, and none if its fields are already invalid.
+
+The docstring of a rule names its fields and the values that it accepts, refuses, or warns about.
+"""
 
 from collections.abc import Callable, Iterator
 

@@ -22,7 +22,7 @@ _OF_QUOTA = "hard"
 
 
 def units_are_meant(document: DocumentPart) -> Iterator[Problem]:
-    """Warn about memory below 1Mi, storage below 1Ki, cpu finer than 1m, and impossibly many cores."""
+    """`resources`, `hard`: warn about memory below 1Mi, storage below 1Ki, cpu below 1m, and impossibly many cores."""
     seen = set[int]()
     for path in _PLACES:
         for amounts in document.select(*path):

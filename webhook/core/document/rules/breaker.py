@@ -1,4 +1,4 @@
-"""Rules of `breaker`: its triggers, and the source of its outcomes."""
+"""Rules of `breaker`: its triggers, and `outcomes`, their source."""
 
 from collections.abc import Iterator
 
@@ -12,12 +12,14 @@ _SLOWEST_START_US = 30_000_000  # Pods become Ready in seconds to minutes: a sho
 
 
 def something_can_trip_it(service: DocumentPart) -> Iterator[Problem]:
+    """`breaker`: `errorRate`, `latency` or `quotaExceeded`. Refuse a breaker without any of them."""
     breaker = service.get("breaker")
     if breaker is not None and not any(breaker.get(trigger) for trigger in _TRIGGERS):
         yield breaker.wrong_field("nothing can trip it", "add errorRate, latency or quotaExceeded, or remove breaker")
 
 
 def outcomes_are_heard(service: DocumentPart) -> Iterator[Problem]:
+    """`errorRate`, `latency`: refuse them without `outcomes`."""
     breaker = service.get("breaker")
     if breaker is None or breaker.get("outcomes") is not None:
         return
@@ -29,6 +31,10 @@ def outcomes_are_heard(service: DocumentPart) -> Iterator[Problem]:
 
 
 def a_source_has_its_own_fields(service: DocumentPart) -> Iterator[Problem]:
+    """`outcomes`: `reporters` with Pushed, and only there; `startDeadline` only with PodStart.
+
+    Refuse other combinations.
+    """
     outcomes = service.get("breaker", "outcomes")
     source = outcomes.get("source") if outcomes else None
     if outcomes is None or source is None:
@@ -46,6 +52,7 @@ def a_source_has_its_own_fields(service: DocumentPart) -> Iterator[Problem]:
 
 
 def pod_starts_need_time(service: DocumentPart) -> Iterator[Problem]:
+    """`interval` of `errorRate` and `latency`: warn about less than 30s with `source: PodStart`."""
     source = service.get("breaker", "outcomes", "source")
     if source is None or source.read(OutcomeSource) is not OutcomeSource.POD_START:
         return
@@ -60,6 +67,7 @@ def pod_starts_need_time(service: DocumentPart) -> Iterator[Problem]:
 
 
 def quota_events_can_happen(service: DocumentPart) -> Iterator[Problem]:
+    """`quotaExceeded`: warn about one without an own limit of the service, or with `modes.quota` other than Enforce."""
     trigger = service.get("breaker", "quotaExceeded")
     if trigger is None:
         return

@@ -1,4 +1,4 @@
-"""Advice on limits that no Pod can meet: zero, or less than the policy's own resources give each Pod."""
+"""Advice on `hard`: limits that no Pod can meet, of zero or below what the policy's own resources give each Pod."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -22,7 +22,7 @@ _Amounts = Mapping[str, tuple[Fraction, str]]
 
 
 def some_pods_are_admitted(document: DocumentPart) -> Iterator[Problem]:
-    """Warn about a limit of no Pods. A resource may be limited to 0: Pods need not ask for it."""
+    """`hard.pods`: warn about 0. Other resources may be limited to 0, as Pods need not ask for them."""
     for path in (*(("services", "*", *path) for path in _HARD), ("pools", "*", "windows", "*", "hard")):
         for pods in document.select(*path, "pods"):
             yield from until_invalid(_admits_some(pods))
@@ -34,7 +34,7 @@ def _admits_some(pods: DocumentPart) -> Iterator[Problem]:
 
 
 def limits_admit_the_least_pod(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about limits below what the service's resources require of each Pod, or give to one without amounts."""
+    """`hard`: warn about less than `resources` require of each Pod, or give to one that asks for nothing."""
     modes = service.get("modes")
     if (Modes() if modes is None else modes.read(Modes)).resources is not Mode.ENFORCE:
         return

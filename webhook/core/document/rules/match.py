@@ -24,6 +24,10 @@ _SELECTORS: tuple[tuple[str, ...], ...] = (
 
 
 def a_match_says_where(service: DocumentPart) -> Iterator[Problem]:
+    """`match`: `namespaces`, a `namespaceSelector` with labels, or `anyNamespace: true` alone.
+
+    Refuse none, and an empty selector.
+    """
     part = service.get("match")
     if part is None:
         return
@@ -43,6 +47,7 @@ def a_match_says_where(service: DocumentPart) -> Iterator[Problem]:
 
 
 def selectors_make_sense(service: DocumentPart) -> Iterator[Problem]:
+    """Label selectors of `match` and `placement`: refuse values that do not fit the operator, and contradictions."""
     for path in _SELECTORS:
         for selector in service.select(*path):
             for expression in selector.select("matchExpressions", "*"):
@@ -51,6 +56,10 @@ def selectors_make_sense(service: DocumentPart) -> Iterator[Problem]:
 
 
 def values_fit_the_operator(expression: DocumentPart) -> Iterator[Problem]:
+    """`values`: some with In and NotIn, none with Exists and DoesNotExist, one whole number with Gt and Lt.
+
+    Refuse others.
+    """
     operator, values = expression.get("operator"), expression.get("values")
     if operator is None:
         return
@@ -128,6 +137,7 @@ _Earlier = dict[tuple[str, tuple[str, str] | None], list[_Reach]]
 
 
 def every_service_can_be_reached(document: DocumentPart) -> Iterator[Problem]:
+    """`match`: refuse one whose Pods all belong to services above, to one or to several by their namespaces."""
     earlier: _Earlier = {}
     for order, service in enumerate(document.select("services", "*")):
         try:
@@ -168,7 +178,7 @@ def _candidates(reach: _Reach, pattern: str, earlier: _Earlier) -> Iterator[_Rea
 
 
 def daemon_sets_are_not_exempt(document: DocumentPart) -> Iterator[Problem]:
-    """Reject the kind DaemonSet while Pods of DaemonSets are exempt."""
+    """`match.ownerKinds`: refuse DaemonSet unless `exemptions.daemonSets: false`."""
     exempt = document.get("exemptions", "daemonSets")
     if exempt is None or exempt.read(bool):
         for kind in document.select("services", "*", "match", "ownerKinds", "*"):
@@ -177,6 +187,7 @@ def daemon_sets_are_not_exempt(document: DocumentPart) -> Iterator[Problem]:
 
 
 def any_namespace_is_wide(service: DocumentPart) -> Iterator[Problem]:
+    """`match.anyNamespace`: warn about true, because the webhook is then called for all namespaces."""
     chosen = service.get("match", "anyNamespace")
     if chosen is not None and chosen.read(bool):
         reason = "the webhook will be called for Pods of every namespace that is not exempt"

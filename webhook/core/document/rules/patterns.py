@@ -1,4 +1,4 @@
-"""Rules of name patterns: those that a wider one in the same list covers."""
+"""Rules of names with a `*`, in `match.namespaces` and `placement.allow`: those that a wider one covers."""
 
 from collections.abc import Iterator
 
@@ -13,6 +13,7 @@ _PATTERNS = (
 
 
 def patterns_do_not_overlap(service: DocumentPart) -> Iterator[Problem]:
+    """`match.namespaces` and the names of `placement.allow`: warn about a name that a pattern of the list covers."""
     for patterns in [part for path in _PATTERNS for part in service.select(*path)]:
         names = [(part, part.read(str)) for part in patterns.items()]
         listed = {name for _, name in names}

@@ -1,4 +1,4 @@
-"""Rules of pools: they exist, agree with their members, and their limits can be reached."""
+"""Rules of `pools`: they exist, agree with their members, and their limits can be reached."""
 
 from collections.abc import Iterator
 
@@ -13,6 +13,7 @@ from webhook.core.quota.pod_cost import shown
 
 
 def pools_exist(document: DocumentPart) -> Iterator[Problem]:
+    """`services[].pool`: the name of one of `pools`. Refuse another name."""
     defined = document.get("pools")
     pools = [] if defined is None else [name_of(part) for part in all_items(defined)]
     for chosen in document.select("services", "*", "pool"):
@@ -21,6 +22,10 @@ def pools_exist(document: DocumentPart) -> Iterator[Problem]:
 
 
 def pools_agree_with_their_members(document: DocumentPart) -> Iterator[Problem]:
+    """`quota.scope`, `quota.whenExceeded` of a pool's member: the pool's own.
+
+    Refuse another value, or an absent one that differs.
+    """
     pools = {name.read(str): pool for pool in document.select("pools", "*") for name in pool.select("name")}
     for service in document.select("services", "*"):
         for field, default in (("scope", "Cluster"), ("whenExceeded", "Deny")):
@@ -42,6 +47,7 @@ def _agrees(pools: dict[str, DocumentPart], service: DocumentPart, field: str, d
 
 
 def pools_have_members(document: DocumentPart) -> Iterator[Problem]:
+    """`pools[].name`: warn about a pool that no service names."""
     used = {chosen.read(str) for chosen in document.select("services", "*", "pool")}
     for name in document.select("pools", "*", "name"):
         if name.read(str) not in used:
@@ -53,7 +59,7 @@ _Bounds = dict[str, list[tuple[int, int]]]
 
 
 def pools_can_bind(document: DocumentPart) -> Iterator[Problem]:
-    """Warn about a pool's limit that the sum of its members' limits never reaches."""
+    """`pools[].windows[].hard`: warn about a limit that the limits of all members together never reach."""
     members: dict[str, list[_Bounds]] = {}
     known: dict[int, _Bounds] = {}  # many services may share theirs by `defaults`
     for service in document.select("services", "*"):

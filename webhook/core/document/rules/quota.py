@@ -1,4 +1,4 @@
-"""Rules of `quota` and of pools' windows: lengths, exact amounts, surge, queue and denial."""
+"""Rules of `quota` and of `pools[].windows`: lengths, exact amounts, surge, queue and denial."""
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -22,7 +22,7 @@ _WINDOWS = (("services", "*", "quota", "windows"), ("pools", "*", "windows"))
 
 
 def windows_differ(document: DocumentPart) -> Iterator[Problem]:
-    """Reject two windows of the same length, such as 60s and 1m: it would be unclear which limit applies."""
+    """`windows[].window`: refuse two of the same length, such as 60s and 1m. Which limit applies would be unclear."""
     for windows in _written(document, _WINDOWS):
         first: dict[Duration, DocumentPart] = {}
         for window in windows.select("*", "window"):
@@ -35,6 +35,10 @@ def windows_differ(document: DocumentPart) -> Iterator[Problem]:
 
 
 def amounts_are_exact(document: DocumentPart) -> Iterator[Problem]:
+    """`hard`: each resource once, in whole units (thousandths of a core) up to 2^53.
+
+    Refuse aliases of one resource, and fractions.
+    """
     for hard in _written(document, _LIMITED):
         counted: dict[str, DocumentPart] = {}
         for resource, part in hard.fields().items():
@@ -63,6 +67,7 @@ def _is_exact(resource: str, part: DocumentPart) -> Iterator[Problem]:
 
 
 def a_quota_limits_something(service: DocumentPart) -> Iterator[Problem]:
+    """`quota`: `windows` or `standing`, or a `pool`. Refuse a stanza that limits nothing."""
     quota = service.get("quota")
     if quota is None or service.get("pool") is not None or quota.get("standing") is not None:
         return
@@ -72,7 +77,7 @@ def a_quota_limits_something(service: DocumentPart) -> Iterator[Problem]:
 
 
 def surge_has_its_measure(service: DocumentPart) -> Iterator[Problem]:
-    """Reject a surge count without a limit on pods: it would have no meaning for other resources."""
+    """`quota.standing.surge`: a percentage, or a number beside `hard.pods`. Refuse one without: it has no measure."""
     surge, hard = service.get("quota", "standing", "surge"), service.get("quota", "standing", "hard")
     if surge is None or hard is None or isinstance(surge.node.value, str):
         return
@@ -83,6 +88,7 @@ def surge_has_its_measure(service: DocumentPart) -> Iterator[Problem]:
 
 
 def waiting_has_its_rules(service: DocumentPart) -> Iterator[Problem]:
+    """`quota.whenExceeded`: refuse Queue without the stanza `queue`."""
     quota = service.get("quota")
     if quota is None:
         return
@@ -92,7 +98,7 @@ def waiting_has_its_rules(service: DocumentPart) -> Iterator[Problem]:
 
 
 def longer_windows_can_bind(document: DocumentPart) -> Iterator[Problem]:
-    """Warn about a shorter window that a longer one makes ineffective."""
+    """`windows[].hard`: warn about a limit of a shorter window that a longer one never lets a service reach."""
     for windows in _written(document, _WINDOWS):
         yield from until_invalid(_can_bind(windows))
 
@@ -125,6 +131,7 @@ def _written(document: DocumentPart, paths: Iterable[tuple[str, ...]]) -> Iterat
 
 
 def a_queue_is_used(service: DocumentPart) -> Iterator[Problem]:
+    """`quota.queue`: warn about one without `whenExceeded: Queue`, `whenOpen: Queue` or `onOverload: Gate`."""
     quota = service.get("quota")
     if quota is None:
         return
@@ -139,7 +146,7 @@ def a_queue_is_used(service: DocumentPart) -> Iterator[Problem]:
 
 
 def only_enforced_pods_wait(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about Pods that are to wait, or to be degraded, by a stanza whose mode leaves them as they are."""
+    """`quota.whenExceeded`, `breaker.whenOpen`: warn about any value but Deny if the mode is Warn or Audit."""
     modes = service.get("modes")
     found = Modes() if modes is None else modes.read(Modes)
     for stanza, field, mode in (("quota", "whenExceeded", found.quota), ("breaker", "whenOpen", found.breaker)):
@@ -150,7 +157,7 @@ def only_enforced_pods_wait(service: DocumentPart) -> Iterator[Problem]:
 
 
 def deployments_outlast_the_wait(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about a written maxWait above a Deployment's default deadline. The default is not much longer."""
+    """`quota.queue.maxWait`: warn about more than 10m, a Deployment's default deadline. Its own default is accepted."""
     queue, exceeded = service.get("quota", "queue", "maxWait"), service.get("quota", "whenExceeded")
     if queue is None or exceeded is None or exceeded.read(WhenExceeded) is not WhenExceeded.QUEUE:
         return
@@ -162,6 +169,7 @@ def deployments_outlast_the_wait(service: DocumentPart) -> Iterator[Problem]:
 
 
 def retry_after_can_be_sent(service: DocumentPart) -> Iterator[Problem]:
+    """`quota.denial.retryAfter`: warn about Users with `status: 403`, which clients do not retry."""
     for denial in service.select("quota", "denial"):
         status, retry = denial.get("status"), denial.get("retryAfter")
         if status and retry and status.read(int) == 403 and retry.read(str) == "Users":  # noqa: PLR2004  HTTP's Forbidden
@@ -169,6 +177,7 @@ def retry_after_can_be_sent(service: DocumentPart) -> Iterator[Problem]:
 
 
 def namespaces_share_one_breaker(service: DocumentPart) -> Iterator[Problem]:
+    """`quota.per`: warn about Namespace beside an enforced breaker, which all namespaces share."""
     per, breaker, modes = service.get("quota", "per"), service.get("breaker"), service.get("modes")
     enforced = (Modes() if modes is None else modes.read(Modes)).breaker is Mode.ENFORCE
     if per is not None and per.read(str) == "Namespace" and breaker is not None and enforced:

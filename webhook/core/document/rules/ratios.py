@@ -1,4 +1,4 @@
-"""Rules of ratios and QoS classes in `resources`: possible values, and defaults that satisfy them."""
+"""Rules of ratios and `qosClasses` in `resources`: possible values, and defaults that satisfy them."""
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -23,6 +23,7 @@ _POSSIBLE: tuple[tuple[str, str, Callable[[Fraction], bool], tuple[str, str]], .
 
 
 def ratios_are_possible(service: DocumentPart) -> Iterator[Problem]:
+    """`maxLimitRequestRatio`, `defaultLimitRatio`: 1 or more. `defaultRequestRatio`: between 0 and 1. Refuse others."""
     for owner, word, fits, fault in _POSSIBLE:
         for resource, part in amounts_under(service, word, of=owner).items():
             if not overcommits(resource):
@@ -32,6 +33,7 @@ def ratios_are_possible(service: DocumentPart) -> Iterator[Problem]:
 
 
 def a_limit_has_one_default(service: DocumentPart) -> Iterator[Problem]:
+    """`container.defaultLimitRatio`: refuse a resource that `default` has, too."""
     defaults = amounts_under(service, "default")
     for resource, part in amounts_under(service, _LIMIT).items():
         if resource in defaults:
@@ -40,7 +42,7 @@ def a_limit_has_one_default(service: DocumentPart) -> Iterator[Problem]:
 
 
 def defaults_are_in_ratio(service: DocumentPart) -> Iterator[Problem]:
-    """Reject defaults whose limit is too far above their request, for the container or for the Pod."""
+    """Defaults: a limit of at most `maxLimitRequestRatio` times the request. Refuse others."""
     for owner in ("container", "pod"):
         for resource, part in amounts_under(service, _MOST, of=owner).items():
             yield from until_invalid(_defaults_within(service, resource, part, owner))
@@ -65,7 +67,7 @@ def _value(part: DocumentPart) -> Fraction:
 
 
 def classes_can_be_reached(service: DocumentPart) -> Iterator[Problem]:
-    """Reject QoS classes that the defaults rule out."""
+    """`pod.qosClasses`: refuse classes that the defaults rule out, such as BestEffort alone beside requests."""
     words = ("min", "defaultRequest", "default", "max")
     given = {resource for word in words for resource in amounts_under(service, word)}
     for part in service.select("resources", "pod", "qosClasses"):
@@ -84,7 +86,7 @@ _ASKS_FOR_NOTHING = Pod(PodMetadata(), PodSpec(containers=(Container(),)))
 
 
 def classes_fit_the_defaults(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about QoS classes that exclude Pods with the defaults alone, or none."""
+    """`pod.qosClasses`: warn about all classes, and about those without that of a Pod with the defaults alone."""
     for resources in service.select("resources"):
         part = resources.get("pod", "qosClasses")
         if part is None:
@@ -99,7 +101,7 @@ def classes_fit_the_defaults(service: DocumentPart) -> Iterator[Problem]:
 
 
 def ratios_can_bind(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about ratios that max and min never let a container reach, and of limits that nothing sets."""
+    """`container.maxLimitRequestRatio`: warn about one above max / min, and about one where nothing sets limits."""
     low, high = amounts_under(service, "min"), amounts_under(service, "max")
     for resource, part in amounts_under(service, _MOST).items():
         if resource in low and resource in high and _value(part) * _value(low[resource]) > _value(high[resource]):

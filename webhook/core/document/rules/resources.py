@@ -21,7 +21,10 @@ _CLAMPED = ("min", "max", "maxLimitRequestRatio")
 
 
 def ranges_ascend(service: DocumentPart) -> Iterator[Problem]:
-    """Require min <= defaultRequest <= default <= max for containers and Pods, and container min <= Pod max."""
+    """`container`, `pod`: min <= defaultRequest <= default <= max, and a container's values <= the Pod's max.
+
+    Refuse others.
+    """
     for owner in ("container", "pod"):
         for bounds in service.select("resources", owner):
             for index, low in enumerate(_ASCENDING):
@@ -46,7 +49,10 @@ def _ascends(below: DocumentPart, low: str, above: DocumentPart, high: str, whos
 
 
 def defaults_do_not_overcommit(service: DocumentPart) -> Iterator[Problem]:
-    """Reject different defaults of resources whose request and limit must be equal; `_ascends` checks the rest."""
+    """`container.defaultRequest`: equal to `default` for resources that cannot be overcommitted.
+
+    Refuse a smaller one.
+    """
     limits = amounts_under(service, "default")
     for resource, part in amounts_under(service, "defaultRequest").items():
         if overcommits(resource) or resource not in limits:
@@ -58,7 +64,7 @@ def defaults_do_not_overcommit(service: DocumentPart) -> Iterator[Problem]:
 
 
 def implied_limits_fit_the_pod(service: DocumentPart) -> Iterator[Problem]:
-    """Reject a container's `max` that is the implied default limit, and above the Pod's max."""
+    """`container.max` without a default: refuse one above `pod.max`, as it is the limit of containers without one."""
     limits = {*amounts_under(service, "default"), *_limited_by_ratio(service)}
     of_pod = amounts_under(service, "max", of="pod")
     for resource, part in amounts_under(service, "max").items():
@@ -72,7 +78,7 @@ def implied_limits_fit_the_pod(service: DocumentPart) -> Iterator[Problem]:
 
 
 def amounts_can_be_written(service: DocumentPart) -> Iterator[Problem]:
-    """Reject amounts that the API server would reject in every Pod."""
+    """Amounts of containers: whole numbers of extended resources, multiples of a huge page's size. Refuse others."""
     for word in _ASCENDING:
         for resource, part in amounts_under(service, word).items():
             yield from until_invalid(_can_be_written(resource, part))
@@ -92,7 +98,7 @@ def _can_be_written(resource: str, part: DocumentPart) -> Iterator[Problem]:
 
 
 def limits_are_meant(service: DocumentPart) -> Iterator[Problem]:
-    """Warn that `max` without a default is the default limit, and thereby the default request."""
+    """`container.max` of cpu and memory: warn about one without a default, whose place it takes."""
     given = {*amounts_under(service, "default"), *_limited_by_ratio(service)}
     for resource, part in amounts_under(service, "max").items():
         if resource in COMPUTE and resource not in given:
@@ -102,7 +108,7 @@ def limits_are_meant(service: DocumentPart) -> Iterator[Problem]:
 
 
 def totals_see_every_container(service: DocumentPart) -> Iterator[Problem]:
-    """Warn that the Pod's `max` counts only containers with a limit."""
+    """`pod.max` of cpu and memory: warn about one where containers may have no limit, which counts as 0."""
     bounded = {*amounts_under(service, "default"), *amounts_under(service, "max"), *_limited_by_ratio(service)}
     for resource, part in amounts_under(service, "max", of="pod").items():
         if resource in COMPUTE and resource not in bounded:
@@ -111,6 +117,7 @@ def totals_see_every_container(service: DocumentPart) -> Iterator[Problem]:
 
 
 def clamping_has_a_range(service: DocumentPart) -> Iterator[Problem]:
+    """`whenOutside`: warn about Clamp without `min`, `max` or `maxLimitRequestRatio` of containers."""
     for chosen in service.select("resources", "whenOutside"):
         bounds = {word for word in _CLAMPED if amounts_under(service, word)}
         if chosen.read(WhenOutside) is WhenOutside.CLAMP and not bounds:
@@ -119,7 +126,7 @@ def clamping_has_a_range(service: DocumentPart) -> Iterator[Problem]:
 
 
 def huge_pages_have_company(service: DocumentPart) -> Iterator[Problem]:
-    """Warn that Kubernetes requires cpu or memory in a container with huge pages."""
+    """Defaults of huge pages: warn about them without a default of cpu or memory, which Kubernetes requires."""
     given = {resource for word in _ASCENDING for resource in amounts_under(service, word)}
     for word in ("defaultRequest", "default"):
         for resource, part in amounts_under(service, word).items():

@@ -1,4 +1,4 @@
-"""Rules of `nodes` and `scheduling`: sources of load, and thresholds that can be meant."""
+"""Rules of `nodes.sources` and `scheduling`: sources of load, and thresholds that can be meant."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,10 @@ _MEASURED = ("hot", "pressure", "whenUnknown")
 
 
 def a_source_is_one(document: DocumentPart) -> Iterator[Problem]:
-    """Require exactly one kind for each source, each kind but Prometheus once, and requests last."""
+    """`nodes.sources[]`: one of `prometheus`, `metricsAPI` and `requests` each; only the first may recur.
+
+    Refuse sources after `requests`.
+    """
     seen: set[str] = set()
     for source in document.select("nodes", "sources", "*"):
         kinds = [name for name in _SOURCES if name in source.fields()]
@@ -32,7 +35,7 @@ def a_source_is_one(document: DocumentPart) -> Iterator[Problem]:
 
 
 def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
-    """Reject thresholds on the load of nodes that nobody measures."""
+    """`scheduling.hot`, `pressure`, `whenUnknown`: refuse them without the stanza `nodes`."""
     if document.get("nodes") is not None:
         return
     for scheduling in document.select("services", "*", "scheduling"):
@@ -44,13 +47,14 @@ def load_has_a_source(document: DocumentPart) -> Iterator[Problem]:
 
 
 def prometheus_has_tls(document: DocumentPart) -> Iterator[Problem]:
+    """`nodes.sources[].prometheus.url`: warn about http."""
     for url in document.select("nodes", "sources", "*", "prometheus", "url"):
         if str(url.node.value).startswith("http://"):
             yield url.wrong("without TLS, anyone on the way can move Pods to other nodes", "use https, and caFile")
 
 
 def pressures_are_measured(document: DocumentPart) -> Iterator[Problem]:
-    """Warn about thresholds of a pressure that no source measures: they refuse no node."""
+    """`scheduling.pressure.memory`, `io`: warn about one that no source measures."""
     sources = document.select("nodes", "sources", "*")
     if not sources:
         return  # `load_has_a_source` rejects it
@@ -73,6 +77,7 @@ def _measures(source: DocumentPart, name: str) -> bool:
 
 
 def thresholds_are_meant(service: DocumentPart) -> Iterator[Problem]:
+    """`scheduling.hot.cpu`, `memory`: warn about less than 0.3. `scheduling.pressure.cpu`: warn about any value."""
     for name in ("cpu", "memory"):
         part = service.get("scheduling", "hot", name)
         if part is not None and part.read(Number) < _LOW:
@@ -85,7 +90,7 @@ def thresholds_are_meant(service: DocumentPart) -> Iterator[Problem]:
 
 
 def pods_reach_the_extender(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about Pods that stay with the default scheduler, which has no extender."""
+    """`scheduling`: warn about the stanza without `placement.schedulerName`."""
     scheduling = service.get("scheduling")
     if scheduling is not None and service.get("placement", "schedulerName") is None:
         remedy = "add placement.schedulerName, such as podgate-scheduler, unless the default scheduler has the extender"

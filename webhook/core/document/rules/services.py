@@ -1,4 +1,4 @@
-"""Rules of the whole document: names, references, exemptions."""
+"""Rules of names and references: `services`, `pools`, `slaClasses`, `exemptions`."""
 
 from collections.abc import Iterator
 
@@ -30,6 +30,7 @@ _SETS = (
 
 
 def names_are_unique(document: DocumentPart) -> Iterator[Problem]:
+    """`services[].name`, `pools[].name`, `slaClasses[].name`: unique in their list. Refuse a repeated name."""
     for collection in _NAMED:
         first: dict[str, DocumentPart] = {}
         for name in document.select(collection, "*", "name"):
@@ -41,6 +42,7 @@ def names_are_unique(document: DocumentPart) -> Iterator[Problem]:
 
 
 def nothing_is_listed_twice(document: DocumentPart) -> Iterator[Problem]:
+    """`exemptions.usernames`, `match.namespaces` and other sets: refuse an entry that is listed twice."""
     for path in _SETS:
         for entries in document.select(*path):
             seen: set[str] = set()
@@ -52,6 +54,10 @@ def nothing_is_listed_twice(document: DocumentPart) -> Iterator[Problem]:
 
 
 def classes_exist(document: DocumentPart) -> Iterator[Problem]:
+    """`slaClass`: a name of `slaClasses`, or of the default classes.
+
+    Refuse another name, and its absence without a class bronze.
+    """
     defined = document.get("slaClasses")
     default = [sla_class.name for sla_class in DEFAULT_SLA_CLASSES]
     classes = default if defined is None else [name_of(part) for part in all_items(defined)]
@@ -69,6 +75,7 @@ def _class_exists(service: DocumentPart, classes: list[str]) -> Iterator[Problem
 
 
 def no_service_is_exempt(document: DocumentPart) -> Iterator[Problem]:
+    """`match.namespaces`: at least one that is not exempt. Refuse a list of exempt namespaces only."""
     exempt = set(BUILT_IN_EXEMPT_NAMESPACES)
     exempt.update(pattern.read(str) for pattern in document.select("exemptions", "namespaces", "*"))
     for namespaces in document.select("services", "*", "match", "namespaces"):
@@ -83,7 +90,7 @@ def _is_exempt(namespaces: DocumentPart, exempt: set[str]) -> Iterator[Problem]:
 
 
 def no_service_exempts_its_pods(document: DocumentPart) -> Iterator[Problem]:
-    """Reject a runtimeClassName that the policy writes and exempts: its Pods would escape it by its own rewrite."""
+    """`placement.runtimeClassName`: refuse a name of `exemptions.runtimeClasses`: the rewrite would exempt the Pod."""
     lines = {part.read(str): part.node.line for part in document.select("exemptions", "runtimeClasses", "*")}
     for written in document.select("services", "*", "placement", "runtimeClassName"):
         name = written.read(str)

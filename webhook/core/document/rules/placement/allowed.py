@@ -19,7 +19,7 @@ _OF_THE_POLICY = "has no effect: what placement itself sets is allowed"
 
 
 def allowed_names_can_be_kept(service: DocumentPart) -> Iterator[Problem]:
-    """Warn where onConflict decides about each value that a Pod may have, and of names that it need not keep."""
+    """`placement.allow`: warn about names without effect beside `onConflict`, and about that which placement sets."""
     for placement in service.select("placement"):
         for listed, field in _FIELDS.items():
             names, value = placement.get("allow", listed), placement.get(field)
@@ -39,7 +39,7 @@ def allowed_names_can_be_kept(service: DocumentPart) -> Iterator[Problem]:
 
 
 def allowed_values_add_something(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about values that are allowed without being listed, and about an empty `allow`, which allows everything."""
+    """`placement.allow`: warn about an empty map, and about values that are allowed without it."""
     for placement in service.select("placement"):
         allow = placement.get("allow")
         if allow is not None and allow.is_empty:

@@ -38,6 +38,7 @@ _LISTS: tuple[tuple[tuple[str, ...], type, Callable[[Any], Hashable]], ...] = (
 
 
 def terms_say_something_new(service: DocumentPart) -> Iterator[Problem]:
+    """`placement.affinity`: warn about a term that is equivalent to an earlier one of its list."""
     for path, kind, mean in _LISTS:
         for terms in service.select("placement", "affinity", *path):
             first: dict[Hashable, DocumentPart] = {}

@@ -14,7 +14,10 @@ _MATCH, _MISMATCH = "matchLabelKeys", "mismatchLabelKeys"
 
 
 def label_keys_are_kubernetes(term: DocumentPart, default: Collection[str] | None = None) -> Iterator[Problem]:
-    """Check a pod affinity term or a spread constraint. `default`: labels of the selector used if none is given."""
+    """`matchLabelKeys`, `mismatchLabelKeys`: each key once, in one of both, and not in the `labelSelector`.
+
+    Refuse others. `default`: labels of the selector that is used if none is given.
+    """
     match, mismatch, selector = term.get(_MATCH), term.get(_MISMATCH), term.get("labelSelector")
     selected = default if selector is None else constraints(selector.read(LabelSelector)).keys()
     unwanted = {} if mismatch is None else dict.fromkeys(mismatch.read(tuple[str, ...]))

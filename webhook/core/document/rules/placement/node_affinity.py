@@ -1,4 +1,4 @@
-"""Rules of native node affinity: what Kubernetes would reject, too many terms, and empty terms."""
+"""Rules of `affinity.nodeAffinity`: what Kubernetes would reject, too many terms, and empty terms."""
 
 from collections.abc import Iterator
 
@@ -19,6 +19,7 @@ _NODE_TERMS = (
 
 
 def node_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
+    """Terms of `affinity.nodeAffinity`: what Kubernetes accepts. Refuse other operators, values and fields."""
     for path in _NODE_TERMS:
         for term in service.select(*path):
             yield from mistakes(term)
@@ -49,14 +50,17 @@ def _names_a_node(expression: DocumentPart) -> Iterator[Problem]:
 
 
 def required_terms_are_few(service: DocumentPart) -> Iterator[Problem]:
-    """Limit the terms that each review compares with every term of a Pod."""
+    """`nodeSelectorTerms` that are required: at most 100, because each review compares all of them. Refuse more."""
     for terms in service.select(*_NODE_AFFINITY, REQUIRED, "nodeSelectorTerms"):
         if len(terms.items()) > MOST_ENTRIES:
             yield terms.wrong_field(f"longer than {MOST_ENTRIES}", "shorten it")
 
 
 def no_required_term_is_empty(service: DocumentPart) -> Iterator[Problem]:
-    """Reject terms that match no node: every Pod's term would imply an empty one, and would stay unchanged."""
+    """`nodeSelectorTerms` that are required: some, each with expressions.
+
+    Refuse an empty term: it matches no node, and each Pod's own term would imply it, so that the Pod stayed unchanged.
+    """
     for required in service.select(*_NODE_AFFINITY, REQUIRED):
         terms = required.get("nodeSelectorTerms")
         if terms is None or terms.is_empty:

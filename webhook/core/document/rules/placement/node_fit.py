@@ -1,4 +1,4 @@
-"""Node fit: contradictions between required node affinity, topology and nodeSelector."""
+"""Rules of nodes that fit: contradictions between required node affinity, `topology` and `nodeSelector`."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,6 +18,7 @@ _TERMS = ("placement", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"
 
 
 def some_node_can_fit(service: DocumentPart) -> Iterator[Problem]:
+    """`nodeSelectorTerms` with `topology` and `nodeSelector`: refuse them if no required term can match any node."""
     for terms in service.select(*_TERMS):
         terms.read(list)
         if any(True for term in terms.items() for _ in mistakes(term)):
@@ -28,7 +29,7 @@ def some_node_can_fit(service: DocumentPart) -> Iterator[Problem]:
 
 
 def every_term_can_fit(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about required terms that match no node."""
+    """`nodeSelectorTerms` with `topology` and `nodeSelector`: warn about each required term that matches no node."""
     yield from _hopeless(service)
 
 

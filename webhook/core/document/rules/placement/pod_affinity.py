@@ -1,4 +1,4 @@
-"""Rules of pod affinity and anti-affinity: what Kubernetes would reject, and what no Pod can satisfy."""
+"""Rules of `affinity.podAffinity` and `podAntiAffinity`: what Kubernetes would reject, and what no Pod can satisfy."""
 
 from collections.abc import Iterator
 
@@ -15,6 +15,7 @@ _WAYS = ((REQUIRED, "*"), (PREFERRED, "*", "podAffinityTerm"))
 
 
 def pod_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
+    """`matchLabelKeys`, `mismatchLabelKeys` of Pod terms: what Kubernetes accepts. Refuse others."""
     for kind in _KINDS:
         for way in _WAYS:
             for term in _terms(service, kind, *way):
@@ -22,12 +23,13 @@ def pod_terms_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
 
 
 def some_pod_can_be_near(service: DocumentPart) -> Iterator[Problem]:
-    """Reject required affinity to no Pods: it keeps every Pod Pending."""
+    """`podAffinity` that is required: a `labelSelector`. Refuse a term without it: each Pod would stay Pending."""
     for term in _terms(service, "podAffinity", *_WAYS[0]):
         yield from until_invalid(_selects(service, term, "selects no Pod, so every Pod would stay Pending"))
 
 
 def pods_cannot_be_near_and_away(service: DocumentPart) -> Iterator[Problem]:
+    """`podAntiAffinity` that is required: refuse a term that required `podAffinity` has, too."""
     near: dict[object, DocumentPart] = {}
     for term in _terms(service, "podAffinity", *_WAYS[0]):
         near.setdefault(_meant(term), term)
@@ -39,7 +41,7 @@ def pods_cannot_be_near_and_away(service: DocumentPart) -> Iterator[Problem]:
 
 
 def pod_terms_have_an_effect(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about terms that select no Pod, and so have no effect."""
+    """Other Pod terms: warn about one without a `labelSelector`."""
     for kind, way in ((_KINDS[1], _WAYS[0]), (_KINDS[0], _WAYS[1]), (_KINDS[1], _WAYS[1])):
         for term in _terms(service, kind, *way):
             yield from _selects(service, term, "selects no Pod, and has no effect")

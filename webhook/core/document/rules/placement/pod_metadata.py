@@ -16,7 +16,10 @@ _COMMON_SELECTORS = frozenset({"app", "component", "name", "release", "role", "r
 
 
 def sources_are_labels_of_others(service: DocumentPart) -> Iterator[Problem]:
-    """Require one source, which no rewrite changes: otherwise a second rewrite would change the Pod again."""
+    """Values of `placement.labels`, `annotations`: a text, `fromPod` or `fromNamespace`.
+
+    Refuse both, and labels that Podgate writes: a second rewrite would change the Pod again.
+    """
     placement = service.get("placement")
     labels = None if placement is None else placement.get("labels")
     written = {SERVICE_LABEL} if labels is None else {SERVICE_LABEL, *labels.fields()}
@@ -40,7 +43,7 @@ def _source(value: DocumentPart, written: set[str]) -> Iterator[Problem]:
 
 
 def labels_decide_no_owner(document: DocumentPart) -> Iterator[Problem]:
-    """Reject labels that a podSelector for the same namespace reads: a rewritten Pod could get another service."""
+    """`placement.labels`: refuse a key that a podSelector for the same namespace reads: the service could change."""
     selectors: dict[str, _ByPattern] = {}
     for service in document.select("services", "*"):
         for selector in service.select("match", "podSelector"):
@@ -74,7 +77,7 @@ def _reader(selectors: _ByPattern, namespaces: Sequence[str]) -> DocumentPart | 
 
 
 def overridden_labels_select_no_pods(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about Override of labels by which controllers commonly select their Pods."""
+    """`placement.labels` with `onConflict: Override`: warn about keys by which controllers commonly select Pods."""
     for placement in service.select("placement"):
         rule = placement.get("onConflict", "labels") or placement.get("onConflict", "default")
         if rule is None or rule.read(str) != OnConflict.OVERRIDE:

@@ -15,7 +15,7 @@ _NODE_AFFINITY = ("affinity", "nodeAffinity")
 
 
 def preferences_can_count(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about preferences that every allowed node matches, or none."""
+    """Preferred node terms and `topology[].preferredWeight`: warn about those that all allowed nodes match, or none."""
     for placement in service.select("placement"):
         preferences = list(_preferences(placement))
         if not preferences:
@@ -31,6 +31,7 @@ def preferences_can_count(service: DocumentPart) -> Iterator[Problem]:
 
 
 def preferences_differ(service: DocumentPart) -> Iterator[Problem]:
+    """Preferred node terms and `topology[].preferredWeight`: warn about equivalent ones."""
     for placement in service.select("placement"):
         first: dict[Hashable, DocumentPart] = {}
         for part, wanted in _preferences(placement):

@@ -9,6 +9,10 @@ from webhook.core.placement import SERVICE_LABEL
 
 
 def spreads_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
+    """`topologySpreadConstraints`: each topologyKey once with each whenUnsatisfiable; `minDomains` with DoNotSchedule.
+
+    Refuse others.
+    """
     first: dict[tuple[str, str], DocumentPart] = {}
     for part in service.select("placement", "topologySpreadConstraints", "*"):
         yield from until_invalid(_spread(part, first))
@@ -17,7 +21,7 @@ def spreads_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
 
 
 def fields_of_if_absent_are_set(service: DocumentPart) -> Iterator[Problem]:
-    """Reject fields of `ifAbsent` that placement does not set, and an onConflict rule that can then never apply."""
+    """`placement.ifAbsent`: fields that placement sets. Refuse others, and an `onConflict` rule for one of them."""
     for placement in service.select("placement"):
         for part in placement.select("ifAbsent", "*"):
             name = part.read(str)

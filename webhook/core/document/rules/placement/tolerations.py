@@ -1,4 +1,4 @@
-"""Rules of tolerations that are set or allowed: what Kubernetes would reject, entries without effect."""
+"""Rules of `placement.tolerations`, `tolerationsByQosClass`, `allow.tolerations`: validity, entries without effect."""
 
 import re
 from collections.abc import Iterator
@@ -19,6 +19,10 @@ _LISTS = (*_SET, ("placement", "allow", "tolerations"))
 
 
 def tolerations_are_kubernetes(service: DocumentPart) -> Iterator[Problem]:
+    """Tolerations that are set or allowed: what Kubernetes accepts.
+
+    Refuse a value with Exists, seconds without NoExecute, and others.
+    """
     for part in [part for path in _LISTS for part in service.select(*path, "*")]:
         yield from until_invalid(_toleration(part))
 
@@ -49,6 +53,7 @@ def _is_number(text: str) -> bool:
 
 
 def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
+    """`tolerations[].operator`: warn about Lt and Gt, which need a feature gate of the API server."""
     for operator in [part for path in _SET for part in service.select(*path, "*", "operator")]:
         word = operator.read(str)
         if word in _COMPARING:
@@ -59,6 +64,7 @@ def tolerations_need_no_gate(service: DocumentPart) -> Iterator[Problem]:
 
 
 def tolerations_add_something(service: DocumentPart) -> Iterator[Problem]:
+    """Tolerations: warn about one whose taints another one of the list tolerates."""
     of_all = service.select("placement", "tolerations", "*")
     for path in _LISTS:
         own = service.select(*path, "*")
@@ -75,7 +81,7 @@ def tolerations_add_something(service: DocumentPart) -> Iterator[Problem]:
 
 
 def classes_have_pods(service: DocumentPart) -> Iterator[Problem]:
-    """Warn about tolerations by QoS class that no Pod gets."""
+    """`tolerationsByQosClass`: warn about an empty map, and about classes that `resources.pod.qosClasses` denies."""
     for by_class in service.select(*_CLASSES):
         if by_class.is_empty:
             yield by_class.wrong_field("has no effect: it names no class", "add one, such as Burstable, or remove it")

@@ -1,4 +1,4 @@
-"""Rules of `topology`, nodeSelector and onConflict."""
+"""Rules of `placement.topology`, `nodeSelector` and `onConflict`."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,7 @@ from webhook.core.policy_spec import TopologyEntry
 
 
 def topology_names_one_label(service: DocumentPart) -> Iterator[Problem]:
+    """`placement.topology[]`: `level` or `key`. Refuse both, and none."""
     for entry in service.select("placement", "topology", "*"):
         yield from until_invalid(_names_one_label(entry))
 
@@ -21,7 +22,10 @@ def _names_one_label(entry: DocumentPart) -> Iterator[Problem]:
 
 
 def topology_can_be_fulfilled(service: DocumentPart) -> Iterator[Problem]:
-    """Require a common value in all required entries of one label and nodeSelector."""
+    """`topology[].in`, `nodeSelector`: some value for each label that all required entries allow.
+
+    Refuse contradictions.
+    """
     allowed: dict[str, frozenset[str]] = {}
     first: dict[str, DocumentPart] = {}
     for part in service.select("placement", "topology", "*"):
@@ -52,7 +56,7 @@ def _topology(
 
 
 def conflicts_can_happen(document: DocumentPart) -> Iterator[Problem]:
-    """Warn about onConflict rules for fields that are not set; in `defaults`, by no service that inherits the rule."""
+    """`placement.onConflict`: warn about a field that placement does not set; in `defaults` if no service sets it."""
     unused: dict[tuple[int, int], DocumentPart] = {}
     used: set[tuple[int, int]] = set()
     for placement in document.select("services", "*", "placement"):
