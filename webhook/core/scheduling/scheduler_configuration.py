@@ -1,4 +1,7 @@
-"""KubeSchedulerConfiguration of a kube-scheduler that asks the extender."""
+"""KubeSchedulerConfiguration of a kube-scheduler that asks the extender.
+
+Why the extender does not bind: docs/design/no-bind-verb.md.
+"""
 
 from dataclasses import dataclass
 from typing import Any
