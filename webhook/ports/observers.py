@@ -130,3 +130,8 @@ class WatchReports:
     on_contact: Callable[[], None]
     on_trouble: Callable[[str], None]
     on_over: Callable[[str], None]
+    on_single: Callable[[str], None] | None = None
+    """Receives failures of single calls while the others succeed, whose end is not reported; None: `on_trouble`."""
+
+    def report_single(self, reason: str) -> None:
+        (self.on_single or self.on_trouble)(reason)

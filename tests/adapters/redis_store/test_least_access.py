@@ -242,7 +242,7 @@ async def test_missing_right_of_queues_fails_their_operations_only(server: Redis
         assert isinstance(receipt, Receipt)
         assert (receipt.charged, restored) == (True, None), "they share the call"
         assert troubles == [str(failed)]
-        assert str(failed).startswith("script: "), "of this operation, not of the server"
+        assert str(failed).startswith("authentication: ")
     finally:
         server.cli("ACL", "SETUSER", "podgate", right)
         await store.close()
@@ -263,7 +263,9 @@ async def test_missing_right_to_identify_the_server_is_reported_once_and_countin
                 await store.tick(PLANS)
         assert (await store.servers()).error.startswith("authentication: ")
         (trouble,) = troubles
-        assert trouble.startswith("script: the server process is not known, so that a loss of data goes unnoticed: ")
+        assert trouble.startswith(
+            "authentication: the server process is not known, so that a loss of data goes unnoticed: "
+        )
     finally:
         server.cli("ACL", "SETUSER", "podgate", "+info")
         await store.close()

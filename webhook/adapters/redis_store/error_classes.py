@@ -1,19 +1,23 @@
 """Classes of Redis errors: a fixed word, and the error's own text, as in `full: command not allowed when ...`."""
 
+import re
 from collections.abc import Awaitable
 from typing import TypeVar
 
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     AuthenticationWrongNumberOfArgsError,
     BusyLoadingError,
     ClusterDownError,
     ClusterError,
+    ExternalAuthProviderError,
     MasterDownError,
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
+    TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -33,8 +37,12 @@ OTHER = "other"
 
 # In this order: the first matching class gives the word, and the library's classes derive from each other.
 _BY_CLASS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
-    (AUTHENTICATION, (AuthenticationError, AuthenticationWrongNumberOfArgsError, NoPermissionError)),
-    (FAILOVER, (BusyLoadingError, MasterDownError, ClusterDownError, ClusterError)),
+    (
+        AUTHENTICATION,
+        (AuthenticationError, AuthenticationWrongNumberOfArgsError, NoPermissionError, ExternalAuthProviderError),
+    ),
+    # Redirections, too: the slot is on another node, and a URL of one server does not follow.
+    (FAILOVER, (BusyLoadingError, MasterDownError, ClusterDownError, ClusterError, TryAgainError, AskError)),
     (READONLY, (ReadOnlyError,)),
     (FULL, (OutOfMemoryError,)),
     (TIMEOUT, (RedisTimeoutError, TimeoutError)),
@@ -50,7 +58,12 @@ _BY_CODE = {
     "CLUSTERDOWN": FAILOVER,
     "NOREPLICAS": READONLY,
     "MISCONF": READONLY,
+    "BUSY": TIMEOUT,
 }
+# A command in a script that the user may not run has no code: Redis 6.2 says the one, its successors the other. It may
+# concern this operation alone, as the commands of queues do.
+_FORBIDDEN = re.compile("The user executing the script can't|ACL failure in script")
+_IN_SCRIPT = "@user_script"
 
 
 def word(reason: str) -> str:
@@ -78,13 +91,20 @@ def described(error: Exception) -> str:
         if isinstance(error, classes):
             return f"{name}: {text}"
     # The library knows no class for these.
-    return f"{_by_code(text) or OTHER}: {text}"
+    return f"{_by_code(text) or _by_script(text) or OTHER}: {text}"
 
 
 def described_result(text: str) -> tuple[bool, str]:
     """Return whether one operation's error is the whole server's, and its word and text."""
     found = _by_code(text)
-    return found is not None, f"{found or SCRIPT}: {text}"
+    return found is not None, f"{found or _by_script(text) or SCRIPT}: {text}"
+
+
+def _by_script(text: str) -> str | None:
+    """Return the word of an error that the script met."""
+    if _FORBIDDEN.search(text):
+        return AUTHENTICATION
+    return SCRIPT if _IN_SCRIPT in text else None
 
 
 def _by_code(text: str) -> str | None:

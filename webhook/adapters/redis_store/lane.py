@@ -59,7 +59,7 @@ class Lane:
     """Operations of one event loop for one node. Those of admissions are urgent; the others share their calls.
 
     A failure is reported with a reason of `error_classes`: once until its class changes, and once when it is over. A
-    failure of a single operation, `script: ...`, does not take the lane down, and its end is not reported.
+    failure of a single operation does not take the lane down, and its end is not reported.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Lane:
         self._reported_at = {text: at for text, at in self._reported_at.items() if now - at < _SAME_AGAIN_SECONDS}
         if reason not in self._reported_at:
             self._reported_at[reason] = now
-            self._reports.on_trouble(reason)
+            self._reports.report_single(reason)
 
     def _take_down(self, reason: str, batch: Sequence[_Waiting]) -> None:
         """Fail all operations, and new ones until a probe succeeds."""

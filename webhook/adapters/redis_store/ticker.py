@@ -22,6 +22,7 @@ from webhook.errors import StoreUnavailableError
 from webhook.ports import WatchReports
 from webhook.support.condition import Condition
 
+_AWAY = frozenset({error_classes.UNREACHABLE, error_classes.TIMEOUT, error_classes.FAILOVER})
 _SERVICES_A_COMPARISON = 100
 """Redis serves no other client meanwhile."""
 
@@ -62,9 +63,12 @@ class RedisTicker:
         """By the identity of the plan, which the entry keeps."""
         self._kept: tuple[CounterPlan, ...] = ()
         self._unnamed = Condition(
-            reports.on_trouble, lambda _: None, on_changed=lambda _, reason: reports.on_trouble(reason)
+            reports.report_single,
+            lambda _: None,
+            on_changed=lambda _, reason: reports.report_single(reason),
+            key=error_classes.word,
         )
-        """The servers do not report their run_id, so that losses go unnoticed."""
+        """The servers do not report their run_id. If they answer all the same, losses go unnoticed."""
 
     async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
         """Return the transitions of a round; StoreUnavailableError if there are none, and a service was not reached."""
@@ -79,8 +83,7 @@ class RedisTicker:
             self._losses.answered(await error_classes.translated(self._transport.run_ids()))
         except StoreUnavailableError as error:
             if not faults:  # otherwise the store is away, which its lanes report
-                unknown = "the server process is not known, so that a loss of data goes unnoticed"
-                self._unnamed.enter(f"{error_classes.SCRIPT}: {unknown}: {error}")
+                self._unnamed.enter(_unnamed(str(error)))
             faults.append(error)
         else:
             self._unnamed.leave()
@@ -172,3 +175,11 @@ class RedisTicker:
         if planned.longest_us:
             counts_until_us = charged_us + planned.longest_us if born_us else None
             self._losses.seen(planned.keys.home, born_us, now_us, counts_until_us)
+
+
+def _unnamed(reason: str) -> str:
+    """Return what to report of servers that do not tell their run_id; one that is away is known by its next one."""
+    word, _, text = reason.partition(": ")
+    if word in _AWAY:
+        return reason
+    return f"{word}: the server process is not known, so that a loss of data goes unnoticed: {text}"

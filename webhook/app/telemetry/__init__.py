@@ -24,7 +24,6 @@ from webhook.settings import ProcessSettings, Settings
 from webhook.store import FallbackReports
 from webhook.support.condition import Condition
 
-_OF_ONE_OPERATION = "script:"
 _NAMES_SHOWN = 5
 
 
@@ -180,13 +179,14 @@ class Telemetry:
             self.store_trouble = "; ".join(dict.fromkeys(troubles))
             self.metrics.store_stands(up=not troubles)
 
+        def single(reason: str) -> None:
+            self.metrics.store_failed(reason)
+            self.logs.said(
+                "error", "store operation failed; applying whenStoreUnavailable or failureMode", reason=reason
+            )
+
         def trouble(reason: str) -> None:
             self.metrics.store_failed(reason)
-            if reason.startswith(_OF_ONE_OPERATION):
-                self.logs.said(
-                    "error", "store operation failed; applying whenStoreUnavailable or failureMode", reason=reason
-                )
-                return
             troubles.append(reason)
             show()
             self.logs.said(
@@ -200,7 +200,7 @@ class Telemetry:
             show()
             self.logs.said("info", "the store responds again", reason=reason)
 
-        return WatchReports(lambda: None, trouble, over)
+        return WatchReports(lambda: None, trouble, over, single)
 
     def announcement_reports(self) -> WatchReports:
         """Return the callbacks for the subscription to breaker announcements."""

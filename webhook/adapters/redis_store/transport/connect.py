@@ -8,6 +8,7 @@ from typing import Any
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from webhook.adapters.redis_store.transport.credentials import RedisCredentials
 from webhook.adapters.redis_store.transport.stream import RespStream
@@ -34,6 +35,8 @@ async def dialled(
         raise AuthenticationError(f"{target}: {credentials.without(str(error))}") from None
     except RedisError as error:
         raise type(error)(credentials.without(str(error))) from None
+    except UnicodeError:
+        raise RedisConnectionError(f"{target}: its host is not a valid name") from None
     except OSError as error:  # an ssl.SSLError is one
         raise RedisConnectionError(f"{target}: {error.strerror or error}") from None
     return stream
@@ -68,7 +71,10 @@ async def _introduce(stream: RespStream, credentials: RedisCredentials, database
 
 
 def all_failed(what: str, errors: Sequence[Exception]) -> RedisError:
-    """Return one error for several attempts: an authentication error if one of them was that."""
+    """Return one error for several attempts: of authentication if one of them was that, a timeout if all were."""
     text = f"{what}: {'; '.join(str(error) or type(error).__name__ for error in errors)}"
     refused = any(isinstance(error, AuthenticationError | NoPermissionError) for error in errors)
-    return AuthenticationError(text) if refused else RedisConnectionError(text)
+    if refused:
+        return AuthenticationError(text)
+    late = errors and all(isinstance(error, TimeoutError | RedisTimeoutError) for error in errors)
+    return RedisTimeoutError(text) if late else RedisConnectionError(text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from webhook.ports.store_url import StoreFiles, StoreUrl
@@ -82,13 +83,15 @@ async def _credentials(username: Path | None, password: Path | None, known: Redi
 
 
 def _line(path: Path) -> str:
-    """Return a file's text without a trailing line end."""
+    """Return a file's text without a trailing line end; AuthenticationError if there is none."""
     try:
         text = _read(path).decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise RedisConnectionError(f"{path}: is not UTF-8 text") from None
+        raise AuthenticationError(f"{path}: is not UTF-8 text") from None
+    except RedisConnectionError as error:
+        raise AuthenticationError(str(error)) from None
     if not text:
-        raise RedisConnectionError(f"{path}: is empty")
+        raise AuthenticationError(f"{path}: is empty")
     return text
 
 

@@ -25,6 +25,7 @@ _BY_CODE: dict[str, type[RedisError]] = {
     "ASK": AskError,
     "CLUSTERDOWN": ClusterDownError,
     "CROSSSLOT": ClusterCrossSlotError,
+    "DENIED": AuthenticationError,
     "EXECABORT": ExecAbortError,
     "LOADING": BusyLoadingError,
     "MASTERDOWN": MasterDownError,
