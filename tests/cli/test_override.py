@@ -62,7 +62,7 @@ def test_override_is_written_to_a_new_file(file: Path) -> None:
     assert entry_fields(file) == {"quotaFactor": "1.5", "modes": {"quota": "Audit", "breaker": "Warn"}}
     assert entries(file)["payment-api"].reason == "INC-1"
     assert done.out.startswith("payment-api: quotaFactor: '1.5', modes: {quota: Audit, breaker: Warn} until ")
-    assert done.err == f"written to {file}\n"
+    assert done.err.splitlines()[-1] == f"written to {file}"
 
 
 def test_for_and_until_set_the_end(file: Path) -> None:
@@ -162,7 +162,8 @@ def test_list_shows_live_overrides(file: Path) -> None:
         (("--quota-factor", "2", "--reason", "x"), "give --for or --until, one of the two: such as --for 10m"),
         (("--quota-factor", "2", *FOR, "--until", LATE), "give --for or --until, one of the two: such as --for 10m"),
         (("--quota-factor", "2", "--for", "10", "--reason", "x"), "--for: '10': not a Go duration: write a number"),
-        (("--quota-factor", "2", "--for", "99999999h", "--reason", "x"), "--for: '99999999h': "),
+        (("--quota-factor", "2", "--for", "99999999h", "--reason", "x"), "--for: '99999999h': longer than 720h"),
+        (("--quota-factor", "2", "--for", "721h", "--reason", "x"), "longer than 720h: write at most 720h"),
         (("--quota-factor", "2", "--until", "9:00", "--reason", "x"), "--until: '9:00': not an RFC 3339 time"),
         (
             ("--quota-factor", "2", "--until", "2020-01-01T00:00:00Z", "--reason", "x"),
@@ -183,6 +184,57 @@ def test_usage_error_is_one_line_and_writes_nothing(file: Path, arguments: tuple
     assert done.code == 2
     assert printed in done.error
     assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("breaker", "open"),
+        ("breaker", "close"),
+        ("breaker", "reset"),
+        ("queue", "pause"),
+        ("queue", "resume"),
+        ("quota", "reset"),
+        ("quota", "grant"),
+        ("override",),
+    ],
+)
+def test_service_is_checked_where_a_policy_is_known_and_else_a_warning_says_so(
+    file: Path, command: tuple[str, ...]
+) -> None:
+    fields = {
+        "grant": ("--window", "1m", "--hard", "pods=1"),
+        "override": ("--quota-factor", "2"),
+    }.get(command[-1], ())
+    asked = (*command, "nobody", *fields, *FOR)
+    known = podgate(*asked, "--policy", file.parent / "policy.yaml")
+    assert (known.code, file.exists()) == (4, False)
+    assert "no service 'nobody': the policy has payment-api, free" in known.error
+    unknown = podgate(*asked)
+    assert unknown.code == 0
+    assert "warning: the service and its fields are not checked: give --policy" in unknown.err
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        (("breaker", "open", "payment-api", "--reason", "x"), "--for"),
+        (("queue", "pause", "payment-api", "--reason", "x"), "--for"),
+        (("check",), "--wait"),
+        (("uninstall",), "--wait"),
+        (("decisions",), "--since"),
+        (("token", "rotate", "--out", "x", "--issuer", "https://x", "--audience", "a", "--subject", "s",
+          "--client-id", "c"), "--expires-in"),
+    ],
+)  # fmt: skip
+def test_every_duration_has_a_bound(
+    file: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], flag: str
+) -> None:
+    monkeypatch.chdir(file.parent)
+    done = podgate(*command, flag, "100000h")
+    assert done.code == 2
+    assert f"{flag}" in done.error
+    assert "longer than" in done.error
 
 
 def test_missing_service_is_a_usage_error(file: Path) -> None:

@@ -507,6 +507,32 @@ async def test_early_probe_continues_in_half_open_and_its_failure_reopens(store:
     assert (await view(store, STARTING)).failed == ("controller:bad", "controller:new")
 
 
+async def test_of_two_failed_early_probes_only_the_one_after_open_for_reopens(store: Any, clock: HandClock) -> None:
+    await open_by_a_failed_start(store, clock)
+    for uid in "ab":
+        await ask(store, STARTING, uid, event_source="controller:new")
+    assert await store.started(STARTING, [Start("a", ok=False, latency_us=0)]) == ([Settlement.COUNTED], [])
+    seen = await view(store, STARTING)
+    assert (seen.state, seen.generation, seen.probes_leased) == (State.OPEN, 1, 1)
+    clock.sleep(180)
+    _, moves = await store.started(STARTING, [Start("b", ok=False, latency_us=0)])
+    assert [(move.new, move.generation) for move in moves] == [(State.HALF_OPEN, 2), (State.OPEN, 3)]
+
+
+async def test_successes_of_early_probes_count_after_open_for_only_if_they_end_there(
+    store: Any, clock: HandClock
+) -> None:
+    await open_by_a_failed_start(store, clock)
+    for uid in "ab":
+        await ask(store, STARTING, uid, event_source="controller:new")
+    await store.started(STARTING, [Start("a", ok=True, latency_us=0)])
+    assert (await view(store, STARTING)).probes_succeeded == 1
+    clock.sleep(180)
+    await store.started(STARTING, [Start("b", ok=True, latency_us=0)])
+    seen = await view(store, STARTING)
+    assert (seen.state, seen.probes_succeeded) == (State.HALF_OPEN, 1)
+
+
 async def test_expired_early_probe_is_reported_in_its_own_state(store: Any, clock: HandClock) -> None:
     await open_by_a_failed_start(store, clock)
     brief = replace(STARTING, breaker=replace(STARTS, probe_timeout_us=SECOND_US))

@@ -14,6 +14,7 @@ from webhook.support.kubeconfig import Kubeconfig
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_CLAIM = 512  # a server rejects longer ones
+_LONGEST_SECONDS = 87_600 * 3600  # ten years, longer than any certificate should live
 _LONGEST_NUMBER = 12  # digits; a longer number is a mistake
 
 
@@ -109,7 +110,10 @@ def context(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    return Duration.parse(text).us / 1_000_000
+    found = Duration.parse(text).us / 1_000_000
+    if found > _LONGEST_SECONDS:
+        raise ValueError("longer than 87600h: write at most 87600h")
+    return found
 
 
 def patience(text: str) -> float:

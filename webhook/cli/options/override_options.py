@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
+from webhook.cli.options import durations
 from webhook.cli.options.cluster_options import kubeconfig_options
 from webhook.core.document import DocumentError
 from webhook.core.document.loading import load_unproved
-from webhook.core.kubernetes.quantity import Duration
 from webhook.core.kubernetes.timestamps import microseconds, rfc3339
 from webhook.core.overrides import Override
 from webhook.core.plain_text import printable
@@ -115,11 +115,7 @@ def _end(length: str | None, until: str | None, default: str | None) -> str:
         if ended:
             raise UserError(f"--until: {until!r}: in the past", "give a future time, or --for 10m")
         return until
-    text = length or default or ""
-    try:
-        return rfc3339(now_us() + Duration.parse(text).us)
-    except (ValueError, OverflowError) as error:
-        raise UserError(f"--for: {text!r}: {error}") from None
+    return rfc3339(now_us() + durations.microseconds("--for:", length or default or "", durations.MONTH))
 
 
 def now_us() -> int:
@@ -190,9 +186,12 @@ async def _policy(where: OverridesLocation, store: OverridesStore) -> Policy | N
     try:
         given = where.policy
         raw = await store.policy() if given is None else content(given, "give the path of a policy document")
-        return None if raw is None else load_unproved(raw, None).policy
+        if raw is not None:
+            return load_unproved(raw, None).policy
     except (UserError, DocumentError) as error:
         if where.policy is not None:
             raise error if isinstance(error, UserError) else UserError(f"{where.policy}:{error}") from None
         click.echo(printable(f"warning: not checked against the policy: {str(error).splitlines()[0]}"), err=True)
-        return None
+    else:
+        click.echo("warning: the service and its fields are not checked: give --policy", err=True)
+    return None
