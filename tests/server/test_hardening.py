@@ -158,6 +158,20 @@ async def test_no_header_of_a_connection_may_be_larger_than_its_bound(server: Se
     assert "HeaderTooLargeError" in log(server)
 
 
+@pytest.mark.parametrize("pieces", [1, 7])
+async def test_complete_header_above_its_bound_is_refused(server: Serving, pieces: int) -> None:
+    request = head(server, *lines_of(70), sized())
+    assert len(request) > 65_536
+    async with line(server) as connection:
+        size = len(request) // pieces + 1
+        for start in range(0, len(request), size):
+            connection.send(request[start : start + size])
+            await connection.writer.drain()
+        connection.send(BODY)
+        assert status(await connection.answer()) == 400
+        assert await connection.is_cut()
+
+
 async def test_trailers_are_bounded_like_headers(server: Serving) -> None:
     async with line(server) as connection:
         for kibibytes, expected in ((50, 200), (500, 408)):  # the larger one is never complete

@@ -203,3 +203,87 @@ def test_a_header_costs_no_regular_expression_of_its_own(
             assert fed(parser, [post(b"a", f"X-Number: {number}", f"traceparent: 00-{1:032x}-{1:016x}-01")])[0]
     assert len(parser._known) == 3
     assert not compiled
+
+
+def traced(body: bytes, before: Sequence[str], after: Sequence[str]) -> bytes:
+    """Return a request with headers before and after its Content-Length."""
+    lines = ["POST /mutate HTTP/1.1", "Host: x", *before, f"Content-Length: {len(body)}", *after, LAST]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+FORMS = ("traceparent: {}", "Traceparent: {}", "traceparent:{}", "TRACEPARENT: \t{}", "traceparent: x{}")
+
+
+@pytest.mark.parametrize("second", FORMS)
+@pytest.mark.parametrize("first", FORMS)
+@pytest.mark.parametrize("place", [(0, 0), (0, 2), (1, 2), (2, 2)], ids=["after", "around", "around-all", "before"])
+def test_of_several_traceparents_a_known_header_takes_the_same_as_a_new_one(
+    loop: asyncio.AbstractEventLoop, first: str, second: str, place: tuple[int, int]
+) -> None:
+    def request(numbers: tuple[int, int]) -> bytes:
+        one, other = (f"00-{number:032x}-{sign * 16}-01" for number, sign in zip(numbers, "ab", strict=True))
+        lines = [first.format(one), second.format(other)]
+        split = {(0, 0): 0, (0, 2): 1, (1, 2): 1, (2, 2): 2}[place]
+        lines = lines[::-1] if place == (1, 2) else lines
+        return traced(b"a", lines[:split], lines[split:])
+
+    remembering, plain = opened(loop), opened(loop)
+    plain._known = Forgetting()
+    for numbers in ((1, 1), (1, 2), (1, 3), (2, 3), (3, 3)):
+        found = fed(remembering, [request(numbers)])
+        assert found == fed(plain, [request(numbers)])
+        assert not isinstance(found[0][0][0], MalformedRequest)
+
+
+LARGEST = 65_536
+
+
+def large(size: int, *headers: str, lines: int = 8) -> bytes:
+    """Return a GET request whose header has `size` bytes."""
+    start = "".join(f"{line}\r\n" for line in ("GET /healthz HTTP/1.1", "Host: x", *headers))
+    rest = size - len(start) - 2
+    each = rest // lines
+    sizes = [each] * (lines - 1) + [rest - each * (lines - 1)]
+    text = start + "".join(f"X-{n}: ".ljust(length - 2, "a") + "\r\n" for n, length in enumerate(sizes)) + "\r\n"
+    assert len(text) == size
+    return text.encode()
+
+
+def pieces_of(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+SMALL = large(100, lines=1)
+POST = post(b"a" * 20_000)
+CHUNKED = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("piece", [10**6, 100_000, 65_536, 65_537, 16_384, 16_383, 16_385, 8000, 1000, 997])
+@pytest.mark.parametrize("lines", [5, 8, 50])
+@pytest.mark.parametrize(
+    "before", [[], [SMALL], [SMALL, SMALL], [POST], [CHUNKED], [SMALL, CHUNKED, POST]], ids=["first", *"12345"]
+)
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_too_large_a_header_is_refused_however_it_arrives(
+    loop: asyncio.AbstractEventLoop, *, piece: int, lines: int, before: list[bytes], pipelined: bool
+) -> None:
+    for size, accepted in ((LARGEST, True), (LARGEST + 1, False), (2 * LARGEST, False)):
+        if size > lines * 16_000:
+            continue
+        parser, header = limited(loop), large(size, lines=lines)
+        sent = [b"".join([*before, header, SMALL])] if pipelined else [*before, header, SMALL]
+        found, _ = fed(parser, [part for data in sent for part in pieces_of(data, piece)])
+        assert len(found) == len(before) + (2 if accepted else 1), size
+        (refused,) = [*found[len(before)][:1]]
+        assert isinstance(refused, MalformedRequest) is not accepted
+        if isinstance(refused, MalformedRequest):
+            assert refused == MalformedRequest("HeaderTooLargeError")
+
+
+def limited(loop: asyncio.AbstractEventLoop) -> RequestParser:
+    """Return a parser with the limits of a connection, whose bodies are not limited."""
+    protocol = Protocol(loop)
+    parser = HttpRequestParser(
+        protocol, loop, 1 << 20, max_field_size=16 * 1024, max_headers=64, auto_decompress=False, max_msg_queue_size=32
+    )
+    return RequestParser(protocol, BoundedHeaders(parser), 1 << 20)

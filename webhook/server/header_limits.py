@@ -13,7 +13,12 @@ from aiohttp.streams import EMPTY_PAYLOAD
 _HEADER_MAX_BYTES = 64 * 1024
 """A token takes at most 8 KiB, and a forwarded certificate 12 KiB."""
 _PIECE_BYTES = 16 * 1024
-"""An event loop may deliver 256 KiB at once; header bytes in the same piece as the end of a body are not counted."""
+"""An event loop may deliver 256 KiB at once."""
+_END = b"\r\n\r\n"
+_LINE_BYTES = 4
+"""Of a header line beside its name and value."""
+_REQUEST_LINE_BYTES = 14
+"""Of a request line beside its method and target, and of the empty line at the end."""
 
 _Found = tuple[Sequence[tuple[Any, Any]], bool, bytes]
 """Result of aiohttp's parser: requests with their bodies, whether the protocol was upgraded, and the rest."""
@@ -29,12 +34,15 @@ class MalformedRequest(NamedTuple):
 class BoundedHeaders:
     """Wraps a connection's parser. Data that yields neither a request nor part of a body is header or trailer data.
 
-    If there is too much of it, a MalformedRequest is returned in place of a request, and nothing more is parsed.
+    If there is too much of it, a MalformedRequest is returned in place of a request, and nothing more is parsed. A
+    header counts in full, whether it arrives at once, in pieces, or in the same piece as the end of another request.
     """
 
     def __init__(self, parser: Any) -> None:
         self._parser = parser
         self._body: Any = EMPTY_PAYLOAD
+        self._length: int | None = None
+        """Content-Length of the request with that body."""
         self._header_bytes = 0
         self.message_consumed = parser.message_consumed
         self.pause_reading = parser.pause_reading
@@ -54,8 +62,23 @@ class BoundedHeaders:
         return requests, False, b""
 
     def _feed(self, data: bytes) -> _Found:
-        if self._header_bytes > _HEADER_MAX_BYTES:
+        """Parse data; cut them where a header becomes too large, so that one that ends before is accepted."""
+        room = _HEADER_MAX_BYTES - self._header_bytes
+        if len(data) <= room:
+            return self._feed_part(data)
+        if room > 0:
+            requests, is_upgraded, rest = self._feed_part(data[:room])
+            if self._header_bytes < _HEADER_MAX_BYTES:
+                if is_upgraded:
+                    return requests, True, rest + data[room:]
+                more, is_upgraded, rest = self._feed(data[room:])
+                return (*requests, *more), is_upgraded, rest
+        if room < 0:
             return (), False, b""
+        self._header_bytes = _HEADER_MAX_BYTES + 1
+        return ((MalformedRequest("HeaderTooLargeError"), EMPTY_PAYLOAD),), False, b""
+
+    def _feed_part(self, data: bytes) -> _Found:
         arrived_bytes = self._body.total_bytes
         found: _Found = self._parser.feed_data(data)
         requests = found[0]
@@ -63,20 +86,44 @@ class BoundedHeaders:
             for number, (request, _) in enumerate(requests):
                 if (refused := _refused(request)) is not None:  # nothing after it is parsed
                     return (*requests[:number], refused), False, b""
-            self._body = requests[-1][1]
-        if requests or self._body.total_bytes > arrived_bytes:
-            self._header_bytes = 0
-            return found
-        self._header_bytes += len(data)
-        if self._header_bytes <= _HEADER_MAX_BYTES:
-            return found
-        return ((MalformedRequest("HeaderTooLargeError"), EMPTY_PAYLOAD),), False, b""
+            request, self._body = requests[-1]
+            self._length = _length_of(request)
+            self._header_bytes = _begun_bytes(data, self._length or 0) if self._body.is_eof() else 0
+        elif (part_bytes := self._body.total_bytes - arrived_bytes) > 0:
+            if not self._body.is_eof():
+                self._header_bytes = 0
+            elif self._length is None:
+                self._header_bytes = _begun_bytes(data, 0)
+            else:
+                self._header_bytes = len(data) - part_bytes
+        else:
+            self._header_bytes += len(data)
+        return found
+
+
+def _length_of(request: Any) -> int | None:
+    length = request.headers.get("Content-Length")
+    return None if length is None else int(length)
+
+
+def _begun_bytes(data: bytes, length: int) -> int:
+    """Return how much of the next header `data` ends with, after a message with a body of `length`; never too much."""
+    end = data.rfind(_END)
+    return 0 if end < 0 else max(0, len(data) - end - len(_END) - length)
+
+
+def _header_bytes(request: Any) -> int:
+    """Return the size of a header, without padding of its values."""
+    lines = sum(len(name) + len(value) + _LINE_BYTES for name, value in request.raw_headers)
+    return len(request.method) + len(request.path) + _REQUEST_LINE_BYTES + lines
 
 
 def _refused(request: Any) -> tuple[MalformedRequest, Any] | None:
     """Return what takes the place of a request that is not accepted; None for any other."""
     if request.url is None:  # of a CONNECT
         return MalformedRequest("NoTargetError"), EMPTY_PAYLOAD
+    if _header_bytes(request) > _HEADER_MAX_BYTES:
+        return MalformedRequest("HeaderTooLargeError"), EMPTY_PAYLOAD
     if "Transfer-Encoding" not in request.headers:
         return None
     codings = ",".join(request.headers.getall("Transfer-Encoding")).lower().split(",")

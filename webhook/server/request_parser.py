@@ -18,6 +18,7 @@ _LENGTH = b"\r\nContent-Length: "
 _LENGTH_DIGITS_MAX = 7
 _match_length = re.compile(rb"[0-9]{1,%d}" % _LENGTH_DIGITS_MAX).match
 _TRACEPARENT = re.compile(rb"\r\ntraceparent: ", re.IGNORECASE)
+_find_traceparents = re.compile(rb"\ntraceparent[ \t]*:", re.IGNORECASE).findall
 _match_traceparent = re.compile(rb"[0-9A-Za-z-]{55}(?=\r\n)").match
 """A value as long as one of version 00, of characters that every parser takes as they are. It is not judged here."""
 _END = b"\r\n\r\n"
@@ -156,7 +157,9 @@ class RequestParser:
         if not head.keep_alive or request.content_length != length_bytes:
             return
         self._rest_bytes = body_at + length_bytes - len(data)
-        is_repeatable = head.is_repeatable and (request.traceparent is None or frame.after)
+        # The parser takes the first of several, wherever it is.
+        is_framed = request.traceparent is None or (frame.after and len(_find_traceparents(data, 0, body_at)) == 1)
+        is_repeatable = head.is_repeatable and is_framed
         if is_repeatable and sum(map(len, frame)) <= _HEADER_MAX_BYTES:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
