@@ -72,13 +72,22 @@ def read_key_pair(certificate: Path, key: Path) -> KeyPair:
 
 
 def read_certificates(path: Path) -> list[x509.Certificate]:
-    """Return every certificate of a PEM file, at least one."""
+    """Return every certificate of a PEM file, at least one, with extensions that can be read."""
     try:
-        return x509.load_pem_x509_certificates(read(path))
+        found = x509.load_pem_x509_certificates(read(path))
     except ValueError:
         raise CertsError(
             f"{path}: holds no certificate in PEM", "give a file with a -----BEGIN CERTIFICATE----- block"
         ) from None
+    for number, certificate in enumerate(found, 1):
+        try:
+            certificate.extensions  # noqa: B018  it reads them
+        except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+            raise CertsError(
+                f"{path}: certificate {number} in it: its extensions cannot be read: {error}",
+                "issue it anew with valid extensions",
+            ) from None
+    return found
 
 
 def read_private_key(path: Path) -> object:

@@ -60,11 +60,53 @@ def extension_twice() -> bytes:
 
 
 UNREADABLE = "certificate 2 in it cannot be read: "
+MALFORMED = {
+    "basicConstraints": ExtensionOID.BASIC_CONSTRAINTS,
+    "keyUsage": ExtensionOID.KEY_USAGE,
+    "subjectAltName": ExtensionOID.SUBJECT_ALTERNATIVE_NAME,
+    "nameConstraints": ExtensionOID.NAME_CONSTRAINTS,
+    "subjectKeyIdentifier": ExtensionOID.SUBJECT_KEY_IDENTIFIER,
+    "authorityKeyIdentifier": ExtensionOID.AUTHORITY_KEY_IDENTIFIER,
+    "extKeyUsage": ExtensionOID.EXTENDED_KEY_USAGE,
+    "certificatePolicies": ExtensionOID.CERTIFICATE_POLICIES,
+    "cRLDistributionPoints": ExtensionOID.CRL_DISTRIBUTION_POINTS,
+    "authorityInfoAccess": ExtensionOID.AUTHORITY_INFORMATION_ACCESS,
+    "2.5.29.46": ExtensionOID.FRESHEST_CRL,
+}
+NAME_CONSTRAINTS = {
+    "empty": "3000",
+    "with half a network": "300ea00c300a87080a000000ff00ff00",
+    "with trailing bytes": "3008a0063004820261620000",
+    "of an unknown name": "3006a00430028300",
+}
+OF_OPENSSL = {
+    "IP addresses": "1.3.6.1.5.5.7.1.7",
+    "AS numbers": "1.3.6.1.5.5.7.1.8",
+    "a Netscape type": "2.16.840.1.113730.1.1",
+}
 FAULTS = {
-    "malformed basic constraints": (authority(garbled(ExtensionOID.BASIC_CONSTRAINTS)), UNREADABLE),
-    "a malformed key usage": (authority(CA, garbled(ExtensionOID.KEY_USAGE)), UNREADABLE),
-    "malformed names": (authority(CA, garbled(ExtensionOID.SUBJECT_ALTERNATIVE_NAME)), UNREADABLE),
-    "an extension twice": (extension_twice(), UNREADABLE),
+    **{
+        f"a malformed {name}": (
+            authority(*(() if name == "basicConstraints" else (CA,)), garbled(oid)),
+            f"certificate 2 in it, CN=odd: its extension {name} is malformed: ",
+        )
+        for name, oid in MALFORMED.items()
+    },
+    **{
+        f"name constraints {kind}": (
+            authority(CA, x509.UnrecognizedExtension(ExtensionOID.NAME_CONSTRAINTS, bytes.fromhex(value))),
+            "certificate 2 in it, CN=odd: its extension nameConstraints is malformed: ",
+        )
+        for kind, value in NAME_CONSTRAINTS.items()
+    },
+    **{
+        f"malformed {kind}": (
+            authority(CA, garbled(x509.ObjectIdentifier(oid))),
+            "CN=odd is no CA for OpenSSL: one of its extensions is malformed",
+        )
+        for kind, oid in OF_OPENSSL.items()
+    },
+    "an extension twice": (extension_twice(), "certificate 2 in it, CN=odd: its extensions cannot be read: "),
     "an unknown curve": (
         authority(CA).replace(bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030105")),
         UNREADABLE,

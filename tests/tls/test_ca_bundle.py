@@ -1,11 +1,14 @@
 import json
+import ssl
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtensionOID
 
 from certs.authority import Authority
+from tests.authentication.test_client_ca import CA, authority, garbled
 from tests.harness.identity import Pki
 from tests.harness.raw_http import eventually
 from tests.harness.server_process import Files, Serving, serving
@@ -37,6 +40,15 @@ def test_serving_certificate_verifies_only_against_bundles_with_its_ca(pki: Pki,
     assert obstacle is not None
     assert obstacle.startswith(f"the serving certificate does not verify against {bundle}: ")
     assert obstacle.endswith("certificate in certificate chain")
+
+
+def test_bundle_with_a_malformed_ca_names_its_fault(pki: Pki, tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "bundle.crt", pki)
+    odd = authority(CA, garbled(ExtensionOID.NAME_CONSTRAINTS))
+    bundle.write_bytes(bundle.read_bytes() + ssl.DER_cert_to_PEM_cert(odd).encode())
+    with pytest.raises(UserError, match="in it: its extension nameConstraints is malformed: ") as refused:
+        CaBundleFile(bundle, lambda: TlsFiles(pki.paths).context)
+    assert str(refused.value).startswith(f"{bundle}: certificate 2 in it: ")
 
 
 def test_new_certificate_and_new_bundle_are_verified_at_once(pki: Pki, tmp_path: Path) -> None:

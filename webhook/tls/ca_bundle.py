@@ -8,6 +8,8 @@ from pathlib import Path
 
 from cryptography import x509
 
+from webhook.authentication.certificates.certificate_errors import malformed_extension
+from webhook.authentication.certificates.client_ca import ANEW
 from webhook.errors import UserError
 from webhook.support.watched_file import WatchedFile
 from webhook.tls.handshake_probe import client_trusting, probe_handshake, reason_of
@@ -63,6 +65,9 @@ class CaBundleFile(WatchedFile[CaBundle]):
 def _bundle(path: Path, content: bytes) -> CaBundle:
     try:
         authorities = x509.load_pem_x509_certificates(content)
+        for number, authority in enumerate(authorities, 1):
+            if (malformed := malformed_extension(authority)) is not None:
+                raise UserError(f"{path}: certificate {number} in it: {malformed}", ANEW)
         client = client_trusting(content.decode("ascii", "ignore"))
     except (ValueError, ssl.SSLError):
         raise UserError(f"{path}: holds no CA in PEM", "give the caBundle of the webhook configurations") from None

@@ -11,8 +11,9 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from webhook.authentication.certificates.certificate_errors import malformed_extension
 from webhook.authentication.certificates.certificate_identity import UNREADABLE
-from webhook.authentication.certificates.client_ca import authorities_of, certificates_of, extension
+from webhook.authentication.certificates.client_ca import ANEW, authorities_of, certificates_of, extension
 from webhook.authentication.certificates.peer_recheck import TrustedCas
 from webhook.authentication.certificates.weak_rsa_keys import weakness
 from webhook.errors import UserError
@@ -134,6 +135,8 @@ def _check_leaf(path: Path, leaf: x509.Certificate, *, may_have_expired: bool) -
             f"to {leaf.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}, not now",
             "issue a new one, or set the clock",
         )
+    if (malformed := malformed_extension(leaf)) is not None:
+        raise UserError(f"{path}: {malformed}", ANEW)
     try:
         usages, weak = extension(leaf, x509.ExtendedKeyUsage), weakness(leaf.public_key())
     except (UnsupportedAlgorithm, *UNREADABLE) as error:

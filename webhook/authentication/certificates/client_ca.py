@@ -7,11 +7,13 @@ from typing import TypeVar
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
+from webhook.authentication.certificates.certificate_errors import fault_of_ca, malformed_extension
 from webhook.authentication.certificates.certificate_identity import UNREADABLE
 from webhook.authentication.certificates.weak_rsa_keys import weakness
 from webhook.errors import UserError
 
 _REMEDY = "give the CA that issues the clients' certificates, not one of these"
+ANEW = "issue it anew with valid extensions"
 _Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 
@@ -27,16 +29,22 @@ def authorities_of(path: Path, content: bytes, *, may_have_expired: bool) -> lis
     """Return all CAs of a PEM file; UserError if one is not a CA, or if all have expired and must not have."""
     authorities = certificates_of(path, content)
     for number, authority in enumerate(authorities, 1):
+        if (malformed := malformed_extension(authority)) is not None:
+            raise UserError(f"{path}: certificate {number} in it, {_subject(authority)}: {malformed}", ANEW)
         try:
-            fault = _fault(authority)
+            fault = _fault(authority) or fault_of_ca(authority)
         except (UnsupportedAlgorithm, *UNREADABLE) as error:
             raise UserError(f"{path}: certificate {number} in it cannot be read: {error}", _REMEDY) from None
         if fault is not None:
-            raise UserError(f"{path}: {authority.subject.rfc4514_string()} {fault}", _REMEDY)
+            raise UserError(f"{path}: {_subject(authority)} {fault}", _REMEDY)
     now = datetime.now(UTC)
     if not may_have_expired and all(authority.not_valid_after_utc <= now for authority in authorities):
         raise UserError(f"{path}: all its CAs have expired, so no client can be authenticated", "give the present one")
     return authorities
+
+
+def _subject(certificate: x509.Certificate) -> str:
+    return certificate.subject.rfc4514_string() or "without a subject"
 
 
 def _fault(certificate: x509.Certificate) -> str | None:
