@@ -10,6 +10,9 @@ from webhook.core.quota import canonical
 NO_DEFAULT = ("name", "match", "pool")
 """Fields that identify a service, which `defaults` cannot set."""
 
+_IDENTITY = frozenset({"name", "match"})
+"""Fields that every service writes as a whole."""
+
 ATOMIC = frozenset({"podSelector", "namespaceSelector", "labelSelector"})
 """Fields replaced as a whole: a merged selector would mean something else."""
 
@@ -26,9 +29,10 @@ def with_defaults(document: Node, atomic: frozenset[str] = ATOMIC) -> Node:
     if not isinstance(fields, dict) or "services" not in fields:
         return document
     services, defaults = fields["services"], fields.get("defaults")
-    if not isinstance(services.value, list) or defaults is None or not isinstance(defaults.value, dict):
+    if not isinstance(services.value, list):
         return document
-    kept = {key: node for key, node in defaults.value.items() if key not in NO_DEFAULT and node.value is not None}
+    base = defaults.value if defaults is not None and isinstance(defaults.value, dict) else {}
+    kept = {key: node for key, node in base.items() if key not in NO_DEFAULT and node.value is not None}
     merged = [_merged(kept, service, atomic) for service in services.value]
     size = sum(service.size for service in merged)
     if size > MOST_NODES:
@@ -38,8 +42,8 @@ def with_defaults(document: Node, atomic: frozenset[str] = ATOMIC) -> Node:
 
 
 def _merged(base: dict[str, Node], patch: Node, atomic: frozenset[str], field: str = "") -> Node:
-    """Return `base` patched. A null that removes nothing stays, so that the schema rejects it."""
-    if not isinstance(patch.value, dict):
+    """Return `base` patched. A null that removes nothing changes nothing; one in an atomic field is the schema's."""
+    if not isinstance(patch.value, dict) or (not base and not has_null(patch)):
         return patch
     result = dict(base)
     for key, node in patch.value.items():
@@ -47,10 +51,18 @@ def _merged(base: dict[str, Node], patch: Node, atomic: frozenset[str], field: s
         below = base.get(replaced)
         if below is not None and (node.value is None or replaced != key):
             del result[replaced]
-        if below is None or node.value is not None:
-            default = None if below is None or key in atomic else below.value
-            result[key] = _merged(default, node, atomic, key) if isinstance(default, dict) else node
+        if key in atomic or (not field and key in _IDENTITY):
+            result[key] = node
+        elif node.value is not None:
+            default = None if below is None else below.value
+            result[key] = _merged(default if isinstance(default, dict) else {}, node, atomic, key)
     return replace(patch, value=result, size=1 + sum(node.size for node in result.values()))
+
+
+def has_null(node: Node) -> bool:
+    """Return whether a mapping or one below it has a null."""
+    fields = node.value
+    return isinstance(fields, dict) and any(inner.value is None or has_null(inner) for inner in fields.values())
 
 
 def _same_key(base: dict[str, Node], key: str, field: str) -> str:
@@ -63,9 +75,15 @@ def _same_key(base: dict[str, Node], key: str, field: str) -> str:
 def merge_advice(document: Node) -> Iterator[Problem]:
     """Yield a warning where a service replaces a part of a default limit or affinity, and the rest still applies.
 
+    And where a null removes nothing: what its key should have had may be missing.
+
     `document`: as it is written, valid.
     """
     services = _at(document, ("services",))
+    if services is not None and isinstance(services.value, list):
+        for service in services.value:
+            if has_null(service):
+                yield from _idle_nulls(_at(document, ("defaults",)), service)
     for path in _LIMITING:
         default = _at(document, ("defaults", *path))
         if default is None or services is None or not isinstance(services.value, list):
@@ -84,6 +102,18 @@ def _replaced_in_part(default: Node, own: Node) -> Iterator[Problem]:
     if replaced and kept:
         reason = f"replaces {', '.join(replaced)} of `defaults` in line {default.line}; {', '.join(kept)} still applies"
         yield own.problem_at_key(reason, f"keep it so, or remove that too with {kept[0]}: null")
+
+
+def _idle_nulls(default: Node | None, own: Node, field: str = "") -> Iterator[Problem]:
+    base = default.value if default is not None and isinstance(default.value, dict) else {}
+    if not isinstance(own.value, dict):
+        return
+    for key, node in own.value.items():
+        below = base.get(_same_key(base, key, field))
+        if node.value is not None:
+            yield from _idle_nulls(below, node, key)
+        elif below is None:
+            yield node.problem_at_key("removes nothing: `defaults` has no such key", "write a value, or remove the key")
 
 
 def _at(node: Node, path: tuple[str, ...]) -> Node | None:

@@ -78,9 +78,21 @@ def _partial(definitions: Schema, name: str, suffix: str, *, nullable: bool) -> 
                 own_words = {key: value for key, value in schema.items() if key == "description"}
                 part = own_words | _partial(definitions, inner, suffix, nullable=nullable)
             if nullable and isinstance(schema.get("additionalProperties"), dict):
-                part = {**schema, "additionalProperties": _or_null(schema["additionalProperties"])}
+                entries = _partial_entries(definitions, schema["additionalProperties"], suffix)
+                part = {**schema, "additionalProperties": _or_null(entries)}
             made["properties"][field] = _or_null(part) if nullable else part
     return {"$ref": _REF + key}
+
+
+def _partial_entries(definitions: Schema, schema: Schema, suffix: str) -> Schema:
+    """Return the schema of a map's entries, its objects with nothing required, for one side of a merge."""
+    if "anyOf" in schema:
+        options = [_partial_entries(definitions, option, suffix) for option in schema["anyOf"]]
+        return {**schema, "anyOf": options}
+    inner = schema.get("$ref", "").removeprefix(_REF)
+    if "properties" not in definitions.get(inner, {}):
+        return schema
+    return _partial(definitions, inner, suffix, nullable=True)
 
 
 def _or_null(schema: Schema) -> Schema:
