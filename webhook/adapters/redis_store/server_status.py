@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from redis.exceptions import InvalidResponse, RedisError
+from redis.exceptions import InvalidResponse, RedisError, ResponseError
 
 from webhook.adapters.redis_store.error_classes import described
 from webhook.adapters.redis_store.transport.protocol import Transport
@@ -21,12 +21,14 @@ async def server_status(transport: Transport) -> StoreServers:
         async with asyncio.timeout(_SECONDS):
             infos = await transport.infos()
         latency_us = int((time.perf_counter() - started) * 1_000_000)
-        return StoreServers(_servers(infos, latency_us))
+        async with asyncio.timeout(_SECONDS):
+            saves = {lane: await _save(transport, lane) for lane, info in infos.items() if _append_only(info) is False}
+        return StoreServers(_servers(infos, latency_us, saves))
     except (RedisError, OSError, TimeoutError) as error:
         return StoreServers(error=described(error))
 
 
-def _servers(infos: Mapping[str, bytes], latency_us: int) -> tuple[StoreServer, ...]:
+def _servers(infos: Mapping[str, bytes], latency_us: int, saves: Mapping[str, str | None]) -> tuple[StoreServer, ...]:
     return tuple(
         StoreServer(
             lane,
@@ -34,9 +36,30 @@ def _servers(infos: Mapping[str, bytes], latency_us: int) -> tuple[StoreServer, 
             _entry(info, "maxmemory_policy"),
             latency_us,
             _entry(info, "run_id"),
+            _append_only(info),
+            saves.get(lane),
         )
         for lane, info in sorted(infos.items())
     )
+
+
+async def _save(transport: Transport, lane: str) -> str | None:
+    """Return when a server saves snapshots; None if it does not say: CONFIG may be renamed, or not permitted.
+
+    Asked on a connection of its own, because an error ends the running calls of a connection.
+    """
+    stream = await transport.dial_lane(lane)
+    try:
+        answer = await stream.ask(("CONFIG", "GET", "save"))
+    except ResponseError:
+        return None
+    finally:
+        stream.close()
+    return answer[1].decode(errors="replace") if len(answer) > 1 else None
+
+
+def _append_only(info: bytes) -> bool | None:
+    return {"0": False, "1": True}.get(_entry(info, "aof_enabled"))
 
 
 def _entry(info: bytes, name: str) -> str:

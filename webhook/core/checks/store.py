@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from webhook.core.checks.check import Observation, Section, Severity
 from webhook.core.checks.facts import ClusterFacts, Json
+from webhook.core.kubernetes.quantity import Duration
 
 
 def _no_redis(facts: ClusterFacts) -> str:
@@ -15,6 +16,8 @@ def _no_redis(facts: ClusterFacts) -> str:
 _REDIS = "redis"
 SECTION = Section("store", absence=_no_redis)
 _OLDEST = (6, 2)
+_SUBMITTED_AGAIN_SECONDS = 60
+"""After a loss each server of ours submits the charges of so long again."""
 _SLOW_SECONDS = 0.025
 """Half of the time that an admission waits."""
 
@@ -52,6 +55,48 @@ def redis_slow(facts: ClusterFacts) -> Iterator[Observation]:
             value = f"{server['latencySeconds'] * 1000:.0f} ms: an admission waits at most 50 ms"
             remedy = "redis-cli --latency from the server's Node; SLOWLOG GET; see podgate_charge_duration_seconds"
             yield Observation(place, "latency", value, remedy)
+
+
+@SECTION.check("redis-forgets", "a restart of Redis loses no charges", "status", severity=Severity.WARNING)
+def redis_forgets(facts: ClusterFacts) -> Iterator[Observation]:
+    windows = {name: _longest_window(row) for name, row in _counters(facts)}
+    longest = max(windows, key=lambda name: windows[name][0], default="")
+    if not longest or windows[longest][0] <= _SUBMITTED_AGAIN_SECONDS:
+        return
+    for place, server in _servers(facts):
+        if server.get("appendOnly") is not False:  # an older server of ours does not say
+            continue
+        lost = _lost_charges(server["save"])
+        if lost is not None:
+            value = f"no: {lost}; {longest} counts for {windows[longest][1]}"
+            remedy = "CONFIG SET appendonly yes on this server, and in its configuration (docs/redis.md)"
+            yield Observation(place, "appendonly", value, remedy)
+
+
+def _counters(facts: ClusterFacts) -> Iterator[tuple[str, Json]]:
+    """Yield services and pools by name."""
+    for service in facts.status["services"]:
+        yield service["name"], service
+    for pool in facts.status["pools"]:
+        yield f"pool {pool['name']}", pool
+
+
+def _longest_window(row: Json) -> tuple[float, str]:
+    windows = [one["window"] for one in row["windows"] if "surge" not in one]  # but for the limit on live Pods
+    lengths = [(Duration.parse(window).us / 1_000_000, window) for window in windows]
+    return max(lengths, default=(0.0, ""))
+
+
+def _lost_charges(save: str | None) -> str | None:
+    """Return which charges a restart loses, as `save` says; None if servers submit them again."""
+    if save is None:
+        return "its snapshots are not known (CONFIG GET save is not permitted)"
+    seconds = [int(number) for number in save.split()[::2]]
+    if not seconds:
+        return "and it saves no snapshots, so that a restart loses all charges"
+    if max(seconds) <= _SUBMITTED_AGAIN_SECONDS:
+        return None
+    return f"a restart loses the charges since its last snapshot, up to {max(seconds)} s (save {save})"
 
 
 @SECTION.check("decisions-not-shared", "decision records are written", "status", severity=Severity.WARNING)

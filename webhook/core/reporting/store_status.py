@@ -15,6 +15,10 @@ class StoreServer:
     latency_us: int
     run_id: str = ""
     """By which a process of Redis is known, whatever its address is called."""
+    append_only: bool | None = None
+    """Whether it writes each change to its append-only file; None if it does not say."""
+    save: str | None = None
+    """When it saves snapshots, as its `save` says; None: not known, or not asked for because of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ def place_document(store: StoreStatus) -> dict[str, Any]:
                 "evictionPolicy": one.eviction_policy or None,
                 "latencySeconds": one.latency_us / 1_000_000,
                 "runId": one.run_id or None,
+                "appendOnly": one.append_only,
+                "save": one.save,
             }
             for one in store.servers.servers
         ],

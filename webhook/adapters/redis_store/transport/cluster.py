@@ -111,6 +111,12 @@ class ClusterTransport:
                 errors.append(error)
         raise all_failed("no node of the Cluster accepts a connection", errors)
 
+    async def dial_lane(self, lane: str) -> RespStream:
+        for node in self._owners.values():
+            if str(node) == lane:
+                return await self._dial(node)
+        raise ClusterDownError(f"{lane} has no slots any more")
+
     async def _dial_owner(self, key: str) -> RespStream:
         await self._learn()  # the slot may have moved, which is why there is a new connection
         slot = key_slot(key.encode())

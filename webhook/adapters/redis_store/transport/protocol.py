@@ -45,5 +45,8 @@ class Transport(Protocol):
     async def dial(self, key: str = "") -> RespStream:
         """Return a new connection to a current server, the one that has `key` if given; the caller closes it."""
 
+    async def dial_lane(self, lane: str) -> RespStream:
+        """Return a new connection to the server of a lane that `infos` names; the caller closes it."""
+
     async def close(self) -> None:
         """Disconnect when the running calls have ended."""

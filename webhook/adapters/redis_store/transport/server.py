@@ -48,6 +48,9 @@ class ServerTransport:
     async def dial(self, key: str = "") -> RespStream:  # noqa: ARG002  one server has all keys
         return await self._dial_apart()
 
+    async def dial_lane(self, lane: str) -> RespStream:  # noqa: ARG002  there is one
+        return await self._dial_apart()
+
     async def close(self) -> None:
         await self._connection.close()
 
