@@ -122,7 +122,15 @@ _CONFLICTS = (
     *("priorityClassName", "runtimeClassName"),
 )
 _VALUES = st.sampled_from(
-    [OUR_QUEUE, {"fromPod": "app"}, {"fromPod": "absent"}, {"fromNamespace": "team"}, {"fromNamespace": "absent"}]
+    [
+        OUR_QUEUE,
+        *(
+            {label: name, **more}
+            for label in ("fromPod", "fromNamespace")
+            for name in ("app", "team", "absent")
+            for more in ({}, {"default": "d"})
+        ),
+    ]
 )
 
 

@@ -18,9 +18,9 @@ def wanted(pod: Json, placement: Json, field: str) -> Json:
         if isinstance(value, str):
             found[key] = value
         elif "fromPod" in value:
-            found[key] = (pod["metadata"].get("labels") or {}).get(value["fromPod"])
+            found[key] = (pod["metadata"].get("labels") or {}).get(value["fromPod"], value.get("default"))
         else:
-            found[key] = NAMESPACE_LABELS.get(value["fromNamespace"])
+            found[key] = NAMESPACE_LABELS.get(value["fromNamespace"], value.get("default"))
     return {key: value for key, value in found.items() if value is not None}
 
 

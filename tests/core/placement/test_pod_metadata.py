@@ -54,6 +54,29 @@ async def test_pods_of_two_namespaces_get_their_own_values_from_one_policy() -> 
         )
 
 
+@pytest.mark.parametrize(
+    ("labels", "namespace", "written"),
+    [
+        ({}, {}, {"queue": "shared", "id": "none"}),
+        ({"app": "x"}, {}, {"queue": "shared", "id": "x"}),
+        ({}, {"team": "a"}, {"queue": "a", "id": "none"}),
+        ({"app": ""}, {"team": ""}, {"queue": "", "id": ""}),
+        ({"team": "mine"}, {}, {"queue": "shared", "id": "none"}),
+    ],
+)
+async def test_default_is_set_where_the_source_is_absent(labels: Json, namespace: Json, written: Json) -> None:
+    services = QUEUED.replace("fromNamespace: team", "fromNamespace: team, default: shared")
+    services = services.replace("app-id: {fromPod: app}", "id: {fromPod: app, default: none}")
+    policy = policy_of(services)
+    gate = Gate(policy)
+    namespaces = FixedNamespaces({"shop": namespace})
+    interceptor = Interceptor(FixedPolicy(policy, gate.clock), gate.store, namespaces, Observers())
+    admission = await admit(interceptor, Ask(pod({"labels": labels}), "shop", "u", "alice"))
+    assert admission.validated.verdict is Verdict.ADMIT
+    own = admission.pod["metadata"]["labels"]
+    assert {key: own[key] for key in written} == written
+
+
 async def test_unknown_namespace_is_looked_up_although_its_name_decides_the_owner() -> None:
     gate = Gate(policy_of(QUEUED.replace("[shop]", '["team-*"]')))
     with pytest.raises(UnknownNamespaceError):

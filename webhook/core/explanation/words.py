@@ -103,7 +103,8 @@ def _source(entry: PolicyEntry) -> str:
     source = entry.source
     if source is None:
         return ""
-    return f"the Namespace's label {source.from_namespace}" if source.from_pod is None else f"label {source.from_pod}"
+    label = f"label {source.from_pod}" if source.from_pod else f"the Namespace's label {source.from_namespace}"
+    return label if source.default is None else f"{label} or its default"
 
 
 def _implied(pod: Pod, placement: Placement) -> str:

@@ -1,7 +1,7 @@
 """Labels and annotations that other schedulers read: literals, or labels of the Pod or of its Namespace.
 
 Labels of the Namespace are written into the plan before it is used, see `in_namespace`. A value whose label is absent
-is not set.
+is its `default`, and not set without one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -76,10 +76,10 @@ def _changed(field: str, was: str | None, asked: str | None) -> Violation:
 
 
 def resolved(values: Values, pod_labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the values for a Pod with these labels, without those whose label is absent."""
+    """Return the values for a Pod with these labels, without those whose label is absent and has no default."""
     found = {}
     for key, value in values.items():
-        own = value if isinstance(value, str) else pod_labels.get(value.from_pod or "")
+        own = value if isinstance(value, str) else pod_labels.get(value.from_pod or "", value.default)
         if own is not None:
             found[key] = own
     return found

@@ -61,10 +61,11 @@ class TopologyEntry(Struct, frozen=True, rename="camel"):
 
 
 class LabelSource(Struct, frozen=True, rename="camel"):
-    """A label of the Pod or of its Namespace, exactly one; without this label nothing is set."""
+    """A label of the Pod or of its Namespace, exactly one; without this label `default`, or nothing."""
 
     from_pod: Annotated[LabelKey, described("Label of the Pod whose value is copied.")] | None = None
     from_namespace: Annotated[LabelKey, described("Label of the Pod's Namespace whose value is copied.")] | None = None
+    default: Annotated[LabelValue, described("Value where the label is absent.")] | None = None
 
 
 PodLabels = Annotated[dict[str, LabelValue | LabelSource], _FewKeys]
