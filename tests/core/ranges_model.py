@@ -92,12 +92,16 @@ class Settled(NamedTuple):
     limit: Fraction | None
 
 
-def settled(pod: Json, box: Box, rules: Json, name: str) -> Settled:
-    """Return the final request and limit of one resource of one container, by Podgate and the API server."""
+def settled(pod: Json, box: Box, rules: Json, name: str, *, again: bool = False) -> Settled:
+    """Return the final request and limit of one resource of one container, by Podgate and the API server.
+
+    `again`: Podgate has rewritten the Pod before, so that a request equal to its limit is a written one.
+    """
     limit = box.limits.get(name)
     request = box.requests.get(name, limit)
     if is_ignored(rules, box.name):
         return Settled(request, limit)
+    is_limit_alone = bool(limit) and request == limit and not again and not _has_pod_level(pod, name)
     if rules["whenOutside"] == "Clamp":
         request, limit = (
             _clamped(pod, rules, name, request, is_limit=False),
@@ -107,9 +111,14 @@ def settled(pod: Json, box: Box, rules: Json, name: str) -> Settled:
         limit = _limit_beside(pod, rules, name, request)
         if request is None and not _has_pod_level(pod, name):
             request = _default_request(rules, name)
+            is_of_limit = rule_amount(rules, "container", "defaultRequest", name) is None
+            if is_of_limit and request is not None and request == limit:
+                request = _share(rules, name, limit)
         elif request is None and limit is not None:
             request = Fraction(0)
         request = limit if request is None else request
+    elif is_limit_alone and limit is not None:
+        request = _share(rules, name, limit)
     return Settled(_in_ratio(pod, rules, name, request, limit), limit)
 
 
@@ -121,7 +130,7 @@ def _limit_beside(pod: Json, rules: Json, name: str, request: Fraction | None) -
         base = rule_amount(rules, "container", "defaultRequest", name)
         if base is None and limit is None and name in _BOUNDLESS_AT_ZERO:
             base = rule_amount(rules, "container", "min", name)
-    most, times, share = (rule_amount(rules, "container", key, name) for key in RATIOS)
+    most, times = (rule_amount(rules, "container", key, name) for key in RATIOS[:2])
     top = rule_amount(rules, "container", "max", name)
     if not base and name in _BOUNDLESS_AT_ZERO:
         base = None  # a multiple of 0 would be no limit
@@ -132,29 +141,24 @@ def _limit_beside(pod: Json, rules: Json, name: str, request: Fraction | None) -
         limit = min(limit, _rounded(name, base * most, floor))
     if limit is None or request is None:
         return limit
-    if is_equal_only(name):
-        return request
-    least = request if share is None else _rounded(name, request / share, ceil)
-    return max(limit, request, least if top is None else min(least, top))
+    return request if is_equal_only(name) else max(limit, request)
 
 
 def _in_ratio(pod: Json, rules: Json, name: str, request: Fraction | None, limit: Fraction | None) -> Fraction | None:
-    """Return the request after the ratios: a share of an equal limit, and under Clamp not too far below it."""
+    """Return the request, under Clamp not too far below its limit."""
     if request is None or limit is None or _has_pod_level(pod, name):
         return request
-    request = _shared(rules, name, request, limit)
     most = rule_amount(rules, "container", RATIOS[0], name)
     if rules["whenOutside"] == "Clamp" and most is not None and limit > most * request:
         return min(limit, _rounded(name, limit / most, ceil))
     return request
 
 
-def _shared(rules: Json, name: str, request: Fraction, limit: Fraction) -> Fraction:
+def _share(rules: Json, name: str, limit: Fraction) -> Fraction:
+    """Return the request of a container that wrote none: all of its limit without a ratio."""
     share = rule_amount(rules, "container", RATIOS[2], name)
-    if share is None or request != limit:
-        return request
     least = rule_amount(rules, "container", "min", name)
-    return min(request, max(_rounded(name, limit * share, ceil), least or Fraction(0)))
+    return limit if share is None else min(limit, max(_rounded(name, limit * share, ceil), least or Fraction(0)))
 
 
 def _rounded(name: str, value: Fraction, by: Callable[[Fraction], int]) -> Fraction:
@@ -209,11 +213,13 @@ def _default_request(rules: Json, name: str) -> Fraction | None:
     return least if most is None else most
 
 
-def all_settled(pod: Json, rules: Json) -> dict[tuple[str, str], Settled]:
+def all_settled(pod: Json, rules: Json, *, again: bool = False) -> dict[tuple[str, str], Settled]:
     """Return the final request and limit of each resource of each container, by place and name."""
     found = {}
     for box in all_boxes(pod):
-        values_by_name = {name: settled(pod, box, rules, name) for name in {*named(rules), "cpu", "memory"}}
+        values_by_name = {
+            name: settled(pod, box, rules, name, again=again) for name in {*named(rules), "cpu", "memory"}
+        }
         nothing = Settled(None, None)
         is_empty = values_by_name["cpu"] == values_by_name["memory"] == nothing
         for name, values in values_by_name.items():
@@ -231,7 +237,7 @@ def total(pod: Json, side: str, name: str) -> Fraction:
         moments.append([*sidecars, box])
         sidecars += [box] if box.is_sidecar else []
     moments.append([*sidecars, *boxes(pod, "containers")])
-    most = max(sum((_share(box, side, name) for box in moment), Fraction(0)) for moment in moments)
+    most = max(sum((_taken(box, side, name) for box in moment), Fraction(0)) for moment in moments)
     if pod["spec"].get("resources") is not None:
         pod_level = pod_level_amounts(pod, side).get(name)
         is_named = any(name in {**box.requests, **box.limits} for box in all_boxes(pod))
@@ -241,7 +247,7 @@ def total(pod: Json, side: str, name: str) -> Fraction:
     return most + overhead if side == "requests" or most else most
 
 
-def _share(box: Box, side: str, name: str) -> Fraction:
+def _taken(box: Box, side: str, name: str) -> Fraction:
     limit = box.limits.get(name, Fraction(0))
     return limit if side == "limits" else box.requests.get(name, limit)
 
@@ -251,12 +257,12 @@ Owed = tuple[str, str, str, str]
 
 
 def owed(pod: Json, rules: Json) -> set[Owed]:
-    """Return all values that are outside the range or missing."""
+    """Return all values that are outside the range or missing, of a Pod that has been rewritten."""
     return {*_owed_by_containers(pod, rules), *_owed_by_pod(pod, rules)}
 
 
 def _owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
-    wanted = all_settled(pod, rules)
+    wanted = all_settled(pod, rules, again=True)
     for box in all_boxes(pod):
         for name in named(rules):
             if is_ignored(rules, box.name):
@@ -280,9 +286,6 @@ def _owed_by_containers(pod: Json, rules: Json) -> Iterator[Owed]:
 def _owed_by_ratios(pod: Json, rules: Json, box: Box, name: str, goal: Settled) -> Iterator[Owed]:
     limit = box.limits.get(name)
     request = box.requests.get(name, limit)
-    is_own = not _has_pod_level(pod, name)
-    if is_own and limit is not None and request is not None and _shared(rules, name, request, limit) != request:
-        yield "rewrite", RATIOS[2], name, box.place
     most = rule_amount(rules, "container", RATIOS[0], name)
     if most is None or _is_in_ratio(pod, most, name, request, limit):
         return

@@ -15,6 +15,7 @@ from webhook.core.policy_spec import ResourceRules
 
 OUTSIDE, UNFULFILLED = Code.RESOURCES_OUTSIDE, Code.RESOURCES_UNFULFILLED
 BOTH = {"cpu": "1", "memory": "1Gi"}
+QUARTER = {"default": {"cpu": "1"}, "defaultRequestRatio": {"cpu": 0.25}}
 
 
 def plan_of(rules: Json) -> RangePlan:
@@ -162,6 +163,25 @@ def texts(spec: Json, plan: RangePlan) -> list[str]:
             asks({"cpu": "800m"}, {"cpu": "1"}),
         ),
         ({"defaultRequestRatio": {"cpu": 0.5}}, asks({"cpu": "2"}, {"cpu": "3"}), asks({"cpu": "2"}, {"cpu": "3"})),
+        ({"defaultRequestRatio": {"cpu": 0.5}}, asks(limits={"cpu": "0"}), asks({"cpu": "0"}, {"cpu": "0"})),
+        # a share of the default limit only where no request is written, and none is defaulted
+        (QUARTER, None, asks({"cpu": "250m"}, {"cpu": "1"})),
+        ({**QUARTER, "default_request": {"cpu": "1"}}, None, asks({"cpu": "1"}, {"cpu": "1"})),
+        (QUARTER, asks({"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "1"})),
+        (QUARTER, asks({"cpu": "999m"}), asks({"cpu": "999m"}, {"cpu": "1"})),
+        (QUARTER, asks({"cpu": "2"}), asks({"cpu": "2"}, {"cpu": "2"})),
+        ({**QUARTER, "max": {"cpu": "1"}}, asks({"cpu": "2"}), asks({"cpu": "2"}, {"cpu": "2"})),
+        ({**QUARTER, "max": {"cpu": "8"}}, asks({"cpu": "1m"}), asks({"cpu": "1m"}, {"cpu": "1"})),
+        (
+            {"default": {"memory": "256Mi"}, "defaultRequestRatio": {"memory": 0.5}},
+            asks({"memory": "1Gi"}),
+            asks({"memory": "1Gi"}, {"memory": "1Gi"}),
+        ),
+        (
+            {"defaultLimitRatio": {"cpu": 1}, "defaultRequestRatio": {"cpu": 0.5}},
+            asks({"cpu": "1"}),
+            asks({"cpu": "1"}, {"cpu": "1"}),
+        ),
     ],
 )
 def test_container_gets_defaults_of_the_range(range_rules: Json, before: Json | None, after: Json | None) -> None:
@@ -203,10 +223,36 @@ def test_container_gets_defaults_of_the_range(range_rules: Json, before: Json | 
             asks({"memory": "1Gi"}, {"memory": "2Gi"}),
         ),
         ({"max": {"v.io/gpu": "2"}}, asks(limits={"v.io/gpu": "0"}), asks({"v.io/gpu": "0"}, {"v.io/gpu": "0"})),
+        # a share of the limit only where request and limit were equal before
+        ({**QUARTER, "max": {"cpu": "8"}}, asks({"cpu": "9"}, {"cpu": "10"}), asks({"cpu": "8"}, {"cpu": "8"})),
+        ({**QUARTER, "max": {"cpu": "8"}}, asks({"cpu": "10"}, {"cpu": "10"}), asks({"cpu": "2"}, {"cpu": "8"})),
+        ({**QUARTER, "max": {"cpu": "8"}}, asks({"cpu": "10"}), asks({"cpu": "8"}, {"cpu": "8"})),
+        ({**QUARTER, "min": {"cpu": "1"}}, asks({"cpu": "1m"}, {"cpu": "2m"}), asks({"cpu": "1"}, {"cpu": "1"})),
     ],
 )
 def test_clamp_writes_the_bound_as_the_policy_spells_it(range_rules: Json, before: Json, after: Json) -> None:
     assert rewritten_resources(before, in_range("Clamp", **range_rules)) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (asks({"cpu": "1"}, {"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "1"})),
+        (asks({"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "1"})),
+        (asks(limits={"cpu": "1"}), asks({"cpu": "1"}, {"cpu": "1"})),
+        # a container that another webhook has added meanwhile
+        (None, asks({"cpu": "250m"}, {"cpu": "1"})),
+    ],
+)
+def test_a_later_rewrite_takes_no_request_for_an_absent_one(before: Json | None, after: Json) -> None:
+    plan = in_range(**QUARTER).later
+    assert rewritten_resources(before, plan) == after
+    assert texts(spec_of(after), plan) == []
+
+
+def test_a_plan_without_shares_is_the_same_for_later_rewrites() -> None:
+    plan = in_range(default={"cpu": "1"}, maxLimitRequestRatio={"cpu": 2})
+    assert plan.later is plan
 
 
 def test_containers_and_init_containers_get_defaults_unless_ignored() -> None:

@@ -147,8 +147,8 @@ ABOVE = "above container.maxLimitRequestRatio 2 of cpu in line 6"
         (
             "{container: {defaultRequestRatio: {cpu: 0.5}}, pod: {qosClasses: [Guaranteed]}}",
             (
-                "pod.qosClasses: [...]: defaultRequestRatio makes requests smaller than limits, so that no Pod is"
-                " Guaranteed: add Burstable, or remove defaultRequestRatio"
+                "pod.qosClasses: [...]: defaultRequestRatio lowers requests that equal their limits, so that Pods"
+                " written as Guaranteed are denied: add Burstable, or remove defaultRequestRatio"
             ),
         ),
         (

@@ -473,6 +473,20 @@ MIN_CPU, MAX_CPU = {"min": {"cpu": "100m"}}, {"max": {"cpu": "8"}}
             "0.5 of its limit",
         ),
         (
+            {"container": {"defaultRequestRatio": {"cpu": "0.5"}, "default": {"cpu": "9"}}},
+            REQUESTS_9_CPU,
+            "container.defaultRequestRatio[cpu]",
+            Act.NOTHING,
+            "nothing lacks it",
+        ),
+        (
+            {"container": {"defaultRequestRatio": {"cpu": "0.5"}, "default": {"cpu": "2"}}},
+            REQUESTS_9_CPU,
+            "container.default[cpu]",
+            Act.WROTE,
+            "as much as the container's own request",
+        ),
+        (
             {"container": {"defaultLimitRatio": {"cpu": "2"}}},
             REQUESTS_9_CPU,
             "container.defaultLimitRatio[cpu]",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.core.api_server import defaulted
+from tests.core.generating.vocabulary import OUR_ANNOTATION, OUR_LABEL, SERVICE
 from tests.core.oracle.nodes import Json
 from tests.core.ranges_model import all_boxes, all_settled, is_ignored, named
 
@@ -12,7 +13,9 @@ _FIELDS = ("containers", "initContainers")
 
 def range_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
     found = {box.place: box for box in all_boxes(defaulted(dict(new)))}
-    for (place, name), expected in all_settled(dict(old), rules).items():
+    labels, annotations = (old["metadata"].get(field) or {} for field in ("labels", "annotations"))
+    again = labels.get(OUR_LABEL) == SERVICE and OUR_ANNOTATION in annotations
+    for (place, name), expected in all_settled(dict(old), rules, again=again).items():
         box = found.get(place)
         values = (box.requests.get(name), box.limits.get(name)) if box is not None else (None, None)
         if values != (expected.request, expected.limit):

@@ -110,7 +110,20 @@ def class_to_be(pod: Pod, service: Service) -> QosClass | None:
 
 def ranged(pod: Pod, service: Service) -> list[PatchOperation]:
     """Return the operations that apply the service's resources, regardless of mode. ValueError: unreadable quantity."""
-    return [] if service.range_plan is None else container_resources.operations(pod, service.range_plan)
+    plan = _range_plan(pod, service)
+    return [] if plan is None else container_resources.operations(pod, plan)
+
+
+def _range_plan(pod: Pod, service: Service) -> container_resources.RangePlan | None:
+    """Return the plan of the service's resources for a Pod, which an earlier call may have rewritten.
+
+    Label and annotation need no proof of who wrote them: they only keep a request as it is.
+    """
+    plan = service.range_plan
+    if plan is None or plan.own_later is None or service.modes.resources is not Mode.ENFORCE:
+        return plan
+    is_rewritten = pod.labels.get(SERVICE_LABEL) == service.name and HASH_ANNOTATION in pod.annotations
+    return plan.later if is_rewritten else plan
 
 
 def patched(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
@@ -124,7 +137,7 @@ def patched(pod: Pod, operations: Sequence[PatchOperation]) -> Pod:
 
 def qos_change(pod: Pod, service: Service) -> tuple[str, str] | None:
     """Return the QoS class before and after the rewrite, None if unchanged: it decides the eviction order."""
-    plan = service.range_plan
+    plan = _range_plan(pod, service)
     return (
         None
         if plan is None or service.modes.resources is not Mode.ENFORCE

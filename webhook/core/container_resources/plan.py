@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from webhook.core.container_resources.resource_kinds import COMPUTE, DECIDE_QOS, overcommits
 from webhook.core.kubernetes.name_patterns import split
@@ -25,12 +26,13 @@ class Ratios(NamedTuple):
     """Ratios of one resource of a container, in billionths; None: not given.
 
     `most`: the most that the limit may be of the request. `limit`: an absent limit as a multiple of the request.
-    `request`: a request equal to its limit as a share of it.
+    `request`: an absent request as a share of the limit. `takes_equal`: one equal to a written limit counts as absent.
     """
 
     most: Amount | None = None
     limit: Amount | None = None
     request: Amount | None = None
+    takes_equal: bool = False
 
 
 NO_RATIOS = Ratios()
@@ -69,6 +71,7 @@ class ResourceRule(Struct, frozen=True):
             _amount(container.max_limit_request_ratio.get(name)),
             _amount(container.default_limit_ratio.get(name)),
             _amount(container.default_request_ratio.get(name)),
+            takes_equal=name in container.default_request_ratio,
         )
         return cls(name, low, high, limit, request, overcommits(name), name in COMPUTE, ratios)
 
@@ -95,9 +98,23 @@ class RangePlan(Struct, frozen=True, eq=False):
     ignored_prefixes: tuple[str, ...]
     clamps: bool
     qos_classes: tuple[QosClass, ...] | None = None
+    own_later: "RangePlan | None" = None
+
+    @property
+    def later(self) -> "RangePlan":
+        """The plan for a Pod that Podgate has rewritten: a request equal to its limit is no longer an absent one."""
+        return self.own_later or self
 
     @classmethod
     def of(cls, rules: ResourceRules) -> "RangePlan":
+        plan = cls._of(rules)
+        if not any(rule.ratios.takes_equal for rule in plan.rules):
+            return plan
+        later = tuple(replace(rule, ratios=rule.ratios._replace(takes_equal=False)) for rule in plan.rules)
+        return replace(plan, own_later=replace(plan, rules=later))
+
+    @classmethod
+    def _of(cls, rules: ResourceRules) -> "RangePlan":
         of_container = _names(rules.container)
         of_pod = _names(rules.pod)
         ignored, prefixes = split(rules.container.ignore)

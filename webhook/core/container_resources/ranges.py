@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from webhook.core.container_resources.plan import ZERO, Amount, ResourceRule
-from webhook.core.container_resources.ratios import least_limit, limit_for, raised, share_of_limit
+from webhook.core.container_resources.ratios import limit_for, raised, share_of_limit
 from webhook.core.kubernetes.pod_requests import Side
 
-Word = Literal["min", "max", "default", "maxLimitRequestRatio", "defaultRequestRatio"]
+Word = Literal["min", "max", "default", "maxLimitRequestRatio"]
 BEYOND_ALL = 1 << 256
 """Stands for "no limit": above every amount that can be written."""
 
@@ -40,7 +40,11 @@ class PodLevel(NamedTuple):
 
 
 def applied(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clamps: bool) -> RequestAndLimit:
-    """Apply the rule's defaults and, if it `clamps`, its range and its ratio. Idempotent."""
+    """Apply the rule's defaults and, if it `clamps`, its range and its ratio.
+
+    Idempotent, but for requests that are taken for absent ones: see `RangePlan.later`. No default changes an amount
+    that is known to be written.
+    """
     governed = rule.name in level.governed
     limited = rule.name in level.limited or (governed and not rule.overcommits)
     # A limit alone is also the request, as the API server defaults it.
@@ -54,9 +58,11 @@ def applied(rule: ResourceRule, asked: RequestAndLimit, level: PodLevel, *, clam
         limit = _default_limit(rule, request, governed=governed)
     if request is None:
         request = _request(rule, limit, governed=governed)
-    if not governed:
-        request = share_of_limit(rule, request, limit)
-        request = raised(rule, request, limit) if clamps else request
+    elif limit is not None and not governed and _may_be_absent(rule, asked):
+        share = share_of_limit(rule, limit)
+        request = request if share is limit else share
+    if clamps and not governed:
+        request = raised(rule, request, limit)
     return RequestAndLimit(request, limit)
 
 
@@ -94,12 +100,25 @@ def _default_limit(rule: ResourceRule, request: Amount | None, *, governed: bool
     limit = limit_for(rule, request)
     if limit is None:
         return None
-    least = least_limit(rule, request)
-    return limit if rule.overcommits and limit.nano >= least.nano else least
+    # Never below the request: the API server rejects that.
+    return limit if rule.overcommits and limit.nano >= request.nano else request
 
 
 def _request(rule: ResourceRule, limit: Amount | None, *, governed: bool) -> Amount | None:
-    """Return the default request for a container with the given limit."""
+    """Return the default request for a container with the given default limit."""
     if governed:
         return None if limit is None else ZERO
-    return limit if rule.request is None else rule.request
+    if rule.request is not None or limit is None:
+        return rule.request
+    return share_of_limit(rule, limit)
+
+
+def _may_be_absent(rule: ResourceRule, asked: RequestAndLimit) -> bool:
+    """Return whether only the limit may be the user's: the API server sets an absent request to it.
+
+    A limit of 0 is none to have a share of.
+    """
+    request, limit = asked
+    if limit is None or not limit.nano or not rule.ratios.takes_equal:
+        return False
+    return request is None or request.nano == limit.nano

@@ -1,25 +1,24 @@
-"""Shortfalls of ratios: a limit too far above its request, and a request that is not the share of its limit."""
+"""Shortfalls of ratios: a limit too far above its request."""
 
 from collections.abc import Iterator
 
 from webhook.core.container_resources.plan import Amount, ResourceRule
 from webhook.core.container_resources.ranges import BEYOND_ALL, PodLevel, RequestAndLimit
-from webhook.core.container_resources.ratios import exceeds, share_of_limit
+from webhook.core.container_resources.ratios import exceeds
 from webhook.core.container_resources.shortfalls import Shortfall
 from webhook.core.findings import Code
-from webhook.core.kubernetes.pod_requests import NANO, Side, cut, quantity_text
+from webhook.core.kubernetes.pod_requests import NANO, Side, quantity_text
 
 
 def ratio_shortfalls(
     rule: ResourceRule, before: RequestAndLimit, wanted: RequestAndLimit, level: PodLevel
 ) -> Iterator[Shortfall]:
-    """Yield the shortfalls of one resource of one container, by `defaultRequestRatio` and `maxLimitRequestRatio`."""
+    """Yield the shortfall of one resource of one container by `maxLimitRequestRatio`.
+
+    There is none by `defaultRequestRatio`: the final Pod does not show whether the user wrote its requests.
+    """
     governed = rule.name in level.governed
     limit, request = before.limits, before.requests or before.limits
-    share = request if governed else share_of_limit(rule, request, limit)
-    if request is not None and share is not None and share is not request:
-        text = f"requests[{rule.name}] is its limit {cut(request.text)!r}, expected {share.text!r}"
-        yield Shortfall(Code.RESOURCES_UNFULFILLED, rule.name, "defaultRequestRatio", (("requests", 0),), text)
     most = rule.ratios.most
     if most is None or _is_accepted(most, before, governed=governed):
         return

@@ -39,27 +39,18 @@ def limit_for(rule: ResourceRule, request: Amount) -> Amount | None:
     return limit
 
 
-def least_limit(rule: ResourceRule, request: Amount) -> Amount:
-    """Return the least default limit beside a request: the API server rejects one below it.
+def share_of_limit(rule: ResourceRule, limit: Amount) -> Amount:
+    """Return the request of a container that wrote none: a share of its limit by `defaultRequestRatio`, else all of it.
 
-    With `defaultRequestRatio` it is above: a request equal to its limit would be taken for the API server's default.
+    Never below `min`.
     """
     share = rule.ratios.request
-    if share is None:
-        return request
-    limit = _least(_rounded_up(rule.name, request.nano * NANO, share.nano), rule.high)
-    return limit if limit.nano > request.nano else request
-
-
-def share_of_limit(rule: ResourceRule, request: Amount | None, limit: Amount | None) -> Amount | None:
-    """Return the request by `defaultRequestRatio`, if it equals the limit; never below `min`."""
-    share = rule.ratios.request
-    if share is None or request is None or limit is None or request.nano != limit.nano or not limit.nano:
-        return request
+    if share is None or not limit.nano:
+        return limit
     wanted = _rounded_up(rule.name, limit.nano * share.nano, NANO)
     if rule.low is not None and wanted.nano < rule.low.nano:
         wanted = rule.low
-    return wanted if wanted.nano < request.nano else request
+    return wanted if wanted.nano < limit.nano else limit
 
 
 def raised(rule: ResourceRule, request: Amount | None, limit: Amount | None) -> Amount | None:

@@ -12,8 +12,9 @@ _NO_LIMITS, _NO_REQUESTS, _NOTHING = 1, 2, 4
 
 
 def operations(pod: Pod, plan: RangePlan) -> list[PatchOperation]:
-    """Return the operations that set each container's amounts; empty if none is needed. f(f(x)) = f(x).
+    """Return the operations that set each container's amounts; empty if none is needed.
 
+    f(f(x)) = f(x), if the second f is of `plan.later`.
     Requests that equal the limit are written too, although the API server would default them: the patched Pod is then
     exactly what is stored. ValueError: an unreadable quantity.
     """

@@ -32,10 +32,11 @@ class _LocatedShortfall(NamedTuple):
 
 
 def violations(pod: Pod, plan: RangePlan, old: Pod | None = None) -> list[Violation]:
-    """Return one violation per bound and resource, however many containers violate it.
+    """Return one violation per bound and resource, however many containers violate it. The Pod is past its rewrite.
 
     Shortfalls that `old` already had, and as large, are left out. ValueError: an unreadable quantity.
     """
+    plan = plan.later
     shortfalls = _shortfalls(pod, plan)
     others = _of_the_class(pod, plan) if old is None or qos_class(old) is not qos_class(pod) else []
     if shortfalls and old is not None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from webhook.core import container_resources, placement
+from webhook.core.admission import mutation
 from webhook.core.admission.messages import field_paths
 from webhook.core.explanation import words
 from webhook.core.explanation.attribution import Case, credited
@@ -87,7 +88,7 @@ def _unseen(entry: PolicyEntry) -> Note:
 
 def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piece]) -> Note:
     mode: Mode = getattr(service.modes, entry.concern)
-    marks, lacking = _marks(entry, case, mine), _owed(entry, service, case.after)
+    marks, lacking = _marks(entry, case, mine), _owed(entry, case.after)
     if marks and mode is not Mode.ENFORCE:
         would_write = ", ".join(mark.place for mark in marks)
         act, text, marks = Act.IDLE, [f"mode {mode}: not acted on, would write {would_write}"], ()
@@ -97,7 +98,7 @@ def _note(entry: PolicyEntry, case: Case, service: Service, mine: frozenset[Piec
         act = Act.LEFT if lacking else Act.NOTHING
         text = [*_descriptions(marks), words.of_nothing(entry, case.after, lacking, mode)]
     judged = case.stored if mode is Mode.ENFORCE else case.after  # as in the validating half
-    owed = tuple(_owed(entry, service, judged))
+    owed = tuple(_owed(entry, judged))
     return Note(entry.rule, act, "; ".join(text), marks, owed, entry.is_wish, is_checked=not entry.is_wish)
 
 
@@ -128,15 +129,10 @@ def _marks(entry: PolicyEntry, case: Case, mine: frozenset[Piece]) -> tuple[Chan
     )
 
 
-def _owed(entry: PolicyEntry, service: Service, pod: Pod) -> list[Violation]:
-    plan, ranged, whole = entry.alone.placement_plan, entry.alone.range_plan, service.range_plan
+def _owed(entry: PolicyEntry, pod: Pod) -> list[Violation]:
+    plan, ranged = entry.alone.placement_plan, entry.alone.range_plan
     found = [] if plan is None else list(placement.violations(pod, plan))
-    if ranged is None or whole is None:
-        return found
-    # What one rule alone misses, another may have written: `min` raises a request above `defaultRequestRatio`.
-    alone = container_resources.violations(pod, ranged)
-    lacking = {(one.code, one.field) for one in container_resources.violations(pod, whole)} if alone else set()
-    return found + [one for one in alone if (one.code, one.field) in lacking]
+    return found if ranged is None else found + container_resources.violations(pod, ranged)
 
 
 def _identity(case: Case, service: Service) -> Note:
@@ -192,13 +188,13 @@ def _of_the_whole(case: Case, service: Service) -> Iterator[Note]:
     """Yield notes for effects of several entries."""
     yield from _of_the_node(case.pod, service)
     yield from _of_allow(case, service)
-    rules, plan = service.resources, service.range_plan
-    if rules is None or plan is None or service.modes.resources is Mode.DISABLED:
+    rules = service.resources
+    if rules is None or service.modes.resources is Mode.DISABLED:
         return
     containers = (*(case.pod.spec.containers or ()), *(case.pod.spec.init_containers or ()))
     ignored = [one.name for one in containers if matches_any(rules.container.ignore, one.name)]
     if ignored:
         yield Note("resources.container.ignore", Act.NOTHING, f"leaves {', '.join(ignored)} alone")
-    moved = container_resources.qos_change(case.pod, plan)
-    if moved is not None and service.modes.resources is Mode.ENFORCE:
+    moved = mutation.qos_change(case.pod, service)
+    if moved is not None:
         yield Note("resources", Act.WROTE, f"the Pod's QoS class becomes {moved[1]}, it was {moved[0]}")

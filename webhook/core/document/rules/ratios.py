@@ -78,7 +78,9 @@ def classes_can_be_reached(service: DocumentPart) -> Iterator[Problem]:
         elif classes == {QosClass.GUARANTEED}:
             shares = amounts_under(service, _REQUEST)
             if not shares.keys().isdisjoint(DECIDE_QOS):
-                reason = f"{_REQUEST} makes requests smaller than limits, so that no Pod is Guaranteed"
+                reason = (
+                    f"{_REQUEST} lowers requests that equal their limits, so that Pods written as Guaranteed are denied"
+                )
                 yield part.wrong_field(reason, f"add Burstable, or remove {_REQUEST}")
 
 
