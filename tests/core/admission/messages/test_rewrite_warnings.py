@@ -96,6 +96,54 @@ async def test_raised_request_is_warned_of_and_a_share_of_the_limit_is_not() -> 
     assert found == [f'container "v": requests.memory 1Gi raised to 2Gi {rule}']
 
 
+BELOW_MAX = """
+- name: web
+  match: {namespaces: [shop], podSelector: {matchLabels: {app: web}}}
+  resources:
+    container: {max: {cpu: 4}, defaultRequestRatio: {cpu: 0.5}}
+"""
+SHARE = "(resources.container.defaultRequestRatio)"
+
+
+@pytest.mark.parametrize(
+    ("services", "cpu", "warnings"),
+    [
+        (BELOW_MAX, "2", []),
+        (BELOW_MAX, "6", [f'container "vllm": requests.cpu 6 lowered to 3 {SHARE}']),
+        (
+            f"{BELOW_MAX}    whenOutside: Clamp\n",
+            "6",
+            [
+                f'container "vllm": limits.cpu 6 lowered to 4 {CLAMPED}',
+                f'container "vllm": requests.cpu 6 lowered to 2 {SHARE}',
+            ],
+        ),
+    ],
+)
+async def test_a_lowered_request_above_max_names_the_rule_that_lowered_it(
+    services: str, cpu: str, warnings: list[str]
+) -> None:
+    resources = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
+    assert await rewrite_warnings({"containers": [{"name": "vllm", "resources": resources}]}, services) == warnings
+
+
+async def test_a_request_above_max_that_no_rule_lowers_has_no_warning() -> None:
+    spec = {"containers": [{"name": "vllm", "resources": {"requests": {"cpu": "6"}}}]}
+    assert await rewrite_warnings(spec, BELOW_MAX) == []
+
+
+async def test_author_of_a_workload_is_warned_of_requests_that_become_a_share_of_their_limits() -> None:
+    """The API server sets requests of Pods only: in a template the author has written them."""
+    resources = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+    for written, lowered in (
+        (resources, ('Rewritten: in Pods of deployment.apps/web: container "vllm": requests.cpu 2 lowered to 1',)),
+        ({"limits": {"cpu": "2"}}, ()),
+    ):
+        spec = {"containers": [{"name": "vllm", "resources": written}]}
+        decision = (await Gate(policy_of(BELOW_MAX)).ask(Half.VALIDATE, **request(template(**spec)))).decision
+        assert decision.warnings == lowered
+
+
 async def test_audit_mode_has_no_warnings_of_replaced_values() -> None:
     modes = "  modes: {placement: Audit, resources: Audit}\n"
     assert (

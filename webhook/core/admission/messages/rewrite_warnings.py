@@ -10,7 +10,7 @@ from webhook.core.kubernetes.pod_requests import cut, nano
 from webhook.core.patch import PatchOperation, tokens_of
 from webhook.core.placement import SERVICE_LABEL, replaced_single
 from webhook.core.policy.model import Service
-from webhook.core.policy_spec import ContainerRange
+from webhook.core.policy_spec import ResourceRules, WhenOutside
 
 _OF_METADATA = {"labels": "label", "annotations": "annotation"}
 _MOST = 10
@@ -23,7 +23,7 @@ def warnings(pod: Pod, service: Service, patch: Iterable[PatchOperation], whose:
 
     `pod` is the Pod before the patch; `whose` names its workload, for a Pod of a template.
     """
-    replaced = [text for one in patch if one.op == "replace" and (text := _replacement(pod, service, one))]
+    replaced = [text for one in patch if one.op == "replace" and (text := _replacement(pod, service, one, whose))]
     if not replaced:
         return ()
     head = f"{Code.REWRITTEN}: {whose}"
@@ -40,7 +40,7 @@ def _bounded(what: str, rule: str) -> str:
     return what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
 
 
-def _replacement(pod: Pod, service: Service, operation: PatchOperation) -> tuple[str, str] | None:
+def _replacement(pod: Pod, service: Service, operation: PatchOperation, whose: str) -> tuple[str, str] | None:
     """Describe one replacement, and the rule behind it; None if the old value was not the user's."""
     _, field, *rest = tokens_of(operation.path)
     if field in _OF_METADATA:
@@ -49,7 +49,7 @@ def _replacement(pod: Pod, service: Service, operation: PatchOperation) -> tuple
         rule = f"placement.{field}, onConflict Override"
         return None if is_ours else (f"{_OF_METADATA[field]} {key}: {own} replaced by {operation.value}", rule)
     if field in {"containers", "initContainers"}:
-        return _of_amount(pod, service, field, rest, operation)
+        return _of_amount(pod, service, field, rest, operation, of_template=bool(whose))
     rule = f"placement.{field}, onConflict Override"
     if field == "nodeSelector":
         own = (pod.spec.node_selector or {}).get(rest[0], "")
@@ -62,22 +62,43 @@ def _replacement(pod: Pod, service: Service, operation: PatchOperation) -> tuple
 
 
 def _of_amount(
-    pod: Pod, service: Service, field: str, rest: Sequence[str], operation: PatchOperation
+    pod: Pod, service: Service, field: str, rest: Sequence[str], operation: PatchOperation, *, of_template: bool
 ) -> tuple[str, str] | None:
-    """Describe a changed amount; None for a share of the limit: the API server may have written the request."""
+    """Describe a changed amount, and the rule that changed it.
+
+    None for a Pod's request within `max` that becomes a share of its limit: the API server may have written it. It
+    writes none into a template.
+    """
     index, _, side, name = rest
-    rules = service.resources.container if service.resources is not None else ContainerRange()
+    rules = service.resources if service.resources is not None else ResourceRules()
     containers = pod.spec.containers if field == "containers" else pod.spec.init_containers
     container = (containers or ())[int(index)]
     amounts = getattr(container.resources, side) or {}
     own, value = str(amounts[name]), operation.value
-    is_lowered = nano(own) > nano(value) or (side == "limits" and nano(own) == 0)
-    verb, bound = ("lowered", "resources.container.max") if is_lowered else ("raised", "resources.container.min")
-    if side == "requests":
-        low, high = rules.min.get(name), rules.max.get(name)
-        if is_lowered and name in rules.default_request_ratio and (high is None or nano(own) <= nano(high.text)):
-            return None
-        if not is_lowered and name in rules.max_limit_request_ratio and (low is None or low.text != value):
-            bound = "maxLimitRequestRatio"
-    shown = "0 (no limit)" if side == "limits" and nano(own) == 0 else cut(own)
-    return f"{in_words(pod, operation.path)} {shown} {verb} to {value}", f"{bound}, whenOutside Clamp"
+    is_unlimited = side == "limits" and nano(own) == 0
+    is_lowered = nano(own) > nano(value) or is_unlimited
+    rule = _lowered_by(rules, side, name, value) if is_lowered else _raised_by(rules, side, name, value)
+    high = rules.container.max.get(name)
+    if rule == _SHARE and not of_template and (high is None or nano(own) <= nano(high.text)):
+        return None
+    shown = "0 (no limit)" if is_unlimited else cut(own)
+    return f"{in_words(pod, operation.path)} {shown} {'lowered' if is_lowered else 'raised'} to {value}", rule
+
+
+_SHARE = "resources.container.defaultRequestRatio"
+
+
+def _lowered_by(rules: ResourceRules, side: str, name: str, value: str) -> str:
+    """Return the rule that lowered an amount: `max`, or the ratio if the value is below it."""
+    high = rules.container.max.get(name)
+    clamped = high is not None and rules.when_outside is WhenOutside.CLAMP and nano(value) == nano(high.text)
+    if side == "requests" and name in rules.container.default_request_ratio and not clamped:
+        return _SHARE
+    return "resources.container.max, whenOutside Clamp"
+
+
+def _raised_by(rules: ResourceRules, side: str, name: str, value: str) -> str:
+    low = rules.container.min.get(name)
+    if side == "requests" and name in rules.container.max_limit_request_ratio and (low is None or low.text != value):
+        return "maxLimitRequestRatio, whenOutside Clamp"
+    return "resources.container.min, whenOutside Clamp"
