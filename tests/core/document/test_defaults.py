@@ -1,11 +1,13 @@
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.document.documents import HEAD, only_service, problems, with_service
+from tests.core.oracle.merging import merge_patch
 from webhook.core.document.defaults import ATOMIC, merge_advice, with_defaults
 from webhook.core.document.yaml.nodes import Node
 from webhook.core.document.yaml.reader import read
@@ -16,18 +18,6 @@ VALUES = st.recursive(
     lambda inner: st.dictionaries(KEYS, inner, max_size=4) | st.lists(inner, max_size=2),
 )
 OBJECTS = st.dictionaries(KEYS, VALUES, max_size=5)
-
-
-def merge_patch(target: Any, patch: Any, key: str = "") -> Any:
-    """RFC 7386, section 2, with the atomic fields that the policy adds."""
-    if not isinstance(patch, dict):
-        return patch
-    if not isinstance(target, dict) or key in ATOMIC:
-        return patch
-    result = dict(target)
-    for name, value in patch.items():
-        result[name] = merge_patch(result.get(name), value, name)
-    return result
 
 
 def merged(defaults: Any, service: Any) -> Any:
@@ -133,6 +123,26 @@ def test_a_limit_under_another_name_of_its_resource_replaces_the_default() -> No
     assert quota is not None
     assert quota.standing is not None
     assert {name: amount.text for name, amount in quota.standing.hard.items()} == {"cpu": "10"}
+
+
+@pytest.mark.parametrize("hard", ["{cpu: 10, requests.cpu: null}", "{requests.cpu: null, cpu: 10}"])
+def test_a_limit_may_be_removed_under_one_name_and_written_under_the_other(hard: str) -> None:
+    document = HEAD + "defaults: {quota: {standing: {hard: {requests.cpu: 40}}}}\n" + MATCH
+    quota = only_service(document + f"  quota: {{standing: {{hard: {hard}}}}}\n").quota
+    assert quota is not None
+    assert quota.standing is not None
+    assert {name: amount.text for name, amount in quota.standing.hard.items()} == {"cpu": "10"}
+
+
+def test_the_selector_of_pods_to_be_near_to_is_replaced_as_a_whole() -> None:
+    nodes = "nodes: {sources: [{metricsAPI: {}}]}\n"
+    default = "defaults: {scheduling: {near: {to: {matchLabels: {app: redis}}, levels: [Zone]}}}\n"
+    own = "  scheduling: {near: {to: {matchLabels: {tier: db}}}}\n"
+    scheduling = only_service(HEAD + nodes + default + MATCH + own).scheduling
+    assert scheduling is not None
+    assert scheduling.near is not None
+    assert scheduling.near.to.match_labels == {"tier": "db"}
+    assert scheduling.near.levels == ("Zone",)
 
 
 PCI = (

@@ -13,8 +13,8 @@ NO_DEFAULT = ("name", "match", "pool")
 _IDENTITY = frozenset({"name", "match"})
 """Fields that every service writes as a whole."""
 
-ATOMIC = frozenset({"podSelector", "namespaceSelector", "labelSelector"})
-"""Fields replaced as a whole: a merged selector would mean something else."""
+ATOMIC = frozenset({"podSelector", "namespaceSelector", "labelSelector", "to"})
+"""LabelSelectors, which are replaced as a whole: a merged one would mean something else."""
 
 ATOMIC_IN_0_1 = ATOMIC | {"affinity", "hard"}
 """Fields that version 0.1.0 replaced as a whole."""
@@ -50,10 +50,12 @@ def _merged(base: dict[str, Node], patch: Node, atomic: frozenset[str], field: s
         replaced = _same_key(base, key, field)
         below = base.get(replaced)
         if below is not None and (node.value is None or replaced != key):
-            del result[replaced]
+            result.pop(replaced, None)  # gone if the service writes the resource under both of its names
+        if node.value is None and (field or key not in _IDENTITY):
+            continue
         if key in atomic or (not field and key in _IDENTITY):
             result[key] = node
-        elif node.value is not None:
+        else:
             default = None if below is None else below.value
             result[key] = _merged(default if isinstance(default, dict) else {}, node, atomic, key)
     return replace(patch, value=result, size=1 + sum(node.size for node in result.values()))
