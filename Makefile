@@ -48,6 +48,7 @@ image-test: setup
 soak: setup
 	PODGATE_TEST_OPERATIONS=200000 PODGATE_TEST_RACE_SECONDS=60 PODGATE_TEST_EXAMPLES=2000 PODGATE_TEST_REDIS=all $(BIN)/pytest -s tests/contract
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/core/admission/test_pairs.py
+	PODGATE_TEST_EXAMPLES=20000 $(BIN)/pytest tests/core/admission/test_document_pairs.py
 	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/app/test_redis_serving.py -k stalled_redis
 	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/adapters/redis_store/test_outages.py tests/adapters/redis_store/test_partitions.py
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/store/test_fallback_bound.py
@@ -65,7 +66,7 @@ soak: setup
 	PODGATE_TEST_REFUNDS=soak $(BIN)/pytest tests/cluster/test_refunds.py -k of_many
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest -s tests/cluster/test_rotation.py
 	PODGATE_TEST_ROTATION=soak $(BIN)/pytest tests/cluster/test_certificates.py -k "under_load or two_controllers"
-	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/offline tests/store --ignore tests/core/admission/test_pairs.py --ignore tests/store/test_fallback_bound.py
+	PODGATE_TEST_EXAMPLES=1000 $(BIN)/pytest tests/core tests/cli tests/certs tests/controller tests/offline tests/store --ignore tests/core/admission/test_pairs.py --ignore tests/core/admission/test_document_pairs.py --ignore tests/store/test_fallback_bound.py
 	PODGATE_TEST_REDIS=all $(BIN)/pytest tests/app tests/cli/test_demo.py tests/cluster/test_shared_redis.py tests/offline/test_remote_server.py
 
 # `make bench BEFORE=REVISION` measures the server of another commit beside today's.

@@ -5,11 +5,24 @@ from tests.core.api_server import defaulted, errors, owed_class
 from tests.core.oracle.minimal_patch import steps
 from tests.core.oracle.nodes import Json
 from tests.core.oracle.rewriting import faults
-from tests.core.oracle.validating import Named, expected
-from tests.core.rewriting import applied, applied_or_none, patch_of, plain, read
+from tests.core.oracle.validating import UNFULFILLED, Named, expected
+from tests.core.rewriting import applied, applied_or_none, patch_of, plain, read, rewritten
 from tests.core.strategies import HASH, OUR_ANNOTATION, OUR_LABEL, Pair
 from webhook.core.admission.validation import check
 from webhook.core.policy.model import Service
+
+
+def problems(pair: Pair) -> list[str]:
+    """Return every error in the rewrite and the findings of a Pod."""
+    return [*differences(pair), *unneeded_operations(pair)]
+
+
+def differences(pair: Pair) -> list[str]:
+    """Return the same, but for operations that the patch does not need."""
+    after = rewritten(pair.pod, pair.service)
+    second_patch = patch_of(after, pair.service)
+    not_idempotent = [f"not idempotent: {second_patch}"] if second_patch else []
+    return [*oracle_faults(pair, after), *disagreements(after, pair), *not_idempotent]
 
 
 def oracle_faults(pair: Pair, after: Json) -> list[str]:
@@ -20,7 +33,8 @@ def oracle_faults(pair: Pair, after: Json) -> list[str]:
 def unneeded_operations(pair: Pair) -> list[str]:
     """Return the operations that the patch does not need.
 
-    Operations on containers are not checked: Podgate also writes requests that the API server would default.
+    Operations on containers are not checked: Podgate also writes requests that the API server would default. One that
+    several tolerations of the Pod cover only together is needed: each is compared alone.
     """
     patch = plain(patch_of(pair.pod, pair.service))
     found = []
@@ -28,7 +42,10 @@ def unneeded_operations(pair: Pair) -> list[str]:
         if left_out[0]["path"].startswith(("/spec/containers/", "/spec/initContainers/")):
             continue
         reduced = applied_or_none(pair.pod, rest)
-        if reduced is not None and not oracle_faults(pair, reduced):
+        if reduced is None or oracle_faults(pair, reduced):
+            continue
+        must, may = expected(reduced, pair.placement, "s")
+        if (UNFULFILLED, "spec.tolerations") not in must | may:
             found.append(f"not needed: {left_out}")
     return found
 

@@ -12,6 +12,7 @@ from hypothesis import settings
 from tests.core.generating.equivalent_pods import (
     Pair,
     class_pairs,
+    document_pairs,
     pairs,
     range_pairs,
     real_pairs,
@@ -40,6 +41,7 @@ __all__ = [
     "Json",
     "Pair",
     "class_pairs",
+    "document_pairs",
     "drawn_placements",
     "examples",
     "fields",

@@ -2,18 +2,9 @@
 
 from hypothesis import given
 
-from tests.core.oracle_comparison import disagreements, oracle_faults, unneeded_operations
+from tests.core.oracle_comparison import problems
 from tests.core.pairs import accepted, drawn
-from tests.core.rewriting import patch_of, rewritten
 from tests.core.strategies import Pair, class_pairs, examples, pairs, range_pairs, tenants_pairs, whole_pairs
-
-
-def problems(pair: Pair) -> list[str]:
-    """Return every error in the rewrite and the findings of a Pod."""
-    after = rewritten(pair.pod, pair.service)
-    second_patch = patch_of(after, pair.service)
-    not_idempotent = [f"not idempotent: {second_patch}"] if second_patch else []
-    return [*oracle_faults(pair, after), *disagreements(after, pair), *unneeded_operations(pair), *not_idempotent]
 
 
 @examples(150)

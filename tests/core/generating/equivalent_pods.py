@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from tests.core.api_server import defaulted, errors
+from tests.core.generating.documents import divided_policies
 from tests.core.generating.pod_affinity import kind_of_spread, own_pods
 from tests.core.generating.pods import pods, pods_of, pods_of_classes, pods_with_resources, real_pods, whole_pods
 from tests.core.generating.policies import (
@@ -259,6 +260,12 @@ tenants_pairs = st.deferred(lambda: _focused(ODD, TENANTS_CONCERNS))
 """Pairs of labels, and of what a Pod may bring or keep: beside all other fields their cases are rare."""
 range_pairs = st.deferred(lambda: st.builds(Pair, pods_with_resources, range_policies))
 """Pairs of resources alone."""
+document_pairs = st.deferred(
+    lambda: _overlapping(whole_pods | pods_of_classes, divided_policies).filter(
+        lambda pair: not pair.placement.get("tolerationsByQosClass") or not errors(defaulted(dict(pair.pod)))
+    )
+)
+"""Pods, and policies whose values are partly from `defaults`."""
 real_pairs = st.deferred(
     lambda: st.builds(Pair, real_pods, real_policies) | _overlapping(real_pods, real_policies) | _focused(REAL)
 )

@@ -44,11 +44,12 @@ from webhook.core.policy.model import Service
 
 
 class Governed(NamedTuple):
-    """A placement as JSON, and the service that it is decoded to."""
+    """A placement as JSON, and the service that it is decoded to; `written`: `defaults` and the service above it."""
 
     placement: Json
     service: Service
     resources: Json | None = None
+    written: tuple[Json, Json] | None = None
 
 
 def document(placement: Json, **more: Any) -> bytes:
@@ -58,7 +59,7 @@ def document(placement: Json, **more: Any) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _read(raw: bytes) -> Service | None:
+def read_document(raw: bytes) -> Service | None:
     try:
         return load_unproved(raw, None).policy.services[0]
     except DocumentError:
@@ -67,7 +68,7 @@ def _read(raw: bytes) -> Service | None:
 
 def governed(placement: Json, **more: Any) -> Governed:
     """Decode a valid placement."""
-    service = _read(document(placement, **more))
+    service = read_document(document(placement, **more))
     assert service is not None, placement
     return Governed(placement, service.in_namespace(NAMESPACE_LABELS), more.get("resources"))
 
@@ -182,7 +183,7 @@ def _left_alone(draw: st.DrawFn, placement: Json) -> Json:
 
 
 @cache
-def _placements(style: PodStyle, concern: Concern | None = None) -> st.SearchStrategy[Json]:
+def placements_of(style: PodStyle, concern: Concern | None = None) -> st.SearchStrategy[Json]:
     rules = st.fixed_dictionaries({}, optional=dict.fromkeys(["default", *_CONFLICTS], _rules))
     fields = {
         "labels": _values(""),
@@ -204,26 +205,26 @@ def _placements(style: PodStyle, concern: Concern | None = None) -> st.SearchStr
 
 
 def _is_accepted(placement: Json, **more: Any) -> bool:
-    return _read(document(placement, **more)) is not None
+    return read_document(document(placement, **more)) is not None
 
 
-drawn_placements = _placements(ODD)
+drawn_placements = placements_of(ODD)
 """Not filtered by the document's rules."""
 policies = st.deferred(lambda: drawn_placements.filter(_is_accepted).map(governed))
 
 
 def policies_of(style: PodStyle, concern: Concern) -> st.SearchStrategy[Governed]:
-    return _placements(style, concern).filter(_is_accepted).map(governed)
+    return placements_of(style, concern).filter(_is_accepted).map(governed)
 
 
-real_policies = st.deferred(lambda: _placements(REAL).filter(_is_accepted).map(governed))
+real_policies = st.deferred(lambda: placements_of(REAL).filter(_is_accepted).map(governed))
 services = policies.map(lambda found: found.service)
 _stanzas = st.tuples(drawn_placements, resource_rules(strict=True)).filter(
     lambda both: _is_accepted(both[0], resources=both[1])
 )
 whole_policies = st.deferred(lambda: _stanzas.map(lambda both: governed(both[0], resources=both[1])))
 """Policies with both stanzas that rewrite a Pod."""
-_by_class = st.tuples(_placements(ODD, TOLERATIONS), resource_rules()).filter(
+_by_class = st.tuples(placements_of(ODD, TOLERATIONS), resource_rules()).filter(
     lambda both: _is_accepted(both[0], resources=both[1])
 )
 class_policies = st.deferred(lambda: _by_class.map(lambda both: governed(both[0], resources=both[1])))

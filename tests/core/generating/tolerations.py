@@ -24,7 +24,7 @@ def tolerations(draw: st.DrawFn, style: PodStyle) -> Json:
     if operator != "Exists" or draw(st.booleans()):
         found["key"] = draw(_KEYS)
     if operator in {"Lt", "Gt"}:
-        found["value"] = draw(st.sampled_from(["5", "4"]))
+        found["value"] = draw(st.sampled_from(["5", "4", "8"]))
     elif operator != "Exists" and draw(st.booleans()):
         found["value"] = draw(st.sampled_from(["a", "b", ""]))
     effect = draw(st.none() | _EFFECTS)

@@ -6,15 +6,14 @@ from typing import Any
 from tests.core.api_server import defaulted
 from tests.core.generating.vocabulary import OUR_ANNOTATION, OUR_LABEL, SERVICE
 from tests.core.oracle.nodes import Json
-from tests.core.ranges_model import all_boxes, all_settled, is_ignored, named
+from tests.core.ranges_model import Box, all_boxes, all_settled, is_ignored, named, rule_amount
 
 _FIELDS = ("containers", "initContainers")
 
 
 def range_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
     found = {box.place: box for box in all_boxes(defaulted(dict(new)))}
-    labels, annotations = (old["metadata"].get(field) or {} for field in ("labels", "annotations"))
-    again = labels.get(OUR_LABEL) == SERVICE and OUR_ANNOTATION in annotations
+    again = _is_rewritten(old)
     for (place, name), expected in all_settled(dict(old), rules, again=again).items():
         box = found.get(place)
         values = (box.requests.get(name), box.limits.get(name)) if box is not None else (None, None)
@@ -24,6 +23,48 @@ def range_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
         before, after = (_without_amounts_of_rules(one["spec"].get(field), rules) for one in (old, new))
         if before != after:
             yield f"resources: {field}: the rest was {before}, is {after}"
+
+
+def _is_rewritten(pod: Json) -> bool:
+    labels, annotations = (pod["metadata"].get(field) or {} for field in ("labels", "annotations"))
+    return labels.get(OUR_LABEL) == SERVICE and OUR_ANNOTATION in annotations
+
+
+def written_faults(old: Json, new: Json, rules: dict[str, Any]) -> Iterator[str]:
+    """Check what no default may do to an amount that the user wrote, whatever it is: only `Clamp` changes those.
+
+    The one exception: the API server sets an absent request to its limit, so that an equal one may be a default.
+    """
+    before = {box.place: box for box in all_boxes(dict(old))}
+    for box in all_boxes(dict(new)):
+        own = before[box.place]
+        for name in {**own.requests, **own.limits}:
+            if not _may_be_absent(old, own, name, rules):
+                yield from _changed(own, box, name, rules)
+        for name, limit in box.limits.items():
+            is_of_the_user = name in own.limits and own.requests.get(name, 0) > own.limits[name]
+            if box.requests.get(name, 0) > limit and not is_of_the_user:
+                yield f"resources: {box.place}: {name}: its request is above its limit"
+
+
+def _may_be_absent(pod: Json, own: Box, name: str, rules: dict[str, Any]) -> bool:
+    request, limit = own.requests.get(name), own.limits.get(name)
+    has_share = rule_amount(rules, "container", "defaultRequestRatio", name) is not None
+    return has_share and request is not None and request == limit and not _is_rewritten(pod)
+
+
+def _changed(own: Box, box: Box, name: str, rules: dict[str, Any]) -> Iterator[str]:
+    low, high, most = (rule_amount(rules, "container", word, name) for word in ("min", "max", "maxLimitRequestRatio"))
+    clamps = rules["whenOutside"] == "Clamp"
+    for side, written, final in (
+        ("limit", own.limits.get(name), box.limits.get(name)),
+        ("request", own.requests.get(name), box.requests.get(name)),
+    ):
+        if written is None or final == written or (clamps and final in {low, high}):
+            continue
+        is_raised = final is not None and final > written and most is not None
+        if not (clamps and side == "request" and is_raised):
+            yield f"resources: {box.place}: {name}: its {side} was {written}, and is {final}"
 
 
 def _without_amounts_of_rules(containers: list[Json] | None, rules: dict[str, Any]) -> list[Any] | None:

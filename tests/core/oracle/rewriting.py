@@ -6,7 +6,7 @@ from typing import Any
 from tests.core.oracle import pod_affinity, pod_metadata, policy
 from tests.core.oracle.classes import class_faults
 from tests.core.oracle.nodes import PREFERRED, REQUIRED, Json
-from tests.core.oracle.ranges import range_faults
+from tests.core.oracle.ranges import range_faults, written_faults
 from tests.core.oracle.required import required_faults
 from tests.core.oracle.taints import toleration_faults
 
@@ -51,7 +51,7 @@ def faults(
         *_same("what is beside metadata and spec", _but(old, {"metadata", "spec"}), _but(new, {"metadata", "spec"})),
         *_same("the rest of the spec", _but(old["spec"], owned), _but(new["spec"], owned)),
         *_node_selector(old, new, placement),
-        *([] if resources is None else range_faults(old, new, resources)),
+        *([] if resources is None else [*range_faults(old, new, resources), *written_faults(old, new, resources)]),
         *class_faults(old, new, placement),
         *required_faults(raw, final, placement),
         *_affinity(old, new, placement),

@@ -10,14 +10,25 @@ from itertools import product
 from tests.core.oracle.nodes import Json
 
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]*")
-TAINTS = list(
+Taint = tuple[str, str, str]
+"""Key, value and effect."""
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TAINTS: list[Taint] = list(
     product(
         ["gpu", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "?"],
-        ["", "a", "b", "3", "4", "5", "6", "07"],
-        ["NoSchedule", "PreferNoSchedule", "NoExecute"],
+        ["", "a", "b", "3", "4", "5", "6", "7", "9", "07"],
+        _EFFECTS,
     )
 )
-"""Key, value and effect of each taint that tests distinguish."""
+"""Each taint that tests distinguish."""
+
+
+def taints_of(*tolerations: Json) -> list[Taint]:
+    """Return a taint of each kind that these tolerations distinguish, and of kinds that none of them names."""
+    named = {one.get("value") or "" for one in tolerations}
+    beside = {str(int(value) + step) for value in named if _DECIMAL.fullmatch(value) for step in (-1, 1)}
+    keys = {one["key"] for one in tolerations if one.get("key")}
+    return list(product(sorted(keys | {"?"}), sorted(named | beside | {"", "?", "07"}), _EFFECTS))
 
 
 def tolerates(toleration: Json, key: str, value: str, effect: str) -> bool:
@@ -47,13 +58,32 @@ def seconds_tolerated(tolerations: Sequence[Json], key: str, value: str, effect:
 
 def covers(one: Json, other: Json) -> bool:
     """Return whether one toleration tolerates all taints of the other, at least as long."""
-    return all(seconds_tolerated([one], *taint) >= seconds_tolerated([other], *taint) for taint in TAINTS)
+    taints = taints_of(one, other)
+    return all(seconds_tolerated([one], *taint) >= seconds_tolerated([other], *taint) for taint in taints)
 
 
-def fulfilled(tolerations: Sequence[Json], wanted: Json) -> bool:
-    """Return whether a toleration covers the wanted one, and none before it shortens the time for a taint."""
-    is_shortened = any(seconds_tolerated(tolerations, *taint) < seconds_tolerated([wanted], *taint) for taint in TAINTS)
+def fulfilled(tolerations: Sequence[Json], wanted: Json, *, but_for_ranges: bool = False) -> bool:
+    """Return whether a toleration covers the wanted one, and none before it shortens the time for a taint.
+
+    `but_for_ranges`: taints of a range may be tolerated for a shorter time.
+    """
+    is_shortened = any(
+        seconds_tolerated(tolerations, *taint) < seconds_tolerated([wanted], *taint)
+        for taint in taints_of(wanted, *tolerations)
+        if not but_for_ranges or not is_of_a_range(taint, tolerations, wanted)
+    )
     return not is_shortened and any(covers(toleration, wanted) for toleration in tolerations)
+
+
+def is_of_a_range(taint: Taint, tolerations: Sequence[Json], wanted: Json) -> bool:
+    """Return whether one of `tolerations` bounds the value of a taint from one side, and `wanted` from the other.
+
+    No toleration is for such taints alone: the wanted time is not given to them where that shortens another's.
+    """
+    opposite = {"Gt": "Lt", "Lt": "Gt"}.get(wanted.get("operator") or "")
+    return tolerates(wanted, *taint) and any(
+        one.get("operator") == opposite and tolerates(one, *taint) for one in tolerations
+    )
 
 
 def toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
@@ -71,9 +101,11 @@ def toleration_faults(old: Json, new: Json, placement: Json) -> Iterator[str]:
             yield f"tolerations: {one} is not the policy's"
         if any(_is_equivalent(one, other) for other in added[:index]):
             yield f"tolerations: {one} is added twice"
-    for taint in TAINTS:
+    for taint in taints_of(*own, *wanted):
         by_user, by_final = (seconds_tolerated(some, *taint) for some in (own, final))
         longest = max([by_user, *(seconds_tolerated([one], *taint) for one in wanted)])
+        if by_user <= by_final <= longest and any(is_of_a_range(taint, own, one) for one in wanted):
+            continue
         if by_final != longest:
             yield f"tolerations: taint {taint} is tolerated for {by_final} s by {final}, not for {longest} s"
 

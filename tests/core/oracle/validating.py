@@ -37,10 +37,9 @@ def expected(pod: Json, placement: Json, service: str) -> Expected:
         *_node_selector(new, placement),
         *_neighbours(new, placement),
         *_spreads(new, placement, service),
-        *_tolerations(new, placement),
     }
     may: set[Named] = set()
-    for named, is_certain in _required(pod, placement):
+    for named, is_certain in (*_required(pod, placement), *_tolerations(new, placement)):
         (must if is_certain else may).add(named)
     return Expected(must, may)
 
@@ -115,7 +114,8 @@ def _spreads(pod: Json, placement: Json, service: str) -> Iterator[Named]:
             yield from _judged("spec.topologySpreadConstraints", rule, conflict=conflict)
 
 
-def _tolerations(pod: Json, placement: Json) -> Iterator[Named]:
-    have = pod["spec"].get("tolerations") or []
-    if not all(fulfilled(have, one) for one in placement.get("tolerations") or []):
-        yield UNFULFILLED, "spec.tolerations"
+def _tolerations(pod: Json, placement: Json) -> Iterator[tuple[Named, bool]]:
+    """Yield the finding on tolerations, and whether it is required."""
+    have, wanted = pod["spec"].get("tolerations") or [], placement.get("tolerations") or []
+    if not all(fulfilled(have, one) for one in wanted):
+        yield (UNFULFILLED, "spec.tolerations"), not all(fulfilled(have, one, but_for_ranges=True) for one in wanted)
