@@ -51,6 +51,7 @@ soak: setup
 	PODGATE_TEST_EXAMPLES=20000 $(BIN)/pytest tests/core/admission/test_document_pairs.py
 	PODGATE_TEST_STANDSTILL=soak $(BIN)/pytest -s tests/app/test_redis_serving.py -k stalled_redis
 	PODGATE_TEST_OUTAGES=50 $(BIN)/pytest -s tests/adapters/redis_store/test_outages.py tests/adapters/redis_store/test_partitions.py
+	PODGATE_TEST_FLAPPING=600 $(BIN)/pytest -s tests/adapters/redis_store/test_flapping.py
 	PODGATE_TEST_EXAMPLES=10000 $(BIN)/pytest tests/store/test_fallback_bound.py
 	PODGATE_TEST_FLOOD=soak $(BIN)/pytest -s tests/server/test_flood.py
 	PODGATE_TEST_EXAMPLES=100000 $(BIN)/pytest tests/server/test_request_parser.py

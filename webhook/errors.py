@@ -1,6 +1,10 @@
 """Exceptions, by cause: the user (exit 2, one line and a remedy), the caller (an HTTP status), and other systems."""
 
 from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 
 class UserError(Exception):
@@ -28,11 +32,16 @@ class StoreUnavailableError(Exception):
 
 
 class NoStoreAnswerError(StoreUnavailableError):
-    """The store gave no answer. `sent`: the request was sent and may still be carried out; otherwise it never will."""
+    """The store gave no answer. `sent`: the request was sent and may still be carried out; otherwise it never will.
 
-    def __init__(self, reason: str, *, sent: bool) -> None:
+    `charged_us`: what a late answer says: the store's time of the charge, 0 if nothing was charged, None if no answer
+    will come. Without it none will come either.
+    """
+
+    def __init__(self, reason: str, *, sent: bool, charged_us: "Future[int | None] | None" = None) -> None:
         super().__init__(reason)
         self.sent = sent
+        self.charged_us = charged_us
 
 
 class ServiceStatusError(Exception):

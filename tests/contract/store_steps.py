@@ -17,6 +17,8 @@ TEN_MINUTES_US = 600 * SECOND_US
 class Store(CounterStore, PodLedger, BreakerLedger, Protocol):
     """The interface of both stores."""
 
+    async def withdraw(self, request: Acquire, charged_us: int | None) -> bool: ...
+
 
 Step = tuple[Any, ...]
 UIDS = st.sampled_from("abcdefgh")
@@ -44,6 +46,8 @@ STEPS = st.one_of(
     st.tuples(st.just("acquire"), UIDS, COSTS, st.sampled_from("xyz"), st.just(False), SOURCES),  # noqa: FBT003
     st.tuples(st.just("resize"), UIDS, COSTS, COSTS, st.booleans()),
     st.tuples(st.just("refund"), UIDS),
+    st.tuples(st.just("withdraw"), UIDS, st.sampled_from("xyz"), st.none() | PAUSES_US),
+    st.tuples(st.just("withdraw"), UIDS, st.just("x"), st.sampled_from([None, 0])),
     st.tuples(st.just("book"), st.lists(st.tuples(UIDS, COSTS, st.sampled_from("xyz"), PAUSES_US), max_size=3)),
     st.tuples(st.just("record_outcomes"), st.lists(OUTCOMES, max_size=3)),
     st.tuples(
@@ -165,6 +169,9 @@ async def run_step(  # noqa: PLR0911  one answer for each kind of step
             return await store.acquire(Acquire(plan, "x", uid, new, "user:x", peek=peek, resize_from=old))
         case ("refund", uid):
             return await store.refund(plan, uid)
+        case ("withdraw", uid, namespace, ago_us):
+            at_us = None if ago_us is None else now_us - ago_us
+            return await store.withdraw(Acquire(plan, namespace, uid, {"pods": 1}, ""), at_us)
         case ("record_outcomes", outcomes):
             return tuple(await store.record_outcomes(plan, outcomes))
         case ("snapshot", namespace):

@@ -1,170 +1,19 @@
 """A replica's decisions while the store does not respond, and the store's state afterwards."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from tests.core.plans import plan_of, standing, window
+from tests.store.simulation import AHEAD_US, ALLOW, DENY, LOCAL, NO_QUOTA, SECOND_US, Simulation
 from webhook.adapters.memory_store import MemoryStore
-from webhook.core.breaker import BreakerPlan, BreakerView, QuotaEventPlan, Transition
-from webhook.core.breaker.outcome_types import Outcomes
+from webhook.core.breaker import BreakerPlan, QuotaEventPlan
 from webhook.core.policy_spec import Mode, WhenStoreUnavailable
-from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, PoolPlan, Receipt, ServiceSnapshot
-from webhook.errors import NoStoreAnswerError, StoreUnavailableError
-from webhook.store import BookingCause, FallbackReports, ReconcilerTiming, StoreFallback, backlog, pending_refunds
-
-SECOND_US = 1_000_000
-AHEAD_US = SECOND_US
-"""The store's clock is a second ahead of the replica's."""
-
-LOCAL = plan_of(window(64, pods=4))
-ALLOW = replace(LOCAL, when_unavailable=WhenStoreUnavailable.ALLOW)
-DENY = replace(LOCAL, when_unavailable=WhenStoreUnavailable.DENY)
-NO_QUOTA = plan_of()
-_numbers = iter(range(10**9))
-
-
-class Clock:
-    def __init__(self, at_us: int) -> None:
-        self.us = at_us
-
-    def now_us(self) -> int:
-        return self.us
-
-
-class SwitchableStore(MemoryStore):
-    """A store that can be unavailable, can act without an answer, and can lose its state."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
-        self.settled_others = 1_000
-        """How many other replicas have no debts."""
-        self.others_requests: list[bool] = []
-        self.on_acquire: Callable[[], None] = lambda: None
-        """Called during an Acquire."""
-        self.on_book: Callable[[], None] = lambda: None
-        """Called with the first booking."""
-        self.failure = ""
-        self.drops_answers = False
-        self.acquires = 0
-        self.refunded: list[str] = []
-
-    def _check(self) -> None:
-        if self.failure:
-            raise NoStoreAnswerError(self.failure, sent=False)
-
-    async def acquire(self, request: Acquire) -> Receipt:
-        self.acquires += 1
-        self.on_acquire()
-        if self.drops_answers:
-            await super().acquire(request)
-            raise NoStoreAnswerError("timeout: no answer within 50 ms", sent=True)
-        self._check()
-        return await super().acquire(request)
-
-    async def knows(self, plan: CounterPlan, uid: str) -> bool:
-        self._check()
-        return await super().knows(plan, uid)
-
-    async def others_settled(self, _: CounterPlan, *, afresh: bool) -> int:
-        self._check()
-        self.others_requests.append(afresh)
-        return self.settled_others
-
-    async def refund(self, plan: CounterPlan, uid: str) -> bool:
-        self._check()
-        self.refunded.append(uid)
-        return await super().refund(plan, uid)
-
-    async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
-        self._check()
-        noticed, self.on_book = self.on_book, lambda: None
-        noticed()
-        return await super().book(plan, bookings)
-
-    async def snapshot(self, plan: CounterPlan, namespace: str = "") -> ServiceSnapshot:
-        self._check()
-        return await super().snapshot(plan, namespace)
-
-    async def record_outcomes(self, plan: CounterPlan, outcomes: Sequence[Outcomes]) -> Sequence[Transition]:
-        self._check()
-        return await super().record_outcomes(plan, outcomes)
-
-    async def propose(self, plan: CounterPlan, view: BreakerView) -> None:
-        self._check()
-        await super().propose(plan, view)
-
-    async def tick(self, plans: Sequence[CounterPlan]) -> Sequence[Transition]:
-        self._check()
-        return await super().tick(plans)
-
-    def forget_all(self) -> None:
-        self._states.clear()
-
-
-class Simulation:
-    """A guard before a store, and its reports."""
-
-    def __init__(self) -> None:
-        self.clock = Clock(10_000 * SECOND_US)
-        self.store = SwitchableStore(Clock(self.clock.us + AHEAD_US))
-        self.fallbacks: list[tuple[str, str, bool]] = []
-        self.booked: list[tuple[str, BookingCause, int]] = []
-        self.dropped = self.cached = self.lost = 0
-        self.guard = self.new_guard()
-
-    def new_guard(self, **share: Any) -> StoreFallback:
-        def count(what: str) -> None:
-            setattr(self, what, getattr(self, what) + 1)
-
-        reports = FallbackReports(
-            lambda *report: self.fallbacks.append(report),
-            lambda *report: self.booked.append(report),
-            lambda: count("dropped"),
-            lambda _: count("cached"),
-            lambda: count("lost"),
-        )
-        paces: dict[str, float] = {"others_seconds": 3600, "refund_after_seconds": 0, **share.pop("paces", {})}
-        timing = ReconcilerTiming(first_seconds=1e-4, longest_seconds=1e-3, between_seconds=1e-4, **paces)
-        return StoreFallback(share.pop("inner", self.store), self.clock, reports, timing=timing, **share)
-
-    def sleep(self, seconds: int) -> None:
-        self.clock.us += seconds * SECOND_US
-        self.store._clock.us += seconds * SECOND_US  # type: ignore[attr-defined]
-
-    async def ask(self, plan: CounterPlan = LOCAL, uid: str = "", **more: Any) -> Receipt:
-        guard = more.pop("guard", self.guard)
-        return await guard.acquire(self.request(plan, uid, **more))
-
-    def request(self, plan: CounterPlan, uid: str = "", **more: Any) -> Acquire:
-        cost = more.pop("cost", {"pods": 1})
-        source = more.pop("event_source", "user:alice")
-        return Acquire(plan, "shop", uid or f"uid-{next(_numbers)}", cost, source, **more)
-
-    async def ask_unavailable(self, plan: CounterPlan, uid: str = "", *, admitted: bool, **more: Any) -> str:
-        guard = more.pop("guard", self.guard)
-        request = self.request(plan, uid, **more)
-        with pytest.raises(StoreUnavailableError) as failed:
-            await guard.acquire(request)
-        if admitted:
-            guard.book_later(request)
-        return str(failed.value)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait while the guard's own tasks run."""
-        while not condition():  # noqa: ASYNC110  the test waits for a turn of this loop
-            await asyncio.sleep(1e-4)
-
-    async def settled(self) -> None:
-        """Wait until no debt is left: the guard's own tasks have no other signal."""
-        while self.guard._reconciler._task is not None:  # noqa: ASYNC110  the test waits for a turn of this loop
-            await asyncio.sleep(1e-4)
-
-    async def used(self, plan: CounterPlan = LOCAL) -> list[int]:
-        return [use.used for use in (await MemoryStore.snapshot(self.store, plan)).uses[""]]
+from webhook.core.quota import Acquire, Booking, CounterPlan, DeniedBy, PoolPlan, ServiceSnapshot
+from webhook.errors import StoreUnavailableError
+from webhook.store import BookingCause, backlog, pending_refunds
 
 
 @pytest.fixture
@@ -332,7 +181,7 @@ async def test_resize_is_judged_by_its_increase_and_booked_past_limits(simulatio
     await simulation.ask(plan, "c", guard=simulation.new_guard(), cost={"pods": 1, "requests.cpu": 200})
     await simulation.settled()
     assert await simulation.used(plan) == [2, 450]
-    assert simulation.store.refunded == []
+    assert simulation.store.withdrawn == []
     assert simulation.booked == [], "no Pod was admitted"
 
 
@@ -404,7 +253,7 @@ async def test_charge_without_an_answer_is_refunded_for_a_denied_pod(simulation:
     simulation.store.drops_answers = False
     await simulation.settled()
     assert await simulation.used(DENY) == [0]
-    assert simulation.store.refunded == ["a"]
+    assert simulation.store.withdrawn == ["a"]
 
 
 async def test_charge_without_an_answer_is_kept_for_an_admitted_pod(simulation: Simulation) -> None:
@@ -415,7 +264,7 @@ async def test_charge_without_an_answer_is_kept_for_an_admitted_pod(simulation: 
     simulation.store.drops_answers = False
     assert (await simulation.ask(DENY, "c")).repeated
     await simulation.settled()
-    assert simulation.store.refunded == []
+    assert simulation.store.withdrawn == []
     assert await simulation.used() == [3], "each is counted once"
 
 
@@ -426,7 +275,7 @@ async def test_resize_or_dry_run_without_an_answer_is_not_refunded(simulation: S
     await simulation.ask_unavailable(DENY, "b", admitted=False, peek=True)
     simulation.store.drops_answers = False
     await simulation.settled()
-    assert simulation.store.refunded == []
+    assert simulation.store.withdrawn == []
     assert await simulation.used(DENY) == [1]
 
 
@@ -575,7 +424,7 @@ async def test_unanswered_charge_is_refunded_before_other_replicas_settle(simula
     await simulation.ask_unavailable(DENY, "a", admitted=False)
     simulation.store.drops_answers = False
     await simulation.until(lambda: len(simulation.store.others_requests) > 3)
-    assert simulation.store.refunded == ["a"]
+    assert simulation.store.withdrawn == ["a"]
     assert simulation.fallbacks == [("payment-api", "Deny", True)]
 
 
@@ -662,7 +511,7 @@ async def test_answer_that_reveals_a_loss_admits_within_the_share_only(simulatio
     assert (receipt.refused, receipt.local) == (DeniedBy.QUOTA, True)
     simulation.store.on_acquire = lambda: None
     await simulation.settled()
-    assert (await simulation.used(), simulation.store.refunded) == ([4], ["late"])
+    assert (await simulation.used(), simulation.store.withdrawn) == ([4], ["late"])
 
 
 async def test_earlier_admission_survives_the_answer_that_reveals_a_loss(
@@ -676,7 +525,7 @@ async def test_earlier_admission_survives_the_answer_that_reveals_a_loss(
     assert (receipt.refused, receipt.repeated) == (None, True)
     simulation.store.on_acquire = lambda: None
     await simulation.settled()
-    assert (await simulation.used(), simulation.store.refunded) == ([4], []), "one Pod is counted once"
+    assert (await simulation.used(), simulation.store.withdrawn) == ([4], []), "one Pod is counted once"
 
 
 async def test_earlier_admission_survives_a_denial_by_a_refilled_store(simulation: Simulation) -> None:
@@ -791,13 +640,13 @@ async def test_debts_are_bounded_and_the_oldest_is_dropped_first(
         dropped.append(owed.add(backlog.BacklogEntry(request, number, number, BookingCause.AWAY)))
     assert (dropped, len(owed)) == ([0, 0, 0, 1, 1], 3)
     assert [debt.request.uid for key in list(owed.keys()) for debt in owed.oldest(key)] == ["u2", "u4", "u3"]
-    monkeypatch.setattr(pending_refunds, "REFUNDS_MAX", 2)
+    monkeypatch.setattr(pending_refunds, "PENDING_MAX", 2)
     simulation.store.drops_answers = True
     for uid in "abc":
         await simulation.ask_unavailable(DENY, uid, admitted=False)
     simulation.store.drops_answers = False
     await simulation.settled()
-    assert sorted(simulation.store.refunded) == ["a", "b"]
+    assert sorted(simulation.store.withdrawn) == ["a", "b"]
 
 
 async def test_close_books_remaining_debts(simulation: Simulation) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.contract.test_counter_store import BREAKER
 from tests.core.plans import plan_of, window
 from tests.core.strategies import examples
-from tests.store.test_fallback import Simulation
+from tests.store.simulation import Simulation
 from webhook.adapters.memory_store import MemoryStore
 from webhook.core.breaker import EXPIRED, BreakerView, Forcing, QuotaEventPlan, State, Transition
 from webhook.core.breaker.outcome_types import Outcomes

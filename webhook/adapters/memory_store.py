@@ -38,6 +38,9 @@ class MemoryStore:
         state = self._state(plan)
         return state.pod(uid, state.clock(plan).now(self._clock.now_us())) is not None
 
+    async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
+        return operations.withdraw(self._state(request.plan), request, charged_us, self._clock.now_us())
+
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         return operations.refund(self._state(plan), plan, uid, self._clock.now_us())
 

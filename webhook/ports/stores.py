@@ -14,6 +14,8 @@ class CounterStore(Protocol):
     async def acquire(self, request: Acquire) -> Receipt:
         """Check and charge one Pod in one step, all or nothing. A repeated uid gets the same answer and no charge.
 
+        A repetition confirms the charge: whoever made it may no longer withdraw it.
+
         (A breaker that is known to be open denies without asking the store: then a repeated uid is denied, too.)
         """
         ...
@@ -60,6 +62,15 @@ class SharedStore(CounterStore, Protocol):
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
         """Whether a Pod was admitted, by any replica, and not refunded: then it may not be denied."""
+        ...
+
+    async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
+        """Undo the charge of an Acquire whose Pod was not admitted, before any Acquire that is asked from now on.
+
+        `charged_us`: the store's time of the charge, None if it is not known. Nothing is undone if another call has
+        confirmed the charge, or if the Pod has been seen. True if it was undone; a later `book` or `acquire` of the
+        same uid is then the first one.
+        """
         ...
 
     async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:

@@ -3,8 +3,8 @@
 `webhook/app/store.py` sets three callbacks of the shared store: `on_loss` calls `lost`, `on_missed` calls `missed`, and
 `settled.owes` calls `owes`. So a call of the shared store can call this object before it returns.
 
-Limits: an Acquire that timed out may still be carried out by a store that returns after this replica has ended, and its
-refund may be lost with the store. Such a charge leaves with its window, or the controller refunds it.
+Limits: an Acquire without an answer may still be carried out by a store that returns after this replica has ended, and
+its withdrawal may be lost with the store. Such a charge leaves with its window, or the controller refunds it.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,9 @@ class StoreFallback:
         self._denied = DenyCache()
         self._share = ReplicaShare(inner, clock, replicas, ordinal)
         self._breakers = LocalBreakers(inner.last_breaker, replicas, late_us)
-        self._reconciler = Reconciler(inner, self._share, self._breakers, reports, timing or ReconcilerTiming())
+        self._reconciler = Reconciler(
+            inner, self._share, self._breakers, reports, timing or ReconcilerTiming(), self._on_withdrawn
+        )
         self._outage = OutageAdmission(inner, clock, self._share, self._breakers, self._reconciler)
         self._plans: tuple[CounterPlan, ...] = ()
         """Plans of the policy as of the last tick."""
@@ -96,7 +98,7 @@ class StoreFallback:
             return await self._inner.refund(plan, uid)
         if entry.counted_at_us is not None:
             self._share.release(entry.request, entry.counted_at_us)
-        self._reconciler.refund_later(plan, uid)  # the store may have charged it all the same
+        self._reconciler.withdraw(entry.request)  # the store may have charged it all the same
         return True
 
     async def book(self, plan: CounterPlan, bookings: Sequence[Booking]) -> int:
@@ -193,13 +195,14 @@ class StoreFallback:
         elif share is None:
             share = self._acquire_share(request, self._clock.now_us())  # noticed during the call
             if share is not None and share.refused is not None:
-                self._outage.undo(request)
+                if receipt.charged:
+                    self._outage.withdraw(request, receipt.at_us)
                 return share
         if receipt.used and self._knows_all(request.plan.tag):
             self._share.learn(request, receipt)
         self._remember(request, receipt)
         if receipt.refused is None and not request.peek:
-            self._reconciler.cancel_refund(request.plan, request.uid)
+            self._reconciler.keep_charge(request.plan, request.uid)
         return receipt if booked is None else replace(booked, transitions=receipt.transitions)
 
     def _acquire_share(self, request: Acquire, now_us: int) -> Receipt | None:
@@ -230,6 +233,9 @@ class StoreFallback:
     def _from_cache(self, plan: CounterPlan, cached: Receipt) -> Receipt:
         self._reports.on_cached(plan.service)
         return cached
+
+    def _on_withdrawn(self, plan: CounterPlan) -> None:
+        self._denied.drop(plan.tag)
 
     def _remember(self, request: Acquire, receipt: Receipt) -> None:
         if receipt.charged and request.resize_from is None:

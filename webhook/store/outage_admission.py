@@ -34,7 +34,7 @@ class OutageAdmission:
         plan, now_us = request.plan, self._clock.now_us()
         self._reconciler.begin_fallback(plan)
         if isinstance(error, NoStoreAnswerError) and error.sent:
-            self.undo(request)
+            self.withdraw(request, error)
         is_new = request.resize_from is None and request.uid not in self.recent
         decision = self._breakers.judge(request, self._store.now_us()) if is_new else None
         if decision is not None and not decision.admits and plan.breaker_mode is Mode.ENFORCE:
@@ -43,7 +43,7 @@ class OutageAdmission:
         if not plan.limits or plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
             raise StoreUnavailableError(str(error)) from error
         if request.uid in self.recent and request.resize_from is None:
-            self._reconciler.cancel_refund(plan, request.uid)
+            self._reconciler.keep_charge(plan, request.uid)
             return Receipt(self._store.now_us(), repeated=True, local=True)
         receipt = self._share.acquire(request, now_us)
         if receipt.refused is None:
@@ -58,14 +58,14 @@ class OutageAdmission:
         if request.resize_from is None:
             if request.uid not in self.recent:
                 self._breakers.admitted(request, at_us)
-            self._reconciler.cancel_refund(request.plan, request.uid)
+            self._reconciler.keep_charge(request.plan, request.uid)
             self.recent.add(request, at_us)
         self._reconciler.add(BacklogEntry(request, at_us, counted_at_us, BookingCause.AWAY))
 
-    def undo(self, request: Acquire) -> None:
-        """Refund later what the store charged, or may yet charge, for a Pod that is not admitted."""
+    def withdraw(self, request: Acquire, known: NoStoreAnswerError | int) -> None:
+        """Undo what the store charged, or may yet charge, for a Pod that is not admitted."""
         if not request.peek and request.resize_from is None:
-            self._reconciler.refund_later(request.plan, request.uid)
+            self._reconciler.withdraw(request, known)
 
     def rebook_recent(self) -> dict[ServiceKey, CounterPlan]:
         """Add the last minute's admissions to the backlog: the store may have lost them. Return their plans, by key."""

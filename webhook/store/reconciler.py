@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from webhook.core.policy_spec import Mode
-from webhook.core.quota import CounterPlan
-from webhook.errors import StoreUnavailableError
+from webhook.core.quota import Acquire, CounterPlan
+from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import SharedStore
 from webhook.store.backlog import Backlog, BacklogEntry, BookingCause, ServiceKey
 from webhook.store.local_breakers import LocalBreakers
@@ -28,7 +28,6 @@ from webhook.store.replica_sync import ReplicaSync
 from webhook.support.backoff import Backoff
 
 _SERVICES_AT_ONCE = 64
-_REFUNDS_AT_ONCE = 64
 _CLOSE_SECONDS = 5.0
 _FAILURE_MODE = "failureMode"
 """The rule of a service that has no quota."""
@@ -50,21 +49,21 @@ class FallbackReports:
 class ReconcilerTiming:
     """Delays before rounds: the first and the longest after rounds without progress, and after one with progress.
 
-    `refund_after_seconds`: how long a recovered store may still carry out a call whose connection failed.
+    `withdraw_after_seconds`: how long a recovered store may still carry out a call whose connection failed.
     `others_seconds`: how long a replica that owes nothing waits for the others to book their backlogs.
     """
 
     first_seconds: float = 0.05
     longest_seconds: float = 0.25
     between_seconds: float = 0.005
-    refund_after_seconds: float = 3.0
+    withdraw_after_seconds: float = 3.0
     others_seconds: float = 10.0
 
 
 class Reconciler:
     """Runs while anything is unsettled. The first step of each service is to propose its local breaker to the store.
 
-    An entry that is removed while it is being booked is booked all the same: refund it later.
+    An entry that is removed while it is being booked is booked all the same: withdraw it later.
     """
 
     def __init__(
@@ -74,7 +73,9 @@ class Reconciler:
         breakers: LocalBreakers,
         reports: FallbackReports,
         timing: ReconcilerTiming,
+        on_withdrawn: Callable[[CounterPlan], None],
     ) -> None:
+        """`on_withdrawn` is called after a charge was withdrawn: there may be room again."""
         self._store = store
         self._share = share
         self._breakers = breakers
@@ -82,7 +83,7 @@ class Reconciler:
         self._reports = reports
         self._timing = timing
         self._backlog = Backlog()
-        self._refunds = PendingRefunds(timing.refund_after_seconds)
+        self._refunds = PendingRefunds(store, timing.withdraw_after_seconds, on_withdrawn)
         self._fallbacks: dict[ServiceKey, tuple[CounterPlan, str]] = {}
         """The services in fallback, and the rule that is applied."""
         self._fallbacks_by_tag: Counter[str] = Counter()
@@ -126,15 +127,23 @@ class Reconciler:
         """Remove a Pod from the backlog; return its entry."""
         return self._backlog.remove(plan, uid)
 
-    def refund_later(self, plan: CounterPlan, uid: str) -> None:
-        """Refund what the store may have charged for a Pod that was not admitted."""
-        if self._refunds.add(plan, uid):
-            self._start()
+    def withdraw(self, request: Acquire, known: NoStoreAnswerError | int | None = None) -> None:
+        """Undo what the store has charged for a Pod that was not admitted.
 
-    def cancel_refund(self, plan: CounterPlan, uid: str) -> None:
-        """Cancel the refund of a Pod that was admitted after all."""
+        `known`: the error that tells it, or the store's time of the charge; None if nothing more will be known.
+        """
+        if known is None:
+            self._refunds.add(request)
+        elif isinstance(known, int):
+            self._refunds.send(request, known)
+        else:
+            self._refunds.follow(request, known)
+        self._start()
+
+    def keep_charge(self, plan: CounterPlan, uid: str) -> None:
+        """Withdraw nothing of a Pod that was admitted after all."""
         if self._refunds:
-            self._refunds.remove(plan.key, uid)
+            self._refunds.cancel(plan.key, uid)
 
     async def close(self) -> None:
         """Book what can be booked within seconds; nothing starts after this."""
@@ -149,8 +158,10 @@ class Reconciler:
                         await self._breakers.propose_to(self._store, key)
                 while self._backlog and await self._round():
                     pass
+                await self._refunds.finish()
         except TimeoutError:
             pass  # the rest is lost with this process
+        self._refunds.stop()
 
     def _start(self) -> None:
         if self._task is None and not self._is_closing:
@@ -196,7 +207,7 @@ class Reconciler:
                 return True
             if key in self._fallbacks:
                 return await self._end_fallback(key)
-            return await self._refund(key)
+            return await self._refunds.send_due(key)
         except StoreUnavailableError:
             return None
 
@@ -206,7 +217,7 @@ class Reconciler:
         if plan.limits and self._backlog.has_tag(plan.tag):
             return False
         if plan.limits and not await self._replicas.have_settled(plan):
-            return await self._refund(key)  # the store is back: refunds need not wait for the other replicas
+            return await self._refunds.send_due(key)  # the store is back: this needs no other replica
         await self._share.refresh(plan)
         if self._backlog.has_tag(plan.tag) or self._fallbacks[key] is not fallback:
             return True  # another outage or loss began meanwhile
@@ -230,10 +241,3 @@ class Reconciler:
             self._backlog.settle(entry)
         if booked:
             self._reports.on_booked(key[1], cause, booked)
-
-    async def _refund(self, key: ServiceKey) -> bool:
-        due = self._refunds.due(key, asyncio.get_running_loop().time())
-        for uid in due[:_REFUNDS_AT_ONCE]:
-            await self._store.refund(self._refunds.plan(key), uid)
-            self._refunds.remove(key, uid)
-        return bool(due)

@@ -121,7 +121,7 @@ class WiredStore:
 @pytest.fixture(autouse=True)
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        fallback, "ReconcilerTiming", lambda: ReconcilerTiming(longest_seconds=0.2, refund_after_seconds=0.3)
+        fallback, "ReconcilerTiming", lambda: ReconcilerTiming(longest_seconds=0.2, withdraw_after_seconds=0.3)
     )
 
 

@@ -120,6 +120,76 @@ async def test_timed_out_caller_leaves_the_call_running_and_others_do_not_wait(s
     assert server.probes == [], "an answer replaces the probe"
 
 
+async def late(lane: Lane, operation: ScriptOperation) -> "asyncio.Future[int | None]":
+    """Let an operation fail at its deadline; return what its late answer will say."""
+    with pytest.raises(NoStoreAnswerError) as failed:
+        await lane.ask(operation)
+    assert failed.value.charged_us is not None
+    return failed.value.charged_us
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "charged_us"),
+    [
+        ("acquire", [[7, 0, 0, True]], 7),
+        ("acquire", [[7, 2, 0, False]], 0),
+        ("refund", [[True]], 0),
+        ("acquire", ["ERR its own"], None),
+    ],
+)
+async def test_late_answer_tells_what_was_charged(
+    server: Server, name: str, result: list[Any], charged_us: int | None
+) -> None:
+    answer = await late(server.batch(0.01), ScriptOperation(PLAN, name, ("a",)))
+    server.answers[0].set_result(result)
+    assert await answer == charged_us
+
+
+async def test_failed_call_tells_those_whose_deadline_has_passed_that_no_answer_will_come(server: Server) -> None:
+    batch = server.batch(0.01)
+    answer = await late(batch, operation("a"))
+    server.answers[0].set_exception(RedisConnectionError("reset"))
+    assert await answer is None
+    await batch.close()
+
+
+async def test_operation_that_never_reached_the_server_has_no_late_answer(server: Server) -> None:
+    batch = server.batch(0.01)
+    answer = await late(batch, operation("a"))
+    for failed in ask_all(batch, "b"):
+        with pytest.raises(NoStoreAnswerError) as error:
+            await failed
+        assert error.value.charged_us is None
+    server.answers[0].set_result(None)
+    assert await answer == 0
+
+
+async def test_what_a_late_answer_undoes_precedes_the_next_admissions(server: Server) -> None:
+    batch = server.batch(0.01)
+    answer = await late(batch, operation("a"))
+    undone: list[asyncio.Future[Any]] = []
+    answer.add_done_callback(lambda _: undone.append(batch.ask_first(operation("undo"))))
+    server.answers[0].set_result(None)
+    while batch._late:  # noqa: ASYNC110  the test waits for a turn of this loop
+        await asyncio.sleep(0)
+    asked = batch.ask(operation("b"))
+    await server.called(2)
+    assert server.calls[1] == ["undo", "b"]
+    server.answers[1].set_result(None)
+    assert [await undone[0], await asked] == [["undo"], ["b"]]
+
+
+async def test_first_operation_waits_for_a_late_call_and_fails_with_a_lane_that_is_down(server: Server) -> None:
+    batch = server.batch(0.01)
+    answer = await late(batch, operation("a"))
+    first = batch.ask_first(operation("undo"))
+    server.answers[0].set_exception(RedisConnectionError("reset"))
+    assert await failure(first) == ("unreachable: reset", False)
+    assert await answer is None
+    assert await failure(batch.ask_first(operation("undo"))) == ("unreachable: reset", False)
+    await batch.close()
+
+
 async def test_result_of_a_cancelled_operation_is_handled_once(server: Server) -> None:
     batch = server.batch()
     kept, cancelled, broken = ask_all(batch, "abc")

@@ -260,6 +260,11 @@ def moves(kind: str, result: Sequence[Any]) -> Sequence[Any]:
     return result[index] or () if index < len(result) else ()
 
 
+def charged_us(kind: str, result: Sequence[Any]) -> int:
+    """Return when an operation has charged a new Pod, by its result; 0 if it has not."""
+    return int(result[0]) if kind == "acquire" and result[3] else 0
+
+
 def transitions(plan: CounterPlan, moves: Sequence[Sequence[Any]]) -> tuple[Transition, ...]:
     return tuple(
         Transition(plan.service, State(old), State(new), at_us, reason, generation, TransitionCause(cause))

@@ -1,8 +1,8 @@
 """Lane: micro-batching of concurrent operations into one call of the script at a time.
 
 A running call is never cancelled: its answer would be taken for that of the next call on the connection. An operation
-fails at its deadline, and until the late call has ended every other one fails at once. A late result goes to `on_late`:
-Redis has carried it out.
+fails at its deadline, and until the late call has ended every other one fails at once. A late result goes to `on_late`,
+and what it has charged to the error that the operation failed with: Redis has carried it out.
 
 A failed call takes the lane down: operations fail without touching the network, and one probe at a time is sent, with
 exponential delays. A successful probe opens the lane; only a successful call resets the delays and ends the reported
@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from webhook.adapters.redis_store import error_classes
+from webhook.adapters.redis_store import codec, error_classes
 from webhook.adapters.redis_store.operations import ScriptOperation
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError
 from webhook.ports import WatchReports
-from webhook.ports.traces import REDIS, TimedCalls, timed_calls
+from webhook.ports.traces import REDIS, TimedCalls
 from webhook.support.backoff import Backoff
 from webhook.support.condition import Condition
 
@@ -71,6 +71,8 @@ class Lane:
         self._deadline_seconds = deadline_seconds
         self._reports = reports
         self._on_late = on_late
+        self._first: list[_Waiting] = []
+        """Operations that later ones rely on. They have no deadline."""
         self._urgent: list[_Waiting] = []
         self._patient: list[_Waiting] = []
         self._called: Sequence[_Waiting] = ()
@@ -105,11 +107,22 @@ class Lane:
             return future
         due = now + seconds
         queue.append((operation, future, due, seconds))
-        if self._calling is None:
-            # The task starts in the next turn of the loop: all operations of this turn share its first call.
-            self._calling = loop.create_task(self._call_all(), name="store-calls")
+        self._start()
         if due < self._alarm_due:
             self._set_alarm(due)
+        return future
+
+    def ask_first(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
+        """Ask for the result of an operation that precedes all others of the next call, also while a call is late.
+
+        NoStoreAnswerError when that call fails, or at once while the lane is down.
+        """
+        future = self._loop.create_future()
+        if self._down:
+            future.set_exception(NoStoreAnswerError(self._down, sent=False))
+        else:
+            self._first.append((operation, future, math.inf, math.inf))
+            self._start()
         return future
 
     async def ask_timed(self, operation: ScriptOperation, timed: TimedCalls, server: str) -> Any:
@@ -132,6 +145,11 @@ class Lane:
         if under_way:
             await asyncio.wait(under_way)
 
+    def _start(self) -> None:
+        """Start to call in the next turn of the loop: all operations of this turn share the first call."""
+        if self._calling is None:
+            self._calling = self._loop.create_task(self._call_all(), name="store-calls")
+
     def _set_alarm(self, due: float) -> None:
         """Check deadlines then: one alarm for all operations, which no result cancels."""
         if self._alarm is not None:
@@ -148,7 +166,9 @@ class Lane:
                     continue
                 if due <= now + _CLOCK_SECONDS:
                     reason = f"{error_classes.TIMEOUT}: no answer within {seconds * 1000:g} ms"
-                    future.set_exception(NoStoreAnswerError(reason, sent=queue is self._called))
+                    sent = queue is self._called
+                    charged_us = self._loop.create_future() if sent else None
+                    future.set_exception(NoStoreAnswerError(reason, sent=sent, charged_us=charged_us))
                     self._late = True
                     self._failure.enter(reason)
                 else:
@@ -158,14 +178,20 @@ class Lane:
 
     async def _call_all(self) -> None:
         try:
-            while batch := [*_taken(self._urgent, _URGENT_MAX), *_taken(self._patient, _PATIENT_MAX)]:
+            while batch := self._next_batch():
                 self._called, self._called_at = batch, self._loop.time()
                 self._called_ns = perf_counter_ns()
                 await self._call(batch)
+                if self._late:
+                    await asyncio.sleep(0)  # its callers ask first for what the next call has to undo
                 self._late = False
                 await asyncio.sleep(0)  # callers learn from their results, such as which breakers are open
         finally:
             self._calling, self._called, self._late = None, (), False
+
+    def _next_batch(self) -> Sequence[_Waiting]:
+        first = _taken(self._first, _URGENT_MAX) if self._first else ()
+        return [*first, *_taken(self._urgent, _URGENT_MAX), *_taken(self._patient, _PATIENT_MAX)]
 
     async def _call(self, batch: Sequence[_Waiting]) -> None:
         try:
@@ -195,6 +221,7 @@ class Lane:
                     self._fail(reason, failed)
             elif future.done():
                 self._on_late(operation, result)
+                _tell_late(future, codec.charged_us(operation.name, result))
             else:
                 future.set_result(result)
         if server_failure:
@@ -218,9 +245,9 @@ class Lane:
         self._down = reason
         self._failure.enter(reason)
         _fail_all(batch, reason, sent=True)
-        _fail_all((*self._urgent, *self._patient), reason, sent=False)
-        self._urgent.clear()
-        self._patient.clear()
+        _fail_all((*self._first, *self._urgent, *self._patient), reason, sent=False)
+        for queue in (self._first, self._urgent, self._patient):
+            queue.clear()
         if self._probing is None:
             self._probing = self._loop.create_task(self._probe_until_open(), name="store-probe")
 
@@ -241,8 +268,17 @@ class Lane:
 
 def _fail_all(batch: Sequence[_Waiting], reason: str, *, sent: bool) -> None:
     for _, future, _, _ in batch:
-        if not future.done():
+        if future.done():
+            _tell_late(future, None)
+        else:
             future.set_exception(NoStoreAnswerError(reason, sent=sent))
+
+
+def _tell_late(future: "asyncio.Future[Any]", charged_us: int | None) -> None:
+    """Tell the caller of an operation that has failed at its deadline what became of it."""
+    error = None if future.cancelled() else future.exception()
+    if isinstance(error, NoStoreAnswerError) and error.charged_us is not None and not error.charged_us.done():
+        error.charged_us.set_result(charged_us)
 
 
 def _taken(queue: list[_Waiting], most: int) -> list[_Waiting]:
@@ -252,44 +288,3 @@ def _taken(queue: list[_Waiting], most: int) -> list[_Waiting]:
     pending = [waiting for waiting in queue if not waiting[1].done()]
     queue[:] = pending[most:]
     return pending[:most]
-
-
-class Lanes:
-    """One lane per node; `name_of` returns the node of a tag, which may change."""
-
-    def __init__(
-        self,
-        name_of: Callable[[str], str],
-        caller: OperationRunner,
-        deadline_seconds: float,
-        reports: WatchReports,
-        on_late: OnLate,
-    ) -> None:
-        self._name_of = name_of
-        self._caller = caller
-        self._deadline_seconds = deadline_seconds
-        self._reports = reports
-        self._on_late = on_late
-        self._lanes: dict[str, Lane] = {}
-
-    def of(self, tag: str) -> Lane:
-        name = self._name_of(tag)
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = Lane(self._caller, tag, self._deadline_seconds, self._reports, self._on_late)
-            self._lanes[name] = lane
-        return lane
-
-    def ask(self, operation: ScriptOperation) -> Awaitable[Any]:
-        """Ask for the result of an urgent operation; of a traced review, add the call that carries it."""
-        tag, timed = operation.planned.plan.tag, timed_calls.get()
-        lane = self._lanes.get(self._name_of(tag)) or self.of(tag)
-        return lane.ask(operation) if timed is None else lane.ask_timed(operation, timed, self._name_of(tag))
-
-    def ask_patiently(self, operation: ScriptOperation) -> "asyncio.Future[Any]":
-        """Ask for the result of an operation that is not urgent."""
-        return self.of(operation.planned.plan.tag).ask(operation, is_patient=True)
-
-    async def close(self) -> None:
-        for lane in self._lanes.values():
-            await lane.close()

@@ -66,6 +66,13 @@ def refund(planned: PreparedPlan, charged: PlanKeys, scope: str, uid: str) -> Sc
     return ScriptOperation(planned, "refund", keys)
 
 
+def withdraw(planned: PreparedPlan, request: Acquire, charged_us: int | None) -> ScriptOperation:
+    """Withdraw the charge that an Acquire has made at that time, or if it is None at any."""
+    keys, scope = planned.keys, planned.plan.scope_of(request.namespace)
+    of_refund = refund(planned, keys, scope, request.uid).keys
+    return ScriptOperation(planned, "withdraw", of_refund, (scope, False if charged_us is None else charged_us))
+
+
 def stop_waiting(planned: PreparedPlan, uid: str, *live: str) -> ScriptOperation:
     """Stop waiting for a Pod, and remove it from the live Pods whose key is given."""
     return ScriptOperation(planned, "stop_waiting", (planned.keys.pod(uid), *live), () if live else (0,))

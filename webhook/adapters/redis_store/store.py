@@ -7,7 +7,7 @@ from webhook.adapters.redis_store.breakers.announcements import AnnouncementList
 from webhook.adapters.redis_store.breakers.cache import BreakerCache
 from webhook.adapters.redis_store.breakers.ledger import RedisBreakerLedger
 from webhook.adapters.redis_store.keys import all_of, channel_of
-from webhook.adapters.redis_store.lane import Lanes
+from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.pods.ledger import RedisPodLedger
@@ -101,6 +101,11 @@ class RedisStore:
 
     async def knows(self, plan: CounterPlan, uid: str) -> bool:
         return bool(await self._lanes.of(plan.tag).ask(operations.record(self._plans.of(plan), uid)))
+
+    async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
+        asked = operations.withdraw(self._plans.of(request.plan), request, charged_us)
+        (withdrawn,) = await self._lanes.ask_first(asked)
+        return bool(withdrawn)
 
     async def others_settled(self, plan: CounterPlan, *, afresh: bool) -> int:
         asked = operations.others_settled(self._plans.of(plan), self.settled.replica, afresh=afresh)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from webhook.adapters.redis_store import codec, error_classes, operations
 from webhook.adapters.redis_store.breakers.cache import BreakerCache
 from webhook.adapters.redis_store.breakers.ledger import RedisBreakerLedger
-from webhook.adapters.redis_store.lane import Lanes
+from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.loss_detector import LossDetector
 from webhook.adapters.redis_store.plans import PlanCache, PreparedPlan
 from webhook.adapters.redis_store.transport.protocol import Transport

@@ -75,6 +75,9 @@ class LivePods:
         self._waiting.pop(uid, None)  # in order of writing: the sweep starts at the front
         self._waiting[uid] = at_us
 
+    def waited_since(self, uid: str) -> int | None:
+        return self._waiting.get(uid)
+
     def stop_waiting(self, uid: str) -> None:
         """Stop waiting for a Pod."""
         self._waiting.pop(uid, None)

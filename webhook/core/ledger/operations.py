@@ -11,7 +11,7 @@ from webhook.core.breaker import BreakerView, Transition
 from webhook.core.ledger import store_time
 from webhook.core.ledger.breaker_operations import BreakerScript
 from webhook.core.ledger.charge import charge_pod, more_standing
-from webhook.core.ledger.live_pods import live_set_key
+from webhook.core.ledger.live_pods import WAITED_US, live_set_key
 from webhook.core.ledger.pod_record import PodRecord, charges_of
 from webhook.core.ledger.tag_state import NO_COST, TagState
 from webhook.core.policy_spec import Mode
@@ -46,7 +46,10 @@ def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
 def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
     plan, scope = request.plan, request.plan.scope_of(request.namespace)
     breaker = BreakerScript(state, plan, now_us)
-    if state.pod(request.uid, now_us) is not None:
+    known = state.pod(request.uid, now_us)
+    if known is not None:
+        if not request.peek:
+            _confirm(state, request.uid, known, now_us)
         used, _ = state.judge(plan, scope, NO_COST, now_us)
         return Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view())
 
@@ -125,14 +128,31 @@ def refund(state: TagState, plan: CounterPlan, uid: str, reading_us: int) -> boo
     return state.give_back(record, reading_us)
 
 
+def withdraw(state: TagState, request: Acquire, charged_us: int | None, reading_us: int) -> bool:
+    """Undo a charge that only the Acquire has made which asks for it, as if it had never been made."""
+    plan, uid, clock = request.plan, request.uid, state.clock(request.plan)
+    now_us = clock.now(reading_us)
+    record = state.pod(uid, now_us)
+    if record is None or record.live_set_key != live_set_key(plan, plan.scope_of(request.namespace)):
+        return False
+    at_us = record.charged_at_us if charged_us is None else charged_us + clock.offset_us
+    if not record.charged_at_us == at_us == state.live_pods.waited_since(uid):
+        return False
+    refund(state, plan, uid, reading_us)
+    state.remember(uid, replace(record, refunded=True, expires_us=now_us))
+    return True
+
+
 def book(state: TagState, plan: CounterPlan, booking: Booking, reading_us: int) -> bool:
     """Charge a Pod admitted without the store, at its own time and past every limit; False for a known uid."""
     now_us = state.clock(plan).now(reading_us)
     state.seen(reading_us)
     at_us = min(booking.at_us + state.clock(plan).offset_us, now_us)
     expires_us = at_us + plan.remember_us
-    known = state.pod(booking.uid, now_us) is not None or state.was_refunded(booking.uid, now_us)
-    if known or expires_us <= now_us:
+    known = state.pod(booking.uid, now_us)
+    if known is not None:
+        _confirm(state, booking.uid, known, now_us)
+    if known is not None or state.was_refunded(booking.uid, now_us) or expires_us <= now_us:
         return False
     charge_pod(state, plan, booking, at_us, now_us, generation=state.breaker(plan.service).generation)
     return True
@@ -159,6 +179,13 @@ def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str
     limits_own = plan.windows or plan.standing
     is_known = plan.standing is not None and state.live_pods.known(plan, now_us)
     return ServiceSnapshot(state.clock(plan).shown(now_us), uses if limits_own else {}, view, pool, is_known)
+
+
+def _confirm(state: TagState, uid: str, record: PodRecord, now_us: int) -> None:
+    """Another call relies on a charge: a Pod that was not seen yet is waited for from now on."""
+    since_us = state.live_pods.waited_since(uid)
+    if since_us is not None and since_us > now_us - WAITED_US:
+        state.live_pods.wait_for(uid, max(now_us, record.charged_at_us + 1))
 
 
 def _and(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from webhook.adapters.redis_store import codec, operations
 from webhook.adapters.redis_store.breakers.cache import BreakerCache
-from webhook.adapters.redis_store.lane import Lanes
+from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
 from webhook.adapters.redis_store.store_clock import StoreClock
 from webhook.core import breaker as machine

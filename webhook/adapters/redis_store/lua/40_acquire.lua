@@ -28,6 +28,9 @@ local function acquire(
     breaker.advance(r, rules, now, moves)
   end
   if known then
+    if not peek then
+      module('operations').confirm(plan, string.sub(pod_key, plan.uid_at), known, now)
+    end
     return {
       shown(home, now), 0, 0, false, true, judge(b, NOTHING, NOTHING), NOTHING,
       plan.has_rules and (breaker and breaker.seen(r, plan, home, now) or view_of(r, home, 0, 0)), false, home.born,

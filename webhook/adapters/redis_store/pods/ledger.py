@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from webhook.adapters.redis_store import operations
 from webhook.adapters.redis_store.keys import PlanKeys
-from webhook.adapters.redis_store.lane import Lanes
+from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
 from webhook.core.quota import Booking, CounterPlan, Seen, Sighting, UnseenPod
 

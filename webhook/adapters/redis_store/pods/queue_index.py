@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from webhook.adapters.redis_store import codec, operations
-from webhook.adapters.redis_store.lane import Lanes
+from webhook.adapters.redis_store.lane_group import Lanes
 from webhook.adapters.redis_store.plans import PlanCache
 from webhook.core.quota import CounterPlan
 

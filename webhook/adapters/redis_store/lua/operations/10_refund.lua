@@ -1,4 +1,4 @@
--- Operations on the charge of one Pod: `record`, `refund`, `book` and resizes of `ledger/operations.py`, on Redis.
+-- Operations on the charge of one Pod: `record`, `refund`, `withdraw`, `book` and resizes of `ledger/operations.py`, on Redis.
 
 local breaker = module('breaker')
 
@@ -27,6 +27,23 @@ end
 
 local function uid_of(plan, pod_key)
   return string.sub(pod_key, plan.uid_at)
+end
+
+-- Return since when a Pod is waited for that was not seen yet; false or nil for any other.
+local function waited_since(key, uid)
+  local asked = waits[key] and waits[key][uid]
+  if asked == nil then
+    asked = tonumber(redis.call('ZMSCORE', key, uid)[1])
+  end
+  return asked
+end
+
+-- Another call relies on a charge: a Pod that was not seen yet is waited for from now on.
+local function confirm(plan, uid, p, now)
+  local since = waited_since(plan.waits_key, uid)
+  if since and since > now - WAITED_US then
+    wait_for(plan.waits_key, uid, max(now, p[CHARGED_AT] + 1))
+  end
 end
 
 -- Return the newest reset of each window, by its seconds, {requested at, effective up to}: field "r".
@@ -90,6 +107,24 @@ local function refund(plan, operation, reading, strings)
   return {given_back}
 end
 
+-- Undo a charge that only the acquire has made which asks for it, as if it had never been made. The keys are as above.
+local function withdraw(plan, operation, reading, strings)
+  local home, pod_key, scope, at = hash_of(plan.home), KEYS[operation[4]], operation[8], operation[9]
+  local now = time_of(home, reading)
+  local p = pod_of(pod_key, strings, now)
+  if not p or p[SERVICE] ~= plan.service or p[FLEET] ~= plan.fleet or p[SCOPE] ~= scope then
+    return {false}
+  end
+  local charged_at = p[CHARGED_AT]
+  if (at and at + home.offset ~= charged_at) or waited_since(plan.waits_key, uid_of(plan, pod_key)) ~= charged_at then
+    return {false}
+  end
+  refund(plan, operation, reading, strings)
+  local held = pods[pod_key]
+  held.record[EXPIRES], held.lasts_ms = now, lasts_ms(now, now)
+  return {true}
+end
+
 -- Charge a running Pod for what it uses above its highest charge. The breaker has no part in it.
 local function resize(plan, operation, reading, strings)
   local _, _, own_key, pod_key, live_key, scope, place, cost_text, peek, old = unpack(operation)
@@ -148,6 +183,9 @@ local function book(plan, operation, reading, strings)
   at = min(at + b.home.offset, now)
   local _, p = pod_of(pod_key, strings, now)
   if (p and p[EXPIRES] > now) or at + plan.remember <= now then
+    if p and p[EXPIRES] > now and not p[REFUNDED] then
+      confirm(plan, uid_of(plan, pod_key), p, now)
+    end
     return {false}
   end
   local cost, used = cost_of(cost_text), judge(b, NOTHING, NOTHING)
