@@ -223,7 +223,11 @@ class StoreFallback:
         except StoreUnavailableError as error:
             raise NoStoreAnswerError(str(error), sent=False) from error  # a query: it changes nothing later
         # During the query a loss may have been noticed.
-        return Receipt(self.now_us(), repeated=True) if known else self._if_in_backlog(request)
+        if not known:
+            return self._if_in_backlog(request)
+        answer = Receipt(self.now_us(), repeated=True)
+        self._remember(request, answer)
+        return answer
 
     def _if_in_backlog(self, request: Acquire) -> Receipt | None:
         """Return the answer for a Pod that this replica has admitted and the store does not know yet."""
@@ -240,5 +244,7 @@ class StoreFallback:
     def _remember(self, request: Acquire, receipt: Receipt) -> None:
         if receipt.charged and request.resize_from is None:
             self._outage.recent.add(request, receipt.at_us)
+        elif receipt.repeated:
+            self._outage.recent.confirm(request, receipt.at_us)
         elif receipt.refused is DeniedBy.QUOTA:
             self._denied.keep(request, receipt, self._clock.now_us())

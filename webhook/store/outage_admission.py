@@ -16,6 +16,7 @@ from webhook.store.replica_share import ReplicaShare
 class OutageAdmission:
     """Decides by the breaker as this replica knows it, then by whenStoreUnavailable.
 
+    A Pod that this replica has admitted within the last minute is admitted again, whatever the rule.
     What it admits is counted in the replica's share and added to the backlog.
     """
 
@@ -33,18 +34,18 @@ class OutageAdmission:
         """Judge a Pod after the store failed with `error`; StoreUnavailableError if the caller must decide."""
         plan, now_us = request.plan, self._clock.now_us()
         self._reconciler.begin_fallback(plan)
+        if self.recent.admitted(request):
+            self._reconciler.keep_charge(plan, request.uid)
+            return Receipt(self._store.now_us(), repeated=True, local=True)
         if isinstance(error, NoStoreAnswerError) and error.sent:
             self.withdraw(request, error)
-        is_new = request.resize_from is None and request.uid not in self.recent
+        is_new = request.resize_from is None
         decision = self._breakers.judge(request, self._store.now_us()) if is_new else None
         if decision is not None and not decision.admits and plan.breaker_mode is Mode.ENFORCE:
             moves = self._breakers.take_moves()
             return Receipt(self._store.now_us(), DeniedBy.BREAKER, breaker=decision.view, transitions=moves, local=True)
         if not plan.limits or plan.when_unavailable is not WhenStoreUnavailable.LOCAL:
             raise StoreUnavailableError(str(error)) from error
-        if request.uid in self.recent and request.resize_from is None:
-            self._reconciler.keep_charge(plan, request.uid)
-            return Receipt(self._store.now_us(), repeated=True, local=True)
         receipt = self._share.acquire(request, now_us)
         if receipt.refused is None:
             self.book_later(request, now_us)

@@ -1,4 +1,7 @@
-"""RecentAdmissions: this replica's admissions of the last minute, which a store that fails over may lose."""
+"""RecentAdmissions: this replica's admissions of the last minute.
+
+A store that fails over may lose them, and while it gives no answer the same Pods are admitted again.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +14,8 @@ from webhook.core.quota import Acquire, Cost, CounterPlan
 RECENT_US = 60_000_000
 RECENT_MAX = 60_000
 """A thousand Pods per second; beyond it less than the last minute is re-submitted after a loss."""
+
+CONFIRMED_MAX = 10_000
 
 _PAGES = 64
 """Of at most RECENT_MAX admissions. The oldest page is dropped as a whole."""
@@ -81,24 +86,35 @@ class RecentAdmissions:
         self._was_read = False
         self._count = 0
         """Admissions of packed pages."""
+        self._confirmed: dict[str, _Admission] = {}
+        """Pods that had been charged before this replica admitted them; the oldest first."""
         self._swept_us = 0
 
     def __contains__(self, uid: str) -> bool:
-        if uid in self._open:
-            one = self._open[uid]
-            return one is not None and self._counts(one[1])
-        for page, rows in reversed(self._pages()):
-            if uid in rows:
-                row = rows[uid]
-                return row is not None and self._counts(page.base_us + row[2])
-        return False
+        return self._find(uid) is not None
+
+    def admitted(self, request: Acquire) -> bool:
+        """Return whether a Pod was admitted as it is now: of the same service, at the same cost. No resize is."""
+        found = self._find(request.uid) if request.resize_from is None else None
+        if found is None:
+            return False
+        known, now = found[0], request
+        return (known.plan.key, known.namespace, known.cost) == (now.plan.key, now.namespace, now.cost)
 
     def add(self, request: Acquire, at_us: int) -> None:
         self._open[request.uid] = request, at_us
         if len(self._open) > RECENT_MAX // _PAGES:
             self._pack()
 
+    def confirm(self, request: Acquire, at_us: int) -> None:
+        """Add a Pod that was charged before: `all` does not have it, because its time is not known."""
+        if request.resize_from is None and not request.peek:
+            self._confirmed[request.uid] = request, at_us
+            if len(self._confirmed) > CONFIRMED_MAX:
+                del self._confirmed[next(iter(self._confirmed))]
+
     def remove(self, uid: str) -> None:
+        self._confirmed.pop(uid, None)
         if not self._packed:
             self._open.pop(uid, None)
             return
@@ -112,6 +128,8 @@ class RecentAdmissions:
         if not self._was_read:
             self._read = None
         self._was_read = False
+        if self._confirmed:
+            self._confirmed = {uid: one for uid, one in self._confirmed.items() if self._counts(one[1])}
         while self._packed and self._packed[0].newest_us + RECENT_US < now_us:
             self._drop_oldest()
         if not self._packed:
@@ -125,6 +143,19 @@ class RecentAdmissions:
                 last[uid] = None if row is None else page.admission(uid, row)
         last.update(self._open)
         yield from (one for one in last.values() if one is not None and self._counts(one[1]))
+
+    def _find(self, uid: str) -> _Admission | None:
+        found = self._confirmed.get(uid) or self._charged(uid)
+        return found if found is not None and self._counts(found[1]) else None
+
+    def _charged(self, uid: str) -> _Admission | None:
+        if uid in self._open:
+            return self._open[uid]
+        for page, rows in reversed(self._pages()):
+            if uid in rows:
+                row = rows[uid]
+                return None if row is None else page.admission(uid, row)
+        return None
 
     def _counts(self, at_us: int) -> bool:
         return at_us + RECENT_US >= self._swept_us
