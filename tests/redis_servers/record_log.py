@@ -18,6 +18,7 @@ _LINE = re.compile(rb"\+(\d+)\.(\d{6}) \[\d+ (?:lua|[\d.]+:(\d+))\] (.*)\r\n", r
 _SET = re.compile(rb'"SET" "[^"]*:pod:([^"]+)" "((?:[^"\\]|\\.)*)" "PX"', re.DOTALL)
 _ESCAPED = re.compile(rb"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
 _CHARACTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
+_END = "the-end-of-the-log"
 _CHARGED_AT, _REFUNDED = 1, 4
 _CLOCK_US = 5
 """Redis reads its time for a script just before or after it reads that for MONITOR."""
@@ -53,6 +54,7 @@ class RecordLog:
         self.calls: list[Call] = []
         self.charges: dict[str, list[Charge]] = {}
         self._places = Counter[int]()
+        self._ended = asyncio.Event()
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port, limit=_LINE_BYTES)
         self._writer.write(b"MONITOR\r\n")
         await self._reader.readline()
@@ -64,6 +66,14 @@ class RecordLog:
     ) -> None:
         self._writer.transport.abort()
         await asyncio.wait([self._reading])
+
+    async def catch_up(self) -> None:
+        """Wait until the log has everything that Redis has done so far."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(f"ECHO {_END}\r\n".encode())
+        await reader.readline()
+        await self._ended.wait()
+        writer.close()
 
     def call_at(self, at_us: int) -> int:
         """Return the number of the call that took this time from Redis."""
@@ -79,6 +89,8 @@ class RecordLog:
                 client_port = int(port)
                 self._places[client_port] += 1
                 self.calls.append(Call(at_us, client_port, self._places[client_port]))
+            elif command.startswith(b'"ECHO" "' + _END.encode()):
+                self._ended.set()
             elif port is None and (written := _SET.match(command)):
                 record = msgspec.msgpack.decode(_unescaped(written[2]).removesuffix(self.suffix.encode()))
                 self._add(written[1].decode(), at_us, record[_CHARGED_AT], is_refunded=record[_REFUNDED])

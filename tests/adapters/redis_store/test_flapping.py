@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 import time
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
@@ -161,7 +162,8 @@ class Judge:
 
     def __post_init__(self) -> None:
         last = self.load.last
-        self.kept = [charges[-1] for charges in self.log.charges.values() if charges[-1].taken_back_in is None]
+        kept = (charges[-1] for charges in self.log.charges.values() if charges[-1].taken_back_in is None)
+        self.kept = sorted(kept, key=lambda one: one.charged_us)
         self.admitted = {uid for uid, answer in last.items() if answer.is_admitted}
         self.left = {uid for uid, answer in last.items() if answer.has_left}
         self.wrong = [
@@ -181,10 +183,8 @@ class Judge:
         missing = sorted(self.admitted - charged.keys())
         assert not missing, f"{len(missing)} admitted Pods are not charged: {missing[:5]}"
         times = sorted(self._admitted_us(charged[uid]) for uid in self.admitted)
-        most = max(
-            sum(1 for at_us in times[index:] if at_us - first < SECONDS * 1_000_000)
-            for index, first in enumerate(times)
-        )
+        window_us = SECONDS * 1_000_000
+        most = max(bisect_left(times, first + window_us) - index for index, first in enumerate(times))
         print(f"{len(self.load.last)} Pods, {len(times)} admitted, at most {most} in {SECONDS} s, hard {HARD}")  # noqa: T201  a measurement is for people
         assert most <= HARD
 
@@ -207,8 +207,10 @@ class Judge:
         )
         print(f"{len(denials)} denials, {len(without_cause)} of them because of such Pods, {len(worst)} for too long")  # noqa: T201  as above
         assert not worst
-        assert self.wrong, "Redis flaps"
-        assert denials, "the limit is reached"
+        if self.load.plan is DENY:
+            assert self.wrong, "Redis flaps"
+        if len(self.links) == 1:
+            assert denials, "the limit is reached"
 
     def _has_cause(self, denial: Answer, *, is_excused: bool) -> bool:
         """Return whether the limit was reached by Pods that were admitted, or by those that may count for a while.
@@ -221,7 +223,8 @@ class Judge:
         port = self.log.calls[number].client_port
         assert port in self.links[denial.replica].client_ports
         from_us = at_us - SECONDS * 1_015_625
-        used = sum(from_us < one.charged_us and one.made_in <= number for one in self.kept)
+        first = bisect_right(self.kept, from_us, key=lambda one: one.charged_us)
+        used = sum(one.made_in <= number for one in self.kept[first : first + 2 * HARD])
         for one in self.wrong if is_excused else ():
             if one.made_in <= number and (one.taken_back_in is None or one.taken_back_in > number):
                 used += from_us < one.charged_us and self._may_count(one, number, port)
@@ -277,7 +280,7 @@ async def test_flapping_redis_oversells_nothing_and_denied_pods_take_no_places(
             await asyncio.wait(tasks)
             for one in made:
                 await one.close()
-            await asyncio.sleep(0.2)  # MONITOR is behind
+            await log.catch_up()
         judge = Judge(log, load, links)
         judge.check_oversold()
         judge.check_denials()
