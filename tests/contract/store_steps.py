@@ -19,6 +19,8 @@ class Store(CounterStore, PodLedger, BreakerLedger, Protocol):
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool: ...
 
+    async def knows(self, request: Acquire) -> bool: ...
+
 
 Step = tuple[Any, ...]
 UIDS = st.sampled_from("abcdefgh")
@@ -47,6 +49,7 @@ STEPS = st.one_of(
     st.tuples(st.just("resize"), UIDS, COSTS, COSTS, st.booleans()),
     st.tuples(st.just("refund"), UIDS),
     st.tuples(st.just("withdraw"), UIDS, st.sampled_from("xyz"), st.none() | PAUSES_US),
+    st.tuples(st.just("knows"), UIDS, st.booleans()),
     st.tuples(st.just("withdraw"), UIDS, st.just("x"), st.sampled_from([None, 0])),
     st.tuples(st.just("book"), st.lists(st.tuples(UIDS, COSTS, st.sampled_from("xyz"), PAUSES_US), max_size=3)),
     st.tuples(st.just("record_outcomes"), st.lists(OUTCOMES, max_size=3)),
@@ -172,6 +175,8 @@ async def run_step(  # noqa: PLR0911  one answer for each kind of step
         case ("withdraw", uid, namespace, ago_us):
             at_us = None if ago_us is None else now_us - ago_us
             return await store.withdraw(Acquire(plan, namespace, uid, {"pods": 1}, ""), at_us)
+        case ("knows", uid, peek):
+            return await store.knows(Acquire(plan, "x", uid, {"pods": 1}, "", peek=peek))
         case ("record_outcomes", outcomes):
             return tuple(await store.record_outcomes(plan, outcomes))
         case ("snapshot", namespace):

@@ -77,9 +77,9 @@ class SwitchableStore(MemoryStore):
         assert late is not None
         late.set_result(self.charged_us)
 
-    async def knows(self, plan: CounterPlan, uid: str) -> bool:
+    async def knows(self, request: Acquire) -> bool:
         self._check()
-        return await super().knows(plan, uid)
+        return await super().knows(request)
 
     async def others_settled(self, _: CounterPlan, *, afresh: bool) -> int:
         self._check()

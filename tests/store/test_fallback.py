@@ -545,9 +545,9 @@ async def test_earlier_admission_survives_a_cached_denial_from_before_a_loss(sim
     simulation.store.forget_all()
     knows = simulation.store.knows
 
-    async def knows_after_loss(plan: CounterPlan, uid: str) -> bool:
+    async def knows_after_loss(request: Acquire) -> bool:
         simulation.guard.lost()
-        return await knows(plan, uid)
+        return await knows(request)
 
     simulation.store.knows = knows_after_loss  # type: ignore[method-assign]
     assert (await simulation.ask(uid="a")).repeated

@@ -66,9 +66,9 @@ class Connection(MemoryStore):
         self._notice()
         return receipt
 
-    async def knows(self, plan: CounterPlan, uid: str) -> bool:
-        self._reach(plan)
-        return await super().knows(plan, uid)
+    async def knows(self, request: Acquire) -> bool:
+        self._reach(request.plan)
+        return await super().knows(request)
 
     async def refund(self, plan: CounterPlan, uid: str) -> bool:
         self._reach(plan)

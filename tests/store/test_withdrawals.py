@@ -196,7 +196,7 @@ async def test_services_without_a_quota_give_the_probe_back(simulation: Simulati
     simulation.store.answer_late()
     await simulation.settled()
     assert simulation.store.withdrawn == ["a"]
-    assert not await simulation.store.knows(plan, "a")
+    assert not await simulation.store.knows(simulation.request(plan, "a"))
 
 
 async def test_limits_of_a_window_are_free_again_in_the_next_acquire(simulation: Simulation) -> None:
@@ -205,3 +205,17 @@ async def test_limits_of_a_window_are_free_again_in_the_next_acquire(simulation:
     simulation.store.answer_late()
     await turns()
     assert (await simulation.ask(plan, "b")).charged
+
+
+async def test_pod_that_another_replica_admits_against_its_cached_denials_stays_charged(simulation: Simulation) -> None:
+    for _ in range(3):
+        await simulation.ask(DENY)
+    await deny_late(simulation)
+    late, simulation.store.late = simulation.store.late, None
+    assert late is not None
+    other = simulation.new_guard()
+    assert (await simulation.ask(DENY, guard=other)).refused is DeniedBy.QUOTA
+    assert (await simulation.ask(DENY, "a", guard=other)).repeated
+    late.set_result(simulation.store.charged_us)
+    await simulation.settled()
+    assert await simulation.used(DENY) == [4]

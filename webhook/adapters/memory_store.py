@@ -33,10 +33,9 @@ class MemoryStore:
     async def acquire(self, request: Acquire) -> Receipt:
         return operations.acquire(self._state(request.plan, keep=not request.peek), request, self._clock.now_us())
 
-    async def knows(self, plan: CounterPlan, uid: str) -> bool:
-        """Whether a Pod was admitted and not refunded."""
-        state = self._state(plan)
-        return state.pod(uid, state.clock(plan).now(self._clock.now_us())) is not None
+    async def knows(self, request: Acquire) -> bool:
+        """Whether a Pod was charged and not refunded."""
+        return operations.knows(self._state(request.plan), request, self._clock.now_us())
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
         return operations.withdraw(self._state(request.plan), request, charged_us, self._clock.now_us())

@@ -60,8 +60,11 @@ class CounterStore(Protocol):
 class SharedStore(CounterStore, Protocol):
     """Additional operations of a store that several replicas share."""
 
-    async def knows(self, plan: CounterPlan, uid: str) -> bool:
-        """Whether a Pod was admitted, by any replica, and not refunded: then it may not be denied."""
+    async def knows(self, request: Acquire) -> bool:
+        """Whether a Pod was charged, by any replica, and not refunded: then it may not be denied.
+
+        As in a repeated Acquire that confirms the charge, unless it is a `peek`.
+        """
         ...
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:

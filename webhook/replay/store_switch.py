@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from webhook.core.quota import CounterPlan
+from webhook.core.quota import Acquire, CounterPlan
 from webhook.errors import NoStoreAnswerError, StoreUnavailableError, UserError
 from webhook.ports import BreakerLedger, CounterStore, PodLedger
 
@@ -12,8 +12,8 @@ _WITHOUT_IO = frozenset({"known_breaker", "last_breaker", "now_us"})
 class ReplayStore(CounterStore, PodLedger, BreakerLedger, Protocol):
     """The store of a replay."""
 
-    async def knows(self, plan: CounterPlan, uid: str) -> bool:
-        """Return whether a Pod was admitted and not refunded."""
+    async def knows(self, request: Acquire) -> bool:
+        """Return whether a Pod was charged and not refunded."""
         ...
 
 

@@ -219,14 +219,15 @@ class StoreFallback:
     async def _if_known(self, request: Acquire) -> Receipt | None:
         """Return the answer for a Pod that any replica has admitted already; None for one that may be denied."""
         try:
-            known = request.resize_from is None and await self._inner.knows(request.plan, request.uid)
+            known = request.resize_from is None and await self._inner.knows(request)
         except StoreUnavailableError as error:
-            raise NoStoreAnswerError(str(error), sent=False) from error  # a query: it changes nothing later
+            raise NoStoreAnswerError(str(error), sent=False) from error  # a query: it charges nothing later
         # During the query a loss may have been noticed.
         if not known:
             return self._if_in_backlog(request)
         answer = Receipt(self.now_us(), repeated=True)
         self._remember(request, answer)
+        self._reconciler.keep_charge(request.plan, request.uid)
         return answer
 
     def _if_in_backlog(self, request: Acquire) -> Receipt | None:

@@ -55,6 +55,11 @@ def record(planned: PreparedPlan, uid: str) -> ScriptOperation:
     return ScriptOperation(planned, "record", (planned.keys.pod(uid),))
 
 
+def knows(planned: PreparedPlan, request: Acquire) -> ScriptOperation:
+    """Find out whether a Pod is charged, and confirm that."""
+    return ScriptOperation(planned, "knows", (planned.keys.pod(request.uid),), (request.peek,))
+
+
 def place(planned: PreparedPlan, uid: str) -> ScriptOperation:
     """Read the namespace, name and service of a Pod."""
     return ScriptOperation(planned, "place", (planned.keys.pod(uid),))

@@ -99,8 +99,10 @@ class RedisStore:
             self._learn(facts)
         return receipt
 
-    async def knows(self, plan: CounterPlan, uid: str) -> bool:
-        return bool(await self._lanes.of(plan.tag).ask(operations.record(self._plans.of(plan), uid)))
+    async def knows(self, request: Acquire) -> bool:
+        plan = request.plan
+        (known,) = await self._lanes.of(plan.tag).ask(operations.knows(self._plans.of(plan), request))
+        return bool(known)
 
     async def withdraw(self, request: Acquire, charged_us: int | None) -> bool:
         asked = operations.withdraw(self._plans.of(request.plan), request, charged_us)

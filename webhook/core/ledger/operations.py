@@ -46,10 +46,7 @@ def acquire(state: TagState, request: Acquire, reading_us: int) -> Receipt:
 def _acquire(state: TagState, request: Acquire, now_us: int) -> Receipt:
     plan, scope = request.plan, request.plan.scope_of(request.namespace)
     breaker = BreakerScript(state, plan, now_us)
-    known = state.pod(request.uid, now_us)
-    if known is not None:
-        if not request.peek:
-            _confirm(state, request.uid, known, now_us)
+    if _is_known(state, request, now_us):
         used, _ = state.judge(plan, scope, NO_COST, now_us)
         return Receipt(now_us, repeated=True, used=tuple(used), breaker=breaker.view())
 
@@ -179,6 +176,18 @@ def snapshot(state: TagState, plan: CounterPlan, reading_us: int, namespace: str
     limits_own = plan.windows or plan.standing
     is_known = plan.standing is not None and state.live_pods.known(plan, now_us)
     return ServiceSnapshot(state.clock(plan).shown(now_us), uses if limits_own else {}, view, pool, is_known)
+
+
+def knows(state: TagState, request: Acquire, reading_us: int) -> bool:
+    """Whether a Pod was charged and not refunded; unless it is a `peek`, that confirms the charge."""
+    return _is_known(state, request, state.clock(request.plan).now(reading_us))
+
+
+def _is_known(state: TagState, request: Acquire, now_us: int) -> bool:
+    known = state.pod(request.uid, now_us)
+    if known is not None and not request.peek:
+        _confirm(state, request.uid, known, now_us)
+    return known is not None
 
 
 def _confirm(state: TagState, uid: str, record: PodRecord, now_us: int) -> None:

@@ -1,4 +1,4 @@
--- Operations on the charge of one Pod: `record`, `refund`, `withdraw`, `book` and resizes of `ledger/operations.py`, on Redis.
+-- Operations on the charge of one Pod: `record`, `knows`, `refund`, `withdraw`, `book` and resizes of `ledger/operations.py`, on Redis.
 
 local breaker = module('breaker')
 
@@ -59,6 +59,16 @@ end
 local function record(plan, operation, reading, strings)
   local p = pod_of(KEYS[operation[3]], strings, time_of(hash_of(plan.home), reading))
   return p and {p[SERVICE], p[SCOPE], p[FLEET]} or {}
+end
+
+-- Whether a Pod is charged; unless it is a `peek`, that confirms the charge.
+local function knows(plan, operation, reading, strings)
+  local pod_key, now = KEYS[operation[3]], time_of(hash_of(plan.home), reading)
+  local p = pod_of(pod_key, strings, now)
+  if p and not operation[4] then
+    confirm(plan, uid_of(plan, pod_key), p, now)
+  end
+  return {p ~= nil}
 end
 
 -- Refund, once, the charge of a Pod that was never created, and free its probe lease. The keys are those of the charge,
