@@ -218,24 +218,22 @@ class Judge:
         A denied Pod may count in the call that charges it, and for other replicas until the next call of its own.
         """
         assert denial.receipt is not None
-        at_us = denial.receipt.at_us
-        number = self.log.call_at(at_us)
-        port = self.log.calls[number].client_port
-        assert port in self.links[denial.replica].client_ports
-        from_us = at_us - SECONDS * 1_015_625
+        at_us = denial.receipt.at_us  # all charges of this call have the same time
+        from_us, number = at_us - SECONDS * 1_015_625, self.log.call_at(at_us)
         first = bisect_right(self.kept, from_us, key=lambda one: one.charged_us)
-        used = sum(one.made_in <= number for one in self.kept[first : first + 2 * HARD])
+        used = bisect_right(self.kept, at_us, key=lambda one: one.charged_us) - first
         for one in self.wrong if is_excused else ():
-            if one.made_in <= number and (one.taken_back_in is None or one.taken_back_in > number):
-                used += from_us < one.charged_us and self._may_count(one, number, port)
+            if from_us < one.charged_us <= at_us and (one.taken_back_in is None or one.taken_back_in > number):
+                used += one.charged_us == at_us or self._may_count(one, number, denial.replica)
         return used + 1 > HARD
 
-    def _may_count(self, charge: Charge, number: int, port: int) -> bool:
+    def _may_count(self, charge: Charge, number: int, replica: int) -> bool:
+        """Return whether a replica that is not `replica` has charged a Pod, and has made no call since."""
         made = self.log.calls[charge.made_in]
-        if charge.made_in == number or charge.uid in self.shared:
-            return True
         later = (call.client_port == made.client_port for call in self.log.calls[charge.made_in + 1 : number + 1])
-        return made.client_port != port and not any(later)
+        return charge.uid in self.shared or (
+            made.client_port not in self.links[replica].client_ports and not any(later)
+        )
 
 
 async def flap(server: RedisServer, links: Sequence[FlappingLink], dice: random.Random, seconds: float) -> None:
