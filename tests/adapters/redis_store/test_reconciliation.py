@@ -111,7 +111,7 @@ async def test_call_sent_before_a_return_does_not_settle_its_replica(
     async with replica_on(redis_server.url) as one, replica_on(redis_server.url) as other:
         await one.others(afresh=True)
         assert other.store._clock.ahead_us is not None
-        other.store._clock.ahead_us -= 60_000_000
+        other.store._clock._last_us -= 60_000_000
         await other.ask()
         assert await one.others() == 0
         await until_settled_count(one, other, 1)

@@ -21,7 +21,7 @@ from webhook.ports.store_url import StoreFiles
 pytest_plugins = ("tests.redis_servers.fixtures",)
 
 PLAN = plan_of(window(60, pods=2), breaker=BREAKER)
-MODULES = ("refusals", "live", "breaker", "operations", "queue")
+MODULES = ("refusals", "waits", "live", "breaker", "operations", "queue")
 
 
 def without(*modules: str) -> str:
@@ -51,11 +51,16 @@ def acquire(uid: str) -> Acquire:
 
 async def test_acquire_with_a_closed_breaker_defines_no_module(redis_server: RedisServer) -> None:
     async with store_with(redis_server, without(*MODULES)) as store:
-        for uid in ("a", "b", "a"):
+        for uid in ("a", "b"):
             receipt = await store.acquire(acquire(uid))
             assert receipt.refused is None
             assert receipt.breaker is not None
-        assert receipt.repeated
+
+
+async def test_repeated_acquire_defines_only_the_waits(redis_server: RedisServer) -> None:
+    async with store_with(redis_server, without("refusals", "live", "breaker", "operations", "queue")) as store:
+        await store.acquire(acquire("a"))
+        assert (await store.acquire(acquire("a"))).repeated
 
 
 async def test_registration_of_a_waiting_pod_defines_only_the_queue(redis_server: RedisServer) -> None:

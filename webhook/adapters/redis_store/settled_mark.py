@@ -25,5 +25,5 @@ class SettledMark:
         """
         if self.owes is None or self._clock.ahead_us is None or self.owes(planned.plan.tag):
             return False
-        now_us = self._clock.now_us()
+        now_us = self._clock.earliest_us()
         return self.replica, now_us, self._losses.born_us(planned.keys.home, now_us)

@@ -29,7 +29,7 @@ local function acquire(
   end
   if known then
     if not peek then
-      module('operations').confirm(plan, string.sub(pod_key, plan.uid_at), known, now)
+      module('waits').confirm(plan, string.sub(pod_key, plan.uid_at), known, now)
     end
     return {
       shown(home, now), 0, 0, false, true, judge(b, NOTHING, NOTHING), NOTHING,

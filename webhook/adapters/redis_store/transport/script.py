@@ -27,7 +27,8 @@ def _modules() -> str:
 
     One function around them all: it alone looks up the outer locals of every module at each call.
     """
-    heads = {"refusals": "", "live": "", "breaker": lua_constants.rendered(), "operations": "", "queue": ""}
+    names = ("refusals", "waits", "live", "breaker", "operations", "queue")
+    heads = dict.fromkeys(names, "") | {"breaker": lua_constants.rendered()}
     texts = ["\n".join([f"{name} = function()", head, *_parts(_FOLDER / name), "end,"]) for name, head in heads.items()]
     return "\n".join(["function define_modules()", *_parts(_FOLDER / "modules"), "return {", *texts, "}", "end"])
 

@@ -29,23 +29,6 @@ local function uid_of(plan, pod_key)
   return string.sub(pod_key, plan.uid_at)
 end
 
--- Return since when a Pod is waited for that was not seen yet; false or nil for any other.
-local function waited_since(key, uid)
-  local asked = waits[key] and waits[key][uid]
-  if asked == nil then
-    asked = tonumber(redis.call('ZMSCORE', key, uid)[1])
-  end
-  return asked
-end
-
--- Another call relies on a charge: a Pod that was not seen yet is waited for from now on.
-local function confirm(plan, uid, p, now)
-  local since = waited_since(plan.waits_key, uid)
-  if since and since > now - WAITED_US then
-    wait_for(plan.waits_key, uid, max(now, p[CHARGED_AT] + 1))
-  end
-end
-
 -- Return the newest reset of each window, by its seconds, {requested at, effective up to}: field "r".
 local function resets_of(h)
   if not h.resets then
@@ -66,7 +49,7 @@ local function knows(plan, operation, reading, strings)
   local pod_key, now = KEYS[operation[3]], time_of(hash_of(plan.home), reading)
   local p = pod_of(pod_key, strings, now)
   if p and not operation[4] then
-    confirm(plan, uid_of(plan, pod_key), p, now)
+    module('waits').confirm(plan, uid_of(plan, pod_key), p, now)
   end
   return {p ~= nil}
 end
@@ -125,8 +108,8 @@ local function withdraw(plan, operation, reading, strings)
   if not p or p[SERVICE] ~= plan.service or p[FLEET] ~= plan.fleet or p[SCOPE] ~= scope then
     return {false}
   end
-  local charged_at = p[CHARGED_AT]
-  if (at and at + home.offset ~= charged_at) or waited_since(plan.waits_key, uid_of(plan, pod_key)) ~= charged_at then
+  local charged_at, since = p[CHARGED_AT], module('waits').since(plan.waits_key, uid_of(plan, pod_key))
+  if (at and at + home.offset ~= charged_at) or since ~= charged_at then
     return {false}
   end
   refund(plan, operation, reading, strings)
@@ -194,7 +177,7 @@ local function book(plan, operation, reading, strings)
   local _, p = pod_of(pod_key, strings, now)
   if (p and p[EXPIRES] > now) or at + plan.remember <= now then
     if p and p[EXPIRES] > now and not p[REFUNDED] then
-      confirm(plan, uid_of(plan, pod_key), p, now)
+      module('waits').confirm(plan, uid_of(plan, pod_key), p, now)
     end
     return {false}
   end

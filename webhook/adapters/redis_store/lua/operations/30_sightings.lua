@@ -199,7 +199,7 @@ end
 
 return {
   words_of = words_of, observe_clock = observe_clock, record = record, knows = knows, refund = refund,
-  withdraw = withdraw, confirm = confirm, resize = resize, book = book, record_outcomes = record_outcomes,
+  withdraw = withdraw, resize = resize, book = book, record_outcomes = record_outcomes,
   started = started, apply_override = apply_override, propose = propose,
   suppress_quota_events = suppress_quota_events, snapshot = snapshot, tick = tick, changed = changed, scopes = scopes,
   probe = probe, observe = observe_pod, overdue = overdue, others_settled = others_settled, place = place,
