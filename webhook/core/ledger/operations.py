@@ -191,10 +191,10 @@ def _is_known(state: TagState, request: Acquire, now_us: int) -> bool:
 
 
 def _confirm(state: TagState, uid: str, record: PodRecord, now_us: int) -> None:
-    """Another call relies on a charge: a Pod that was not seen yet is waited for from now on."""
+    """Another call relies on a charge: the wait for a Pod that was not seen yet is no longer that of its charge."""
     since_us = state.live_pods.waited_since(uid)
     if since_us is not None and since_us > now_us - WAITED_US:
-        state.live_pods.wait_for(uid, max(now_us, record.charged_at_us + 1))
+        state.live_pods.wait_for(uid, record.charged_at_us - 1)
 
 
 def _and(used: list[int], plan: CounterPlan, cost: Cost, standing: Cost | None) -> list[int]:

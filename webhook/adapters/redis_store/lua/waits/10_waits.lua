@@ -9,11 +9,11 @@ local function waited_since(key, uid)
   return asked
 end
 
--- Another call relies on a charge: a Pod that was not seen yet is waited for from now on.
+-- Another call relies on a charge: the wait for a Pod that was not seen yet is no longer that of its charge.
 local function confirm(plan, uid, p, now)
   local since = waited_since(plan.waits_key, uid)
   if since and since > now - WAITED_US then
-    wait_for(plan.waits_key, uid, max(now, p[CHARGED_AT] + 1))
+    wait_for(plan.waits_key, uid, p[CHARGED_AT] - 1)
   end
 end
 
