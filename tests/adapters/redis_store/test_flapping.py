@@ -189,9 +189,9 @@ class Judge:
         assert most <= HARD
 
     def _admitted_us(self, charge: Charge) -> int:
-        answer = self.load.last[charge.uid]
-        is_local = answer.receipt is not None and answer.receipt.local and not answer.receipt.repeated
-        return answer.answered_us if is_local else charge.charged_us
+        """Return when a Pod was admitted: by Redis' time if an acquire has charged it, else by that of its answer."""
+        is_booked = self.log.call_at(charge.charged_us) < charge.made_in
+        return self.load.last[charge.uid].answered_us if is_booked else charge.charged_us
 
     def check_denials(self) -> None:
         """Check that places of denied Pods are taken back, and until when they were counted against others."""
