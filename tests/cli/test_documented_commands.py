@@ -39,6 +39,7 @@ SHELL = {
         "kill",
         "od",
         "prometheus",
+        "pytest",
         "python",
         "rm",
     ),
